@@ -88,11 +88,12 @@ test-docker: setup ## The tests of hosts as containers; ROQ_TEST_DOCKER=URL uses
 bench: setup ## Measure RoQ beside its peers; writes benchmarks/results
 	$(BIN)/roq bench --compare
 
-docs: setup ## Write what stands in docs/ out of the code: protocol, metrics, command line, Python API
+docs: setup ## Write what stands in docs/ out of the code: protocol, metrics, command line, Python API, states
 	$(BIN)/python scripts/protocol_reference.py
 	$(BIN)/python scripts/metrics_reference.py
 	$(BIN)/python scripts/cli_reference.py
 	$(BIN)/python scripts/api_reference.py
+	$(BIN)/python scripts/states_reference.py
 
 clean: ## Remove the environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

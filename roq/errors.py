@@ -8,7 +8,7 @@
     │   └── RemoteProtocolError   the peer's: counted, logged at a bounded rate, dropped
     ├── RequestError              the cluster refused a request (has a code and a sentence)
     │   ├── QueueNotFound  QueueExists  QueueStopped  HostNotFound  ExchangeNotFound  NotEmpty
-    │   ├── NoCapacity  StaleEpoch  NotLeader  InvalidRequest  Busy
+    │   ├── NoCapacity  StaleEpoch  NotLeader  InvalidRequest  OtherVersion  Busy
     │   └── RegistryAway          the registry is away, so a change is refused: nothing was begun
     │       └── Interrupted       … or it went away while the change was being made
     ├── ProviderFailed            a host could not be made, listed or removed

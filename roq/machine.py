@@ -15,12 +15,16 @@ Rules for a shell:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+from roq.errors import LocalProtocolError
 
 Event_contra = TypeVar("Event_contra", contravariant=True)
 Effect_co = TypeVar("Effect_co", covariant=True)
+State = TypeVar("State", bound=Enum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +46,48 @@ class Machine(Protocol[Event_contra, Effect_co]):
     def check(self) -> None:
         """Assert the invariants; called after every event in tests and simulation only."""
         ...
+
+
+class Transitions(Generic[State]):
+    """Which named state may follow which; anything else is a bug of ours.
+
+    To stay in a state is always allowed. `docs/states.md` is printed from these tables.
+
+    Args:
+        begin: state in which something may begin, and when it does.
+        follow: from a state to the next one, and what brings that about.
+        end: state in which something may be forgotten, and what brings that about.
+    """
+
+    __slots__ = ("begin", "end", "follow")
+
+    def __init__(
+        self,
+        begin: Mapping[State, str],
+        follow: Mapping[State, Mapping[State, str]],
+        end: Mapping[State, str],
+    ) -> None:
+        self.begin = begin
+        self.follow = follow
+        self.end = end
+
+    def step(self, before: State, after: State) -> State:
+        """Give `after` back if it may follow.
+
+        Raises:
+            LocalProtocolError: it may not.
+        """
+        if after is not before and after not in self.follow.get(before, ()):
+            kind = type(before).__qualname__
+            raise LocalProtocolError(f"{kind}: {after.name} does not follow {before.name}")
+        return after
+
+    def leave(self, state: State) -> None:
+        """What stands in this state is forgotten.
+
+        Raises:
+            LocalProtocolError: it may not be.
+        """
+        if state not in self.end:
+            kind = type(state).__qualname__
+            raise LocalProtocolError(f"{kind}: nothing is forgotten while it is {state.name}")

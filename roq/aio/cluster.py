@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,11 +11,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from roq.aio.listening import Statistics, Watch
-from roq.aio.making import made
 from roq.aio.publisher import Publisher, Receipt
 from roq.aio.subscriber import Subscriber
 from roq.client import cluster as sync
-from roq.client.admin.host_commands import HOST_SECONDS
+from roq.client.admin.commands import HOST_SECONDS
 from roq.client.admin.views import (
     ExchangeSummary,
     HostSummary,
@@ -300,3 +300,31 @@ def _in_loop(callback: Callable[[T], None] | None) -> Callable[[T], None] | None
             loop.call_soon_threadsafe(callback, value)
 
     return call
+
+
+async def made(make: Callable[[], T], undo: Callable[[T], object]) -> T:
+    """What `make` gives, which is called in a thread.
+
+    Args:
+        make: may wait; it cannot be interrupted.
+        undo: called in a thread with what was made if nobody waits for it any more.
+    """
+    lock, things, wanted = threading.Lock(), list[T](), True
+
+    def work() -> None:
+        thing = make()
+        with lock:
+            if wanted:
+                things.append(thing)
+                return
+        undo(thing)
+
+    try:
+        await asyncio.to_thread(work)
+    except asyncio.CancelledError:
+        with lock:
+            wanted = False
+        for thing in things:  # it was made just now
+            asyncio.get_running_loop().run_in_executor(None, undo, thing)
+        raise
+    return things[0]

@@ -48,7 +48,7 @@ class Run(msgspec.Struct, frozen=True):
     rate: int = 0
 
 
-class Sample(msgspec.Struct, frozen=True):
+class CaseSample(msgspec.Struct, frozen=True):
     """What one measurement gave."""
 
     contender: str
@@ -76,7 +76,7 @@ class Sample(msgspec.Struct, frozen=True):
         return self.rate * self.case.size
 
 
-class Failure(msgspec.Struct, frozen=True):
+class CaseFailure(msgspec.Struct, frozen=True):
     """A measurement that did not finish."""
 
     contender: str

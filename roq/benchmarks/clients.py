@@ -20,7 +20,7 @@ _STAMP = Struct("<q")
 _SETTLE_SECONDS = 0.05
 
 
-class Publisher(Protocol):
+class BenchPublisher(Protocol):
     """The sending side of a contender."""
 
     def open(self, run: Run) -> None:
@@ -39,7 +39,7 @@ class Publisher(Protocol):
         """Undo `open`."""
 
 
-class Subscriber(Protocol):
+class BenchSubscriber(Protocol):
     """The receiving side of a contender."""
 
     def open(self, run: Run) -> None:

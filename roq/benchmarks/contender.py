@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
-from roq.benchmarks.case import Case, Run, Sample
+from roq.benchmarks.case import Case, CaseSample, Run
 from roq.benchmarks.processes import Answer, BenchmarkError, Worker, cpu_seconds, rss_bytes
 
 OPEN_SECONDS: Final = 60.0
@@ -80,7 +80,7 @@ class Contender:
         for worker in workers:
             worker.close()
 
-    def run(self, case: Case, count: int, number: int) -> Sample:
+    def run(self, case: Case, count: int, number: int) -> CaseSample:
         """Measure one case with `count` messages in round `number`.
 
         Raises:
@@ -94,7 +94,7 @@ class Contender:
             self._publisher, self._subscribers = None, []
             raise
 
-    def _run(self, case: Case, count: int, number: int) -> Sample:
+    def _run(self, case: Case, count: int, number: int) -> CaseSample:
         publisher, subscribers = self._clients(case)
         run = Run(
             topic=f"bench.{next(_topics)}.",
@@ -116,7 +116,7 @@ class Contender:
         rss["publisher"] = rss_bytes(publisher.pid)
         rss["subscriber"] = max(rss_bytes(worker.pid) for worker in subscribers)
         _all([*subscribers, publisher], "close")
-        return Sample(
+        return CaseSample(
             contender=self.key,
             case=case,
             round=number,

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roq.benchmarks import plan
-from roq.benchmarks.case import Case, Failure, Sample, busy_text
+from roq.benchmarks.case import Case, CaseFailure, CaseSample, busy_text
 from roq.benchmarks.contender import Contender
 from roq.benchmarks.results import Results, Verdict
 from roq.benchmarks.statistics import Figure
@@ -275,11 +275,11 @@ class Bars:
             self._task, contender=contender.title, case=f"{case_text(case)}, round {number + 1}"
         )
 
-    def measured(self, sample: Sample) -> None:
+    def measured(self, sample: CaseSample) -> None:
         """Show what came out."""
         self._progress.update(self._task, advance=1, last=f"last: {_sample_text(sample)}")
 
-    def failed(self, failure: Failure) -> None:
+    def failed(self, failure: CaseFailure) -> None:
         """Leave a line."""
         self._progress.advance(self._task)
         self._console.print(Text(f"{failure.contender} failed: {failure.reason}", style="red"))
@@ -310,11 +310,11 @@ class Lines:
     def begins(self, contender: Contender, case: Case, number: int) -> None:
         """Nothing yet."""
 
-    def measured(self, sample: Sample) -> None:
+    def measured(self, sample: CaseSample) -> None:
         """One line."""
         self._line(f"{case_text(sample.case):<32} {sample.contender:<18} {_sample_text(sample)}")
 
-    def failed(self, failure: Failure) -> None:
+    def failed(self, failure: CaseFailure) -> None:
         """One line."""
         self._line(f"{case_text(failure.case):<32} {failure.contender:<18} {failure.reason}")
 
@@ -327,7 +327,7 @@ class Lines:
         self._console.print(f"{self._done:>4}/{self._steps} {text}", markup=False)
 
 
-def _sample_text(sample: Sample) -> str:
+def _sample_text(sample: CaseSample) -> str:
     if sample.latencies_us:
         middle = sorted(sample.latencies_us)[len(sample.latencies_us) // 2]
         return f"{middle:,.0f} µs"

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import zmq
 
-from roq.benchmarks.case import Failure
+from roq.benchmarks.case import CaseFailure
 from roq.benchmarks.statistics import Figure
 
 LIBRARIES: Final = ("roq", "pyzmq", "msgspec", "xxhash", "nats-py", "redis", "hiredis")
@@ -88,7 +88,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     skipped: dict[str, str]
     """Contender → why it did not take part."""
     figures: list[Figure]
-    failures: list[Failure]
+    failures: list[CaseFailure]
     idle: Idle | None
     verdicts: list[Verdict]
 

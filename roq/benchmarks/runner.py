@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.case import Case, CaseFailure, CaseSample
 from roq.benchmarks.contender import Contender, Server
 from roq.benchmarks.plan import Plan, Stage
 from roq.benchmarks.processes import BenchmarkError, Burners
@@ -32,10 +32,10 @@ class Observer(Protocol):
     def begins(self, contender: Contender, case: Case, number: int) -> None:
         """A measurement begins."""
 
-    def measured(self, sample: Sample) -> None:
+    def measured(self, sample: CaseSample) -> None:
         """It gave this."""
 
-    def failed(self, failure: Failure) -> None:
+    def failed(self, failure: CaseFailure) -> None:
         """It did not come to its end."""
 
     def skipped(self, contender: Contender, reason: str) -> None:
@@ -54,8 +54,8 @@ class Runner:
     def __init__(
         self, contenders: Iterable[Contender], directory: Path, observer: Observer
     ) -> None:
-        self.samples: list[Sample] = []
-        self.failures: list[Failure] = []
+        self.samples: list[CaseSample] = []
+        self.failures: list[CaseFailure] = []
         self.skipped: dict[str, str] = {}
         self._contenders = {contender.key: contender for contender in contenders}
         self._directory = directory
@@ -131,7 +131,7 @@ class Runner:
             with Burners(case.busy, self._directory):
                 sample = contender.run(case, self._count(contender, case, seconds), number)
         except BenchmarkError as error:
-            failure = Failure(key, case, number, str(error))
+            failure = CaseFailure(key, case, number, str(error))
             self.failures.append(failure)
             self._observer.failed(failure)
             return

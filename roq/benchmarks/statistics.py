@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from roq.benchmarks.case import Case, Sample
+from roq.benchmarks.case import Case, CaseSample
 
 PERCENTILES = (50.0, 99.0, 99.9)
 
@@ -46,7 +46,7 @@ class Figure(msgspec.Struct, frozen=True):
     """Percentiles (`p50`, `p99`, `p99.9`) over the messages of all rounds."""
 
 
-def figure(samples: Sequence[Sample]) -> Figure:
+def figure(samples: Sequence[CaseSample]) -> Figure:
     """Sum up the samples of one contender in one case."""
     first, rates = samples[0], [sample.rate for sample in samples]
     ages = [age for sample in samples for age in sample.latencies_us]
@@ -65,9 +65,9 @@ def figure(samples: Sequence[Sample]) -> Figure:
     )
 
 
-def figures(samples: Iterable[Sample]) -> list[Figure]:
+def figures(samples: Iterable[CaseSample]) -> list[Figure]:
     """Sum up all samples, in the order in which contenders and cases first appear."""
-    groups: dict[tuple[str, Case], list[Sample]] = {}
+    groups: dict[tuple[str, Case], list[CaseSample]] = {}
     for sample in samples:
         groups.setdefault((sample.contender, sample.case), []).append(sample)
     return [figure(group) for group in groups.values()]
@@ -83,10 +83,10 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def ratio(
-    samples: Iterable[Sample],
+    samples: Iterable[CaseSample],
     ours: tuple[str, Case],
     theirs: tuple[str, Case],
-    measure: Callable[[Sample], float],
+    measure: Callable[[CaseSample], float],
 ) -> Ratio | None:
     """Compare round by round what was measured within seconds of each other.
 
@@ -106,21 +106,21 @@ def ratio(
     return Ratio(statistics.median(values), min(values), max(values), len(values))
 
 
-def rate(sample: Sample) -> float:
+def rate(sample: CaseSample) -> float:
     """Messages per second."""
     return sample.rate
 
 
-def cpu_us(sample: Sample, role: str) -> float:
+def cpu_us(sample: CaseSample, role: str) -> float:
     """CPU microseconds that one role spent per published message."""
     return sample.cpu.get(role, 0.0) * 1e6 / sample.messages
 
 
-def exchange_cpu(sample: Sample) -> float:
+def exchange_cpu(sample: CaseSample) -> float:
     """CPU microseconds per message of the process in the middle."""
     return cpu_us(sample, "exchange")
 
 
-def p50(sample: Sample) -> float:
+def p50(sample: CaseSample) -> float:
     """Median latency in microseconds."""
     return percentile(sample.latencies_us, 50.0)

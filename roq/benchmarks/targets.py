@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from roq.benchmarks import plan
-from roq.benchmarks.case import Case, Sample, busy_text
+from roq.benchmarks.case import Case, CaseSample, busy_text
 from roq.benchmarks.results import Idle, Verdict
 from roq.benchmarks.statistics import Ratio, exchange_cpu, p50, rate, ratio
 
@@ -22,7 +22,7 @@ class _Comparison(msgspec.Struct, frozen=True):
     goal: float
     ours: tuple[str, Case]
     theirs: tuple[str, Case]
-    measure: Callable[[Sample], float] = rate
+    measure: Callable[[CaseSample], float] = rate
     at_least: bool = True
 
 
@@ -83,7 +83,7 @@ def _comparisons() -> tuple[_Comparison, ...]:
     )
 
 
-def verdicts(samples: Sequence[Sample], idle: Idle | None) -> list[Verdict]:
+def verdicts(samples: Sequence[CaseSample], idle: Idle | None) -> list[Verdict]:
     """Compare what was measured with every target."""
     compared = [_verdict(one, samples) for one in _comparisons()]
     busy = sorted({sample.case.busy for sample in samples if sample.case.busy})
@@ -103,7 +103,7 @@ def _busy_comparison(busy: int) -> _Comparison:
     )
 
 
-def _verdict(one: _Comparison, samples: Sequence[Sample]) -> Verdict:
+def _verdict(one: _Comparison, samples: Sequence[CaseSample]) -> Verdict:
     found: Ratio | None = ratio(samples, one.ours, one.theirs, one.measure)
     if found is None:
         return Verdict(one.text, one.goal, one.at_least, None)

@@ -16,14 +16,14 @@ from typing import BinaryIO
 import msgspec
 
 from roq.benchmarks.case import Run
-from roq.benchmarks.clients import Publisher, Subscriber, payloads_of
+from roq.benchmarks.clients import BenchPublisher, BenchSubscriber, payloads_of
 from roq.benchmarks.processes import Answer
 
 
 class PublisherWorker:
     """Does what the harness says with a publisher."""
 
-    def __init__(self, client: Publisher) -> None:
+    def __init__(self, client: BenchPublisher) -> None:
         self._client = client
         self._run: Run | None = None
         self._payloads: list[bytes] = []
@@ -52,7 +52,7 @@ class PublisherWorker:
 class SubscriberWorker:
     """Does what the harness says with a subscriber."""
 
-    def __init__(self, client: Subscriber) -> None:
+    def __init__(self, client: BenchSubscriber) -> None:
         self._client = client
         self._run: Run | None = None
 

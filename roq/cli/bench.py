@@ -7,9 +7,8 @@ from typing import Final
 
 import click
 
-from roq.cli.failures import Failed
+from roq.cli.failures import BENCH, Failed, wanted
 from roq.cli.output import console, note, print_json
-from roq.cli.sim_extra import BENCH, wanted
 
 RESULTS: Final = Path("benchmarks/results")
 

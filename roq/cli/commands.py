@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from roq.cli import stdout
+from roq.cli import interrupts
 from roq.cli.cluster_option import cluster_before, given_before
 from roq.cli.failures import INTERRUPTED, REFUSED, Failed, failed
 from roq.cli.interrupts import silence_output
@@ -108,7 +108,7 @@ def run() -> None:
     Whatever the command: it ends with 1 if standard output cannot be written, and says so in one
     line unless its reader has just gone.
     """
-    output = stdout.watched()
+    output = interrupts.watched()
     try:
         try:
             cli(prog_name="roq")

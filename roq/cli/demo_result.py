@@ -9,12 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from roq.cli.output import bytes_text
-from roq.demo.run import Outcome
+from roq.demo.run import DemoOutcome
 
 _PERCENTILES = (50, 90, 99, 99.9)
 
 
-def show(out: Console, outcome: Outcome) -> None:
+def show(out: Console, outcome: DemoOutcome) -> None:
     """Print it: in boxes on a terminal, in plain lines into a log."""
     boxed = out.is_terminal
     for part in (_throughput(outcome, boxed), _latency(outcome, boxed), _digests(outcome, boxed)):
@@ -26,7 +26,7 @@ def show(out: Console, outcome: Outcome) -> None:
     out.print(Panel(verdict, expand=False, style=style) if boxed else verdict)
 
 
-def _throughput(outcome: Outcome, boxed: bool) -> Table:
+def _throughput(outcome: DemoOutcome, boxed: bool) -> Table:
     table = _table(f"Full speed, {outcome.seconds:.2f} s", boxed)
     for heading in ("", "messages", "payload", "messages/s", "MB/s"):
         table.add_column(heading, justify="right" if heading else "left")
@@ -45,7 +45,7 @@ def _throughput(outcome: Outcome, boxed: bool) -> Table:
     return table
 
 
-def _latency(outcome: Outcome, boxed: bool) -> Table:
+def _latency(outcome: DemoOutcome, boxed: bool) -> Table:
     table = _table("Latency, from creation to receipt", boxed)
     table.add_column()
     for percent in _PERCENTILES:
@@ -68,7 +68,7 @@ def _table(title: str, boxed: bool) -> Table:
     )
 
 
-def _digests(outcome: Outcome, boxed: bool) -> Table:
+def _digests(outcome: DemoOutcome, boxed: bool) -> Table:
     table = _table("What went in and what came out", boxed)
     table.add_column("publisher")
     table.add_column("topic")
@@ -92,7 +92,7 @@ def _mark(equal: bool) -> Text:
     return Text("✔ equal", style="bold green") if equal else Text("✘ differs", style="bold red")
 
 
-def _verdict(outcome: Outcome) -> Text:
+def _verdict(outcome: DemoOutcome) -> Text:
     if outcome.verdict.equal:
         return Text(
             f"{len(outcome.verdict.rows)} streams, {len(outcome.verdict.rows[0].received)} "

@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
 from typing import IO, Any, Final
 
 import click
@@ -90,3 +92,23 @@ def daemon_failed(error: RoQError) -> Failed:
 def text_of(error: RoQError) -> str:
     """The sentence of an error; what its class stands for if it has none."""
     return str(error).strip() or (type(error).__doc__ or type(error).__name__).strip()
+
+
+# Modules that an extra brings, imported when they are used: scenarios and benchmarks.
+
+EXTRA: Final = "pip install 'roq-cluster[sim]'"
+
+
+BENCH: Final = "pip install 'roq-cluster[bench]'"
+
+
+def wanted(module: str, what: str = "scenarios", extra: str = EXTRA) -> ModuleType:
+    """Import what an extra brings; say which one if it is not there."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise Failed(
+            f"{what} need what is not installed here: {error.name}",
+            exits.UNAVAILABLE,
+            f"Install it with {extra}.",
+        ) from None

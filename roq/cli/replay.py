@@ -18,13 +18,13 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 
 from roq.errors import REQUEST_ERRORS, NotLeader, RemoteProtocolError, RoQError, Unavailable
-from roq.gcm.flight import KIND as GCM
-from roq.hcm.flight import KIND as HOST
-from roq.monitor.flight import KIND as MONITOR
+from roq.gcm.daemon import KIND as GCM
+from roq.hcm.daemon import KIND as HOST
+from roq.monitor.daemon import KIND as MONITOR
 from roq.protocol import documents
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import UNREADABLE
-from roq.runtime.flight import Flight, Header, Kind, Record, encode, own_version
+from roq.runtime.flight import Flight, FlightKind, Header, Record, encode, own_version
 
 KINDS: Final = {each.name: each for each in (GCM, HOST, MONITOR)}
 ERRORS: Final[dict[str, type[RoQError]]] = {
@@ -123,7 +123,7 @@ def about(header: Header) -> str:
     return f"{kind}{header.name} of RoQ {header.roq} (wire {header.wire}), process {header.pid}"
 
 
-def _kind_of(header: Header) -> Kind:
+def _kind_of(header: Header) -> FlightKind:
     if (header.roq, header.wire) != (own_version(), WIRE_VERSION):
         raise RemoteProtocolError(
             f"a flight of RoQ {header.roq} (wire {header.wire}), and this is RoQ "

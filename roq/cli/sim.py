@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from roq.cli.failures import wanted
 from roq.cli.output import print_fields, print_json, print_table
-from roq.cli.sim_extra import wanted
 from roq.cli.sim_report import compare, export, report
 from roq.cli.sim_run import run
 from roq.cli.sim_sweep import sweep

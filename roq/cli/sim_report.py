@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from roq.cli.failures import Failed
+from roq.cli.failures import Failed, wanted
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console, note, print_json
-from roq.cli.sim_extra import wanted
 
 if TYPE_CHECKING:
     from roq.simulation.archive.document import Run

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from roq.cli.failures import INTERRUPTED
+from roq.cli.failures import INTERRUPTED, wanted
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import note, print_table
-from roq.cli.sim_extra import wanted
-from roq.cli.sim_options import OUT, SCALE, Option, model_sizes, with_options
+from roq.cli.sim_run import OUT, SCALE, Option, model_sizes, with_options
 
 if TYPE_CHECKING:
     from roq.simulation.forecast.sweep import Swept

@@ -14,7 +14,7 @@ from roq.cli.output import note
 from roq.errors import RoQError
 from roq.local.launcher import Launcher, StartFailed
 from roq.local.plan import Addresses
-from roq.local.settings import FILE, HOSTS_MAX, MANAGERS_MAX, ZOOKEEPER, Settings
+from roq.local.settings import FILE, HOSTS_MAX, MANAGERS_MAX, ZOOKEEPER, LocalSettings
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
 from roq.runtime.structured_logs import FORMATS, LEVELS
@@ -147,7 +147,7 @@ def up(
       roq up --slots 1 --provider local
     """
     try:
-        settings = Settings(
+        settings = LocalSettings(
             hosts=hosts,
             data_dir=data_dir,
             port_base=port_base,
@@ -172,7 +172,7 @@ def up(
 class _Shell:
     """A launcher with a terminal: says when it is ready, and ends it at a signal."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LocalSettings) -> None:
         self._reactor = Reactor()
         self._settings = settings
         self._failure: RoQError | None = None

@@ -13,11 +13,10 @@ from typing import Final, Protocol, Self, TypeVar
 
 import msgspec
 
-from roq.client.addresses import parse_addresses
+from roq.client.addresses import parse_addresses, what_is_at
 from roq.client.admin.broadcast import Watch
-from roq.client.admin.host_commands import HostCommands
+from roq.client.admin.commands import HostCommands, create_request, exchange_request, request
 from roq.client.admin.management import Management, wait_result
-from roq.client.admin.requests import create_request, exchange_request, request
 from roq.client.admin.statistics import Statistics
 from roq.client.admin.views import (
     ExchangeSummary,
@@ -32,7 +31,6 @@ from roq.client.admin.views import (
 )
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine, Translate
-from roq.client.no_answer import what_is_at
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.status.reporter import OnState

@@ -45,7 +45,6 @@ from kazoo.exceptions import (
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
 
-from roq.coordination.addresses import check_root, check_servers
 from roq.coordination.contract import (
     ANY_VERSION,
     Committed,
@@ -58,7 +57,7 @@ from roq.coordination.contract import (
     SessionState,
     Set,
 )
-from roq.coordination.kazoo_client import new_client
+from roq.coordination.kazoo_client import check_root, check_servers, new_client
 from roq.coordination.registry import StoreRegistry
 from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step, Watch
 from roq.errors import RegistryAway

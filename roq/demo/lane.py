@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from roq.demo.report import Calm, Finished, Progress, Ready, Report, decode
+from roq.demo.report import Calm, Progress, Ready, Report, WorkerFinished, decode
 from roq.demo.worker import Job
 from roq.local.part import guarded
 from roq.runtime.reactor import Reactor
@@ -50,7 +50,7 @@ class Lane:
         """A publisher has sent what goes one by one."""
         self.messages = 0
         self.bytes = 0
-        self.finished: Finished | None = None
+        self.finished: WorkerFinished | None = None
         self.log_path = folder / f"{name.replace(' ', '-')}.log"
         self._reactor = reactor
         self._on_report = on_report
@@ -123,7 +123,7 @@ class Lane:
                 self.ready = True
             case Calm():
                 self.calm = True
-            case Finished():
+            case WorkerFinished():
                 self.finished = report
                 self.messages = sum(stream.messages for stream in report.streams)
                 self.bytes = sum(stream.bytes for stream in report.streams)

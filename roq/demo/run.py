@@ -15,14 +15,13 @@ import roq
 from roq.demo.corpus import Share
 from roq.demo.lane import Lane
 from roq.demo.latency import Histogram
-from roq.demo.report import Report
-from roq.demo.verdict import Verdict, compare
+from roq.demo.report import Comparison, Report, compare
 from roq.demo.worker import Job
 from roq.errors import RoQError, Unavailable
 from roq.local.launcher import Launcher, StartFailed
 from roq.local.part import Part
 from roq.local.plan import Addresses
-from roq.local.settings import ZOOKEEPER, Settings
+from roq.local.settings import ZOOKEEPER, LocalSettings
 from roq.runtime.reactor import Reactor
 
 QUEUE: Final = "standard-library"
@@ -44,7 +43,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """What was measured; rates are of the full speed alone.
 
     Attributes:
@@ -56,7 +55,7 @@ class Outcome:
         lost, duplicates: as the subscribers counted.
     """
 
-    verdict: Verdict
+    verdict: Comparison
     messages: int
     bytes: int
     subscribers: int
@@ -92,7 +91,7 @@ class Demo:
         self.exchanges: list[str] = []
         self.lanes: list[Lane] = []
         self.started = reactor.now()
-        self.outcome: Outcome | None = None
+        self.outcome: DemoOutcome | None = None
         self.failure: RoQError | None = None
         self._reactor = reactor
         self._shares = list(shares)
@@ -102,7 +101,7 @@ class Demo:
         self._moved = (0, reactor.now())
         self._launcher = Launcher(
             reactor,
-            Settings(hosts=hosts, registry=ZOOKEEPER, restart=False),
+            LocalSettings(hosts=hosts, registry=ZOOKEEPER, restart=False),
             on_ready=self._cluster_ready,
             on_failed=self._start_failed,
             on_part_ended=self._part_ended,
@@ -230,7 +229,7 @@ class Demo:
         first = min((report.first for report in sent if report.first), default=0.0)
         last = max((report.last for report in got), default=0.0)
         streams = [stream for report in sent for stream in report.streams]
-        self.outcome = Outcome(
+        self.outcome = DemoOutcome(
             verdict=compare(sent, got),
             messages=sum(stream.messages for stream in streams) - self._before_full[0],
             bytes=sum(stream.bytes for stream in streams) - self._before_full[1],

@@ -21,7 +21,7 @@ import msgspec
 import roq
 from roq.demo import corpus
 from roq.demo.latency import Histogram
-from roq.demo.report import Calm, Finished, Progress, Ready, Report, Stream, encode
+from roq.demo.report import Calm, Progress, Ready, Report, StreamDigest, WorkerFinished, encode
 
 PROGRESS_SECONDS: Final = 0.1
 FLUSH_SECONDS: Final = 120.0
@@ -76,10 +76,10 @@ class Tally:
             self._said = now
             self._say(Progress(messages=self.messages, bytes=self.bytes))
 
-    def streams(self) -> list[Stream]:
+    def streams(self) -> list[StreamDigest]:
         """What went by."""
         return [
-            Stream(
+            StreamDigest(
                 publisher=publisher,
                 topic=topic,
                 messages=stream.messages,
@@ -124,7 +124,7 @@ def publish(job: Job, share: corpus.Share, say: Callable[[Report], None]) -> Non
             tally.add(name, topic, b"".join(lines), len(lines))
             tally.tell()
         publisher.flush(timeout=FLUSH_SECONDS)
-    say(Finished(streams=tally.streams(), first=tally.first, last=time.time()))
+    say(WorkerFinished(streams=tally.streams(), first=tally.first, last=time.time()))
 
 
 def subscribe(job: Job, say: Callable[[Report], None]) -> None:
@@ -143,7 +143,7 @@ def subscribe(job: Job, say: Callable[[Report], None]) -> None:
         watcher.join()
         counts = subscriber.stats().counts
     say(
-        Finished(
+        WorkerFinished(
             streams=tally.streams(),
             first=tally.first,
             last=tally.last,

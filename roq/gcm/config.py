@@ -81,7 +81,7 @@ class Cloud(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gateway: str = ""
 
 
-class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is logged to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -114,7 +114,7 @@ class GcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     cloud: Cloud = Cloud()
     provider: Provision = Provision()
     metrics: MetricsSettings = MetricsSettings()
-    log: Log = Log()
+    log: LogConfig = LogConfig()
 
     @property
     def registry_address(self) -> str:

@@ -15,18 +15,21 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
 import zmq
 
 from roq.coordination.addresses import name_of, remedy, unreachable
 from roq.coordination.contract import Post, Registry
 from roq.errors import Unavailable
-from roq.gcm import events, flight
+from roq.gcm import events
 from roq.gcm.config import WILDCARDS, GcmConfig
+from roq.gcm.events import Event
 from roq.gcm.interfaces import metrics
 from roq.gcm.interfaces.listeners import Listeners
 from roq.gcm.machine import GcmMachine, Settings
 from roq.gcm.persistence.definitions import Definitions
 from roq.gcm.provision.calls import ProviderCalls
+from roq.gcm.provision.hosts import ProvisionSettings
 from roq.gcm.state.records import Manager
 from roq.machine import Tick
 from roq.model import endpoint_of, host_epoch
@@ -36,7 +39,7 @@ from roq.protocol.reports import Check
 from roq.provider.choice import open_provider
 from roq.provider.port import HostRequest
 from roq.runtime import exits, plugins, resources, sockets
-from roq.runtime.flight import Recorder, kept_kilobytes, save
+from roq.runtime.flight import FlightKind, Recorder, kept_kilobytes, save
 from roq.runtime.interfaces import Timer
 from roq.runtime.metrics import Telemetry
 from roq.runtime.reactor import Reactor, drain
@@ -119,9 +122,7 @@ class Gcm:
             registry=name_of(config.registry_address),
         )
         self.machine = GcmMachine(settings)
-        self._recorder = Recorder(
-            flight.KIND, "gcm", lambda: flight.birth(settings), self.machine, kilobytes
-        )
+        self._recorder = Recorder(KIND, "gcm", lambda: birth(settings), self.machine, kilobytes)
         self._provider = (
             ProviderCalls(
                 self._reactor,
@@ -355,7 +356,7 @@ class Gcm:
                 self._reactor.call_soon(partial(self._definitions.lead_anew, effect.epoch))
             case events.DrawEpoch():
                 self._reactor.call_soon(partial(self._definitions.draw, effect))
-            case events.Ask():
+            case events.AskHost():
                 self._ask(effect)
             case events.Broadcast():
                 sockets.send_to(self._publisher, list(effect.frames))
@@ -367,9 +368,9 @@ class Gcm:
                 self._listeners.forget(effect.address)
             case events.CallProvider():
                 self._call_provider(effect)
-            case events.Note(provoked=True):
+            case events.LogLine(provoked=True):
                 self._limited.warning(effect.event, self._reactor.now(), "%s", effect.text)
-            case events.Note():
+            case events.LogLine():
                 log.info("%s", effect.text, extra={"event": effect.event})
 
     def _call_provider(self, call: events.CallProvider) -> None:
@@ -393,7 +394,7 @@ class Gcm:
             labels={"queue": action.queue},
         )
 
-    def _ask(self, ask: events.Ask) -> None:
+    def _ask(self, ask: events.AskHost) -> None:
         known = self._clients.get(ask.endpoint)
         try:
             client = known[0] if known else RpcClient(self._reactor, self._context, ask.endpoint)
@@ -416,3 +417,46 @@ class Gcm:
             if self._reactor.now() - used > IDLE_CLIENT_SECONDS:
                 client.close()
                 del self._clients[endpoint]
+
+
+# How a flight of a configuration manager is flown again.
+
+
+class Birth(msgspec.Struct, frozen=True):
+    """The settings as plain values, with the policies that were installed."""
+
+    manager: Manager
+    period: float
+    cloud: dict[str, bool | int | float | str]
+    provision: ProvisionSettings | None
+    policies: list[str]
+    registry: str
+
+
+def birth(settings: Settings) -> Birth:
+    """What a machine with these settings is made of."""
+    return Birth(
+        manager=settings.manager,
+        period=settings.period,
+        cloud=settings.cloud,  # type: ignore[arg-type] # only `[cloud]` of gcm.toml
+        provision=settings.provision,
+        policies=sorted(settings.policies()),
+        registry=settings.registry,
+    )
+
+
+def make(given: Birth) -> GcmMachine:
+    """A machine as it was at its birth."""
+    return GcmMachine(
+        Settings(
+            manager=given.manager,
+            period=given.period,
+            cloud=dict(given.cloud),
+            provision=given.provision,
+            policies=lambda: given.policies,
+            registry=given.registry,
+        )
+    )
+
+
+KIND: Final = FlightKind("gcm", Birth, Event, make)

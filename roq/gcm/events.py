@@ -260,7 +260,7 @@ class DrawEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AskHost:
     """Ask a host manager."""
 
     token: int
@@ -326,7 +326,7 @@ class CallProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class LogLine:
     """Write a line into the log."""
 
     event: str
@@ -337,6 +337,6 @@ class Note:
 
 
 Effect = (
-    Reply | Commit | ReadAgain | LeadAnew | DrawEpoch | Ask | Broadcast | PushRules
-    | ForgetListener | CallProvider | Note
+    Reply | Commit | ReadAgain | LeadAnew | DrawEpoch | AskHost | Broadcast | PushRules
+    | ForgetListener | CallProvider | LogLine
 )  # fmt: skip

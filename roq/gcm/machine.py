@@ -33,10 +33,10 @@ from roq.gcm.events import (
     Following,
     HostsPresent,
     ListenerGone,
+    LogLine,
     ManagementFrame,
     ManagersChanged,
     Measured,
-    Note,
     ProviderAnswered,
     ReadAgain,
     RegistryBack,
@@ -289,7 +289,7 @@ class GcmMachine:
         # What ran under an earlier epoch must not write under this one.
         effects = self._abort(self._role.not_leader("management"))
         effects += self._stop_providing(self._role.not_leader("client"))
-        self._role.rank = Rank.LEADER
+        self._role.become(Rank.LEADER)
         self._role.leader = self._role.me
         self._role.regain_registry()
         self._sagas.lead(event.epoch, self._role.cluster)
@@ -309,7 +309,7 @@ class GcmMachine:
     def _doubted(self) -> list[Effect]:
         if self._role.rank in {Rank.FOLLOWER, Rank.CARETAKER}:
             return []
-        self._role.rank = Rank.DOUBTFUL
+        self._role.become(Rank.DOUBTFUL)
         effects = self._abort(self._role.not_leader("management"))
         return effects + self._stop_providing(self._role.not_leader("client"))
 
@@ -318,12 +318,12 @@ class GcmMachine:
         self.hosts.registry_lost()
         if not event.session_ended or not self.leads:
             return []
-        self._role.rank = Rank.CARETAKER
+        self._role.become(Rank.CARETAKER)
         effects = self._abort(RegistryAway("registry away"))
         return effects + self._stop_providing(RegistryAway("registry away"))
 
     def _resign(self) -> list[Effect]:
-        self._role.rank = Rank.FOLLOWER
+        self._role.become(Rank.FOLLOWER)
         effects = self._abort(self._role.not_leader("management"))
         effects += self._stop_providing(self._role.not_leader("client"))
         effects += self.rules.clear()
@@ -353,7 +353,7 @@ class GcmMachine:
         self.hosts.expect(self.queues.hosts_in_use(), now)
         self._changed = True
         return [
-            Note("unreadable", f"the definition of queue {name} is unreadable: {why}")
+            LogLine("unreadable", f"the definition of queue {name} is unreadable: {why}")
             for name, why in self.queues.unreadable.items()
             if known.get(name) != why
         ]

@@ -1,22 +1,32 @@
 """The monitors and exchanges of this host, one `Child` per role and number of a queue.
 
-starting --first report--> running --exit, hung--> restarting --first report--> running
-    \\--exit, too late--> gone            restarting --too many crashes--> failed
-any state --stop--> stopping --exit--> gone
+`STATES` says where each of them may stand; docs/states.md draws it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from roq.errors import InvalidRequest
+from roq.errors import InvalidRequest, RequestError
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import Peer
-from roq.hcm.port_book import port_of
-from roq.model import FLUSH, HOST_EPOCH_MAX, VOLATILE, Limits, check_name, exchange_name, is_address
+from roq.machine import Transitions
+from roq.model import (
+    FLUSH,
+    HOST_EPOCH_MAX,
+    VOLATILE,
+    Limits,
+    check_name,
+    child_epoch,
+    child_number,
+    exchange_name,
+    host_epoch,
+    is_address,
+)
 from roq.protocol.control import (
     StartExchange,
     StartMonitor,
@@ -46,6 +56,38 @@ class State(StrEnum):
     RESTARTING = "restarting"
     FAILED = "failed"
     STOPPING = "stopping"
+
+
+STATES: Final = Transitions(
+    begin={State.STARTING: "asked for, or found running"},
+    follow={
+        State.STARTING: {
+            State.RUNNING: "its first report",
+            State.RESTARTING: "found running, and has ended",
+            State.FAILED: "does not end, not even when killed",
+            State.STOPPING: "not wanted any more",
+        },
+        State.RUNNING: {
+            State.RESTARTING: "it has ended, or hangs",
+            State.FAILED: "it has ended too often",
+            State.STOPPING: "not wanted any more",
+        },
+        State.RESTARTING: {
+            State.RUNNING: "its first report",
+            State.FAILED: "it has ended too often, or does not end",
+            State.STOPPING: "not wanted any more",
+        },
+        State.FAILED: {
+            State.RESTARTING: "asked for again, or the host was to blame",
+            State.STOPPING: "not wanted any more",
+        },
+    },
+    end={
+        State.STARTING: "its process has ended before it ever ran",
+        State.FAILED: "it never ran, and its process has ended",
+        State.STOPPING: "its process has ended",
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,3 +315,149 @@ def check_start(message: Start) -> None:
 def number_of(message: Start) -> int:
     """The number of the child that shall start; 0: the monitor."""
     return message.number if isinstance(message, StartExchange) else 0
+
+
+# The epochs of children: of two processes of one child, the later has the higher one.
+
+NUMBER_MAX: Final = (1 << 16) - 1
+"""Processes that one host epoch can number."""
+
+
+class ChildEpochs:
+    """Gives each process an epoch: the epoch of the host, and a count that rises.
+
+    For a child that was on another host before, the configuration manager draws a base from the
+    counter of host epochs. If it is higher than the epoch of the host, everything here counts under
+    it from then on: epochs never fall, for any child.
+    """
+
+    def __init__(self) -> None:
+        self._host = 0
+        self._upper = 0
+        self._number = 0
+
+    @property
+    def host(self) -> int:
+        """The epoch of this host; 0 until it is registered."""
+        return self._host
+
+    def registered(self, epoch: int) -> None:
+        """This host has an epoch. A lower one than before says that the counter was lost."""
+        self._host = max(self._host, epoch)
+        self.rise(epoch)
+
+    def adopted(self, epoch: int) -> None:
+        """An earlier life of this host manager has given this epoch."""
+        self.rise(host_epoch(epoch))
+        if host_epoch(epoch) == self._upper:
+            self._number = max(self._number, child_number(epoch))
+
+    def rise(self, base: int) -> None:
+        """Everything from now on counts under this, or what was higher already."""
+        if base > self._upper:
+            self._upper, self._number = base, 0
+
+    def next(self) -> int:
+        """The epoch of the next process.
+
+        Raises:
+            RequestError: all are used up.
+        """
+        if self._number >= NUMBER_MAX:
+            raise RequestError(f"this host manager has started {NUMBER_MAX} processes: restart it")
+        self._number += 1
+        return child_epoch(self._upper, self._number)
+
+
+# Which ports of this host must not be given out, because old peers may still go there.
+
+QUARANTINE_SECONDS: Final = 600.0
+"""A port is not used again for so long: old peers reconnect to the process that has it."""
+QUARANTINE_MAX: Final = 8_192
+"""Ports remembered; far more than the ranges hold."""
+
+
+class PortBook:
+    """Ports in use by children, and ports that were in use a short while ago.
+
+    Children choose for themselves, by binding; this book only says what to keep away from.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[str, frozenset[int]] = {}
+        self._left: deque[tuple[float, int]] = deque(maxlen=QUARANTINE_MAX)
+
+    def took(self, child: str, ports: Iterable[int]) -> bool:
+        """A child tells where it listens; whether that is new."""
+        before = self._used.get(child, frozenset())
+        self._used[child] = before | frozenset(ports)
+        return self._used[child] != before
+
+    def left(self, child: str, now: float) -> None:
+        """The process of a child has ended."""
+        for port in sorted(self._used.pop(child, ())):
+            self._left.append((now + QUARANTINE_SECONDS, port))
+
+    def rest(self, ports: Iterable[int], now: float) -> None:
+        """These must not be used for a while, by any process."""
+        self._left.extend((now + QUARANTINE_SECONDS, port) for port in ports)
+
+    def avoid(self, now: float) -> list[int]:
+        """Ports that a child that starts now must not take."""
+        while self._left and self._left[0][0] <= now:
+            self._left.popleft()
+        used = {port for ports in self._used.values() for port in ports}
+        return sorted(used.union(port for _, port in self._left))
+
+
+def port_of(endpoint: str) -> int | None:
+    """The port of `tcp://host:port`, None if there is none."""
+    _, _, digits = endpoint.rpartition(":")
+    if digits.isascii() and digits.isdigit() and len(digits) <= 5 and 0 < int(digits) < 65_536:
+        return int(digits)
+    return None
+
+
+# Those who wait until children are gone.
+
+
+@dataclass(slots=True)
+class Stop:
+    """One request to stop something: answered when nothing of it is left."""
+
+    peer: Peer
+    request_id: int
+    left: set[str]
+    deadline: float
+
+
+class Stops:
+    """All such requests that are not answered yet."""
+
+    def __init__(self) -> None:
+        self._stops: list[Stop] = []
+
+    def __len__(self) -> int:
+        return len(self._stops)
+
+    def add(self, stop: Stop) -> None:
+        """Wait for these children."""
+        self._stops.append(stop)
+
+    def gone(self, child: str) -> list[Stop]:
+        """A child is gone; gives the requests that are complete now."""
+        for stop in self._stops:
+            stop.left.discard(child)
+        complete = [stop for stop in self._stops if not stop.left]
+        self._stops = [stop for stop in self._stops if stop.left]
+        return complete
+
+    def expire(self, now: float) -> list[Stop]:
+        """Requests that took too long."""
+        late = [stop for stop in self._stops if now >= stop.deadline]
+        self._stops = [stop for stop in self._stops if now < stop.deadline]
+        return late
+
+    def next_deadline(self) -> float | None:
+        """When the next one has taken too long."""
+        return min((stop.deadline for stop in self._stops), default=None)

@@ -103,7 +103,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     dir: str = "roq-data"
 
 
-class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How this process and its children log."""
 
     level: str = "info"
@@ -123,7 +123,7 @@ class HcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     children: Children = Children()
     data: Data = Data()
     metrics: MetricsSettings = MetricsSettings()
-    log: Log = Log()
+    log: LogConfig = LogConfig()
 
     @property
     def registry_address(self) -> str:

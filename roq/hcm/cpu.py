@@ -39,7 +39,7 @@ one runs again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class CpuSample:
     """What the system says at one moment; None: it does not say.
 
     Attributes:
@@ -73,14 +73,14 @@ class HostCpu:
     """Takes samples in, and says how patient to be."""
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[float, Sample]] = deque(maxlen=SAMPLES_MAX)
+        self._samples: deque[tuple[float, CpuSample]] = deque(maxlen=SAMPLES_MAX)
         self._shares = _Shares()
         self._patient_until: float | None = None
         self._short_since: float | None = None
         self._short_until = 0.0
         self._judged: tuple[str, float] | None = None
 
-    def take(self, sample: Sample, now: float) -> None:
+    def take(self, sample: CpuSample, now: float) -> None:
         """One more sample; they come about twice a second."""
         samples = self._samples
         while samples and now - samples[0][0] > WINDOW_SECONDS:
@@ -144,7 +144,7 @@ class HostCpu:
             found.append(f"its manager is late {shares.late:.0%} of the time")
         return "; ".join(found) or "nothing waits for a processor"
 
-    def _measured(self, sample: Sample, now: float) -> _Shares:
+    def _measured(self, sample: CpuSample, now: float) -> _Shares:
         window = [*self._samples, (now, sample)]
         begun, first = window[0]
         seconds = max(now - begun, 1e-9)
@@ -159,7 +159,7 @@ class HostCpu:
             shares.waiting = max(0.0, min(1.0, waited / seconds))
         return shares
 
-    def _throttled(self, sample: Sample) -> float:
+    def _throttled(self, sample: CpuSample) -> float:
         """Of the newest periods that are enough to say anything."""
         if sample.periods is None or sample.throttled is None:
             return 0.0

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import IO, Final
@@ -19,9 +19,10 @@ import zmq
 from roq.coordination.addresses import remedy, unreachable
 from roq.coordination.contract import Committed, Conflict, Post, Registry, SessionState
 from roq.errors import ConfigError, RegistryAway, Unavailable
-from roq.hcm import flight, metrics
+from roq.hcm import metrics
+from roq.hcm.children import port_of
 from roq.hcm.config import HcmConfig, advertised_address, bind_address, settings_of
-from roq.hcm.cpu_watch import CpuWatch
+from roq.hcm.cpu import CpuSample
 from roq.hcm.events import (
     Announce,
     Discard,
@@ -50,8 +51,8 @@ from roq.hcm.events import (
 from roq.hcm.host_name_lock import HostNameLock
 from roq.hcm.leader import ANSWER_SECONDS
 from roq.hcm.machine import HostMachine
-from roq.hcm.port_book import port_of
 from roq.hcm.processes import Processes
+from roq.hcm.settings import Settings
 from roq.machine import Tick
 from roq.protocol import documents
 from roq.protocol.control import ChildReport, Failure, HcmRequest, Health, HostReport
@@ -59,9 +60,10 @@ from roq.protocol.metrics import Sample
 from roq.protocol.reports import Check
 from roq.protocol.request import read_request
 from roq.runtime import exits, sockets
-from roq.runtime.flight import Recorder, kept_kilobytes, save
+from roq.runtime.flight import FlightKind, Recorder, kept_kilobytes, save
 from roq.runtime.interfaces import Timer
 from roq.runtime.metrics import Telemetry
+from roq.runtime.pressure import Quota, waited_us
 from roq.runtime.reactor import Reactor
 from roq.runtime.resources import Resources, measure
 from roq.runtime.rpc import Peer, RpcServer
@@ -130,9 +132,7 @@ class HostManager:
             raise
         self._settings = settings_of(config, port)
         self._machine = HostMachine(self._settings)
-        self._recorder = Recorder(
-            flight.KIND, "host", lambda: self._settings, self._machine, kilobytes
-        )
+        self._recorder = Recorder(KIND, "host", lambda: self._settings, self._machine, kilobytes)
         self._server = RpcServer(self._reactor, socket, self._request)
         self._registry = make_registry(self._reactor.call_soon)
         self._managers = RpcConnections(
@@ -436,3 +436,51 @@ def _warn_when_reachable(bind: str) -> None:
             "control the cluster, there is no authentication yet",
             bind, extra={"event": "reachable"},
         )  # fmt: skip
+
+
+# How a flight of a host manager is flown again.
+
+KIND: Final = FlightKind("host", Settings, Event, HostMachine)
+
+
+# Looks twice a second what processor this host gets.
+
+PERIOD_SECONDS: Final = 0.5
+OLD_SECONDS: Final = 0.2
+"""Before a child is judged the last look is to be younger than this."""
+
+
+class CpuWatch:
+    """Takes samples.
+
+    Args:
+        handle: called with each of them.
+    """
+
+    def __init__(self, reactor: Reactor, handle: Callable[[CpuSample], None]) -> None:
+        self._reactor = reactor
+        self._handle = handle
+        self._quota = Quota()
+        self._due = self._taken = 0.0
+
+    def start(self) -> None:
+        """Look from now on."""
+        self._due = self._reactor.now()
+        self._look()
+
+    def sample_if_old(self) -> Iterator[CpuSample]:
+        """One more sample if the last one is some time ago."""
+        if self._reactor.now() - self._taken > OLD_SECONDS:
+            yield self._sample(0.0)
+
+    def _look(self) -> None:
+        now = self._reactor.now()
+        late = max(0.0, now - self._due)
+        self._due = now + PERIOD_SECONDS
+        self._reactor.call_at(self._due, self._look)
+        self._handle(self._sample(late))
+
+    def _sample(self, late: float) -> CpuSample:
+        self._taken = self._reactor.now()
+        periods, throttled = self._quota.periods() or (None, None)
+        return CpuSample(late=late, waited_us=waited_us(), periods=periods, throttled=throttled)

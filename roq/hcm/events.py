@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roq.errors import Unavailable
-from roq.hcm.cpu import Sample
+from roq.hcm.cpu import CpuSample
 from roq.machine import Tick
 from roq.protocol.control import Answer, HcmRequest, HostReport
 from roq.protocol.reports import Check
@@ -132,7 +132,7 @@ class Measured:
 class Pressed:
     """The shell has looked what processor this host gets."""
 
-    sample: Sample
+    sample: CpuSample
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,13 @@ from roq.hcm.children import (
     SUPERSEDED,
     Start,
     State,
+    Stop,
     Waiter,
     check_report,
     child_name,
     number_of,
 )  # fmt: skip
-from roq.hcm.cpu import Sample
+from roq.hcm.cpu import CpuSample
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import (
     Adopted,
@@ -61,7 +62,6 @@ from roq.hcm.health import of_host, processor_check, shortage
 from roq.hcm.leader import Leader
 from roq.hcm.metrics import figures, known
 from roq.hcm.settings import Settings
-from roq.hcm.stops import Stop
 from roq.hcm.supervisor import Supervisor, keep
 from roq.machine import Tick
 from roq.model import HOST_EPOCH_MAX
@@ -370,7 +370,7 @@ class HostMachine:
 
     # --- time and the end -------------------------------------------------------------------------
 
-    def _pressed(self, sample: Sample, now: float) -> list[Effect]:
+    def _pressed(self, sample: CpuSample, now: float) -> list[Effect]:
         processor = self._supervisor.processor
         processor.take(sample, now)
         short = processor.short(now)

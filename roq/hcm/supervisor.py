@@ -12,17 +12,20 @@ from roq.errors import NoCapacity, RegistryAway, RequestError
 from roq.hcm.children import (
     EXCHANGE,
     MONITOR,
+    STATES,
     Child,
+    ChildEpochs,
     Children,
+    PortBook,
     Start,
     State,
+    Stops,
     Waiter,
     check_start,
     number_of,
 )
 from roq.hcm.cpu import HostCpu
 from roq.hcm.crash_history import CrashHistory
-from roq.hcm.epochs import Epochs
 from roq.hcm.events import (
     Adopted,
     Discard,
@@ -43,11 +46,9 @@ from roq.hcm.events import (
 )
 from roq.hcm.leader import Leader
 from roq.hcm.liveness import STOPPED, Liveness
-from roq.hcm.port_book import PortBook
 from roq.hcm.settings import Settings
 from roq.hcm.specs import adopted_child, make_spec
 from roq.hcm.starts import Starts
-from roq.hcm.stops import Stops
 from roq.model import VOLATILE
 from roq.protocol.control import (
     UNAVAILABLE,
@@ -85,7 +86,7 @@ class Supervisor:
         self._starts = Starts(settings.starts_max)
         self._settings = settings
         self._leader = leader
-        self._epochs = Epochs()
+        self._epochs = ChildEpochs()
         self._liveness = Liveness(settings.hung_seconds)
         self._ending = False
 
@@ -180,7 +181,7 @@ class Supervisor:
 
     def spawn(self, child: Child, state: State, now: float) -> list[Effect]:
         """Its next process, under an epoch of its own."""
-        child.state = state
+        child.state = STATES.step(child.state, state)
         self._leader.changed(now)
         try:
             child.epoch = self._epochs.next()
@@ -223,7 +224,7 @@ class Supervisor:
 
     def now_running(self, child: Child, now: float) -> list[Effect]:
         """It has reported for the first time."""
-        child.state = State.RUNNING
+        child.state = STATES.step(child.state, State.RUNNING)
         child.ran = True
         self._starts.leave(child.name)
         self.processor.back(child.name)
@@ -301,7 +302,7 @@ class Supervisor:
             Note("child_crashed", f"{child.name}: {how}; starting again in {delay:g} s", True)
         ]
         if delay > 0:
-            child.state = State.RESTARTING
+            child.state = STATES.step(child.state, State.RESTARTING)
             child.deadline = now + delay
             return effects
         return effects + self.spawn(child, State.RESTARTING, now)
@@ -315,7 +316,7 @@ class Supervisor:
         effects: list[Effect] = [Note("child_failed", text, True)]
         effects += _failures(child.take_waiters(), text, RequestError.code)
         if child.ran:
-            child.state = State.FAILED
+            child.state = STATES.step(child.state, State.FAILED)
             return effects
         return effects + self._gone(child, now)
 
@@ -324,7 +325,7 @@ class Supervisor:
         if child.state is State.STOPPING:
             return []
         self._leader.changed(now)
-        child.state = State.STOPPING
+        child.state = STATES.step(child.state, State.STOPPING)
         if child.waits:
             child.waits = False
             self._starts.give_up(child.name)
@@ -337,6 +338,7 @@ class Supervisor:
         return [*effects, Terminate(child.name)]
 
     def _gone(self, child: Child, now: float) -> list[Effect]:
+        STATES.leave(child.state)
         self.children.drop(child)
         self._leader.changed(now)
         effects: list[Effect] = [
@@ -359,7 +361,7 @@ class Supervisor:
 
     def leaves(self, child: Child, why: str, now: float) -> list[Effect]:
         """A child ends though nobody has asked it to, and is not to be started again."""
-        child.state = State.STOPPING
+        child.state = STATES.step(child.state, State.STOPPING)
         child.reason = why
         child.deadline = now + self._settings.stop_seconds
         self._leader.changed(now)
@@ -468,7 +470,7 @@ class Supervisor:
         self._leader.changed(now)
         effects: list[Effect] = [Note("child_unending", f"{child.name}: {reason}", True)]
         if child.state is not State.STOPPING:
-            child.state = State.FAILED
+            child.state = STATES.step(child.state, State.FAILED)
             child.info = None
             effects += _failures(child.take_waiters(), f"{child.name}: {reason}", RequestError.code)
         return effects
@@ -496,7 +498,7 @@ class Supervisor:
         effects: list[Effect] = []
         for each in self.children.of_process(child.pid):
             if each.state is State.RUNNING:
-                each.state = State.RESTARTING
+                each.state = STATES.step(each.state, State.RESTARTING)
                 each.info = None
                 each.reason = f"has hung: it {why}"
                 effects += self._judge(each, why, now, certain=probed.state in STOPPED)

@@ -11,7 +11,7 @@ from roq.errors import RoQError, Unavailable
 from roq.local.launcher import Launcher, StartFailed
 from roq.local.part import Part
 from roq.local.plan import Addresses
-from roq.local.settings import Settings
+from roq.local.settings import LocalSettings
 from roq.runtime.reactor import Reactor
 
 _SLACK_SECONDS: Final = 45.0
@@ -26,7 +26,7 @@ class BackgroundCluster:
         ended: parts that have ended unasked since the start.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LocalSettings) -> None:
         self.settings = settings
         self.ended: list[Part] = []
         self._reactor = Reactor()

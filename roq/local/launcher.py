@@ -24,7 +24,7 @@ from roq.hcm.crash_history import CrashHistory, CrashLimits
 from roq.local.folder import Folder
 from roq.local.part import Part
 from roq.local.plan import GCM, HOST, Addresses, Plan, Planned, host_folder
-from roq.local.settings import ZOOKEEPER, Settings
+from roq.local.settings import ZOOKEEPER, LocalSettings
 from roq.runtime import exits
 from roq.runtime.interfaces import Timer
 from roq.runtime.reactor import Reactor
@@ -47,7 +47,7 @@ class StartFailed(RoQError):
         self.exit_code = exit_code
 
 
-class State(StrEnum):
+class PartState(StrEnum):
     """Where a launcher is."""
 
     NEW = "new"
@@ -76,14 +76,14 @@ class Launcher:
     def __init__(
         self,
         reactor: Reactor,
-        settings: Settings,
+        settings: LocalSettings,
         *,
         on_ready: Callable[[Addresses], None],
         on_failed: Callable[[StartFailed], None],
         on_part_ended: Callable[[Part], None] | None = None,
         on_note: Callable[[str], None] | None = None,
     ) -> None:
-        self.state = State.NEW
+        self.state = PartState.NEW
         self.folder: Folder | None = None
         self._reactor = reactor
         self._settings = settings
@@ -116,7 +116,7 @@ class Launcher:
         self._planned = {planned.name: planned for planned in plan.parts}
         self.folder = Folder(self._settings.data_dir)
         self._addresses = plan.addresses_in(self.folder)
-        self.state = State.STARTING
+        self.state = PartState.STARTING
         try:
             plan.check_folder(self.folder)
             for planned in plan.parts:
@@ -135,11 +135,11 @@ class Launcher:
         Host managers stop their monitors and exchanges first, and each may say goodbye to those
         that are stopped after it.
         """
-        if self.state in {State.NEW, State.STOPPED}:
+        if self.state in {PartState.NEW, PartState.STOPPED}:
             self._reactor.call_soon(on_stopped)
             return
         self._on_stopped.append(on_stopped)
-        if self.state is not State.STOPPING:
+        if self.state is not PartState.STOPPING:
             self._begin_stop()
 
     def kill(self) -> None:
@@ -168,13 +168,13 @@ class Launcher:
         self._parts[planned.name] = part
 
     def _part_ready(self, part: Part) -> None:
-        if self.state is State.READY:
+        if self.state is PartState.READY:
             self._note(f"{part.name} serves again")
-        elif self.state is State.STARTING and all(
+        elif self.state is PartState.STARTING and all(
             each.ready is not None for each in self._parts.values()
         ):
             self._cancel_timer()
-            self.state = State.READY
+            self.state = PartState.READY
             assert self._addresses is not None  # noqa: S101 - known since the start
             self._on_ready(self._addresses)
 
@@ -192,16 +192,16 @@ class Launcher:
 
     def _part_ended(self, part: Part) -> None:
         match self.state:
-            case State.STARTING:
+            case PartState.STARTING:
                 self._part_failed(part)
-            case State.READY:
+            case PartState.READY:
                 if self._on_part_ended is not None:
                     self._on_part_ended(part)
                 if self._settings.restart:
                     self._revive(part)
-            case State.STOPPING:
+            case PartState.STOPPING:
                 self._next_step()
-            case State.NEW | State.STOPPED:
+            case PartState.NEW | PartState.STOPPED:
                 pass
 
     def _part_failed(self, part: Part) -> None:
@@ -228,7 +228,7 @@ class Launcher:
         self._reactor.call_later(delay, partial(self._start_again, part))
 
     def _start_again(self, part: Part) -> None:
-        if self.state is not State.READY or self.folder is None:
+        if self.state is not PartState.READY or self.folder is None:
             return  # everything ends meanwhile
         try:
             self._spawn(self._planned[part.name], self.folder)
@@ -240,7 +240,7 @@ class Launcher:
             self._on_note(text)
 
     def _begin_stop(self) -> None:
-        self.state = State.STOPPING
+        self.state = PartState.STOPPING
         self._ask_the_forsaken()
         kinds = {kind: list[Part]() for kind in (HOST, GCM, ZOOKEEPER)}
         for name, part in self._parts.items():
@@ -283,7 +283,7 @@ class Launcher:
     def _stopped(self) -> None:
         if self.folder is not None:
             self.folder.close()
-        self.state = State.STOPPED
+        self.state = PartState.STOPPED
         if self._failure is not None:
             self._on_failed(self._failure)
         callbacks, self._on_stopped = self._on_stopped, []

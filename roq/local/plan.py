@@ -29,7 +29,7 @@ from roq.local.ports import (
 from roq.local.settings import (
     MANAGER_HOST,
     ZOOKEEPER,
-    Settings,
+    LocalSettings,
     gcm_configuration,
     hcm_configuration,
 )
@@ -86,7 +86,7 @@ class Plan:
         Unavailable: there are no free ports.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LocalSettings) -> None:
         self._settings = settings
         base, count = settings.port_base, settings.managers
         self._base = (

@@ -25,7 +25,7 @@ Section: TypeAlias = toml.Section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LocalSettings:
     """What is wanted.
 
     Attributes:
@@ -110,7 +110,7 @@ class Settings:
 
 
 def gcm_configuration(
-    settings: Settings, base: int, metrics: int, registry: str, hosts: Path
+    settings: LocalSettings, base: int, metrics: int, registry: str, hosts: Path
 ) -> str:
     """The text of `gcm.toml`; `hosts` is where the provider `local` keeps those that it makes.
 
@@ -141,7 +141,7 @@ def gcm_configuration(
 
 
 def hcm_configuration(
-    settings: Settings,
+    settings: LocalSettings,
     host: str,
     port: int,
     metrics: int,
@@ -168,7 +168,7 @@ def hcm_configuration(
     )
 
 
-def _registry(settings: Settings, address: str) -> dict[str, Section]:
+def _registry(settings: LocalSettings, address: str) -> dict[str, Section]:
     """Where it is, of which ZooKeeper's servers may be set otherwise."""
     patience: Section = {"connect_seconds": settings.connect_seconds}
     if settings.in_file:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Final, TypeVarTuple
 
+import msgspec
 import zmq
 from msgspec.structs import replace
 
 from roq.errors import ConfigError, Unavailable
 from roq.machine import Tick
-from roq.model import endpoint_of
+from roq.model import Limits, endpoint_of
 from roq.monitor.events import (
     Ask,
     Confirmed,
@@ -31,7 +32,8 @@ from roq.monitor.events import (
     Send,
     StopWanted,
 )
-from roq.monitor.flight import KIND, Birth, make
+from roq.monitor.machine import MonitorMachine
+from roq.monitor.scaling_rules import PolicyNamed
 from roq.policy.snapshot import Policy
 from roq.protocol import documents
 from roq.protocol.control import (
@@ -43,8 +45,8 @@ from roq.protocol.control import (
 from roq.protocol.reports import ChildInfo
 from roq.protocol.request import read_request
 from roq.protocol.spec import MonitorSpec
-from roq.runtime import sockets
-from roq.runtime.flight import Recorder, kept_kilobytes, save
+from roq.runtime import plugins, sockets
+from roq.runtime.flight import FlightKind, Recorder, kept_kilobytes, save
 from roq.runtime.interfaces import Timer
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.manager import ManagerLink
@@ -290,3 +292,33 @@ class Monitor:
                 return
             self._timer.cancel()
         self._timer = self._reactor.call_at(self._reactor.beat_after(deadline), self._tick)
+
+
+# How a flight of a monitor is flown again.
+#
+# A policy of another package is asked anew, without the bound on its time.
+
+
+class Birth(msgspec.Struct, frozen=True, kw_only=True):
+    """What a monitor's machine is made of."""
+
+    queue: str
+    queue_id: bytes
+    epoch: int
+    limits: Limits
+    kpi_seconds: float
+    restarted: bool
+    now: float
+    control: str
+
+
+def make(given: Birth, policy_named: PolicyNamed = plugins.policy) -> MonitorMachine:
+    """A machine as it was, or shall be, at its birth."""
+    return MonitorMachine(
+        queue=given.queue, queue_id=given.queue_id, epoch=given.epoch, limits=given.limits,
+        kpi_seconds=given.kpi_seconds, restarted=given.restarted, now=given.now,
+        control=given.control, policy_named=policy_named,
+    )  # fmt: skip
+
+
+KIND: Final = FlightKind("monitor", Birth, Event, make)

@@ -16,12 +16,11 @@ from typing import Final
 
 from roq.errors import RequestError, Unavailable
 from roq.model import Limits, exchange_name
-from roq.monitor.emptying import Emptying, Leaving
-from roq.monitor.epochs import Epochs
+from roq.monitor.emptying import EMPTY_SECONDS, Emptying, Leaving, Orphans
 from roq.monitor.events import Ask, Effect, Note, Peer, Send
 from roq.monitor.exchanges import Exchange, Exchanges
 from roq.monitor.moves import Moves
-from roq.monitor.orphans import EMPTY_SECONDS, Orphans
+from roq.monitor.publishers import PublisherEpochs
 from roq.monitor.scaling import Scaling
 from roq.monitor.scaling_rules import PolicyNamed, Rules
 from roq.monitor.sessions import PUBLISHER, Session, Sessions
@@ -78,7 +77,7 @@ class Elasticity:
         restarted: bool,
         exchanges: Exchanges,
         sessions: Sessions,
-        epochs: Epochs,
+        epochs: PublisherEpochs,
         policy_named: PolicyNamed,
         now: float,
     ) -> None:

@@ -29,7 +29,7 @@ REMEMBERED_MAX: Final = 4_096
 """Numbers whose highest epoch is remembered after they are gone."""
 
 
-class Outcome(Enum):
+class ReportOutcome(Enum):
     """What a report has told."""
 
     STALE = auto()
@@ -177,7 +177,7 @@ class Exchanges:
         exchange = self._serving.get(key[0])
         return exchange if exchange is not None and exchange.key == key else None
 
-    def report(self, message: ExchangeReport, peer: Peer, now: float) -> Outcome:
+    def report(self, message: ExchangeReport, peer: Peer, now: float) -> ReportOutcome:
         """Take a report in.
 
         Args:
@@ -193,9 +193,9 @@ class Exchanges:
         _validate(info)
         _validate_load(message)
         if info.epoch < self._epochs.get(info.number, 0):
-            return Outcome.STALE
+            return ReportOutcome.STALE
         if (info.number, info.epoch) in self._dismissed:
-            return Outcome.DISMISSED
+            return ReportOutcome.DISMISSED
         known = self._serving.get(info.number)
         if known is None or known.info.epoch != info.epoch:
             if known is None and len(self._serving) >= EXCHANGES_MAX:
@@ -203,10 +203,10 @@ class Exchanges:
             exchange = Exchange(info, now, now, message.load)
             self._serving[info.number] = exchange
             self._remember(info)
-            outcome = Outcome.CHANGED
+            outcome = ReportOutcome.CHANGED
         else:
             exchange = known
-            outcome = Outcome.SAME if known.info == info else Outcome.CHANGED
+            outcome = ReportOutcome.SAME if known.info == info else ReportOutcome.CHANGED
         exchange.info = info
         exchange.peer = peer
         exchange.seen = now

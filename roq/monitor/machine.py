@@ -19,10 +19,9 @@ from typing import Final
 
 from roq.clock import STALL_SECONDS, ObservedClock
 from roq.errors import QueueNotFound, QueueStopped, RequestError, Unavailable
-from roq.machine import Tick
+from roq.machine import Tick, Transitions
 from roq.model import Limits, exchange_name
 from roq.monitor.elasticity import Elasticity
-from roq.monitor.epochs import EPOCH_END, Epochs
 from roq.monitor.events import (
     Effect,
     Event,
@@ -37,14 +36,13 @@ from roq.monitor.events import (
     Send,
     StopWanted,
 )
-from roq.monitor.exchanges import Exchanges, Outcome
+from roq.monitor.exchanges import Exchanges, ReportOutcome
 from roq.monitor.health import of_monitor
 from roq.monitor.kpis import Kpis, Standing
-from roq.monitor.publishers import Publishers, Waiting
+from roq.monitor.publishers import EPOCH_END, PublisherEpochs, Publishers, Waiting
 from roq.monitor.scaling_rules import PolicyNamed, own_policy
 from roq.monitor.sessions import PUBLISHER, SUBSCRIBER, Sessions
-from roq.monitor.takeover_wait import TakeoverWait
-from roq.monitor.waiting_subscribers import WaitingSubscribers
+from roq.monitor.takeover_wait import TakeoverWait, WaitingSubscribers
 from roq.protocol.control import (
     NOT_LEADER,
     UNAVAILABLE,
@@ -84,6 +82,22 @@ class State(StrEnum):
     SETTLING = "takeover"
     RUNNING = "running"
     STOPPING = "stopping"
+
+
+STATES: Final = Transitions(
+    begin={
+        State.SETTLING: "in the place of an earlier monitor",
+        State.RUNNING: "of a new queue",
+    },
+    follow={
+        State.SETTLING: {
+            State.RUNNING: "all exchanges have reported, or have had the time",
+            State.STOPPING: "told to end",
+        },
+        State.RUNNING: {State.STOPPING: "told to end"},
+    },
+    end={State.STOPPING: "clients have been told"},
+)
 
 
 class Ending(RequestError):
@@ -132,7 +146,7 @@ class MonitorMachine:
         self._clock = ObservedClock(now)
         self._exchanges = Exchanges()
         self._sessions = Sessions()
-        self._epochs = Epochs(epoch)
+        self._epochs = PublisherEpochs(epoch)
         self._publishers = Publishers(limits.throughput_bytes)
         self._elasticity = Elasticity(
             queue=queue, queue_id=queue_id, epoch=epoch, control=control, limits=limits,
@@ -284,9 +298,9 @@ class MonitorMachine:
 
     def _exchange_report(self, peer: Peer, message: ExchangeReport, now: float) -> list[Effect]:
         outcome = self._exchanges.report(message, peer, now)
-        if outcome is Outcome.STALE:
+        if outcome is ReportOutcome.STALE:
             return [Send(peer, ExchangeAck(id=message.id, code=STALE))]
-        if outcome is Outcome.DISMISSED:
+        if outcome is ReportOutcome.DISMISSED:
             return [Send(peer, ExchangeAck(id=message.id, code=REMOVED))]
         hold = self._elasticity.rules.hold
         ack = ExchangeAck(id=message.id, epoch=self._epoch, hold_seconds=hold)
@@ -294,7 +308,7 @@ class MonitorMachine:
         if self._epoch < message.monitor < EPOCH_END:
             name = exchange_name(message.exchange.number)
             return effects + self._step_aside(f"{name} reports to a newer one", now)
-        if outcome is Outcome.CHANGED:
+        if outcome is ReportOutcome.CHANGED:
             # Subscribers learn of an exchange before publishers are sent there.
             effects += self._topology_changed()
         effects += self._serve_waiting()
@@ -433,7 +447,7 @@ class MonitorMachine:
         return IDLE_FACTOR if idle else 1
 
     def _settle(self) -> list[Effect]:
-        self.state = State.RUNNING
+        self.state = STATES.step(self.state, State.RUNNING)
         text = f"has taken over: {self._takeover.outcome(self._exchanges.numbers())}"
         answers: list[Effect] = [
             Send(each.peer, self._topology(each.request))
@@ -470,7 +484,7 @@ class MonitorMachine:
     def _stop(self, reason: str, now: float) -> list[Effect]:
         if self.state is State.STOPPING:
             return []
-        self.state = State.STOPPING
+        self.state = STATES.step(self.state, State.STOPPING)
         self._reason = reason if reason in QUEUE_GONE else ""
         self._finish_at = now + GOODBYE_SECONDS
         code = QUEUE_GONE[self._reason].code if self._reason else UNAVAILABLE

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from roq.model import PublisherId
-from roq.monitor.epochs import Epochs
 from roq.monitor.events import Effect, Push
 from roq.monitor.exchanges import Exchange, Exchanges, Key
+from roq.monitor.publishers import PublisherEpochs
 from roq.monitor.relocation import Relocation
 from roq.monitor.sessions import Session, Sessions
 from roq.monitor.statistics_events import StatisticsEvents
@@ -55,7 +55,7 @@ class Moves:
         queue_id: bytes,
         exchanges: Exchanges,
         sessions: Sessions,
-        epochs: Epochs,
+        epochs: PublisherEpochs,
         news: StatisticsEvents,
         kpi_seconds: float,
     ) -> None:

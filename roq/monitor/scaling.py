@@ -1,7 +1,6 @@
 """Exchanges more and exchanges less: what is asked of the leading configuration manager.
 
-    out   ASKED --ScaledOut--> ARRIVING --its report--> done
-    in    EMPTYING --empty and read--> ASKED --Done--> done
+`PHASES` says how far one may be; docs/states.md draws it.
 
 Several may come at once, or one may go. Whatever fails is told on the statistics stream and tried
 again no sooner than after a pause that doubles each time. A request of which nobody knows what
@@ -16,6 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from roq.errors import Busy, Interrupted, NotLeader, RegistryAway, Unavailable
+from roq.machine import Transitions
 from roq.model import exchange_name
 from roq.monitor.events import Ask, Effect
 from roq.monitor.statistics_events import StatisticsEvents
@@ -47,6 +47,25 @@ class Phase(Enum):
     EMPTYING = auto()
     PAUSING = auto()
     """The exchange is empty, but could not be stopped; it is asked again."""
+
+
+PHASES: Final = Transitions(
+    begin={Phase.ASKED: "one more is wanted", Phase.EMPTYING: "one less is wanted"},
+    follow={
+        Phase.ASKED: {
+            Phase.ARRIVING: "one more: ScaledOut",
+            Phase.PAUSING: "one less: not now",
+        },
+        Phase.EMPTYING: {Phase.ASKED: "empty and read"},
+        Phase.PAUSING: {Phase.ASKED: "the pause is over"},
+    },
+    end={
+        Phase.ASKED: "Done, or a refusal that is final",
+        Phase.ARRIVING: "it has reported, or not in time",
+        Phase.EMPTYING: "called off",
+        Phase.PAUSING: "others have removed it, or called off",
+    },
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -257,7 +276,7 @@ class Scaling:
         operation.number, operation.host = answer.number, answer.host[:REASON_MAX]
         if serves(answer.number):
             return self._done(operation, now)
-        operation.phase = Phase.ARRIVING
+        operation.phase = PHASES.step(operation.phase, Phase.ARRIVING)
         operation.deadline = now + ARRIVAL_SECONDS
         return []
 
@@ -271,7 +290,8 @@ class Scaling:
             ),
             SCALE_ASKS_SECONDS,
         )  # fmt: skip
-        operation.phase, operation.serial, operation.deadline = Phase.ASKED, ask.serial, None
+        operation.phase = PHASES.step(operation.phase, Phase.ASKED)
+        operation.serial, operation.deadline = ask.serial, None
         operation.tries += 1
         return [ask]
 
@@ -280,18 +300,20 @@ class Scaling:
     ) -> list[Effect]:
         if _is_final(answer) or operation.tries >= STOP_TRIES:
             return self._failed(operation, _text(answer), now)
-        operation.phase = Phase.PAUSING
+        operation.phase = PHASES.step(operation.phase, Phase.PAUSING)
         operation.deadline = now + longest_wait(operation.tries, PAUSE_SECONDS, PAUSE_MAX_SECONDS)
         return []
 
     # --- the end ----------------------------------------------------------------------------------
 
     def _done(self, operation: Operation, now: float) -> list[Effect]:
+        PHASES.leave(operation.phase)
         self._operations.remove(operation)
         self._failures = 0
         return self._tell(operation, "done", operation.reason, now)
 
     def _failed(self, operation: Operation, reason: str, now: float) -> list[Effect]:
+        PHASES.leave(operation.phase)
         self._operations.remove(operation)
         if not self.rests(now):  # what fails together has failed once
             self._failures += 1

@@ -7,9 +7,23 @@ from typing import Final
 from roq.errors import ConfigError
 from roq.policy.balanced import Balanced
 from roq.policy.known import Known
-from roq.policy.snapshot import Policy
+from roq.policy.snapshot import Decision, Memory, Policy, QueueView
 from roq.policy.spread import Spread
-from roq.policy.static import Static
+
+# The policy "static": publishers stay where they were assigned, nothing grows or shrinks.
+
+
+class Static:
+    """Decides nothing. For queues that are scaled by hand, and to compare others with."""
+
+    def decide(
+        self,
+        view: QueueView,  # noqa: ARG002 - part of the contract
+        memory: Memory,
+    ) -> tuple[list[Decision], Memory]:
+        """Nothing, always."""
+        return [], memory
+
 
 DEFAULT: Final = "balanced"
 ENTRY_POINTS: Final = "roq.policies"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a metric does."""
 
     GAUGE = "gauge"
@@ -32,7 +32,7 @@ class Metric:
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
 
@@ -54,12 +54,12 @@ class Sample:
 
 def gauge(name: str, text: str, *labels: str) -> Metric:
     """A metric that goes up and down."""
-    return Metric(name, Kind.GAUGE, text, labels)
+    return Metric(name, MetricKind.GAUGE, text, labels)
 
 
 def counter(name: str, text: str, *labels: str) -> Metric:
     """A metric that only grows."""
-    return Metric(name, Kind.COUNTER, text, labels)
+    return Metric(name, MetricKind.COUNTER, text, labels)
 
 
 def by_state(metric: Metric, states: Iterable[str], known: Iterable[str]) -> Iterator[Sample]:

@@ -49,7 +49,7 @@ EffectT = TypeVar("EffectT")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FlightKind:
     """How a flight of one kind of machine is read and flown again.
 
     Attributes:
@@ -122,7 +122,7 @@ class Recorder(Generic[EventT, EffectT]):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: FlightKind,
         name: str,
         birth: Callable[[], object],
         machine: Machine[EventT, EffectT],

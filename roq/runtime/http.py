@@ -68,7 +68,7 @@ Respond = Callable[[str], Response]
 
 
 @dataclass(slots=True, eq=False)
-class _Connection:
+class _HttpConnection:
     socket: socket.socket
     deadline: float
     received: bytes = b""
@@ -95,7 +95,7 @@ class HttpServer:
         self.port = int(self._listener.getsockname()[1])
         """Where it listens."""
         self._selector = selectors.DefaultSelector()
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, _HttpConnection] = {}
         self._second = 0.0
         self._accepted = 0
         self._listening = False
@@ -153,11 +153,11 @@ class HttpServer:
         if len(self._connections) >= CONNECTIONS_MAX:
             self._drop(next(iter(self._connections.values())))
         stranger.setblocking(False)
-        connection = _Connection(stranger, time.monotonic() + CONNECTION_SECONDS)
+        connection = _HttpConnection(stranger, time.monotonic() + CONNECTION_SECONDS)
         self._connections[stranger.fileno()] = connection
         self._selector.register(stranger, selectors.EVENT_READ)
 
-    def _advance(self, connection: _Connection) -> None:
+    def _advance(self, connection: _HttpConnection) -> None:
         try:
             if connection.unsent is None:
                 self._read(connection)
@@ -168,7 +168,7 @@ class HttpServer:
         except OSError:  # the client is gone; nobody misses it
             self._drop(connection)
 
-    def _read(self, connection: _Connection) -> None:
+    def _read(self, connection: _HttpConnection) -> None:
         data = connection.socket.recv(_READ_BYTES)
         connection.received += data
         if _END in connection.received:
@@ -183,7 +183,7 @@ class HttpServer:
         connection.unsent = memoryview(answer)
         self._selector.modify(connection.socket, selectors.EVENT_WRITE)
 
-    def _write(self, connection: _Connection) -> None:
+    def _write(self, connection: _HttpConnection) -> None:
         assert connection.unsent is not None  # noqa: S101 - only called then
         sent = connection.socket.send(connection.unsent)
         connection.unsent = connection.unsent[sent:]
@@ -231,7 +231,7 @@ class HttpServer:
         for connection in [each for each in self._connections.values() if now > each.deadline]:
             self._drop(connection)
 
-    def _drop(self, connection: _Connection) -> None:
+    def _drop(self, connection: _HttpConnection) -> None:
         del self._connections[connection.socket.fileno()]
         self._selector.unregister(connection.socket)
         connection.socket.close()

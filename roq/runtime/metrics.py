@@ -23,7 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from roq.protocol.control import Health
-from roq.protocol.metrics import Kind, Metric, Sample, gauge
+from roq.protocol.metrics import Metric, MetricKind, Sample, gauge
 from roq.protocol.reports import Check
 from roq.runtime.http import HttpServer, Response
 from roq.runtime.interfaces import Timer
@@ -243,7 +243,7 @@ def exposition(metrics: Sequence[Metric], samples: Iterable[Sample]) -> bytes:
 
 
 def _family(metric: Metric) -> Family:
-    kind = GaugeMetricFamily if metric.kind is Kind.GAUGE else CounterMetricFamily
+    kind = GaugeMetricFamily if metric.kind is MetricKind.GAUGE else CounterMetricFamily
     return kind(metric.name, metric.help, labels=metric.labels)
 
 

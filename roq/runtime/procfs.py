@@ -16,7 +16,7 @@ ENDED: Final = frozenset("ZXx")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ProcessSample:
     """One process at one moment.
 
     Attributes:
@@ -32,13 +32,13 @@ class Sample:
     ran_ns: int
 
 
-def sample(pid: int) -> Sample | None:
+def sample(pid: int) -> ProcessSample | None:
     """The process of this pid."""
     try:
         text = (_PROC / f"{pid}/stat").read_text("ascii", errors="replace")
         # The name of the program is in brackets, and may have brackets in it.
         fields = text.rpartition(")")[2].split()
-        return Sample(fields[_STATE], int(fields[_START]), _ran_ns(pid, fields))
+        return ProcessSample(fields[_STATE], int(fields[_START]), _ran_ns(pid, fields))
     except (OSError, IndexError, ValueError):
         return None
 

@@ -12,21 +12,18 @@ import logging
 import os
 from collections.abc import Callable
 from itertools import count
-from typing import Final, NamedTuple, NoReturn, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 import zmq
 
 from roq.errors import (
-    REQUEST_ERRORS,
-    NotLeader,
     OtherVersion,
     RemoteProtocolError,
-    RequestError,
     Unavailable,
 )
 from roq.protocol import documents
-from roq.protocol.control import FAILED, NOT_LEADER, Answer, Control, Failure
+from roq.protocol.control import FAILED, Answer, Control, Failure
 from roq.protocol.documents import RawDocument
 from roq.protocol.version import WIRE_VERSION, other_version, spoken_in
 from roq.runtime import descriptors, sockets
@@ -325,14 +322,3 @@ class RpcClient:
         pending = self._pending.pop(number, None)
         if pending is not None:
             pending.on_answer(Unavailable(f"no answer from {self.endpoint} within {timeout:.3g} s"))
-
-
-def raise_failure(failure: Failure) -> NoReturn:
-    """Raise the error that a server has sent.
-
-    Raises:
-        RequestError: the subclass that belongs to `failure.CODE`.
-    """
-    if failure.RESULT == NOT_LEADER:
-        raise NotLeader(failure.COMMENT, failure.ENDPOINT)
-    raise REQUEST_ERRORS.get(failure.CODE, RequestError)(failure.COMMENT)

@@ -85,7 +85,7 @@ class _Pipe:
             self.chunks.popleft()
 
 
-class _Connection:
+class _Relayed:
     """A client's connection and the one that the relay has opened for it."""
 
     def __init__(self, client: socket.socket, server: socket.socket, relay: Relay) -> None:
@@ -133,7 +133,7 @@ class Relay:
         self._listener.setblocking(False)
         self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._connections: list[_Connection] = []
+        self._connections: list[_Relayed] = []
         self._cut_wanted = False
         self._paused = False
         self._closing = False
@@ -259,7 +259,7 @@ class Relay:
         for end in (client, server):
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connections.append(_Connection(client, server, self))
+        self._connections.append(_Relayed(client, server, self))
 
     def _connect(self, client: socket.socket) -> socket.socket:
         if self._target is not None:
@@ -275,7 +275,7 @@ class Relay:
             raise
         return server
 
-    def _drop(self, connection: _Connection) -> None:
+    def _drop(self, connection: _Relayed) -> None:
         connection.close()
         self._connections.remove(connection)
 

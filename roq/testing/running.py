@@ -16,7 +16,7 @@ from pathlib import Path
 import roq
 from roq.errors import InvalidRequest
 from roq.local.background import BackgroundCluster
-from roq.local.settings import Section, Settings
+from roq.local.settings import LocalSettings, Section
 
 
 class RunningCluster:
@@ -119,7 +119,7 @@ def cluster(
         Unavailable: no Java for the embedded ZooKeeper.
     """
     background = BackgroundCluster(
-        Settings(
+        LocalSettings(
             hosts=hosts,
             data_dir=data_dir,
             port_base=port_base,

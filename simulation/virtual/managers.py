@@ -110,14 +110,14 @@ class ManagerShell:
                 self.process.call_soon(partial(self._definitions.lead_anew, effect.epoch))
             case events.DrawEpoch():
                 self.process.call_soon(partial(self._definitions.draw, effect))
-            case events.Ask():
+            case events.AskHost():
                 self._ask(effect)
-            case events.Note():
+            case events.LogLine():
                 self.process.world.note(self.process.name, effect.text)
             case _:
                 return  # broadcasts, listeners and providers are not simulated
 
-    def _ask(self, ask: events.Ask) -> None:
+    def _ask(self, ask: events.AskHost) -> None:
         client = self._clients.get(ask.endpoint)
         if client is None:
             client = RpcClient(self.process, self._context, ask.endpoint)

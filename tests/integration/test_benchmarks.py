@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from roq.benchmarks import plan
-from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.case import Case, CaseFailure, CaseSample
 from roq.benchmarks.contender import Contender
 from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
 from roq.benchmarks.runner import Runner
@@ -33,10 +33,10 @@ class Watcher:
     def begins(self, contender: Contender, case: Case, number: int) -> None:
         pass
 
-    def measured(self, sample: Sample) -> None:
+    def measured(self, sample: CaseSample) -> None:
         pass
 
-    def failed(self, failure: Failure) -> None:
+    def failed(self, failure: CaseFailure) -> None:
         pytest.fail(failure.reason)
 
     def skipped(self, contender: Contender, reason: str) -> None:

@@ -98,7 +98,7 @@ def come_to_nothing(script: Script, which: int, *, done: bool) -> None:
     """The leader gets no answer, whether something was done or not."""
     effect = script.pending[which % len(script.pending)]
     script.pending.remove(effect)
-    if isinstance(effect, events.Ask):
+    if isinstance(effect, events.AskHost):
         if done:
             script.answerer(effect.endpoint).answer(effect.message)
         script.feed(events.Unanswered(effect.token, "no answer"))

@@ -8,6 +8,7 @@ from hcm_host import HOST_EPOCH, Host, peer_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roq.hcm.children import QUARANTINE_SECONDS
 from roq.hcm.events import (
     Effect,
     Exited,
@@ -19,7 +20,6 @@ from roq.hcm.events import (
     Spawn,
     Spawned,
 )
-from roq.hcm.port_book import QUARANTINE_SECONDS
 from roq.model import Limits
 from roq.protocol.control import (
     Answer,

@@ -34,7 +34,7 @@ from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import batch as wire
 from roq.protocol import channel, documents
-from roq.protocol.extensions import read_floor
+from roq.protocol.batch import read_floor
 
 PUBLISHER = PublisherId(b"p" * 16)
 QUEUE = b"q" * 16

@@ -12,7 +12,7 @@ from roq.errors import NotLeader, RegistryAway
 from roq.gcm.change import admission
 from roq.gcm.change.operations import Operations
 from roq.gcm.change.saga import Admit, Call, Calls, Saga, Save
-from roq.gcm.events import Ask, Commit, Effect, Reply
+from roq.gcm.events import AskHost, Commit, Effect, Reply
 from roq.protocol.control import Done
 from roq.protocol.public_answers import done
 
@@ -45,7 +45,7 @@ class Bench:
         self.now = 0.0
         self.asked: set[int] = set()
         self.answers: Counter[int] = Counter()
-        self.open: list[Commit | Ask] = []
+        self.open: list[Commit | AskHost] = []
         self.starting: Counter[str] = Counter()
 
     def take(self, effects: list[Effect]) -> None:
@@ -54,7 +54,7 @@ class Bench:
                 assert isinstance(effect.peer, int)
                 self.answers[effect.peer] += 1
             else:
-                assert isinstance(effect, Commit | Ask)
+                assert isinstance(effect, Commit | AskHost)
                 self.open.append(effect)
         self.operations.check()
         assert all(count <= admission.AT_ONCE for count in self.starting.values())
@@ -90,7 +90,7 @@ class Bench:
         effect = self.open.pop(which % len(self.open))
         if not fails:
             self.take(self.operations.completed(effect.token, _result(effect), self.now))
-        elif isinstance(effect, Ask):
+        elif isinstance(effect, AskHost):
             self.take(self.operations.completed(effect.token, "no answer", self.now))
         else:
             error = RegistryAway("registry away")
@@ -120,8 +120,8 @@ class Bench:
                 self.take(self.operations.abort(NotLeader("somebody else leads")))
 
 
-def _result(effect: Commit | Ask) -> Done | None:
-    return Done() if isinstance(effect, Ask) else None
+def _result(effect: Commit | AskHost) -> Done | None:
+    return Done() if isinstance(effect, AskHost) else None
 
 
 @settings(max_examples=200, deadline=None)

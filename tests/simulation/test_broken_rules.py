@@ -23,8 +23,7 @@ from roq.exchange.links import Link
 from roq.gcm.change.exchange import ExchangeSagas
 from roq.gcm.change.saga import Saga
 from roq.gcm.repair.schedule import RepairSchedule
-from roq.hcm.children import Child
-from roq.hcm.epochs import Epochs
+from roq.hcm.children import Child, ChildEpochs
 from roq.hcm.events import Effect
 from roq.hcm.liveness import Liveness
 from roq.hcm.supervisor import Supervisor
@@ -122,7 +121,7 @@ def who_is_ahead_does_not_wait(patch: Patch) -> None:
 
 
 def a_process_has_the_epoch_of_the_one_before(patch: Patch) -> None:
-    patch.setattr(Epochs, "next", lambda self: child_epoch(self._upper, 1))
+    patch.setattr(ChildEpochs, "next", lambda self: child_epoch(self._upper, 1))
 
 
 def children_end_though_somebody_wants_them(patch: Patch) -> None:

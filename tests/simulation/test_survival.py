@@ -28,7 +28,7 @@ from roq.gcm.repair.schedule import RepairSchedule
 from roq.gcm.state.records import ExchangeRecord
 from roq.hcm import events
 from roq.hcm.machine import HostMachine
-from roq.monitor.orphans import Orphans
+from roq.monitor.emptying import Orphans
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
 from roq.simulation.survival import replay_command, try_seeds

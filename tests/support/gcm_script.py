@@ -199,7 +199,7 @@ class Script:
         """The registry's counter of host epochs."""
         self.monitors: defaultdict[str, PaperMonitor] = defaultdict(PaperMonitor)
         """By the name of their queue."""
-        self.pending: deque[events.Commit | events.DrawEpoch | events.Ask] = deque()
+        self.pending: deque[events.Commit | events.DrawEpoch | events.AskHost] = deque()
         self.calls: list[events.CallProvider] = []
         """Of the provider; whoever scripts them feeds what comes of them."""
         self.answers: defaultdict[object, list[bytes]] = defaultdict(list)
@@ -225,7 +225,7 @@ class Script:
             match effect:
                 case events.Reply():
                     self.answers[effect.peer].append(effect.data)
-                case events.Commit() | events.DrawEpoch() | events.Ask():
+                case events.Commit() | events.DrawEpoch() | events.AskHost():
                     self.pending.append(effect)
                 case events.ReadAgain():
                     again = True
@@ -239,7 +239,7 @@ class Script:
                     self.pushed.append((effect.address, bson.decode(effect.data)))
                 case events.ForgetListener():
                     self.forgotten.append(effect.address)
-                case events.Note():
+                case events.LogLine():
                     self.notes.append(effect.text)
         self.machine.check()
         if again:
@@ -327,7 +327,7 @@ class Script:
         """Complete one of the effects under way."""
         effect = self.pending[which]
         del self.pending[which]
-        if not isinstance(effect, events.Ask):
+        if not isinstance(effect, events.AskHost):
             self._registry_answers(effect)
             return
         answer = self.answerer(effect.endpoint).answer(effect.message)

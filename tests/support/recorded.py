@@ -9,16 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from roq.gcm import flight as of_manager
+from roq.gcm import daemon as of_manager
 from roq.gcm.machine import GcmMachine
-from roq.hcm import flight as of_host
+from roq.hcm import daemon as of_host
 from roq.hcm.machine import HostMachine
-from roq.monitor import flight as of_monitor
+from roq.monitor import daemon as of_monitor
 from roq.monitor.machine import MonitorMachine
-from roq.runtime.flight import MAGIC, Flight, Kind, Recorder, decode, encode
+from roq.runtime.flight import MAGIC, Flight, FlightKind, Recorder, decode, encode
 
 KILOBYTES = 1 << 16
-BIRTHS: dict[type, tuple[Kind, Callable[..., object]]] = {
+BIRTHS: dict[type, tuple[FlightKind, Callable[..., object]]] = {
     GcmMachine: (of_manager.KIND, of_manager.birth),
     HostMachine: (of_host.KIND, lambda settings: settings),
     MonitorMachine: (

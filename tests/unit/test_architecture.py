@@ -1,9 +1,15 @@
 """The shape of the tree: contracts on imports, module sizes, test files beside modules."""
 
+import ast
 import configparser
+import io
 import subprocess
 import sys
+import tokenize
+from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES_MAX = 600
@@ -50,3 +56,138 @@ def test_an_exchange_is_started_without_the_weight_of_clients_and_control() -> N
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.strip() == "[]"
+
+
+CODE_LINES_MIN = 40
+SMALL_MAX = 53
+"""Modules of `roq` below that. Programs and what must be imported before anything else are among
+them, and nouns that readers look for by their own name; the number may only fall."""
+
+
+def product() -> dict[str, Path]:
+    """Modules of `roq` by name, without simulations."""
+    found = {}
+    for path in (ROOT / "roq").rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[1] != "simulation":
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def code_lines(source: str) -> int:
+    """Lines without comments, docstrings and blanks."""
+    told = {
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    nothing = {
+        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE,
+        tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+    }  # fmt: skip
+    code = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type not in nothing
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    return len(code - told)
+
+
+def test_small_modules_become_fewer() -> None:
+    small = sorted(
+        name
+        for name, path in product().items()
+        if path.name != "__init__.py" and code_lines(path.read_text()) < CODE_LINES_MIN
+    )
+    assert len(small) <= SMALL_MAX, small
+
+
+def imports(modules: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Which of these modules each one imports, anywhere: in a function and for types alone, too."""
+    found: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        wanted: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                wanted |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                whole = {f"{node.module}.{alias.name}" for alias in node.names}
+                wanted |= (whole & modules.keys()) or {str(node.module)}
+                if not whole <= modules.keys():
+                    wanted.add(str(node.module))
+        found[name] = (wanted & modules.keys()) - {name}
+    return found
+
+
+def circles(arrows: Mapping[str, set[str]]) -> list[list[str]]:
+    """The groups of more than one from each of which every other one of it can be reached."""
+    order: list[str] = []
+    seen: set[str] = set()
+    for root in arrows:
+        stack = [] if root in seen else [(root, iter(arrows[root]))]
+        seen.add(root)
+        while stack:
+            new = next((each for each in stack[-1][1] if each not in seen), None)
+            if new is None:
+                order.append(stack.pop()[0])
+            else:
+                seen.add(new)
+                stack.append((new, iter(arrows[new])))
+    back: dict[str, set[str]] = {name: set() for name in arrows}
+    for name, wanted in arrows.items():
+        for each in wanted:
+            back[each].add(name)
+    groups, seen = [], set()
+    for root in reversed(order):
+        group, heads = [], [] if root in seen else [root]
+        seen.add(root)
+        while heads:
+            group.append(heads.pop())
+            heads += back[group[-1]] - seen
+            seen |= back[group[-1]]
+        if len(group) > 1:
+            groups.append(sorted(group))
+    return sorted(groups)
+
+
+CIRCLES = [
+    # A batch knows where it is replayed from, and what is replayed is batches.
+    ["roq.client.publish.replay", "roq.client.publish.send_window"],
+    # What travels to executors as code looks there whether the package can be imported.
+    ["roq.spark", "roq.spark.shipping", "roq.spark.sink", "roq.spark.source"],
+]
+"""The only ones that there are."""
+
+
+def test_modules_do_not_import_in_circles() -> None:
+    assert circles(imports(product())) == CIRCLES
+
+
+def test_a_circle_is_seen() -> None:
+    arrows = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}
+    assert circles(arrows) == [["b", "c"]]
+
+
+@pytest.mark.parametrize(("depth", "known"), [(2, []), (3, CIRCLES[1:])])
+def test_packages_do_not_import_in_circles(depth: int, known: list[list[str]]) -> None:
+    def package(name: str) -> str:
+        return ".".join(name.split(".")[:depth])
+
+    arrows: dict[str, set[str]] = {}
+    for name, wanted in imports(product()).items():
+        arrows.setdefault(package(name), set()).update(map(package, wanted))
+    assert circles(arrows) == known
+
+
+def test_few_classes_have_the_same_name() -> None:
+    places: dict[str, list[str]] = {}
+    for name, path in product().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(name)
+    thrice = {name for name, modules in places.items() if len(modules) > 2}
+    assert thrice <= {"Received", "Stream", "_Connection"}

@@ -26,7 +26,7 @@ def test_the_tables_of_metrics_are_up_to_date() -> None:
     assert module["generated"]() in document, "run python scripts/metrics_reference.py"
 
 
-@pytest.mark.parametrize("name", ["cli", "api"])
+@pytest.mark.parametrize("name", ["cli", "api", "states"])
 def test_the_references_are_up_to_date(name: str) -> None:
     module = runpy.run_path(str(ROOT / "scripts" / f"{name}_reference.py"))
     written = (ROOT / "docs" / f"{name}.md").read_text()

@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from roq.cli import output
-from roq.cli.failures import Failed, failed
-from roq.cli.sim_extra import BENCH, EXTRA
+from roq.cli.failures import BENCH, EXTRA, Failed, failed
 from roq.errors import Unavailable
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from typing import Final
 
 import roq
 from roq.benchmarks.case import Run
-from roq.benchmarks.clients import Publisher, Subscriber, age_us, paced
+from roq.benchmarks.clients import BenchPublisher, BenchSubscriber, age_us, paced
 from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender
 from roq.benchmarks.processes import BenchmarkError
@@ -140,12 +140,12 @@ class RoqBatchSubscriber(RoqSubscriber):
         assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
 
 
-def publisher(style: str, options: dict[str, str]) -> Publisher:
+def publisher(style: str, options: dict[str, str]) -> BenchPublisher:
     """The sending side in a style."""
     return RoqBatchPublisher(options) if style == "batches" else RoqPublisher(options)
 
 
-def subscriber(style: str, options: dict[str, str]) -> Subscriber:
+def subscriber(style: str, options: dict[str, str]) -> BenchSubscriber:
     """The receiving side in a style."""
     return RoqBatchSubscriber(options) if style == "batches" else RoqSubscriber(options)
 

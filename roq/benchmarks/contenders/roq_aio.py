@@ -8,7 +8,7 @@ from typing import Final
 import roq
 import roq.aio
 from roq.benchmarks.case import Run
-from roq.benchmarks.clients import Publisher, Subscriber, age_us, paced_async
+from roq.benchmarks.clients import BenchPublisher, BenchSubscriber, age_us, paced_async
 from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender
 from roq.benchmarks.contenders.roq import refuse
@@ -148,12 +148,12 @@ class AioSubscriber(AioClient):
         return self._subscriber
 
 
-def publisher(style: str, options: dict[str, str]) -> Publisher:
+def publisher(style: str, options: dict[str, str]) -> BenchPublisher:
     """The sending side in a style."""
     return AioPublisher(options, by_batches=style == "batches")
 
 
-def subscriber(style: str, options: dict[str, str]) -> Subscriber:
+def subscriber(style: str, options: dict[str, str]) -> BenchSubscriber:
     """The receiving side in a style."""
     return AioSubscriber(options, by_batches=style == "batches")
 

@@ -39,7 +39,7 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendCommand:
     """Give the command to the manager that takes commands here."""
 
     endpoint: str
@@ -52,7 +52,7 @@ class GiveUp:
     error: RoQError
 
 
-Step: TypeAlias = Visit | Send | GiveUp
+Step: TypeAlias = Visit | SendCommand | GiveUp
 
 
 class CommandRoute:
@@ -112,9 +112,9 @@ class CommandRoute:
         again = self._refusal is not None and endpoint in self._sent
         return is_address(endpoint) and not again and self._hops < HOPS_MAX
 
-    def _send(self, endpoint: str) -> Send:
+    def _send(self, endpoint: str) -> SendCommand:
         self._sent.add(endpoint)
-        return Send(endpoint)
+        return SendCommand(endpoint)
 
     def _next(self, why: RoQError, now: float, *, more: bool) -> Step:
         self._hops = 0

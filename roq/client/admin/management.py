@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import zmq
 
-from roq.client.admin.command_route import CommandRoute, GiveUp, Send, Step, Visit
+from roq.client.admin.command_route import CommandRoute, GiveUp, SendCommand, Step, Visit
 from roq.client.io.engine import Engine
 from roq.errors import OtherVersion, RegistryAway, RemoteProtocolError, Unavailable
 from roq.model import is_address
@@ -187,7 +187,7 @@ class _Command:
 
     def _go(self, step: Step) -> None:
         match step:
-            case Send():
+            case SendCommand():
                 self._send(step.endpoint)
             case GiveUp():
                 self._fail(step.error)

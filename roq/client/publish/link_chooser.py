@@ -14,7 +14,7 @@ from roq.client.publish.link import Link, LinkPhase
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.send_window import PendingBatch, SendWindow, Stream, age
 from roq.client.publish.topics import Topics
-from roq.protocol.extensions import pack_floor
+from roq.protocol.batch import pack_floor
 
 
 class LinkChooser:

@@ -1,7 +1,6 @@
 """What a client knows of its queue's monitor, and what it does to find it again: pure.
 
-    LOCATING --Located--> JOINING --answer--> ACTIVE --lost, silence, refusal--> LOCATING
-        \\--refusal, no answer--> WAITING --back-off over--> LOCATING
+`PHASES` says where it may stand; docs/states.md draws it.
 
 It never gives up, and waits longer and longer, but never long (`roq.runtime.backoff`). A publisher
 asks to be attached to an exchange once; when the monitor changes while the publisher's link works,
@@ -42,7 +41,7 @@ from roq.client.session.events import (
 )
 from roq.client.state import Cause
 from roq.errors import InvalidRequest, QueueNotFound, QueueStopped, Unavailable
-from roq.machine import Tick
+from roq.machine import Tick, Transitions
 from roq.model import Limits
 from roq.protocol.control import (
     NOT_LEADER,
@@ -89,13 +88,45 @@ _STATE_OF_CODE: Final = {
 }
 
 
-class _Phase(StrEnum):
+class SessionPhase(StrEnum):
+    """Where a session stands."""
+
     IDLE = "idle"
     LOCATING = "locating"
     JOINING = "joining"
     ACTIVE = "active"
     WAITING = "waiting"
     CLOSED = "closed"
+
+
+PHASES: Final = Transitions(
+    begin={SessionPhase.IDLE: "made"},
+    follow={
+        SessionPhase.IDLE: {SessionPhase.LOCATING: "Start", SessionPhase.CLOSED: "Close"},
+        SessionPhase.LOCATING: {
+            SessionPhase.JOINING: "Located",
+            SessionPhase.WAITING: "a refusal, or no answer",
+            SessionPhase.CLOSED: "Close",
+        },
+        SessionPhase.JOINING: {
+            SessionPhase.ACTIVE: "the monitor answers",
+            SessionPhase.LOCATING: "lost or refused, for the first time",
+            SessionPhase.WAITING: "lost or refused again",
+            SessionPhase.CLOSED: "Close",
+        },
+        SessionPhase.ACTIVE: {
+            SessionPhase.JOINING: "the monitor does not know this client any more",
+            SessionPhase.LOCATING: "the monitor is lost or silent",
+            SessionPhase.WAITING: "the same, a short while after it was found",
+            SessionPhase.CLOSED: "Close",
+        },
+        SessionPhase.WAITING: {
+            SessionPhase.LOCATING: "the back-off is over",
+            SessionPhase.CLOSED: "Close",
+        },
+    },
+    end={SessionPhase.CLOSED: "the monitor was told"},
+)
 
 
 class SessionMachine:
@@ -133,7 +164,7 @@ class SessionMachine:
         self.reason = "a configuration manager is being asked where the queue is"
         self.cause = Cause.NO_MANAGER
         self.heard_at = float("-inf")
-        self.phase = _Phase.IDLE
+        self.phase = SessionPhase.IDLE
         self._queue = queue
         self._client = client
         self._role = role
@@ -158,11 +189,11 @@ class SessionMachine:
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
         """Take one event in; see `roq.machine`."""
-        if self.phase is _Phase.CLOSED:
+        if self.phase is SessionPhase.CLOSED:
             return []
         match event:
             case Start():
-                return self._locate(now) if self.phase is _Phase.IDLE else []
+                return self._locate(now) if self.phase is SessionPhase.IDLE else []
             case ManagerAnswered(answer, late):
                 if late:
                     self._be_patient()
@@ -190,23 +221,23 @@ class SessionMachine:
                 self._alive_at = now
                 return self._tick(now)
             case TopologyWanted():
-                return [self._refresh()] if self.phase is _Phase.ACTIVE else []
+                return [self._refresh()] if self.phase is SessionPhase.ACTIVE else []
             case Tell(message):
                 return [TellMonitor(message)] if self._talks() else []
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted."""
-        if self.phase is _Phase.WAITING:
+        if self.phase is SessionPhase.WAITING:
             return self._wake
-        if self.phase is _Phase.ACTIVE:
+        if self.phase is SessionPhase.ACTIVE:
             times = (self._silent_at, self._alive_at, self._attach_at)
             return min(at for at in times if at is not None)
         return None
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert self.phase is not _Phase.ACTIVE or self.queue_id  # noqa: S101
-        assert (self.phase is _Phase.WAITING) == (self._wake is not None)  # noqa: S101
+        assert self.phase is not SessionPhase.ACTIVE or self.queue_id  # noqa: S101
+        assert (self.phase is SessionPhase.WAITING) == (self._wake is not None)  # noqa: S101
 
     # --- looking for the monitor ------------------------------------------------------------------
 
@@ -217,13 +248,16 @@ class SessionMachine:
         """Nobody answered in time: it must not get worse by asking ever more often."""
         self._patience = min(PATIENCE_MOST, 2.0 * self._patience)
 
+    def _go(self, phase: SessionPhase) -> None:
+        self.phase = PHASES.step(self.phase, phase)
+
     def _locate(self, now: float) -> list[Effect]:
-        self.phase = _Phase.LOCATING
+        self._go(SessionPhase.LOCATING)
         self._wake = None
         return [self._ask_manager(now)]
 
     def _manager_answered(self, answer: Answer | Unavailable, now: float) -> list[Effect]:
-        if self.phase is not _Phase.LOCATING:
+        if self.phase is not SessionPhase.LOCATING:
             return []
         if isinstance(answer, Located):
             return self._located(answer, now)
@@ -278,7 +312,7 @@ class SessionMachine:
         self._missing_since = None
         self.queue_id = located.queue_id
         self.limits = located.limits
-        self.phase = _Phase.JOINING
+        self._go(SessionPhase.JOINING)
         return [OpenMonitor(located.monitor), self._greeting()]
 
     def _greeting(self) -> Effect:
@@ -304,7 +338,7 @@ class SessionMachine:
         delay = self._backoff.wait(most)
         if delay <= 0.0:
             return [*effects, *self._locate(now)]
-        self.phase = _Phase.WAITING
+        self._go(SessionPhase.WAITING)
         self._wake = now + delay
         return effects
 
@@ -339,12 +373,12 @@ class SessionMachine:
         return [self._ask_attach()] if self._talks() else []
 
     def _talks(self) -> bool:
-        return self.phase in {_Phase.JOINING, _Phase.ACTIVE}
+        return self.phase in {SessionPhase.JOINING, SessionPhase.ACTIVE}
 
     def _monitor_answered(
         self, serial: int, answer: Answer | Unavailable, now: float
     ) -> list[Effect]:
-        if self.phase not in {_Phase.JOINING, _Phase.ACTIVE}:
+        if self.phase not in {SessionPhase.JOINING, SessionPhase.ACTIVE}:
             return []
         match answer:
             case Assigned():
@@ -359,7 +393,7 @@ class SessionMachine:
                 return self._unanswered(serial, answer, now)
 
     def _unanswered(self, serial: int, answer: Answer | Unavailable, now: float) -> list[Effect]:
-        if self.phase is _Phase.ACTIVE:
+        if self.phase is SessionPhase.ACTIVE:
             # The monitor lives, else its silence is noticed: it has nothing to offer yet.
             if serial == self._attach_serial and self._attach_wanted:
                 return self._not_attached("the monitor has no exchange to offer yet", now)
@@ -372,7 +406,7 @@ class SessionMachine:
 
     def _not_attached(self, reason: str, now: float) -> list[Effect]:
         """The monitor lives and has no exchange to offer: ask it again."""
-        effects = self._heard(now) if self.phase is _Phase.JOINING else []
+        effects = self._heard(now) if self.phase is SessionPhase.JOINING else []
         effects += self._become(SessionState.UNAVAILABLE, reason, Cause.NO_EXCHANGE)
         delay = self._attach_backoff.wait()
         if delay <= 0.0:
@@ -383,7 +417,7 @@ class SessionMachine:
     def _refused(self, failure: Failure, now: float) -> list[Effect]:
         if self._attach_wanted and failure.CODE == _NOT_NOW:
             return self._not_attached(failure.COMMENT, now)
-        if self.phase is _Phase.JOINING and failure.CODE not in _STATE_OF_CODE:
+        if self.phase is SessionPhase.JOINING and failure.CODE not in _STATE_OF_CODE:
             # The publisher's own assignment is unknown to this monitor: ask for one next time.
             self._attach_wanted = self._role == PUBLISHER
         # Whether the queue still exists, only the configuration manager knows.
@@ -432,7 +466,7 @@ class SessionMachine:
                 return [*self._heard(now), ReportRelocate(message)]
             case Failure():
                 # The monitor does not know this client (any more): introduce oneself again.
-                self.phase = _Phase.JOINING
+                self._go(SessionPhase.JOINING)
                 return [self._greeting()]
             case _:
                 return []
@@ -446,10 +480,10 @@ class SessionMachine:
         return relocate.queue_id == self.queue_id and relocate.publisher == self._client
 
     def _listens(self) -> bool:
-        if self.phase is _Phase.JOINING:
+        if self.phase is SessionPhase.JOINING:
             # Unless there is nothing to be asked for, the answer to the greeting decides.
             return self._role == PUBLISHER and not self._attach_wanted
-        return self.phase is _Phase.ACTIVE
+        return self.phase is SessionPhase.ACTIVE
 
     def _refresh(self) -> Effect:
         # By number: a push would reach all sessions that share the connection.
@@ -461,12 +495,12 @@ class SessionMachine:
         """The monitor lives."""
         self.heard_at = now
         self._silent_at = now + MONITOR_SILENT_SECONDS * (1.0 + SILENCE_SPREAD * self._jitter())
-        if self.phase is _Phase.ACTIVE:
+        if self.phase is SessionPhase.ACTIVE:
             if now >= self._active_since + STEADY_SECONDS:
                 self._backoff.reset()
                 self._patience = 1.0
             return []
-        self.phase = _Phase.ACTIVE
+        self._go(SessionPhase.ACTIVE)
         self._active_since = now
         self._alive_at = now + CLIENT_ALIVE_SECONDS
         return self._become(SessionState.ACTIVE)
@@ -474,9 +508,9 @@ class SessionMachine:
     # --- time and the end -------------------------------------------------------------------------
 
     def _tick(self, now: float) -> list[Effect]:
-        if self.phase is _Phase.WAITING and self._wake is not None and now >= self._wake:
+        if self.phase is SessionPhase.WAITING and self._wake is not None and now >= self._wake:
             return self._locate(now)
-        if self.phase is not _Phase.ACTIVE:
+        if self.phase is not SessionPhase.ACTIVE:
             return []
         if now >= self._silent_at:
             return self._monitor_lost(f"it has been silent for {MONITOR_SILENT_SECONDS:g} s", now)
@@ -491,13 +525,13 @@ class SessionMachine:
     def _monitor_lost(self, reason: str, now: float) -> list[Effect]:
         if not self._talks():
             return []
-        active = self.phase is _Phase.ACTIVE
+        active = self.phase is SessionPhase.ACTIVE
         state = SessionState.CONNECTING if active else SessionState.UNAVAILABLE
         return self._wait(state, f"the monitor of queue {self._queue}: {reason}", now)
 
     def _close(self) -> list[Effect]:
-        there = self.phase in {_Phase.ACTIVE, _Phase.JOINING}
-        self.phase = _Phase.CLOSED
+        there = self.phase in {SessionPhase.ACTIVE, SessionPhase.JOINING}
+        self._go(SessionPhase.CLOSED)
         self._wake = None
         if not there:
             return [DropMonitor()]

@@ -7,8 +7,7 @@ from typing import Final
 
 from roq.client.subscribe.message import Gap
 from roq.model import LogId, PublisherId
-from roq.protocol.batch import HEADER_BYTES, Header, Kind
-from roq.protocol.extensions import read_floor
+from roq.protocol.batch import HEADER_BYTES, Header, Kind, read_floor
 
 LOST: Final = -1
 """The `kind` of what was put aside and has left the log since."""

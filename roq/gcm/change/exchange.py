@@ -23,7 +23,7 @@ from roq.gcm.change.steps import (
     with_problem,
     without_exchange,
 )
-from roq.gcm.events import Change, Note, Put
+from roq.gcm.events import Change, LogLine, Put
 from roq.gcm.state.queues import MONITOR, Queue, transactions_of
 from roq.gcm.state.records import (
     AWAY,
@@ -369,14 +369,14 @@ class ExchangeSagas:
                 f"queue {queue.name}: {name} is away, with its log on host {exchange.host}; it is "
                 "back when that host is"
             )
-            yield Emit((Note("exchange_away", text),))
+            yield Emit((LogLine("exchange_away", text),))
         for exchange in gone:
             yield from self._stand_in(queue, exchange.origin)
 
     def _stand_in(self, queue: Queue, origin: str) -> Part[None]:
         number = yield from self._add(queue, "", lambda: self._steps.place_beside(queue), origin)
         text = f"queue {queue.name}: {exchange_name(number)} stands in for an exchange that is away"
-        yield Emit((Note("exchange_stands_in", text),))
+        yield Emit((LogLine("exchange_stands_in", text),))
 
     def _can_finish(self, queue: Queue, exchange: ExchangeRecord) -> bool:
         if not exchange.wanted:
@@ -405,7 +405,7 @@ class ExchangeSagas:
             deed = f"{name} is given up, which was begun before and does not run"
             problem = yield from self._undo_add(queue, exchange)
             deed += f" ({problem})" * bool(problem)
-        yield Emit((Note("queue_finished", f"queue {queue.name}: {deed}"),))
+        yield Emit((LogLine("queue_finished", f"queue {queue.name}: {deed}"),))
 
     def _departed(
         self, queue: Queue, exchange: ExchangeRecord, epoch: int = 0, end: int = -1

@@ -20,7 +20,7 @@ from roq.gcm.change.exchange import ExchangeSagas
 from roq.gcm.change.replacement import ReplacementSagas
 from roq.gcm.change.saga import Call, Calls, Emit, Saga, Save
 from roq.gcm.change.steps import NoRoom, Part, Steps
-from roq.gcm.events import Note, Put
+from roq.gcm.events import LogLine, Put
 from roq.gcm.state.hosts import LOST, UNMANAGED, Hosts, Schedule
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import HOSTS, HOSTS_PATH, MARKS_MAX, ExchangeRecord, Mark, encode
@@ -163,7 +163,7 @@ class HostSagas:
         self._steps.queues.defects.pop(HOSTS, None)  # what could not be read is replaced
         after = hosts.schedule(host)
         if after is not before:
-            yield Emit((Note(f"host_{after}", f"host {host} is {after} now, it was {before}"),))
+            yield Emit((LogLine(f"host_{after}", f"host {host} is {after} now, it was {before}"),))
 
     # --- what comes of it -------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class HostSagas:
             f"queue {queue.name} has {exchange_name(number)} for "
             f"{exchange_name(missing[0].number)}, which is to go from host {missing[0].host}"
         )
-        yield Emit((Note("exchange_replaced", text),))
+        yield Emit((LogLine("exchange_replaced", text),))
         return True
 
     def _empty(self, queue: Queue, leaving: list[ExchangeRecord]) -> Part[None]:
@@ -276,7 +276,7 @@ class HostSagas:
                 f"queue {queue.name}: {exchange_name(exchange.number)} is gone from host "
                 f"{exchange.host}, with nothing left in it"
             )
-            yield Emit((Note("exchange_vacated", text),))
+            yield Emit((LogLine("exchange_vacated", text),))
         if waits is not None:
             raise waits
 
@@ -286,4 +286,4 @@ class HostSagas:
             raise NotYet("the monitor does not run at the moment")
         yield from self._healing.move_monitor(queue, host)
         text = f"queue {queue.name}: its monitor runs on host {queue.record.host}, not on {host}"
-        yield Emit((Note("monitor_moved", text),))
+        yield Emit((LogLine("monitor_moved", text),))

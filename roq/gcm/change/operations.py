@@ -18,7 +18,7 @@ from roq.errors import Busy, HostNotFound, Interrupted, RegistryAway, RequestErr
 from roq.gcm.change import admission
 from roq.gcm.change.fairness import FairLine, has_share
 from roq.gcm.change.saga import Admit, Call, Calls, Draw, Emit, Outcome, Result, Saga, Save, Step
-from roq.gcm.events import Ask, Commit, DrawEpoch, Effect, Reply
+from roq.gcm.events import AskHost, Commit, DrawEpoch, Effect, Reply
 from roq.protocol import documents
 from roq.protocol.control import Control
 from roq.protocol.documents import RawDocument
@@ -249,7 +249,7 @@ class Operations:
         for token, each in self._pending.items():
             if each.call is not None and each.again <= now < each.deadline:
                 left = each.deadline - _ALLOWANCE_SECONDS - now
-                effects.append(Ask(token, each.call.endpoint, each.call.message, left))
+                effects.append(AskHost(token, each.call.endpoint, each.call.message, left))
                 self._pending[token] = replace(each, again=_again(each.call, now, each.deadline))
         return effects
 
@@ -393,7 +393,7 @@ class Operations:
             operation.outcomes[token] = None
             deadline = now + call.timeout + _ALLOWANCE_SECONDS
             self._pending[token] = _Pending(operation, deadline, call, _again(call, now, deadline))
-            effects.append(Ask(token, call.endpoint, call.message, call.timeout))
+            effects.append(AskHost(token, call.endpoint, call.message, call.timeout))
         return effects
 
     def _finished(

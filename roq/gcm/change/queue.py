@@ -10,7 +10,7 @@ from roq.errors import QueueExists, QueueStopped, RequestError
 from roq.gcm.change.replacement import ReplacementSagas
 from roq.gcm.change.saga import Admit, Call, Calls, Emit, Saga
 from roq.gcm.change.steps import OPEN_ERRORS, STOP_SECONDS, NoRoom, Part, Steps, with_problem
-from roq.gcm.events import Note
+from roq.gcm.events import LogLine
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import AWAY, CREATION, SCALING, ExchangeRecord, QueueRecord
 from roq.model import Limits, QueueState
@@ -216,7 +216,7 @@ class QueueSagas:
         else:
             return done()
         text = f"queue {name}: {deed}, as was begun before"
-        yield Emit((Note("queue_finished", text),))
+        yield Emit((LogLine("queue_finished", text),))
         return done()
 
     def _finish_creation(self, queue: Queue) -> Part[str]:

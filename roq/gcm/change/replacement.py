@@ -12,7 +12,7 @@ from roq.errors import RequestError
 from roq.gcm.change.exchange import ExchangeSagas
 from roq.gcm.change.saga import Emit
 from roq.gcm.change.steps import NoRoom, Part, Steps
-from roq.gcm.events import Note
+from roq.gcm.events import LogLine
 from roq.gcm.state.losses import FAILED, MISSING, Loss, part_name
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import ExchangeRecord
@@ -59,11 +59,11 @@ class ReplacementSagas:
             told = "; ".join(each.text for each in lost)
             deed = ", ".join(f"{part_name(number)} on {host}" for number, host in targets.items())
             text = f"queue {queue.name}: {told}; to be started: {deed}"
-            yield Emit((Note("queue_healing", text),))
+            yield Emit((LogLine("queue_healing", text),))
             if moved:
                 yield from self._steps.save_moved(queue.record, moved)
             yield from self._start(queue, targets)
-            yield Emit((Note("queue_healed", f"queue {queue.name}: started: {deed}"),))
+            yield Emit((LogLine("queue_healed", f"queue {queue.name}: started: {deed}"),))
         if away:  # by now its monitor runs, which tells publishers where to go
             yield from self._exchanges.stand_in(queue, away)
         if problem:

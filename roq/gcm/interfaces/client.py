@@ -17,7 +17,7 @@ from roq.gcm.change.saga import Emit, Saga
 from roq.gcm.change.sagas import Sagas
 from roq.gcm.change.scaling_rules import Rules
 from roq.gcm.change.steps import NoRoom, Part
-from roq.gcm.events import ClientFrame, Effect, Note, Reply
+from roq.gcm.events import ClientFrame, Effect, LogLine, Reply
 from roq.gcm.interfaces.reports import Reports
 from roq.gcm.provision.hosts import Provisioning
 from roq.gcm.state.heartbeats import Heartbeats
@@ -89,7 +89,7 @@ class ClientPort:
             reply = Reply(event.peer, refusal(error, request_id))
             if isinstance(request, HostReport) and not isinstance(error, NotLeader):
                 text = f"refused the report of a host manager: {error}"
-                return [reply, Note("report_refused", text, provoked=True)]
+                return [reply, LogLine("report_refused", text, provoked=True)]
             return [reply]
 
     def _answer(  # noqa: PLR0911 - one per message
@@ -139,7 +139,7 @@ class ClientPort:
         name = self._queues.demand_same(request.queue, request.queue_id).name
         wanted = f"queue {name} {'grows' if isinstance(request, ScaleOut) else 'shrinks'}"
         rules = self._rules.elastic(name)
-        yield Emit((Note("queue_scaling", f"{wanted}: {request.reason:.200}"),))
+        yield Emit((LogLine("queue_scaling", f"{wanted}: {request.reason:.200}"),))
         try:
             if isinstance(request, ScaleIn):
                 return (yield from self._sagas.exchange.scale_in(request, rules))
@@ -147,10 +147,10 @@ class ClientPort:
             if made is None:
                 return None  # answered when there is a host for it
         except RequestError as error:
-            yield Emit((Note("queue_not_scaled", f"{wanted}, but cannot: {error}"),))
+            yield Emit((LogLine("queue_not_scaled", f"{wanted}, but cannot: {error}"),))
             raise
         text = f"queue {name} has {exchange_name(made.number)} on host {made.host}"
-        yield Emit((Note("queue_scaled", text),))
+        yield Emit((LogLine("queue_scaled", text),))
         return made
 
     def _grow(
@@ -252,6 +252,6 @@ def _check_transaction(transaction: str) -> None:
         )
 
 
-def malformed(request: Bad) -> Note:
+def malformed(request: Bad) -> LogLine:
     """The line in the log about a frame that is no request."""
-    return Note("malformed_request", f"refused a request: {request.error}", provoked=True)
+    return LogLine("malformed_request", f"refused a request: {request.error}", provoked=True)

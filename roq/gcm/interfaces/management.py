@@ -11,7 +11,7 @@ from roq.gcm.change.saga import Call, Calls, Emit, Saga
 from roq.gcm.change.sagas import Sagas
 from roq.gcm.change.scaling_rules import Rules
 from roq.gcm.change.steps import NoRoom
-from roq.gcm.events import Effect, ManagementFrame, Note, Reply
+from roq.gcm.events import Effect, LogLine, ManagementFrame, Reply
 from roq.gcm.interfaces import views
 from roq.gcm.interfaces.client import malformed
 from roq.gcm.provision.hosts import Provisioning
@@ -249,9 +249,9 @@ def _noted(what: str, number: object, saga: Saga) -> Saga:
     try:
         answer = yield from saga
     except RequestError as error:
-        yield Emit((Note("queue_refused", f"{what} not {deed}: {error}", provoked=True),))
+        yield Emit((LogLine("queue_refused", f"{what} not {deed}: {error}", provoked=True),))
         raise
     told = answer if isinstance(answer, dict) else {}
     more = "".join(f" {key.lower()}={told[key]}" for key in ("Host", "Exchange") if key in told)
-    yield Emit((Note("queue_changed", f"{what} {deed}{more}"),))
+    yield Emit((LogLine("queue_changed", f"{what} {deed}{more}"),))
     return answer

@@ -12,7 +12,7 @@ from typing import Final
 from roq.errors import InvalidRequest, NotLeader
 from roq.gcm.change.operations import Operations
 from roq.gcm.change.sagas import Sagas
-from roq.gcm.events import Effect, LeadAnew, Note, Reply
+from roq.gcm.events import Effect, LeadAnew, LogLine, Reply
 from roq.gcm.repair.draining import Draining
 from roq.gcm.repair.schedule import RepairSchedule
 from roq.gcm.state.hosts import Host, Hosts, Schedule
@@ -73,7 +73,7 @@ class Reports:
             effects += self._operations.gone(host.name, manager, now)
         if before is None:
             text = f"host {host.name} is live, its manager at {report.control}"
-            effects.append(Note("host_live", text))
+            effects.append(LogLine("host_live", text))
             self._repairs.nudge()
         effects += self._observe(host, now)
         effects += self._draining.reported(report, now)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -29,6 +29,7 @@ from roq.coordination.contract import (
     Delete,
     Leadership,
     Node,
+    Operation,
     Reason,
     Registry,
     SessionState,
@@ -36,8 +37,7 @@ from roq.coordination.contract import (
 )
 from roq.errors import NotLeader, RegistryAway, RequestError, StaleEpoch
 from roq.gcm import events
-from roq.gcm.events import Commit, DrawEpoch, Drop
-from roq.gcm.persistence import changes, identity
+from roq.gcm.events import Change, Commit, DrawEpoch, Drop, Put
 from roq.gcm.persistence.epochs import Epochs
 from roq.gcm.persistence.presence import Presence
 from roq.gcm.persistence.restoration import Restoration, deleted
@@ -129,11 +129,11 @@ class Definitions:
             error = RegistryAway(f"registry away: {self._astray}".removesuffix(": "))
             self._feed(events.CommitFailed(commit.token, error))
             return
-        surplus = changes.surplus(commit.changes, self._known)
+        surplus = surplus_of(commit.changes, self._known)
         if surplus:
             self._clear(commit, surplus, leadership)
         else:
-            operations = changes.operations(commit.changes, self._known)
+            operations = operations_for(commit.changes, self._known)
             self._registry.commit(operations, leadership.fence, partial(self._committed, commit))
 
     def _clear(self, commit: Commit, surplus: list[str], leadership: Leadership) -> None:
@@ -202,7 +202,7 @@ class Definitions:
             self._read_definitions()
 
     def _made(self, made: Sequence[events.Change]) -> None:
-        changes.apply(made, self._known)
+        apply(made, self._known)
         if self._meanwhile is not None:
             self._meanwhile += made
 
@@ -309,7 +309,7 @@ class Definitions:
         self._empty = cluster is None
         if cluster and not self._cluster:
             self._name(cluster)
-        problem = identity.problem(cluster, self._cluster, remembers=self._remembers)
+        problem = identity_problem(cluster, self._cluster, remembers=self._remembers)
         if problem and not self._astray:
             log.error("%s", problem, extra={"event": "registry_astray"})
             self._mine = False
@@ -404,7 +404,7 @@ class Definitions:
         if self._leadership is not leadership or isinstance(found, RegistryAway):
             return  # a later reading, or the next connection, tells
         documents = {node.path: node.data for node in found}
-        changes.apply(meanwhile, documents)  # some may have been read before
+        apply(meanwhile, documents)  # some may have been read before
         if not found:
             # Perhaps the node itself is gone; it does not matter if it is not.
             self._registry.commit([Create(QUEUES)], leadership.fence, lambda _: None)
@@ -480,3 +480,82 @@ class Definitions:
         # A node that ends with no session stands for nobody.
         managers = (records.decode_manager(node.data) for node in found if node.owner)
         self._feed(events.ManagersChanged(tuple(each for each in managers if each is not None)))
+
+
+# What the changes of a commit mean for the nodes that stand in the registry.
+
+DROPPED_AT_ONCE: Final = 500
+"""Nodes that are deleted in one transaction: ZooKeeper takes no more than 1 MiB of paths."""
+
+
+def operations_for(changes: Sequence[Change], known: Collection[str]) -> list[Operation]:
+    """What is to be done in one transaction.
+
+    Args:
+        changes: what shall stand in the registry, and what shall not.
+        known: the paths that do.
+    """
+    found: list[Operation] = []
+    for change in changes:
+        match change:
+            case Put(path=path, data=data):
+                found.append((Set if path in known else Create)(path, data))
+            case Drop(path=path):
+                # From the leaves up, with what a later version may have put there.
+                found += [Delete(each) for each in below(known, path)]
+    return found
+
+
+def apply(changes: Sequence[Change], documents: dict[str, bytes]) -> None:
+    """Change the documents, by path, as the nodes were changed."""
+    for change in changes:
+        if isinstance(change, Put):
+            documents[change.path] = change.data
+            continue
+        for path in below(documents, change.path):
+            del documents[path]
+
+
+def surplus_of(changes: Sequence[Change], known: Collection[str]) -> list[str]:
+    """What to delete before, because there is too much of it for one transaction."""
+    dropped = [change.path for change in changes if isinstance(change, Drop)]
+    paths = [path for root in dropped for path in below(known, root) if path != root]
+    return paths[:DROPPED_AT_ONCE] if len(paths) > DROPPED_AT_ONCE else []
+
+
+def below(known: Collection[str], root: str) -> list[str]:
+    """The paths that are or stand below this one, from the leaves up."""
+    return sorted((each for each in known if f"{each}/".startswith(f"{root}/")), reverse=True)
+
+
+# Whether a manager belongs to the cluster that a registry holds.
+
+
+def identity_problem(found: str | None, mine: str, *, remembers: bool) -> str:
+    """Why a manager may not lead in a registry; empty if it may.
+
+    Args:
+        found: the identity that stands there; None if there is none, empty if it cannot be one.
+        mine: that of the cluster to which the manager belongs; empty if it has none yet.
+        remembers: whether it knows all that stood in the registry of its cluster.
+    """
+    if found == "" and not remembers:
+        return (
+            "/cluster in the registry holds no identity of a cluster: this manager changes "
+            f"nothing. Set it to {mine or 'the one that the logs of the host managers name'}"
+        )
+    if not mine or found == mine:
+        return ""
+    if found:
+        return (
+            f"the registry holds cluster {found} now, and this manager belongs to {mine}: it "
+            "changes nothing. Remove that cluster from it, bring the data of this one back, or "
+            "restart this manager to have it join the other"
+        )
+    if remembers:
+        return ""
+    return (
+        f"the registry is empty, and this manager remembers nothing of cluster {mine}: it does not "
+        "lead until one that does has written it back. Bring its data back, or restart "
+        "all configuration managers to begin a new cluster"
+    )

@@ -28,7 +28,7 @@ from roq.gcm.events import (
     Effect,
     GivenUp,
     ListHosts,
-    Note,
+    LogLine,
     ProviderAction,
     ProviderAnswer,
     RemoveHost,
@@ -36,6 +36,7 @@ from roq.gcm.events import (
 )
 from roq.gcm.state.hosts import Hosts
 from roq.gcm.state.queues import Queues
+from roq.machine import Transitions
 from roq.protocol.control import ScaleOut
 from roq.protocol.public_answers import refusal
 from roq.provider.port import HostState as ProviderState
@@ -81,6 +82,33 @@ class Stage(StrEnum):
     REMOVING = "removing"
 
 
+STAGES: Final = Transitions(
+    begin={
+        Stage.CREATING: "a queue waits for a host with room",
+        Stage.STARTED: "found at the provider",
+    },
+    follow={
+        Stage.CREATING: {
+            Stage.STARTED: "the provider has made it",
+            Stage.OPEN: "the provider was too slow to say",
+        },
+        Stage.OPEN: {Stage.STARTED: "found at the provider"},
+        Stage.STARTED: {
+            Stage.LIVE: "it has registered, or is used",
+            Stage.REMOVING: "it has ended, or did not register in time",
+        },
+        Stage.LIVE: {Stage.REMOVING: "it has ended, or nothing has used it for a while"},
+    },
+    end={
+        Stage.CREATING: "the provider could not make it",
+        Stage.OPEN: "not at the provider",
+        Stage.STARTED: "not at the provider any more",
+        Stage.LIVE: "not at the provider any more",
+        Stage.REMOVING: "the provider has removed it",
+    },
+)
+
+
 @dataclass(slots=True)
 class _Provided:
     """One host of the provider."""
@@ -95,6 +123,10 @@ class _Provided:
     """The provider is at work on it."""
     retry_at: float = 0.0
     failures: int = 0
+
+    def go(self, stage: Stage, now: float) -> None:
+        """It stands there from now on."""
+        self.stage, self.since = STAGES.step(self.stage, stage), now
 
 
 @dataclass(slots=True)
@@ -283,12 +315,12 @@ class Provisioning:
                 return
             case Stage.STARTED:
                 if self._hosts.live(each.host) is not None:
-                    each.stage, each.since = Stage.LIVE, now
+                    each.go(Stage.LIVE, now)
                     step.ready += self._demands
                     self._demands = []
                 elif now >= each.since + settings.register_seconds and self._is_used(each, now):
                     # One that an earlier leader has used: silent, as any host may be for a while.
-                    each.stage, each.since = Stage.LIVE, now
+                    each.go(Stage.LIVE, now)
                 elif now >= each.since + settings.register_seconds:
                     text = (
                         f"host {each.name} did not register within {settings.register_seconds:g} s"
@@ -322,10 +354,11 @@ class Provisioning:
         return each.host in self._used or (host is not None and any(host.children))
 
     def _remove(self, each: _Provided, reason: str, now: float, step: Step) -> None:
-        each.stage, each.since, each.retry_at = Stage.REMOVING, now, now
+        each.go(Stage.REMOVING, now)
+        each.retry_at = now
         if each.host:
             self._hosts.closed.add(each.host)
-        step.effects.append(Note("host_released", f"{reason}: it is given back"))
+        step.effects.append(LogLine("host_released", f"{reason}: it is given back"))
         each.called = True
         self._call(RemoveHost(each.name, each.handle), now, step)
 
@@ -354,7 +387,7 @@ class Provisioning:
         self._provided[name] = _Provided(name, Stage.CREATING, now, called=True)
         queues = sorted({each.queue for each in self._demands})
         text = f"host {name} is made for queue {', '.join(queues):.200}"
-        step.effects.append(Note("host_wanted", text))
+        step.effects.append(LogLine("host_wanted", text))
         self._call(CreateHost(name, queues[0]), now, step)
 
     def _refuse(self, why: str, step: Step) -> None:
@@ -378,19 +411,20 @@ class Provisioning:
             return
         each.called = False
         if isinstance(answer, ProvidedHost):
-            each.stage, each.since = Stage.STARTED, now
+            each.go(Stage.STARTED, now)
             each.host, each.handle = answer.host, answer.handle
             text = f"host {name} is started at {answer.host}"
-            self._told.append(Note("host_made", text))
+            self._told.append(LogLine("host_made", text))
             return
         if isinstance(answer, GivenUp):
-            each.stage, each.since = Stage.OPEN, now
+            each.go(Stage.OPEN, now)
         else:
+            STAGES.leave(each.stage)
             del self._provided[name]
         self._list_at = min(self._list_at, now + RETRY_FIRST_SECONDS)
         step = Step(self._told)
         text = f"the provider could not make host {name}: {_text(answer)}"
-        step.effects.append(Note("host_not_made", text))
+        step.effects.append(LogLine("host_not_made", text))
         self._refuse(text, step)
 
     def _removed(self, action: RemoveHost, answer: ProviderAnswer, now: float) -> None:
@@ -405,7 +439,7 @@ class Provisioning:
         delay = longest_wait(each.failures, RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS)
         each.retry_at = now + delay
         text = f"host {each.name} could not be removed, next attempt in {delay:g} s: "
-        self._told.append(Note("host_not_removed", text + _text(answer)))
+        self._told.append(LogLine("host_not_removed", text + _text(answer)))
 
     def _learn(self, answer: ProviderAnswer, asked: float, now: float) -> None:
         if not isinstance(answer, tuple):
@@ -413,7 +447,7 @@ class Provisioning:
             delay = longest_wait(self._list_failures, RETRY_FIRST_SECONDS, LIST_SECONDS)
             self._list_at = min(self._list_at, now + delay)
             text = f"the provider does not tell which hosts there are: {_text(answer)}"
-            self._told.append(Note("hosts_not_listed", text))
+            self._told.append(LogLine("hosts_not_listed", text))
             if not self._listed:
                 self._refuse(text, Step(self._told))
             return
@@ -427,6 +461,7 @@ class Provisioning:
                 self._forget(each)
 
     def _forget(self, each: _Provided) -> None:
+        STAGES.leave(each.stage)
         del self._provided[each.name]
         self._hosts.forget(each.host)
 
@@ -436,18 +471,19 @@ class Provisioning:
             if each is None:
                 each = _Provided(told.name, Stage.STARTED, now, told.host, told.handle)
                 self._provided[told.name] = each
-                self._told.append(Note("host_found", f"host {told.name} was made before"))
+                self._told.append(LogLine("host_found", f"host {told.name} was made before"))
             if each.stage is Stage.OPEN:
-                each.stage, each.since = Stage.STARTED, now
+                each.go(Stage.STARTED, now)
                 each.host, each.handle = told.host, told.handle
             ended = told.state is ProviderState.ENDED and not each.called
             if ended and each.stage is not Stage.REMOVING:
                 # What it has started may still be used; it stops in order when nobody adopts it.
                 grace = ENDED_SECONDS if self._is_used(each, now) else 0.0
-                each.stage, each.since, each.retry_at = Stage.REMOVING, now, now + grace
+                each.go(Stage.REMOVING, now)
+                each.retry_at = now + grace
                 self._hosts.closed.add(each.host)
                 text = f"host {told.name} has ended {told.note:.500}".rstrip()
-                self._told.append(Note("host_ended", text))
+                self._told.append(LogLine("host_ended", text))
 
 
 _COMING: Final = frozenset({Stage.CREATING, Stage.STARTED})

@@ -16,7 +16,7 @@ from roq.gcm.change.operations import Operations
 from roq.gcm.change.saga import Emit, Saga
 from roq.gcm.change.sagas import Sagas
 from roq.gcm.change.steps import NoRoom
-from roq.gcm.events import Effect, Note
+from roq.gcm.events import Effect, LogLine
 from roq.gcm.provision.hosts import Provisioning
 from roq.gcm.state.hosts import Hosts, Schedule
 from roq.gcm.state.queues import Queue, Queues
@@ -191,7 +191,7 @@ class Draining:
         waits = self._waits[name]
         if waits.reason and (before is None or before.stuck != waits.stuck or not before.reason):
             text = f"queue {name} has not left the hosts that drain yet: {waits.reason}"
-            yield Emit((Note("drain_waits", text),))
+            yield Emit((LogLine("drain_waits", text),))
         return None
 
 

@@ -20,15 +20,15 @@ from roq.gcm.change.operations import Operations
 from roq.gcm.change.saga import Emit, Saga
 from roq.gcm.change.sagas import Sagas
 from roq.gcm.change.steps import NoRoom
-from roq.gcm.events import Effect, Note
+from roq.gcm.events import Effect, LogLine
 from roq.gcm.provision.hosts import Provisioning
 from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import AWAITED, AWAY, LOST, SILENT, Hosts
 from roq.gcm.state.losses import (
     FAILED,
     GONE,
-    Kind,
     Loss,
+    LossKind,
     away_text,
     loss,
     losses,
@@ -203,7 +203,7 @@ class RepairSchedule:
         effects: list[Effect] = []
         for host in self._hosts.look(signs, in_use):
             text = f"host {host.name} is {host.state}: {self._hosts.reason(host)}"
-            effects.append(Note(f"host_{host.state}", text))
+            effects.append(LogLine(f"host_{host.state}", text))
             if host.state in AWAY:
                 manager = "" if host.state is LOST else host.control
                 effects += self._operations.gone(host.name, manager, now)
@@ -287,12 +287,12 @@ class RepairSchedule:
         age = now - trouble.since.get(each.number, now) if trouble is not None else 0.0
         moved = self._moved.get((queue.record.queue_id, each.number))
         match each.kind:
-            case Kind.LOST:
+            case LossKind.LOST:
                 return True
-            case Kind.MISSING:
+            case LossKind.MISSING:
                 stays = moved is not None and not moved.ran
                 return not stays and (each.certain or age >= REPAIR_CONFIRM_SECONDS)
-            case Kind.FAILED:
+            case LossKind.FAILED:
                 return moved is None and age >= FAILED_SECONDS
 
     # --- what is done about it --------------------------------------------------------------------
@@ -325,7 +325,7 @@ class RepairSchedule:
             trouble.failures += 1
             trouble.due = None
             trouble.reason = str(error)
-            yield Emit((Note("queue_not_mended", f"queue {name}: {error}"),))
+            yield Emit((LogLine("queue_not_mended", f"queue {name}: {error}"),))
             return None
         else:
             self.mended += 1

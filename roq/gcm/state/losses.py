@@ -19,7 +19,7 @@ from roq.model import exchange_name, host_epoch
 from roq.timing import PROOF_SECONDS
 
 
-class Kind(StrEnum):
+class LossKind(StrEnum):
     """How a process is lost."""
 
     MISSING = "missing"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     """Its host is gone."""
 
 
-MISSING, FAILED, GONE = Kind.MISSING, Kind.FAILED, Kind.LOST
+MISSING, FAILED, GONE = LossKind.MISSING, LossKind.FAILED, LossKind.LOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Loss:
 
     number: int
     host: str
-    kind: Kind
+    kind: LossKind
     why: str
     certain: bool = True
 

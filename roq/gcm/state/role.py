@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Final
 
 from roq.errors import NotLeader, QueueNotFound, RegistryAway, RequestError
 from roq.gcm.state.records import Manager
+from roq.machine import Transitions
 from roq.protocol.reports import Check
 
 
 class Rank(Enum):
-    """What this manager is among the others.
-
-    FOLLOWER --elected--> LEADER --it stood still, or its session is over--> DOUBTFUL
-    LEADER, DOUBTFUL --out of reach of the registry for a lease--> CARETAKER
-    DOUBTFUL, CARETAKER --elected again--> LEADER;  any of them --another one leads--> FOLLOWER
-    """
+    """What this manager is among the others; `RANKS` says what may follow."""
 
     FOLLOWER = auto()
     LEADER = auto()
@@ -27,6 +24,29 @@ class Rank(Enum):
     CARETAKER = auto()
     """It led when its session with the registry ended. Another one may lead by now, so nothing is
     changed any more; but as nobody can tell, what is known is told."""
+
+
+RANKS: Final = Transitions(
+    begin={Rank.FOLLOWER: "the process begins"},
+    follow={
+        Rank.FOLLOWER: {Rank.LEADER: "elected"},
+        Rank.LEADER: {
+            Rank.DOUBTFUL: "it stood still, or its session is over",
+            Rank.CARETAKER: "out of reach of the registry for a lease",
+            Rank.FOLLOWER: "another one leads",
+        },
+        Rank.DOUBTFUL: {
+            Rank.LEADER: "elected again",
+            Rank.CARETAKER: "out of reach of the registry for a lease",
+            Rank.FOLLOWER: "another one leads",
+        },
+        Rank.CARETAKER: {
+            Rank.LEADER: "elected again",
+            Rank.FOLLOWER: "another one leads",
+        },
+    },
+    end={},
+)
 
 
 @dataclass(slots=True)
@@ -93,6 +113,10 @@ class Role:
             return leader if self.leads else None
         mine = leader.client == me.client or leader.management == me.management
         return None if mine else leader
+
+    def become(self, rank: Rank) -> None:
+        """From now on it is this."""
+        self.rank = RANKS.step(self.rank, rank)
 
     def lose_registry(self, problem: str, now: float) -> None:
         """The registry is out of reach, or of no use because of this problem."""

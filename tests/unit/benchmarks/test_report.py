@@ -7,7 +7,7 @@ from rich.console import Console
 
 from roq.benchmarks import picture, plan, report
 from roq.benchmarks.benchmark import nothing_measured
-from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.case import Case, CaseFailure, CaseSample
 from roq.benchmarks.contenders import redis_streams
 from roq.benchmarks.results import Environment, Idle, ProcessCost, Results, Verdict, write_json
 from roq.benchmarks.statistics import figures
@@ -18,7 +18,7 @@ def made() -> Results:
     cpu = {"publisher": 0.1, "exchange": 0.2, "subscriber": 0.3}
     rss = {"publisher": 10_000_000, "exchange": 20_000_000, "subscriber": 30_000_000}
     samples = [
-        Sample(contender, case, 0, messages, 1.0, cpu, rss, [10.0, 20.0] if case.rate else [])
+        CaseSample(contender, case, 0, messages, 1.0, cpu, rss, [10.0, 20.0] if case.rate else [])
         for contender, messages in ((plan.ROQ_BATCHES, 2_500_000), (plan.ZMQ_PROXY, 5_000_000))
         for case in (plan.main_case(), plan.fan_out_case(), plan.latency_case())
     ]
@@ -42,7 +42,7 @@ def made() -> Results:
         titles={plan.ROQ_BATCHES: "RoQ", plan.ZMQ_PROXY: "zmq.proxy", plan.NATS: "NATS"},
         skipped={plan.NATS: "nats-server is not installed"},
         figures=figures(samples),
-        failures=[Failure(plan.ROQ_BATCHES, plan.main_case(), 0, "no answer within 60 s")],
+        failures=[CaseFailure(plan.ROQ_BATCHES, plan.main_case(), 0, "no answer within 60 s")],
         idle=idle,
         verdicts=verdicts(samples, idle),
     )
@@ -132,6 +132,6 @@ def test_how_to_install_a_peer_is_told_with_its_brackets(
     reason = "redis-py is not installed (pip install 'roq-cluster[bench]')"
     with kind(Console(file=out, width=200), 1) as shown_meanwhile:
         shown_meanwhile.skipped(redis_streams.contenders()[0], reason)
-        shown_meanwhile.failed(Failure(plan.ROQ_BATCHES, plan.main_case(), 0, reason))
+        shown_meanwhile.failed(CaseFailure(plan.ROQ_BATCHES, plan.main_case(), 0, reason))
         shown_meanwhile.says(reason)
     assert out.getvalue().count(reason) >= 2

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from roq.benchmarks.case import Case, Failure, Sample
+from roq.benchmarks.case import Case, CaseFailure, CaseSample
 from roq.benchmarks.contender import Contender
 from roq.benchmarks.plan import Plan, Stage
 from roq.benchmarks.processes import BenchmarkError
@@ -57,11 +57,11 @@ class FakeContender(Contender):
     def stop(self) -> None:
         self.stopped += 1
 
-    def run(self, case: Case, count: int, number: int) -> Sample:
+    def run(self, case: Case, count: int, number: int) -> CaseSample:
         self.calls.append((self.key, number, count))
         if self.fails:
             raise BenchmarkError("it broke")
-        return Sample(self.key, case, number, count, count / self.measured_rate, {}, {}, [])
+        return CaseSample(self.key, case, number, count, count / self.measured_rate, {}, {}, [])
 
 
 class Silent:
@@ -71,10 +71,10 @@ class Silent:
     def begins(self, contender: Contender, case: Case, number: int) -> None:
         pass
 
-    def measured(self, sample: Sample) -> None:
+    def measured(self, sample: CaseSample) -> None:
         pass
 
-    def failed(self, failure: Failure) -> None:
+    def failed(self, failure: CaseFailure) -> None:
         pass
 
     def skipped(self, contender: Contender, reason: str) -> None:

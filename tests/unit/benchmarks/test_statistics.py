@@ -1,6 +1,6 @@
 import pytest
 
-from roq.benchmarks.case import Case, Sample
+from roq.benchmarks.case import Case, CaseSample
 from roq.benchmarks.statistics import exchange_cpu, figure, figures, p50, percentile, rate, ratio
 
 CASE = Case(size=100, batch=500)
@@ -17,8 +17,8 @@ def sample(
     cpu: dict[str, float] | None = None,
     rss: dict[str, int] | None = None,
     ages: list[float] | None = None,
-) -> Sample:
-    return Sample(contender, case, number, messages, seconds, cpu or {}, rss or {}, ages or [])
+) -> CaseSample:
+    return CaseSample(contender, case, number, messages, seconds, cpu or {}, rss or {}, ages or [])
 
 
 def test_a_percentile_is_a_value_that_was_measured() -> None:

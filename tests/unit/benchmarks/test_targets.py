@@ -1,12 +1,12 @@
 from roq.benchmarks import plan
-from roq.benchmarks.case import Case, Sample
+from roq.benchmarks.case import Case, CaseSample
 from roq.benchmarks.results import Idle, ProcessCost, Verdict
 from roq.benchmarks.targets import verdicts
 
 
-def sample(contender: str, case: Case, rate: float, **more: object) -> Sample:
+def sample(contender: str, case: Case, rate: float, **more: object) -> CaseSample:
     given: dict[str, object] = {"cpu": {}, "rss": {}, **more}
-    return Sample(contender, case, 0, int(rate), 1.0, **given)  # type: ignore[arg-type]
+    return CaseSample(contender, case, 0, int(rate), 1.0, **given)  # type: ignore[arg-type]
 
 
 def find(found: list[Verdict], words: str) -> Verdict:

@@ -93,7 +93,7 @@ def test_what_anybody_can_provoke_is_marked_so_that_its_log_lines_are_limited(
         events.ManagementFrame(asker, bson.encode({"CMD": 2005, "QName": "q"}), b"u" * 16, 1.0),
         script.now,
     )
-    notes = [each for each in (*garbage, *unknown) if isinstance(each, events.Note)]
+    notes = [each for each in (*garbage, *unknown) if isinstance(each, events.LogLine)]
     assert [(note.event, note.provoked) for note in notes] == [
         ("malformed_request", True),
         ("queue_refused", True),

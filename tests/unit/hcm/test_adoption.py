@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hcm_host import HOST_EPOCH, Host, answers, failure
 
+from roq.hcm.children import QUARANTINE_SECONDS
 from roq.hcm.events import Adopted, Discard, Exited, Kill, Spawn, Terminate
-from roq.hcm.port_book import QUARANTINE_SECONDS
 from roq.model import child_epoch, host_epoch
 from roq.protocol.control import ChildAck, Done, Started
 

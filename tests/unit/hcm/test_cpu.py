@@ -13,8 +13,8 @@ from roq.hcm.cpu import (
     SILENCE_SECONDS,
     STRETCH_SECONDS,
     TOLD_SECONDS,
+    CpuSample,
     HostCpu,
-    Sample,
 )
 from roq.hcm.events import Kill, Note, Pressed
 from roq.hcm.starts import SLOT_SECONDS, Starts
@@ -32,7 +32,7 @@ def fed(
     for number in range(samples):
         now = 100.0 + number * STEP
         processor.take(
-            Sample(
+            CpuSample(
                 late=late,
                 waited_us=round(number * STEP * waiting * 1e6),
                 periods=5 * number,
@@ -64,8 +64,8 @@ def test_late_turns_of_the_manager_itself_count_and_one_pause_does_not() -> None
     processor, now = fed(20, late=0.4)
     assert processor.short(now)
     processor, now = fed(20)
-    processor.take(Sample(late=60.0), now + 60.0)
-    processor.take(Sample(), now + 60.5)
+    processor.take(CpuSample(late=60.0), now + 60.0)
+    processor.take(CpuSample(), now + 60.5)
     assert not processor.patient(now + 60.5)
 
 
@@ -86,7 +86,7 @@ def test_patience_lasts_a_moment_longer_than_the_shortage() -> None:
 def test_where_the_system_says_nothing_nothing_is_wrong() -> None:
     processor = HostCpu()
     for number in range(20):
-        processor.take(Sample(), 100.0 + number)
+        processor.take(CpuSample(), 100.0 + number)
     assert not processor.patient(119.0)
     assert processor.text() == "nothing waits for a processor"
 
@@ -95,7 +95,7 @@ _samples = st.lists(
     st.tuples(
         st.floats(0.0, 5.0),
         st.builds(
-            Sample,
+            CpuSample,
             late=st.floats(0.0, 100.0),
             waited_us=st.none() | st.integers(0, 1 << 40),
             periods=st.none() | st.integers(0, 1 << 40),
@@ -108,7 +108,7 @@ _samples = st.lists(
 
 @given(_samples, st.floats(0.1, 1_000.0))
 def test_whatever_the_system_says_patience_has_a_bound(
-    samples: list[tuple[float, Sample]], budget: float
+    samples: list[tuple[float, CpuSample]], budget: float
 ) -> None:
     processor, now = HostCpu(), 0.0
     for pause, sample in samples:
@@ -130,7 +130,7 @@ def starve(host: Host, seconds: float) -> None:
     for number in range(int(seconds / STEP) + 1):
         host.advance(begun + number * STEP - host.now)
         ticks = round(host.now * 10)
-        host.handle(Pressed(Sample(periods=ticks, throttled=ticks)))
+        host.handle(Pressed(CpuSample(periods=ticks, throttled=ticks)))
 
 
 def killed(host: Host) -> list[str]:
@@ -232,7 +232,7 @@ def test_health_and_the_log_tell_of_it_with_figures_and_of_its_end() -> None:
     assert host.machine._report().starved
     for _ in range(20):
         host.advance(STEP)
-        host.handle(Pressed(Sample(periods=100_000, throttled=0)))
+        host.handle(Pressed(CpuSample(periods=100_000, throttled=0)))
     notes = [each.event for each in host.effects if isinstance(each, Note)]
     assert [each for each in notes if each in {"starved", "fed"}] == ["starved", "fed"]
     assert not host.machine._report().starved

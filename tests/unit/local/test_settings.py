@@ -10,11 +10,11 @@ import pytest
 from roq.errors import ConfigError
 from roq.gcm.config import load as load_gcm
 from roq.hcm.config import load as load_hcm
-from roq.local.settings import Settings, gcm_configuration, hcm_configuration
+from roq.local.settings import LocalSettings, gcm_configuration, hcm_configuration
 
 
 def test_the_files_are_what_the_daemons_accept(tmp_path: Path) -> None:
-    settings = Settings(hosts=2, registry="zookeeper", log_format="json")
+    settings = LocalSettings(hosts=2, registry="zookeeper", log_format="json")
     gcm_path, hcm_path = tmp_path / "gcm.toml", tmp_path / "hcm.toml"
     gcm_path.write_text(gcm_configuration(settings, 7000, 7008, "127.0.0.1:2181", Path("/d/hosts")))
     hcm_path.write_text(
@@ -40,7 +40,7 @@ def test_the_files_are_what_the_daemons_accept(tmp_path: Path) -> None:
 
 
 def test_further_settings_stand_over_the_ones_made_here() -> None:
-    settings = Settings(gcm={"broadcast": {"period": 200}, "log": {"level": "debug"}})
+    settings = LocalSettings(gcm={"broadcast": {"period": 200}, "log": {"level": "debug"}})
     document = tomllib.loads(gcm_configuration(settings, 7000, 0, "z:1", Path("/d/hosts")))
     assert document["broadcast"]["period"] == 200
     assert document["log"] == {"level": "debug", "format": "text"}
@@ -48,47 +48,47 @@ def test_further_settings_stand_over_the_ones_made_here() -> None:
 
 
 def test_an_ensemble_gets_less_time_to_answer_than_a_server_that_is_being_started() -> None:
-    assert Settings(zookeeper="z:1").connect_seconds < Settings().connect_seconds
+    assert LocalSettings(zookeeper="z:1").connect_seconds < LocalSettings().connect_seconds
 
 
 @pytest.mark.parametrize("hosts", [0, -1, 251])
 def test_a_cluster_has_a_sensible_number_of_hosts(hosts: int) -> None:
     with pytest.raises(ConfigError, match="1 to 250"):
-        Settings(hosts=hosts)
+        LocalSettings(hosts=hosts)
 
 
 @pytest.mark.parametrize("servers", [0, 2, 4, 7])
 def test_an_ensemble_has_an_odd_number_of_servers_and_the_reason_is_given(servers: int) -> None:
     with pytest.raises(ConfigError, match="more than half"):
-        Settings(zookeepers=servers)
+        LocalSettings(zookeepers=servers)
 
 
 def test_zookeeper_is_either_named_or_started() -> None:
     with pytest.raises(ConfigError, match="not both"):
-        Settings(zookeeper="z:1", zookeepers=3)
+        LocalSettings(zookeeper="z:1", zookeepers=3)
 
 
 def test_the_registry_is_a_file_unless_something_is_said_of_zookeeper() -> None:
-    assert Settings().in_file
-    assert Settings(registry="file").in_file
+    assert LocalSettings().in_file
+    assert LocalSettings(registry="file").in_file
     for said in ({"registry": "zookeeper"}, {"zookeeper": "z:1"}, {"zookeepers": 3}):
-        assert not Settings(**said).in_file
+        assert not LocalSettings(**said).in_file
 
 
 def test_a_registry_that_is_unknown_or_two_things_is_refused() -> None:
     with pytest.raises(ConfigError, match="file or zookeeper, not 'etcd'"):
-        Settings(registry="etcd")
+        LocalSettings(registry="etcd")
     for said in ({"zookeeper": "z:1"}, {"zookeepers": 3}):
         with pytest.raises(ConfigError, match="either a file or ZooKeeper"):
-            Settings(registry="file", **said)
+            LocalSettings(registry="file", **said)
 
 
 def test_both_daemons_are_told_the_same_file(tmp_path: Path) -> None:
     address = f"file:{tmp_path}/cluster.db"
     gcm_path, hcm_path = tmp_path / "gcm.toml", tmp_path / "hcm.toml"
-    gcm_path.write_text(gcm_configuration(Settings(), 7000, 0, address, Path("/d/hosts")))
+    gcm_path.write_text(gcm_configuration(LocalSettings(), 7000, 0, address, Path("/d/hosts")))
     hcm_path.write_text(
-        hcm_configuration(Settings(), "127.0.0.1", 9000, 0, tmp_path, ["127.0.0.1:1"], address)
+        hcm_configuration(LocalSettings(), "127.0.0.1", 9000, 0, tmp_path, ["127.0.0.1:1"], address)
     )
     assert load_gcm(gcm_path, {}).registry_address == address
     assert load_hcm(hcm_path, {}).registry_address == address
@@ -100,4 +100,4 @@ def test_both_daemons_are_told_the_same_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("managers", [0, 10])
 def test_a_cluster_has_a_sensible_number_of_managers(managers: int) -> None:
     with pytest.raises(ConfigError, match="1 to 9"):
-        Settings(managers=managers)
+        LocalSettings(managers=managers)

@@ -3,9 +3,8 @@ from queue_views import at, queue
 
 from roq.errors import ConfigError
 from roq.model import ElasticRules
-from roq.policy.catalogue import DEFAULT, POLICIES, as_policy
+from roq.policy.catalogue import DEFAULT, POLICIES, Static, as_policy
 from roq.policy.snapshot import Memory
-from roq.policy.static import Static
 
 VIEW = queue(at(1, (1, 2.0), (2, 2.0)), at(2), rules=ElasticRules(host_cpu_percent=1))
 

@@ -14,7 +14,16 @@ import pytest
 from roq.errors import ConfigError, RemoteProtocolError
 from roq.machine import Tick
 from roq.runtime import flight
-from roq.runtime.flight import MAGIC, Kind, Recorder, decode, encode, kept_kilobytes, read, save
+from roq.runtime.flight import (
+    MAGIC,
+    FlightKind,
+    Recorder,
+    decode,
+    encode,
+    kept_kilobytes,
+    read,
+    save,
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Echo:
 
 
 def recorder(kilobytes: int = 64) -> Recorder[Told | Tick, Said]:
-    return Recorder(Kind("echo", dict, Told | Tick, Echo), "e", dict, Echo(), kilobytes)
+    return Recorder(FlightKind("echo", dict, Told | Tick, Echo), "e", dict, Echo(), kilobytes)
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from roq.errors import ConfigError
-from roq.policy.catalogue import POLICIES
-from roq.policy.static import Static
+from roq.policy.catalogue import POLICIES, Static
 from roq.runtime import plugins
 
 
@@ -24,13 +23,13 @@ def offer(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_an_installed_object_is_loaded_by_name(offer) -> None:
-    offer(("calm", "roq.policy.static:Static"))
+    offer(("calm", "roq.policy.catalogue:Static"))
     assert plugins.load("roq.policies", "calm") is Static
     assert isinstance(plugins.policy("calm"), Static)
 
 
 def test_own_names_cannot_be_taken(offer) -> None:
-    offer(("balanced", "roq.policy.static:Static"))
+    offer(("balanced", "roq.policy.catalogue:Static"))
     assert plugins.policy("balanced") is POLICIES["balanced"]
 
 
@@ -50,11 +49,11 @@ def test_a_name_that_two_packages_offer_is_refused(offer) -> None:
 
 
 def test_the_same_offer_seen_twice_is_one(offer) -> None:
-    offer(("calm", "roq.policy.static:Static"), ("calm", "roq.policy.static:Static"))
+    offer(("calm", "roq.policy.catalogue:Static"), ("calm", "roq.policy.catalogue:Static"))
     assert plugins.load("roq.policies", "calm") is Static
 
 
-@pytest.mark.parametrize("value", ["no.such.module:x", "roq.policy.static:Missing"])
+@pytest.mark.parametrize("value", ["no.such.module:x", "roq.policy.catalogue:Missing"])
 def test_what_cannot_be_imported_is_explained(offer, value: str) -> None:
     offer(("calm", value))
     with pytest.raises(ConfigError, match="cannot be loaded"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roq.client.admin.command_route import CommandRoute, GiveUp, Send, Step, Visit
+from roq.client.admin.command_route import CommandRoute, GiveUp, SendCommand, Step, Visit
 from roq.errors import (
     Interrupted,
     NotLeader,
@@ -65,7 +65,7 @@ def begun(*names: str) -> Route:
     """The first of these has got the command."""
     made = Route(*names)
     assert made.first == client(names[0])
-    assert made.found(names[0]) == Send(managed(names[0]))
+    assert made.found(names[0]) == SendCommand(managed(names[0]))
     return made
 
 
@@ -75,14 +75,14 @@ def visit(name: str, why: RoQError = AWAY) -> Visit:
 
 def test_a_follower_leads_to_the_leader_that_it_names() -> None:
     one = begun("a", "b")
-    assert one.refused(NotLeader("no", managed("b"))) == Send(managed("b"))
+    assert one.refused(NotLeader("no", managed("b"))) == SendCommand(managed("b"))
 
 
 def test_followers_that_name_each_other_are_left_after_a_few_hops() -> None:
     one = begun("a", "b")
     names = "ba" * HOPS_MAX
     steps = [one.refused(NotLeader("no", managed(name))) for name in names]
-    assert steps[:HOPS_MAX] == [Send(managed(name)) for name in names[:HOPS_MAX]]
+    assert steps[:HOPS_MAX] == [SendCommand(managed(name)) for name in names[:HOPS_MAX]]
     assert isinstance(steps[HOPS_MAX], Visit)
 
 
@@ -116,7 +116,7 @@ def test_what_may_have_been_begun_is_asked_of_nobody_else() -> None:
 def test_who_is_refused_for_want_of_zookeeper_asks_the_others_once_each() -> None:
     one = begun("a", "b", "c")
     assert one.refused(AWAY) == visit("b")
-    assert one.found("b") == Send(managed("b"))
+    assert one.found("b") == SendCommand(managed("b"))
     assert one.refused(RegistryAway("away here, too")) == visit("c")
     assert one.silent() == GiveUp(AWAY)
 
@@ -149,7 +149,7 @@ def test_another_one_may_name_a_leader_that_nobody_knew() -> None:
     one = begun("a", "b")
     one.refused(AWAY)
     one.found("b")
-    assert one.refused(NotLeader("d leads", managed("d"))) == Send(managed("d"))
+    assert one.refused(NotLeader("d leads", managed("d"))) == SendCommand(managed("d"))
     assert one.refused(AWAY) == GiveUp(AWAY)
 
 
@@ -186,12 +186,12 @@ def test_who_was_silent_before_the_first_refusal_may_lead_by_now() -> None:
 def test_the_one_that_leads_gets_it_whoever_it_is(leader: int) -> None:
     names = ["a", "b", "c", "d"]
     one = begun(*names)
-    step: Step = Send(managed("a"))
+    step: Step = SendCommand(managed("a"))
     for _ in range(20):
         match step:
-            case Send(endpoint) if endpoint == managed(names[leader]):
+            case SendCommand(endpoint) if endpoint == managed(names[leader]):
                 return
-            case Send():
+            case SendCommand():
                 step = one.refused(AWAY)
             case Visit(address):
                 name = address.removeprefix("tcp://")[0]
@@ -219,7 +219,9 @@ def test_after_the_first_refusal_everybody_gets_it_once_at_most(
     for answer in answers:
         if isinstance(step, GiveUp):
             break
-            assert isinstance(step, Send) or not step.after, "it is never waited for anything"
+            assert isinstance(step, SendCommand) or not step.after, (
+                "it is never waited for anything"
+            )
         if isinstance(step, Visit):
             visited.append(step.address)
             name = step.address.removeprefix("tcp://")[0]

@@ -14,7 +14,7 @@ from roq.client.subscribe.machine import Order, Starts, SubscriberMachine
 from roq.machine import Tick
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import documents
-from roq.protocol.batch import pack
+from roq.protocol.batch import pack, pack_floor
 from roq.protocol.channel import (
     FETCH,
     STREAMS,
@@ -24,7 +24,6 @@ from roq.protocol.channel import (
     StreamsRequest,
 )
 from roq.protocol.entry import NONE, WIRE_VERSION, EntryKind, pack_entry
-from roq.protocol.extensions import pack_floor
 from roq.read.events import Answered, Ask, DataUp, From, Start
 
 QUEUE = b"q" * 16

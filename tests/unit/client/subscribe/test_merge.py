@@ -4,8 +4,7 @@ from roq.client.subscribe.merge import Merge
 from roq.client.subscribe.message import Batch
 from roq.client.subscribe.recalls import WISHES_MAX, Recall
 from roq.model import LogId, PublisherId
-from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
-from roq.protocol.extensions import pack_floor
+from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty, pack_floor
 from roq.timing import REPLAY_SECONDS
 
 A, B = (1, 7), (2, 7)

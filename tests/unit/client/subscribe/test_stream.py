@@ -6,8 +6,7 @@ import pytest
 
 from roq.client.subscribe.stream import LOST, PLACES_MAX, Held, hold
 from roq.model import PublisherId
-from roq.protocol.batch import Kind, pack, pack_empty, read_header
-from roq.protocol.extensions import pack_floor
+from roq.protocol.batch import Kind, pack, pack_empty, pack_floor, read_header
 
 P = PublisherId(b"p" * 16)
 

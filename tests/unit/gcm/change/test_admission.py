@@ -189,7 +189,7 @@ def test_what_is_healed_does_not_wait_behind_creations(script: Script) -> None:
         for host in script.hosts.values():
             script.report(host)
         script.pass_time(0.5)
-    asked = [each.message for each in script.pending if isinstance(each, events.Ask)]
+    asked = [each.message for each in script.pending if isinstance(each, events.AskHost)]
     assert [each.queue for each in asked if isinstance(each, StartMonitor)] == ["q"]
 
 
@@ -216,7 +216,7 @@ def test_what_is_healed_does_not_wait_behind_a_request_for_the_same_queue_that_w
 
 def _started(script: Script, queue: str) -> StartMonitor | None:
     """The order to start the monitor of this queue, if it is under way."""
-    asked = [each.message for each in script.pending if isinstance(each, events.Ask)]
+    asked = [each.message for each in script.pending if isinstance(each, events.AskHost)]
     return next(
         (each for each in asked if isinstance(each, StartMonitor) and each.queue == queue), None
     )

@@ -221,7 +221,7 @@ def test_a_host_manager_that_was_started_anew_elsewhere_leaves_no_request_waitin
     script: Script,
 ) -> None:
     peer = script.send(2003, **CREATE)
-    while not isinstance(script.pending[0], events.Ask):
+    while not isinstance(script.pending[0], events.AskHost):
         script.step()
     script.pending.clear()  # asked of a process that has just ended
     host, before = script.hosts["h1"], script.now
@@ -238,7 +238,7 @@ def test_a_host_manager_that_was_started_anew_elsewhere_leaves_no_request_waitin
 
 def test_a_host_manager_that_reports_as_before_is_waited_for(script: Script) -> None:
     peer = script.send(2003, **CREATE)
-    while not isinstance(script.pending[0], events.Ask):
+    while not isinstance(script.pending[0], events.AskHost):
         script.step()
     script.report(script.hosts["h1"])
     assert peer not in script.answers

@@ -23,8 +23,14 @@ from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.errors import NotLeader, RegistryAway, RequestError
 from roq.gcm import events
 from roq.gcm.events import Commit, Drop, Put
-from roq.gcm.persistence.changes import DROPPED_AT_ONCE
-from roq.gcm.persistence.definitions import Definitions
+from roq.gcm.persistence.definitions import (
+    DROPPED_AT_ONCE,
+    Definitions,
+    below,
+    identity_problem,
+    operations_for,
+    surplus_of,
+)
 from roq.gcm.persistence.epochs import LOST_EPOCHS
 from roq.gcm.state import records
 from roq.model import QueueState
@@ -822,3 +828,70 @@ def test_a_short_interruption_ends_no_lease(shell: Shell) -> None:
     shell.run()
     shell.timers.fire()
     assert shell.take(events.RegistryLost) == [events.RegistryLost()]
+
+
+def test_what_stands_there_is_replaced_and_what_does_not_is_made() -> None:
+    changes = (Put("/queues/a", b"1"), Put("/queues/b", b"2"))
+    assert operations_for(changes, {"/queues/a"}) == [
+        Set("/queues/a", b"1"),
+        Create("/queues/b", b"2"),
+    ]
+
+
+def test_what_is_dropped_goes_from_the_leaves_up_and_nothing_beside_it() -> None:
+    known = ["/queues/a", "/queues/a/rules", "/queues/a/x/y", "/queues/a/x", "/queues/ab"]
+    assert operations_for([Drop("/queues/a")], known) == [
+        Delete("/queues/a/x/y"),
+        Delete("/queues/a/x"),
+        Delete("/queues/a/rules"),
+        Delete("/queues/a"),
+    ]
+
+
+def test_too_much_to_drop_at_once_is_dropped_before_children_first() -> None:
+    foreign = [f"/queues/a/{number:05}" for number in range(DROPPED_AT_ONCE)]
+    known = ["/queues/a", *foreign]
+    assert surplus_of([Drop("/queues/a")], known) == []
+    known += ["/queues/a/x", "/queues/a/x/y"]
+    first = surplus_of([Drop("/queues/a")], known)
+    assert len(first) == DROPPED_AT_ONCE
+    assert first[:2] == ["/queues/a/x/y", "/queues/a/x"]
+    rest = [path for path in known if path not in first]
+    assert surplus_of([Drop("/queues/a"), Put("/queues/b", b"")], rest) == []
+
+
+def test_below_a_path_is_what_has_its_name_and_nothing_that_only_begins_so() -> None:
+    assert below({"/q/a", "/q/a/b", "/q/ab", "/q"}, "/q/a") == ["/q/a/b", "/q/a"]
+
+
+@pytest.mark.parametrize(
+    ("found", "mine", "remembers"),
+    [
+        (None, "", False),
+        ("c1", "", False),
+        ("c1", "c1", False),
+        (None, "c1", True),
+        ("", "c1", True),
+    ],
+)
+def test_a_manager_leads_its_own_cluster_or_one_that_it_can_found_or_write_back(
+    found: str | None, mine: str, remembers: bool
+) -> None:
+    assert identity_problem(found, mine, remembers=remembers) == ""
+
+
+def test_nobody_leads_another_cluster_and_both_are_named() -> None:
+    text = identity_problem("c2", "c1", remembers=True)
+    assert "holds cluster c2" in text
+    assert "belongs to c1" in text
+
+
+def test_who_remembers_nothing_leaves_an_empty_registry_alone() -> None:
+    assert "remembers nothing of cluster c1" in identity_problem(None, "c1", remembers=False)
+
+
+@pytest.mark.parametrize("mine", ["c1", ""])
+def test_who_finds_an_identity_that_is_none_says_what_to_set(mine: str) -> None:
+    text = identity_problem("", mine, remembers=False)
+    assert "holds no identity" in text
+    assert f"Set it to {mine or 'the one that'}" in text

@@ -657,7 +657,7 @@ def live_but(script: Script, seconds: float, silent: str) -> None:
         while waiting := [
             which
             for which, each in enumerate(script.pending)
-            if not (isinstance(each, events.Ask) and silent in each.endpoint)
+            if not (isinstance(each, events.AskHost) and silent in each.endpoint)
         ]:
             script.step(waiting[0])
         script.pass_time(0.5)
@@ -705,7 +705,7 @@ def test_what_was_tried_in_vain_is_tried_again_after_what_was_not_tried_yet() ->
         for host in script.hosts.values():
             script.report(host)
         script.pass_time(0.5)
-    asked = [each.message.queue for each in script.pending if isinstance(each, events.Ask)]
+    asked = [each.message.queue for each in script.pending if isinstance(each, events.AskHost)]
     assert "z" in asked
 
 

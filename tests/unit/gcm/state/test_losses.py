@@ -7,7 +7,7 @@ from gcm_script import PaperHost, Script
 from roq.gcm.change.steps import START_SECONDS, START_STARVED_SECONDS, _start_call
 from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import STARVED_SECONDS
-from roq.gcm.state.losses import Kind, Loss, loss
+from roq.gcm.state.losses import Loss, LossKind, loss
 from roq.gcm.state.queues import MONITOR
 from roq.model import Limits, child_epoch
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
@@ -44,7 +44,7 @@ def test_a_process_of_an_epoch_below_the_definition_is_none_of_the_queue(
     script.report(host)
     lost = found(script, number)
     assert lost is not None
-    assert (lost.kind, lost.certain) == (Kind.MISSING, False)
+    assert (lost.kind, lost.certain) == (LossKind.MISSING, False)
     assert "superseded" in lost.why
 
 
@@ -73,7 +73,7 @@ def test_what_a_report_leaves_out_is_missed_for_sure_only_by_a_later_manager(
     script.report(host)
     lost = found(script, 1)
     assert lost is not None
-    assert (lost.kind, lost.certain) == (Kind.MISSING, False)
+    assert (lost.kind, lost.certain) == (LossKind.MISSING, False)
     host.epoch = script.draw()
     script.report(host)
     lost = found(script, 1)

@@ -1,19 +1,19 @@
 import pytest
 
 from roq.errors import RequestError
-from roq.hcm.epochs import NUMBER_MAX, Epochs
+from roq.hcm.children import NUMBER_MAX, ChildEpochs, PortBook, port_of
 from roq.model import child_epoch
 
 
 def test_epochs_rise_within_the_epoch_of_the_host() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     assert epochs.host == 0
     epochs.registered(3)
     assert [epochs.next(), epochs.next()] == [child_epoch(3, 1), child_epoch(3, 2)]
 
 
 def test_after_a_higher_base_nothing_counts_under_a_lower_one() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     epochs.registered(3)
     epochs.rise(9)
     assert epochs.next() == child_epoch(9, 1)
@@ -23,7 +23,7 @@ def test_after_a_higher_base_nothing_counts_under_a_lower_one() -> None:
 
 
 def test_a_base_counts_no_more_once_the_host_is_above_it() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     epochs.registered(3)
     epochs.rise(9)
     epochs.registered(10)
@@ -31,7 +31,7 @@ def test_a_base_counts_no_more_once_the_host_is_above_it() -> None:
 
 
 def test_a_new_host_epoch_below_a_base_does_not_make_epochs_fall() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     epochs.registered(3)
     epochs.rise(9)
     first = epochs.next()
@@ -40,7 +40,7 @@ def test_a_new_host_epoch_below_a_base_does_not_make_epochs_fall() -> None:
 
 
 def test_epochs_of_an_earlier_life_are_exceeded_even_if_the_counter_was_lost() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     epochs.adopted(child_epoch(40, 7))
     epochs.adopted(child_epoch(39, 900))
     epochs.registered(1)
@@ -50,7 +50,42 @@ def test_epochs_of_an_earlier_life_are_exceeded_even_if_the_counter_was_lost() -
 
 
 def test_no_number_is_given_twice() -> None:
-    epochs = Epochs()
+    epochs = ChildEpochs()
     epochs.adopted(child_epoch(1, NUMBER_MAX))
     with pytest.raises(RequestError, match="restart it"):
         epochs.next()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "port"),
+    [
+        ("tcp://127.0.0.1:5500", 5500),
+        ("tcp://[::1]:5500", 5500),
+        ("tcp://box.example:1", 1),
+        ("tcp://127.0.0.1", None),
+        ("tcp://h:0", None),
+        ("tcp://h:65536", None),
+        ("tcp://h:99999999999", None),
+        ("tcp://h:\u0665", None),
+        ("", None),
+    ],
+)
+def test_the_port_of_an_address(endpoint, port) -> None:
+    assert port_of(endpoint) == port
+
+
+def test_ports_are_kept_away_from_while_used_and_for_ten_minutes_after() -> None:
+    book = PortBook()
+    assert book.took("a", [1, 2])
+    assert book.took("b", [3])
+    assert not book.took("b", [3])
+    assert book.avoid(0.0) == [1, 2, 3]
+    book.left("a", 100.0)
+    assert book.avoid(699.9) == [1, 2, 3]
+    assert book.avoid(700.0) == [3]
+
+
+def test_a_child_that_never_told_leaves_nothing() -> None:
+    book = PortBook()
+    book.left("a", 0.0)
+    assert book.avoid(0.0) == []

@@ -5,16 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roq.demo.report import Finished, Progress, Ready, Stream, decode, encode
-from roq.demo.verdict import compare
+from roq.demo.report import Progress, Ready, StreamDigest, WorkerFinished, compare, decode, encode
 
 
-def stream(publisher: str = "aa", topic: str = "t", digest: str = "d", messages: int = 3) -> Stream:
-    return Stream(publisher=publisher, topic=topic, messages=messages, bytes=9, sha256=digest)
+def stream(
+    publisher: str = "aa", topic: str = "t", digest: str = "d", messages: int = 3
+) -> StreamDigest:
+    return StreamDigest(publisher=publisher, topic=topic, messages=messages, bytes=9, sha256=digest)
 
 
-def finished(*streams: Stream) -> Finished:
-    return Finished(streams=list(streams), first=1.0, last=2.0)
+def finished(*streams: StreamDigest) -> WorkerFinished:
+    return WorkerFinished(streams=list(streams), first=1.0, last=2.0)
 
 
 def test_equal_streams_are_equal() -> None:
@@ -35,7 +36,7 @@ def test_equal_streams_are_equal() -> None:
     ],
     ids=["missing", "content", "count", "topic", "stray"],
 )
-def test_any_difference_is_noticed(got: Finished) -> None:
+def test_any_difference_is_noticed(got: WorkerFinished) -> None:
     assert not compare([finished(stream())], [finished(stream()), got]).equal
 
 
@@ -44,7 +45,7 @@ def test_nothing_at_all_is_no_success() -> None:
 
 
 @pytest.mark.parametrize("report", [Ready(), Progress(messages=1, bytes=2), finished(stream())])
-def test_reports_travel_as_lines(report: Ready | Progress | Finished) -> None:
+def test_reports_travel_as_lines(report: Ready | Progress | WorkerFinished) -> None:
     line = encode(report)
     assert line.endswith(b"\n")
     assert decode(line) == report

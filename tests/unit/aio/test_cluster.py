@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from roq.aio.making import made
+from roq.aio.cluster import made
 
 
 def test_whoever_waits_gets_it() -> None:

@@ -20,7 +20,7 @@ from roq.client.publish.events import AskAttach, ConnectionLost, Leave
 from roq.client.publish.link import READY_SECONDS, Drop
 from roq.machine import Tick
 from roq.protocol import batch as wire
-from roq.protocol.extensions import read_floor
+from roq.protocol.batch import read_floor
 
 
 def floors(script: Script) -> dict[tuple[int, int], int | None]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roq.coordination.mounts import shared_file_system
+from roq.coordination.database import shared_file_system
 
 MOUNTS = """\
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw

@@ -1,0 +1,201 @@
+"""A test file for every module of `roq`, and a module for every test file; the rest is named here.
+
+What stands in the two lists is an exception, and the lists may only shrink: a test fails for one
+that is none any more. Simulations have tests of their own, as have the programs that are started
+by their `__main__.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ROOT / "tests" / "unit"
+SIMULATION = {path.name for path in (ROOT / "simulation").iterdir() if path.is_dir()} | {
+    path.stem for path in (ROOT / "simulation").glob("*.py")
+}
+
+TESTED_ELSEWHERE = set(
+    """
+aio/listening
+aio/publisher
+aio/subscriber
+benchmarks/arrow_source
+benchmarks/benchmark
+benchmarks/burner
+benchmarks/case
+benchmarks/clients
+benchmarks/contender
+benchmarks/contenders/bare_server
+benchmarks/contenders/nats_core
+benchmarks/contenders/raw_hop
+benchmarks/contenders/redis_streams
+benchmarks/contenders/roq
+benchmarks/contenders/roq_aio
+benchmarks/contenders/zmq_clients
+benchmarks/contenders/zmq_proxy
+benchmarks/picture
+benchmarks/results
+benchmarks/spark
+benchmarks/worker
+cli/bench
+cli/daemons
+cli/demo
+cli/demo_result
+cli/exchanges
+cli/failures
+cli/hosts
+cli/loading
+cli/replay
+cli/sim_report
+cli/sim_run
+cli/sim_sweep
+cli/survey
+cli/top
+cli/up
+cli/watch
+client/admin/broadcast
+client/admin/management
+client/admin/statistics
+client/cluster
+client/publish/connection
+client/publish/connections
+client/publish/events
+client/publish/link
+client/publish/publisher
+client/publish/shell
+client/publish/stats
+client/session/events
+client/session/shell
+client/state
+client/status/reporter
+client/subscribe/log_connection
+client/subscribe/subscriber
+coordination/contract
+coordination/counter
+coordination/election
+coordination/session_locks
+coordination/store
+demo/lane
+demo/run
+demo/worker
+exchange/connections
+exchange/counters
+exchange/daemon
+exchange/events
+exchange/reader_turns
+exchange/trouble_log
+gcm/change/host
+gcm/change/operations
+gcm/change/queue
+gcm/change/reconciliation
+gcm/change/replacement
+gcm/change/saga
+gcm/change/steps
+gcm/daemon
+gcm/events
+gcm/interfaces/client
+gcm/interfaces/listeners
+gcm/interfaces/management
+gcm/interfaces/metrics
+gcm/interfaces/reports
+gcm/interfaces/views
+gcm/state/hosts
+gcm/state/queues
+gcm/state/records
+hcm/daemon
+hcm/events
+hcm/metrics
+hcm/settings
+hcm/supervisor
+local/background
+local/launcher
+log/cursors
+log/log
+monitor/daemon
+monitor/events
+monitor/scaling_rules
+monitor/view
+protocol/channel
+protocol/control
+protocol/public_answers
+protocol/reports
+provider/engine
+provider/local
+read/events
+runtime/interfaces
+runtime/signals
+spark/loss
+spark/query_session
+spark/queue_logs
+spark/staging
+testing/faults
+testing/fixtures
+testing/namespaces
+testing/running
+timing
+""".split()  # noqa: SIM905 - one a line, so that a change of the list is a line
+)
+"""Modules that other tests run: those of the part that they belong to, in `tests/unit`,
+`tests/property` and `tests/integration`."""
+
+OF_SEVERAL = set(
+    """
+aio/test_parity
+exchange/test_recovery
+gcm/change/test_half_done
+gcm/persistence/test_hostile_registry
+gcm/test_scaling
+hcm/test_adoption
+hcm/test_draining
+monitor/test_takeover
+policy/test_own_policy
+provider/test_document
+test_architecture
+test_docs
+test_mirror
+test_mutants
+test_names
+test_shipping
+test_systemd
+""".split()  # noqa: SIM905
+)
+"""Tests of what several modules do together, or of documents and scripts."""
+
+
+def modules() -> set[str]:
+    found = (path.relative_to(ROOT / "roq") for path in (ROOT / "roq").rglob("*.py"))
+    return {
+        str(path.with_suffix(""))
+        for path in found
+        if path.parts[0] != "simulation" and path.name not in {"__init__.py", "__main__.py"}
+    }
+
+
+def mirrored() -> set[str]:
+    """The modules that test files are named after."""
+    found = (path.relative_to(TESTS) for path in TESTS.rglob("test_*.py"))
+    return {
+        str(path.with_name(path.stem.removeprefix("test_")))
+        for path in found
+        if path.parts[0] not in SIMULATION
+    }
+
+
+def of_several() -> set[str]:
+    return {str(Path(name).with_name(Path(name).name.removeprefix("test_"))) for name in OF_SEVERAL}
+
+
+def test_every_module_has_its_test_file() -> None:
+    assert sorted(modules() - mirrored() - TESTED_ELSEWHERE) == []
+
+
+def test_every_test_file_has_its_module() -> None:
+    assert sorted(mirrored() - modules() - of_several()) == []
+
+
+def test_no_exception_is_left_that_is_none_any_more() -> None:
+    assert sorted(TESTED_ELSEWHERE & mirrored()) == []
+    assert sorted(TESTED_ELSEWHERE - modules()) == []
+    assert sorted(of_several() - mirrored()) == []
+    assert sorted(of_several() & modules()) == []
