@@ -106,6 +106,24 @@ def test_what_is_empty_for_long_gives_its_files_back_without_new_batches() -> No
     assert log.gather(lambda: b"") is None
 
 
+def test_a_log_whose_entries_have_all_left_goes_on_where_it_was_however_often_it_starts() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(keep_us=50))
+    write(files, log, 12)
+    for epoch in range(6, 12):
+        log = open_log(files, settings(epoch, keep_us=50, now_us=1_000 * epoch))
+        assert (log.end, log.committed) == (12, 12)
+        group = log.gather(lambda: b"what the exchange knows")
+        if group is not None:
+            perform(files, group)
+            log.commit(group.end)
+        log.check()
+        if epoch > 6:
+            assert (log.recovered.since, log.recovered.snapshot) == (12, b"what the exchange knows")
+    assert log.floor == 12
+    assert len(segments(files)) == 1
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_a_bit_that_flips_in_an_old_segment_costs_the_entries_that_it_hits(seed: int) -> None:
     chance = random.Random(seed)
