@@ -11,8 +11,10 @@ A process begins a segment of its own; nothing is appended to a file of an earli
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -123,9 +125,9 @@ def open_log(files: Files, settings: LogSettings) -> SegmentLog[bytes]:
 
 
 def _remedy(error: OSError) -> str:
-    if error.errno in {28, 122}:  # ENOSPC, EDQUOT
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return "The disk is full: make room, or give the queue less to keep"
-    if error.errno in {13, 1, 30}:  # EACCES, EPERM, EROFS
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return "The host manager's user must be able to write there"
     return "Look at the disk; the log stays as it is"
 
@@ -344,18 +346,26 @@ class _Opening:
     def _closed(self, segments: list[_File], base: int) -> list[Segment]:
         """The segments that stay as they are, up to the offset at which a new one begins."""
         closed: list[Segment] = []
+        names = frozenset(self._files.names())
         for number, file in enumerate(segments):
             end = min(segments[number + 1].base if number + 1 < len(segments) else base, base)
             if end <= file.base:
                 continue
             segment = Segment(file.name, file.base, end, file.size, kept=file.size - HEAD_BYTES)
-            self._measure(segment, file)
+            self._measure(segment, file, names)
             closed.append(segment)
         if closed and closed[-1].end < base:
             closed[-1].end = base
+        # Times do not fall from one to the next, also where nothing can be read.
+        for one, other in pairwise(closed):
+            if not other.last_us:
+                other.first_us = other.last_us = one.last_us
+        for other, one in pairwise(reversed(closed)):
+            if not one.last_us:
+                one.first_us = one.last_us = other.first_us
         return closed
 
-    def _measure(self, segment: Segment, file: _File) -> None:
+    def _measure(self, segment: Segment, file: _File, names: frozenset[str]) -> None:
         """Learn a segment's times and topics; tell what of it is lost."""
         index = load_index(self._files, segment)
         for first, behind in _ranges(index.lost()):
@@ -368,7 +378,7 @@ class _Opening:
             segment, index, range(segment.end - 1, segment.base - 1, -1)
         )
         name = index_name(file.name)
-        if name not in self._files.names():
+        if name not in names:
             self._files.create(name)
             self._files.write(name, 0, [index.pack()])
 
