@@ -89,7 +89,10 @@ class DiskFiles:
         descriptor = self._reading.get(name)
         if descriptor is None:
             if len(self._reading) >= _READERS_MAX:
-                os.close(self._reading.pop(next(iter(self._reading))))
+                # The writing thread may take out files that leave, so this is one step.
+                oldest = self._reading.pop(list(self._reading)[0], None)  # noqa: RUF015
+                if oldest is not None:
+                    os.close(oldest)
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
             self._reading[name] = descriptor
         parts = []
