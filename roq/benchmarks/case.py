@@ -24,6 +24,8 @@ class Case(msgspec.Struct, frozen=True):
     """For many seconds: what does a server do with what its subscriber has not read?"""
     busy: int = 0
     """Programs that burn a core each meanwhile."""
+    idle: int = 0
+    """Servers that have nothing to do meanwhile, but many threads with timers."""
 
     @property
     def per_batch(self) -> int:
@@ -31,9 +33,11 @@ class Case(msgspec.Struct, frozen=True):
         return max(1, min(self.batch, BATCH_BYTES // self.size))
 
 
-def busy_text(busy: int) -> str:
-    """What runs beside a measurement, in words."""
-    return f"beside {busy} busy program{'s' if busy > 1 else ''}"
+def beside_text(case: Case) -> str:
+    """What runs beside a measurement, in words; empty: nothing does."""
+    counts = ((case.busy, "busy program"), (case.idle, "idle server"))
+    parts = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count]
+    return f"beside {' and '.join(parts)}" if parts else ""
 
 
 class Run(msgspec.Struct, frozen=True):

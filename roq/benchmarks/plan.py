@@ -63,12 +63,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.latency_seconds if case.rate else self.seconds
 
 
-def full(rounds: int = 5, busy: int = 0) -> Plan:
+def full(rounds: int = 5, busy: int = 0, idle: int = 0) -> Plan:
     """Everything; about five minutes with five rounds on two cores.
 
     Args:
         rounds: the medians over them are shown.
         busy: latency is also measured beside so many programs that burn a core each.
+        idle: and beside so many servers that have nothing to do.
     """
     return Plan(
         rounds=rounds,
@@ -76,13 +77,13 @@ def full(rounds: int = 5, busy: int = 0) -> Plan:
         seconds=0.9,
         latency_seconds=2.0,
         idle_seconds=5.0,
-        stages=(*_throughput(), *_latency(busy)),
+        stages=(*_throughput(), *_latency(busy, idle)),
         fan_out=_fan_out(SIZES),
         flood=_flood(),
     )
 
 
-def quick(rounds: int = 2, busy: int = 0) -> Plan:
+def quick(rounds: int = 2, busy: int = 0, idle: int = 0) -> Plan:
     """The same with shorter measurements and fewer sizes with many subscribers; a minute or so."""
     return Plan(
         rounds=rounds,
@@ -90,7 +91,7 @@ def quick(rounds: int = 2, busy: int = 0) -> Plan:
         seconds=0.4,
         latency_seconds=1.0,
         idle_seconds=3.0,
-        stages=(*_throughput(), *_latency(busy)),
+        stages=(*_throughput(), *_latency(busy, idle)),
         fan_out=_fan_out((MAIN_SIZE,)),
         flood=_flood(),
     )
@@ -122,9 +123,9 @@ def fan_out_case(size: int = MAIN_SIZE) -> Case:
     return Case(size=size, batch=FULL_BATCH, subscribers=FAN_OUT)
 
 
-def latency_case(busy: int = 0) -> Case:
+def latency_case(busy: int = 0, idle: int = 0) -> Case:
     """Light load."""
-    return Case(size=MAIN_SIZE, rate=LATENCY_RATE, busy=busy)
+    return Case(size=MAIN_SIZE, rate=LATENCY_RATE, busy=busy, idle=idle)
 
 
 def flood_case() -> Case:
@@ -148,10 +149,10 @@ def _throughput() -> tuple[Stage, ...]:
     return (*all_sizes, Stage(main_case(SMALL_BATCH), (ROQ_BATCHES, ZMQ_PROXY)))
 
 
-def _latency(busy: int) -> tuple[Stage, ...]:
+def _latency(busy: int, idle: int) -> tuple[Stage, ...]:
     everybody = (ROQ_MESSAGES, RAW_HOP, ROQ_AIO_MESSAGES, ZMQ_PROXY, NATS, REDIS)
-    cases = (latency_case(), latency_case(busy)) if busy else (latency_case(),)
-    return tuple(Stage(case, everybody) for case in cases)
+    cases = (latency_case(), latency_case(busy), latency_case(idle=idle))
+    return tuple(Stage(case, everybody) for case in dict.fromkeys(cases))
 
 
 def _fan_out(sizes: tuple[int, ...]) -> tuple[Stage, ...]:

@@ -204,20 +204,21 @@ class Worker:
         self._program.stop(signal.SIGKILL)
 
 
-class Burners:
-    """Programs that burn a core each, for the length of a block.
+class Neighbours:
+    """Programs beside a measurement, for the length of a block.
 
     Args:
-        count: how many.
+        busy: so many burn a core each.
+        idle: so many are servers that have nothing to do.
         directory: for their log.
 
     Raises:
         BenchmarkError: one does not start.
     """
 
-    def __init__(self, count: int, directory: Path) -> None:
-        self._count = count
-        self._log = directory / "burner.log"
+    def __init__(self, busy: int, idle: int, directory: Path) -> None:
+        self._modules = ["roq.benchmarks.burner"] * busy + ["roq.benchmarks.idler"] * idle
+        self._log = directory / "neighbours.log"
         self._programs: list[Program] = []
 
     @property
@@ -227,8 +228,8 @@ class Burners:
 
     def __enter__(self) -> Self:
         try:
-            for _ in range(self._count):
-                self._programs.append(Program([*PYTHON, "roq.benchmarks.burner"], self._log))
+            for module in self._modules:
+                self._programs.append(Program([*PYTHON, module], self._log))
             for program in self._programs:
                 program.read_line(STOP_SECONDS)
         except BenchmarkError:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roq.benchmarks import plan
-from roq.benchmarks.case import Case, CaseFailure, CaseSample, busy_text
+from roq.benchmarks.case import Case, CaseFailure, CaseSample, beside_text
 from roq.benchmarks.contender import Contender
 from roq.benchmarks.results import Results, Verdict
 from roq.benchmarks.statistics import Figure
@@ -38,8 +38,9 @@ def case_text(case: Case) -> str:
         parts.append("flood")
     if case.subscribers > 1:
         parts.append(f"{case.subscribers} subscribers")
-    if case.busy:
-        parts.append(busy_text(case.busy))
+    beside = beside_text(case)
+    if beside:
+        parts.append(beside)
     return ", ".join(parts)
 
 
@@ -173,7 +174,8 @@ def _latency(results: Results, case: Case) -> RenderableType:
         if figure is not None:
             table.add_row(title, *(f"{value:,.0f}" for value in figure.latency_us.values()))
     title = f"Latency from publish to the receiver's hands, 100 B, {case.rate}/s, µs"
-    return _titled(f"{title}, {busy_text(case.busy)}" if case.busy else title, table)
+    beside = beside_text(case)
+    return _titled(f"{title}, {beside}" if beside else title, table)
 
 
 def _flood(results: Results) -> RenderableType:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from roq.benchmarks.case import Case, CaseFailure, CaseSample
 from roq.benchmarks.contender import Contender, Server
 from roq.benchmarks.plan import Plan, Stage
-from roq.benchmarks.processes import BenchmarkError, Burners
+from roq.benchmarks.processes import BenchmarkError, Neighbours
 
 FIRST_BYTES: Final = 4 * 1024 * 1024
 FIRST_MESSAGES: Final = 20_000
@@ -128,7 +128,7 @@ class Runner:
             return
         self._observer.begins(contender, case, number)
         try:
-            with Burners(case.busy, self._directory):
+            with Neighbours(case.busy, case.idle, self._directory):
                 sample = contender.run(case, self._count(contender, case, seconds), number)
         except BenchmarkError as error:
             failure = CaseFailure(key, case, number, str(error))

@@ -8,13 +8,15 @@ from typing import Final
 import msgspec
 
 from roq.benchmarks import plan
-from roq.benchmarks.case import Case, CaseSample, busy_text
+from roq.benchmarks.case import Case, CaseSample, beside_text
 from roq.benchmarks.results import Idle, Verdict
 from roq.benchmarks.statistics import Ratio, exchange_cpu, p50, rate, ratio
 
 PERCENT_MAX: Final = 0.5
 RSS_MAX: Final = 40 * 1024 * 1024
 UP_SECONDS_MAX: Final = 6.0
+BESIDE_BUSY: Final = 1.5
+BESIDE_IDLE: Final = 1.2
 
 
 class _Comparison(msgspec.Struct, frozen=True):
@@ -86,16 +88,19 @@ def _comparisons() -> tuple[_Comparison, ...]:
 def verdicts(samples: Sequence[CaseSample], idle: Idle | None) -> list[Verdict]:
     """Compare what was measured with every target."""
     compared = [_verdict(one, samples) for one in _comparisons()]
-    busy = sorted({sample.case.busy for sample in samples if sample.case.busy})
-    compared += [_verdict(_busy_comparison(each), samples) for each in busy]
+    light = plan.latency_case()
+    beside = {sample.case for sample in samples if sample.case.rate} - {light}
+    compared += [
+        _verdict(_comparison_beside(case), samples)
+        for case in sorted(beside, key=lambda case: (case.busy, case.idle))
+    ]
     return [*compared, *(_idle_verdicts(idle) if idle else [])]
 
 
-def _busy_comparison(busy: int) -> _Comparison:
-    case = plan.latency_case(busy)
+def _comparison_beside(case: Case) -> _Comparison:
     return _Comparison(
-        f"latency p50 {busy_text(busy)}, against nats-py",
-        1.5,
+        f"latency p50 {beside_text(case)}, against nats-py",
+        BESIDE_BUSY if case.busy else BESIDE_IDLE,
         (plan.ROQ_MESSAGES, case),
         (plan.NATS, case),
         p50,

@@ -30,6 +30,12 @@ RESULTS: Final = Path("benchmarks/results")
     help="Measure latency also beside so many programs that burn a core each.",
 )
 @click.option(
+    "--idle",
+    type=click.IntRange(min=0, max=256),
+    default=0,
+    help="Measure latency also beside so many servers that have nothing to do.",
+)
+@click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     help=f"Directory for JSON and picture; with --compare {RESULTS} if not given.",
@@ -40,6 +46,7 @@ def bench(
     quick: bool,
     rounds: int | None,
     busy: int,
+    idle: int,
     output: Path | None,
     as_json: bool,
 ) -> None:
@@ -53,14 +60,15 @@ def bench(
     Example:
       roq bench --quick
       roq bench --compare
-      roq bench --compare --busy 1
+      roq bench --compare --busy 1 --idle 5
     """
     plan, benchmark, report = (
         wanted(f"roq.benchmarks.{name}", "benchmarks", BENCH)
         for name in ("plan", "benchmark", "report")
     )
     chosen = plan.quick if quick else plan.full
-    planned = chosen(busy=busy) if rounds is None else chosen(rounds, busy)
+    besides = {"busy": busy, "idle": idle}
+    planned = chosen(**besides) if rounds is None else chosen(rounds, **besides)
     results = benchmark.measure(planned, console(error=True), compare=compare)
     if as_json:
         print_json(results)

@@ -110,6 +110,8 @@ class SubscriberShell:
         self._guard = engine.guard("the subscriber")
         self._lock = self._guard.lock
         self._attendance = UserThread()
+        self._announced: tuple[int, ...] = ()
+        """Descriptors that have woken the user's thread, and were not read since."""
         self._looking = False
         """Whether a `_look` is about to be made."""
         self._settling = False
@@ -161,7 +163,7 @@ class SubscriberShell:
                     return
                 fds = [connection.live_fd for connection in connections if connection.live_fd >= 0]
                 attendance.waiting = True
-            attendance.sleep(fds, seconds)
+            self._announced = attendance.sleep(fds, seconds)
         finally:
             attendance.waiting = False
             with self._lock:
@@ -177,8 +179,12 @@ class SubscriberShell:
     def _read_here(self) -> None:
         self._torn = True
         now, machine, more = self._clock(), self._machine, False
+        announced, self._announced = self._announced, ()
         for source, connection in self._read_taps.items():
-            connection.take_burst(READ_BYTES)
+            if connection.live_fd in announced:
+                connection.take_announced()
+            else:
+                connection.take_burst(READ_BYTES)
             more |= machine.pass_on(source, now)
         if machine.out:
             self._put()

@@ -55,14 +55,19 @@ class UserThread:
             return Presence.BUSY
         return Presence.WAITING if self.waiting else Presence.AWAY
 
-    def sleep(self, fds: Iterable[int], seconds: float) -> None:
-        """Wait for a ring or for one of the descriptors, which may be closed meanwhile."""
+    def sleep(self, fds: Iterable[int], seconds: float) -> tuple[int, ...]:
+        """Wait for a ring or for one of the descriptors, which may be closed meanwhile.
+
+        Returns:
+            The descriptors that have something.
+        """
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         for fd in fds:
             poll.register(fd, select.POLLIN)
-        for fd, _ in poll.poll(math.ceil(seconds * 1_000)):
-            self._rung |= fd == self._bell
+        ready = tuple(fd for fd, _ in poll.poll(math.ceil(seconds * 1_000)))
+        self._rung |= self._bell in ready
+        return ready
 
     def ring(self) -> None:
         """Wake the user's thread if it sleeps."""

@@ -61,10 +61,12 @@ def test_every_peer_of_the_plan_exists() -> None:
 
 
 @pytest.mark.parametrize("chosen", [plan.full, plan.quick])
-def test_latency_is_measured_beside_busy_programs_only_if_wanted(
+def test_latency_is_measured_beside_other_programs_only_if_wanted(
     chosen: Callable[..., plan.Plan],
 ) -> None:
     quiet = [stage.case for stage in chosen().stages if stage.case.rate]
     both = [stage.case for stage in chosen(busy=3).stages if stage.case.rate]
     assert quiet == [plan.latency_case()]
     assert both == [plan.latency_case(), plan.latency_case(3)]
+    every = [stage.case for stage in chosen(busy=3, idle=5).stages if stage.case.rate]
+    assert every == [*both, plan.latency_case(idle=5)]

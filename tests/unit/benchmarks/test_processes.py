@@ -8,7 +8,7 @@ import pytest
 from roq.benchmarks.processes import (
     PYTHON,
     BenchmarkError,
-    Burners,
+    Neighbours,
     Program,
     cpu_seconds,
     rss_bytes,
@@ -60,7 +60,7 @@ def burning(pids: list[int]) -> list[float]:
 
 
 def test_burners_burn_as_long_as_the_block_lasts(tmp_path: Path) -> None:
-    with Burners(2, tmp_path) as burners:
+    with Neighbours(2, 0, tmp_path) as burners:
         pids = burners.pids
         before = burning(pids)
         deadline = time.monotonic() + 30
@@ -76,3 +76,21 @@ def test_a_burner_ends_with_its_input_as_when_its_parent_is_killed(tmp_path: Pat
     burner.finish()
     assert not burner.alive()
     assert (tmp_path / "log").read_bytes() == b""
+
+
+def wake_ups(pid: int) -> int:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[2]) for task in tasks)
+
+
+def test_idle_servers_have_many_threads_that_wake_up_as_long_as_the_block_lasts(
+    tmp_path: Path,
+) -> None:
+    with Neighbours(0, 2, tmp_path) as servers:
+        pids = servers.pids
+        before = [wake_ups(pid) for pid in pids]
+        assert all(len(list(Path(f"/proc/{pid}/task").iterdir())) > 30 for pid in pids)
+        deadline = time.monotonic() + 30
+        while any(wake_ups(pid) < 100 + then for pid, then in zip(pids, before, strict=True)):
+            assert time.monotonic() < deadline, "they sleep"
+    assert burning(pids) == [0.0, 0.0]

@@ -105,6 +105,9 @@ def test_cases_are_named_by_what_distinguishes_them() -> None:
     assert report.case_text(Case(size=1024, batch=500)) == "1 KiB, 64 per batch"
     assert report.case_text(plan.latency_case()) == "100 B, latency at 200/s"
     assert report.case_text(plan.latency_case(1)).endswith(", beside 1 busy program")
+    assert report.case_text(plan.latency_case(idle=5)).endswith(", beside 5 idle servers")
+    both = report.case_text(plan.latency_case(2, 1))
+    assert both.endswith(", beside 2 busy programs and 1 idle server")
     assert report.case_text(plan.fan_out_case()) == "100 B, 500 per batch, 20 subscribers"
 
 

@@ -71,3 +71,16 @@ def test_latency_beside_busy_programs_has_a_goal_of_its_own() -> None:
     beside = find(found, "latency p50 beside 2 busy programs, against nats-py")
     assert (beside.measured, beside.reached) == (1.5, True)
     assert find(found, "at light load, against nats-py").measured is None
+
+
+def test_latency_beside_idle_servers_has_a_goal_of_its_own() -> None:
+    idle = plan.latency_case(idle=5)
+    found = verdicts(
+        [
+            sample(plan.ROQ_MESSAGES, idle, 200, latencies_us=[300.0]),
+            sample(plan.NATS, idle, 200, latencies_us=[200.0]),
+        ],
+        None,
+    )
+    beside = find(found, "latency p50 beside 5 idle servers, against nats-py")
+    assert (beside.goal, beside.measured, beside.reached) == (1.2, 1.5, False)

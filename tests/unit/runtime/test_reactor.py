@@ -93,6 +93,63 @@ def test_messages_left_in_a_socket_are_delivered_in_the_next_turn(reactor: React
     assert got == [str(number).encode() for number in range(500)]
 
 
+def test_a_wake_up_that_another_handler_has_swallowed_is_not_lost(reactor: Reactor) -> None:
+    """A descriptor of ZeroMQ is silent about what had come when its socket was used last."""
+    context = sockets.new_context()
+    server = sockets.router(context)
+    port = sockets.bind_port(server, "127.0.0.1", 0)
+    client = sockets.dealer(context)
+    client.connect(f"tcp://127.0.0.1:{port}")
+    client.send(b"to know the way back")
+    assert server.poll(10_000)
+    route = server.recv_multipart()[0]
+    read, write = os.pipe()
+    got: list[bytes] = []
+
+    def use_the_socket() -> None:
+        os.read(read, 1)
+        client.send(b"there")
+        assert server.poll(10_000)  # it has come, and the descriptor will not say so again
+        sockets.send_to(server, [route, b"back"])
+
+    def received() -> None:
+        got.append(server.recv_multipart()[-1])
+        reactor.stop()
+
+    reactor.add(read, use_the_socket)
+    reactor.add(server, received)
+    os.write(write, b"x")
+    reactor.run()
+    reactor.remove(server)
+    client.close()
+    server.close()
+    context.term()
+    os.close(read)
+    os.close(write)
+    assert got == [b"there"]
+
+
+def test_a_socket_that_is_never_empty_does_not_starve_a_descriptor(reactor: Reactor) -> None:
+    context = sockets.new_context()
+    server = sockets.router(context)
+    port = sockets.bind_port(server, "127.0.0.1", 0)
+    client = sockets.dealer(context)
+    client.connect(f"tcp://127.0.0.1:{port}")
+    client.send(b"never taken")
+    assert server.poll(10_000)
+    read, write = os.pipe()
+    os.write(write, b"x")
+    reactor.add(server, lambda: None)
+    reactor.add(read, reactor.stop)
+    reactor.run()
+    reactor.remove(server)
+    client.close()
+    server.close()
+    context.term()
+    os.close(read)
+    os.close(write)
+
+
 def test_an_exception_of_a_handler_leaves_the_loop(reactor: Reactor) -> None:
     def fail() -> None:
         raise ValueError("a bug")

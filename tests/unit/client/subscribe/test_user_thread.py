@@ -38,8 +38,9 @@ def test_a_ring_ends_one_sleep(attendance: UserThread) -> None:
 
 def test_a_descriptor_ends_a_sleep(attendance: UserThread) -> None:
     read, write = os.pipe()
+    assert attendance.sleep([read], 0) == ()
     os.write(write, b"x")
-    attendance.sleep([read], 60)
+    assert attendance.sleep([read], 60) == (read,)
     os.close(read)
     os.close(write)
 
