@@ -26,22 +26,22 @@ demo: setup ## Start a cluster and send the whole standard library through it
 	$(BIN)/roq demo
 
 demo-elastic: setup ## Watch a queue grow and shrink with its load; writes simulation/results
-	$(BIN)/python -m roq.simulation.elastic
+	$(BIN)/python -m roq.simulation.experiments.elastic
 
 experiments: setup ## Moves, reaction times and, as root, limited hosts; writes simulation/results
-	$(BIN)/python -m roq.simulation.moves --count 500 --naive
-	$(BIN)/python -m roq.simulation.reaction
-	$(BIN)/python -m roq.simulation.hosts
-	$(BIN)/python -m roq.simulation.published
+	$(BIN)/python -m roq.simulation.experiments.moves --count 500 --naive
+	$(BIN)/python -m roq.simulation.experiments.reaction
+	$(BIN)/python -m roq.simulation.experiments.hosts
+	$(BIN)/python -m roq.simulation.experiments.published
 
 chaos: setup ## Break everything for an hour, better as root: SECONDS=3600 SEED=7; writes simulation/results
-	$(BIN)/python -m roq.simulation.chaos --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m roq.simulation.experiments.chaos --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
 
 chaos-report: setup ## Measure how long each failure lasts, as root: REPEAT=30; writes simulation/results
-	$(BIN)/python -m roq.simulation.chaos.report --repeat $(or $(REPEAT),30)
+	$(BIN)/python -m roq.simulation.experiments.chaos.report --repeat $(or $(REPEAT),30)
 
 chaos-spark: setup ## Kill Spark's processes and exchanges while queries run and exchanges come and go: KILLS=60 SEED=7; writes simulation/results
-	$(BIN)/python -m roq.simulation.chaos_spark --kills $(or $(KILLS),60) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m roq.simulation.experiments.chaos_spark --kills $(or $(KILLS),60) $(if $(SEED),--seed $(SEED))
 
 test: check $(TOOLS) ## Lint, types, contracts, and tests of every part: some minutes; WORKERS=2
 	$(PYTEST) -m "not long"
@@ -79,7 +79,7 @@ sim: setup ## Half a minute of load on a cluster, from Spark, and its report: SC
 	$(BIN)/roq sim run $(or $(SCENARIO),short) --scale $(or $(SCALE),1) --open
 
 sim-long: setup ## Ten thousand clusters on a virtual clock in which everything fails
-	$(BIN)/python -m roq.simulation.survival --count 10000
+	$(BIN)/python -m roq.simulation.experiments.survival --count 10000
 
 test-docker: setup ## The tests of hosts as containers; ROQ_TEST_DOCKER=URL uses a running engine
 	scripts/setup_docker

@@ -33,8 +33,8 @@ from pyarrow import ipc
 import roq
 from roq.benchmarks.arrow_source import ArrowSource
 from roq.read.log_reader import LogReader
-from roq.simulation.experiment import results
-from roq.simulation.experiment.results import Machine, Target
+from roq.simulation.real import results
+from roq.simulation.real.results import Machine, Target
 from roq.spark import TaskSink, register
 from roq.spark.options import read_options
 from roq.spark.queue_logs import QueueLogs

@@ -84,7 +84,7 @@ def show(scenario: str, as_json: bool) -> None:
     if as_json:
         click.echo(reading.dump(found))
         return
-    clean = wanted("roq.simulation.report.wording").clean
+    clean = wanted("roq.simulation.lab.report.wording").clean
     print_fields([
         ("name", found.name),
         ("title", clean(found.title)),

@@ -16,7 +16,7 @@ from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console, note, print_json
 
 if TYPE_CHECKING:
-    from roq.simulation.archive.document import Run
+    from roq.simulation.lab.archive.document import Run
 
 PAGE: Final = "report.html"
 PICTURE: Final = "report.png"
@@ -52,7 +52,7 @@ def report(run: str, runs: Path, everything: bool, as_json: bool, open_page: boo
       roq sim report
       roq sim report ramp-live-20260131-235959 --all --open
     """
-    folder: Path = wanted("roq.simulation.archive.folder").find(run, runs)
+    folder: Path = wanted("roq.simulation.lab.archive.folder").find(run, runs)
     made(folder, everything=everything, as_json=as_json, open_page=open_page)
 
 
@@ -83,12 +83,12 @@ def compare(
       roq sim run step --repeat 5; roq sim run step --repeat 5 --set policy=known
       roq sim compare simulation/runs/step-live-* --open
     """
-    find = wanted("roq.simulation.archive.folder").find
+    find = wanted("roq.simulation.lab.archive.folder").find
     folders = [find(each, runs) for each in run]
     base = find(baseline, runs).name if baseline else None
-    _written(output, wanted("roq.simulation.report.comparison").page(folders, baseline=base))
-    groups = wanted("roq.simulation.report.differences").compared(folders, base)
-    wanted("roq.simulation.report.terminal").compare(groups, console())
+    _written(output, wanted("roq.simulation.lab.report.comparison").page(folders, baseline=base))
+    groups = wanted("roq.simulation.lab.report.differences").compared(folders, base)
+    wanted("roq.simulation.lab.report.terminal").compare(groups, console())
     note(f"written: {output}")
     if open_page:
         opened(output)
@@ -105,8 +105,8 @@ def export(run: str, runs: Path, leave_out: bool) -> None:
     Example:
       roq sim export latest > kpi.csv
     """
-    folder: Path = wanted("roq.simulation.archive.folder").find(run, runs)
-    lines = wanted("roq.simulation.traces.export").lines(folder, leave_out=leave_out)
+    folder: Path = wanted("roq.simulation.lab.archive.folder").find(run, runs)
+    lines = wanted("roq.simulation.lab.traces.export").lines(folder, leave_out=leave_out)
     with ends_quietly():
         csv.writer(sys.stdout, lineterminator="\n").writerows(lines)
 
@@ -120,10 +120,10 @@ def made(folder: Path, *, everything: bool, as_json: bool, open_page: bool) -> R
         as_json: print JSON instead.
         open_page: show the page in a browser.
     """
-    folders = wanted("roq.simulation.archive.folder")
+    folders = wanted("roq.simulation.lab.archive.folder")
     run: Run = folders.read_run(folder)
-    _written(folder / PAGE, wanted("roq.simulation.report.page").page(folder))
-    wanted("roq.simulation.report.picture").write(folder, folder / PICTURE)
+    _written(folder / PAGE, wanted("roq.simulation.lab.report.page").page(folder))
+    wanted("roq.simulation.lab.report.picture").write(folder, folder / PICTURE)
     if as_json:
         print_json(run)
     else:
@@ -131,7 +131,9 @@ def made(folder: Path, *, everything: bool, as_json: bool, open_page: bool) -> R
             series = folders.read_series(folder)
         except folders.RunError:
             series = None  # The page says why there is none.
-        wanted("roq.simulation.report.terminal").show(run, series, console(), everything=everything)
+        wanted("roq.simulation.lab.report.terminal").show(
+            run, series, console(), everything=everything
+        )
     note(f"report: {folder / PAGE}")
     if open_page:
         opened(folder / PAGE)

@@ -16,7 +16,7 @@ from roq.cli.output import console, note
 from roq.cli.sim_report import made, open_option
 
 if TYPE_CHECKING:
-    from roq.simulation.archive.document import Run
+    from roq.simulation.lab.archive.document import Run
     from roq.simulation.scenario.scenario import Scenario
 from collections.abc import Callable
 
@@ -138,17 +138,17 @@ def _check_kind(context: click.Context, *, model: bool) -> None:
 
 def _live(name: str, seed: int, given: dict[str, Any]) -> Path:
     reading = wanted("roq.simulation.scenario.reading")
-    request = wanted("roq.simulation.live.request")
-    runs = wanted("roq.simulation.live.run")
+    request = wanted("roq.simulation.lab.live.request")
+    runs = wanted("roq.simulation.lab.live.run")
     path = reading.find(name)
     scenario = _with_rules(reading.read(path), given["settings"])
     wish = request.LiveRequest(
         scenario=scenario, where=str(path), seed=seed, scale=given["scale"], out=given["out"],
         **{option: given[option] for option in LIVE_ONLY},
     )  # fmt: skip
-    for each in wanted("roq.simulation.archive.folder").settle(given["out"]):
+    for each in wanted("roq.simulation.lab.archive.folder").settle(given["out"]):
         note(f"{each.id} was abandoned: {each.error}{_left(each)}")
-    with wanted("roq.simulation.live.show").show(console(error=True), scenario.title) as show:
+    with wanted("roq.simulation.lab.live.show").show(console(error=True), scenario.title) as show:
         folder: Path = runs.run(wish, show)
     return folder
 
@@ -178,12 +178,12 @@ def _model(name: str, seed: int, given: dict[str, Any]) -> Path:
         settings=dict(map(orders.setting, given["settings"])),
         **{option: given[option] for option in MODEL_ONLY},
     )  # fmt: skip
-    with ends_quietly(), wanted("roq.simulation.experiment.bar").bar("cells") as progress:
+    with ends_quietly(), wanted("roq.simulation.real.bar").bar("cells") as progress:
         folder: Path = wanted("roq.simulation.forecast.run").run(order, progress)
         return folder
     raise SystemExit(INTERRUPTED)
 
 
 def _fulfilled(run: Run) -> bool:
-    good: bool = wanted("roq.simulation.archive.verdicts").fulfilled(run.verdicts, run.kind)
+    good: bool = wanted("roq.simulation.lab.archive.verdicts").fulfilled(run.verdicts, run.kind)
     return good

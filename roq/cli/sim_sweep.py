@@ -62,7 +62,7 @@ def sweep(
         **given,
     )
     found: Swept | None = None
-    with ends_quietly(), wanted("roq.simulation.experiment.bar").bar("tasks") as progress:
+    with ends_quietly(), wanted("roq.simulation.real.bar").bar("tasks") as progress:
         found = wanted("roq.simulation.forecast.sweep").conduct(order, progress)
     if found is not None:
         _show(found.table)

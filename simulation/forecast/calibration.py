@@ -16,14 +16,14 @@ import click
 import msgspec
 
 from roq.errors import ConfigError, RoQError
-from roq.simulation.archive.document import EventKind, Run, RunKind, RunState, Series
-from roq.simulation.archive.folder import find, read_run, read_series
-from roq.simulation.experiment import results
-from roq.simulation.experiment.results import Machine, Target
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.cell import play
 from roq.simulation.forecast.outcome import Outcome, mean
 from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.lab.archive.document import EventKind, Run, RunKind, RunState, Series
+from roq.simulation.lab.archive.folder import find, read_run, read_series
+from roq.simulation.real import results
+from roq.simulation.real.results import Machine, Target
 from roq.simulation.scenario.scenario import Scenario
 
 NAME: Final = "forecast"

@@ -10,8 +10,8 @@ from msgspec import Meta
 from roq.client.admin.views import ScalingRules
 from roq.errors import ConfigError
 from roq.model import ElasticRules, Limits
-from roq.simulation.archive.document import WINDOWS_MAX
 from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.lab.archive.document import WINDOWS_MAX
 from roq.simulation.scenario.scenario import Scenario
 
 RULES: Final = {

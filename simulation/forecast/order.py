@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from roq.errors import ConfigError
-from roq.simulation.archive.folder import RUNS
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.grid import Value, value, varied
 from roq.simulation.forecast.outcome import METRICS
+from roq.simulation.lab.archive.folder import RUNS
 from roq.simulation.scenario import reading
 from roq.simulation.scenario.scenario import Scenario
 

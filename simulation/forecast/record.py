@@ -11,15 +11,15 @@ import msgspec
 import roq
 from roq.demo.latency import Histogram
 from roq.model import exchange_name
-from roq.simulation.archive import document as archive
-from roq.simulation.archive.document import EventKind, Run, RunKind, RunState
-from roq.simulation.archive.verdicts import judge
-from roq.simulation.experiment.results import Machine
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.cell import MODELLED
 from roq.simulation.forecast.order import RunOrder
 from roq.simulation.forecast.outcome import Outcome
 from roq.simulation.forecast.windows import PARTS, Window, Work
+from roq.simulation.lab.archive import document as archive
+from roq.simulation.lab.archive.document import EventKind, Run, RunKind, RunState
+from roq.simulation.lab.archive.verdicts import judge
+from roq.simulation.real.results import Machine
 from roq.simulation.scenario.offered import offered
 from roq.simulation.scenario.scenario import Scenario
 

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from roq.simulation.archive import folder as folders
-from roq.simulation.archive.document import RunKind
-from roq.simulation.experiment.results import measured
 from roq.simulation.forecast import record
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.order import RunOrder, case_of
 from roq.simulation.forecast.outcome import Outcome
 from roq.simulation.forecast.work import Here, Processes, Workers, play_all
+from roq.simulation.lab.archive import folder as folders
+from roq.simulation.lab.archive.document import RunKind
+from roq.simulation.real.results import measured
 
 Progress = Callable[[int, int], None]
 """Is told (parts that are done, of how many)."""

@@ -15,9 +15,6 @@ import msgspec
 
 import roq
 from roq.errors import ConfigError
-from roq.simulation.archive import folder as folders
-from roq.simulation.archive.folder import RunError
-from roq.simulation.experiment.results import Machine, measured
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.grid import RUNS_MAX, Value, combinations, in_order, varied
 from roq.simulation.forecast.order import SweepOrder, case_of
@@ -25,6 +22,9 @@ from roq.simulation.forecast.outcome import Outcome
 from roq.simulation.forecast.run import Progress, untold
 from roq.simulation.forecast.table import PREFIX, Row, table, write
 from roq.simulation.forecast.work import Processes, Workers, on_spark, play_all
+from roq.simulation.lab.archive import folder as folders
+from roq.simulation.lab.archive.folder import RunError
+from roq.simulation.real.results import Machine, measured
 
 KIND: Final = "sweep"
 FILE: Final = "sweep.json"

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from roq.simulation.forecast.grid import Value
 from roq.simulation.forecast.outcome import mean
-from roq.simulation.report import statistics
+from roq.simulation.lab.report import statistics
 
 Row: TypeAlias = dict[str, Value]
 """One run: what is varied, and its figures."""

@@ -22,8 +22,8 @@ from roq.errors import ConfigError, RoQError
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.cell import Cell
 from roq.simulation.forecast.outcome import Outcome, Sums, outcome
-from roq.simulation.session import Session
-from roq.simulation.shipping import missing
+from roq.simulation.lab.session import Session
+from roq.simulation.lab.shipping import missing
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -20,8 +20,8 @@ from roq.local.part import guarded
 from roq.runtime.exits import UNAVAILABLE
 from roq.runtime.process import Child, spawn
 from roq.simulation.real.machines import Machines, Node, note_clock
+from roq.simulation.real.waiting import until
 from roq.simulation.real.workers import ScenarioError
-from roq.simulation.waiting import until
 
 ZOOKEEPER_PORT: Final = 2181
 QUORUM_PORT: Final = 2888

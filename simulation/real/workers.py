@@ -29,8 +29,8 @@ from roq.simulation.real.journal import (
     Tail,
 )
 from roq.simulation.real.judge import Judge
+from roq.simulation.real.waiting import rest
 from roq.simulation.real.worker import Job
-from roq.simulation.waiting import rest
 from roq.testing.namespaces import NetworkHost
 
 OPEN_SECONDS: Final = 60.0

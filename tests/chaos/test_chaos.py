@@ -75,7 +75,15 @@ def test_and_with_a_file_as_the_registry(tmp_path: Path) -> None:
 @contextmanager
 def running(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A run that has begun to break things."""
-    argv = [sys.executable, "-m", "roq.simulation.chaos", "--zookeepers", "1", "--seconds", "60"]
+    argv = [
+        sys.executable,
+        "-m",
+        "roq.simulation.experiments.chaos",
+        "--zookeepers",
+        "1",
+        "--seconds",
+        "60",
+    ]
     with subprocess.Popen(
         [*argv, *arguments, "--output", str(tmp_path)],
         stdout=subprocess.PIPE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roq.simulation.chaos.logs import LogWatch
+from roq.simulation.experiments.chaos.logs import LogWatch
 
 LEADS = "2026-01-01T00:00:00.000Z INFO    gcm: leading, epoch 7\n"
 RUNS = "2026-01-01T00:00:00.000Z INFO    host: q.x1 runs, epoch 65537, pid 12\n"

@@ -6,8 +6,8 @@ from itertools import islice
 
 import pytest
 
-from roq.simulation.chaos.faults import FAULTS
-from roq.simulation.chaos.plan import chosen, plan
+from roq.simulation.experiments.chaos.faults import FAULTS
+from roq.simulation.experiments.chaos.plan import chosen, plan
 
 KINDS = [fault.kind for fault in FAULTS.values()]
 

@@ -134,7 +134,9 @@ def test_its_programs_do_without_the_source(folder: Path, installed: Path) -> No
     assert "roq 0." in run(installed / "roq", "--version", cwd=folder)
     assert "eqs-2011" in run(installed / "roq", "sim", "list", cwd=folder)
     assert "--compare" in run(installed / "roq", "bench", "--help", cwd=folder)
-    modules = "import roq.simulation.survival, roq.benchmarks.plan, roq.aio, roq.testing"
+    modules = (
+        "import roq.simulation.experiments.survival, roq.benchmarks.plan, roq.aio, roq.testing"
+    )
     run(installed / "python", "-c", modules, cwd=folder)
 
 

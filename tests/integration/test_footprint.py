@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.simulation import footprint
+from roq.simulation.experiments import footprint
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from roq.simulation import hosts
-from roq.simulation.experiment.display import Silent
+from roq.simulation.experiments import hosts
+from roq.simulation.real.display import Silent
 from roq.testing.namespaces import NetworkHost, missing, network
 
 pytestmark = [pytest.mark.integration, pytest.mark.netns, pytest.mark.long]
@@ -60,5 +60,5 @@ def test_two_hosts_carry_more_than_one_does(pair: list[NetworkHost]) -> None:
     # The shaper lets short bursts pass, and some seconds are measured only; without a limit it
     # would be ten times as much.
     assert outcome.runs[0].bytes_per_second < 1.5 * outcome.plan.link_bytes
-    # How much more is measured by `python -m roq.simulation.hosts`, on a machine that is quiet.
+    # How much more is measured by the program itself, on a machine that is quiet.
     assert outcome.runs[1].bytes_per_second > outcome.runs[0].bytes_per_second

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 import roq
-from roq.simulation.live.clocks import Anchor, Clock, anchor
-from roq.simulation.live.driver import Driver
-from roq.simulation.live.load import Job, perform
-from roq.simulation.live.plan import Plan, plan
-from roq.simulation.live.verdict import TaskTally, count
+from roq.simulation.lab.live.clocks import Anchor, Clock, anchor
+from roq.simulation.lab.live.driver import Driver
+from roq.simulation.lab.live.load import Job, perform
+from roq.simulation.lab.live.plan import Plan, plan
+from roq.simulation.lab.live.verdict import TaskTally, count
+from roq.simulation.lab.traces.messages import ClientTrace, Trace, decode
 from roq.simulation.scenario.scenario import Phase, PublisherGroup, Scenario, SubscriberGroup
-from roq.simulation.traces.messages import ClientTrace, Trace, decode
 from roq.testing.running import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -10,7 +10,7 @@ import pytest
 from browser import PROGRAM, Browser, browser
 from runs import partly_heard, run_of, series_of
 
-from roq.simulation.report.page import written
+from roq.simulation.lab.report.page import written
 
 pytestmark = [
     pytest.mark.integration,

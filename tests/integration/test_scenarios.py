@@ -11,7 +11,7 @@ import pytest
 from commands import family, gone, read_line
 from scenarios import nothing_wrong, played
 
-from roq.simulation import moves
+from roq.simulation.experiments import moves
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -33,7 +33,7 @@ def test_the_naive_hand_off_goes_through_the_same_harness() -> None:
 
 
 def test_an_interrupted_scenario_leaves_nothing_behind(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "roq.simulation.elastic", "--output", str(tmp_path)]
+    argv = [sys.executable, "-m", "roq.simulation.experiments.elastic", "--output", str(tmp_path)]
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     ) as running:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from roq.simulation import starved
-from roq.simulation.quota import missing
+from roq.simulation.experiments import starved
+from roq.simulation.experiments.quota import missing
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roq.client.publish import relocation
-from roq.simulation.relocations import run
+from roq.simulation.experiments.relocations import run
 from roq.simulation.virtual.relocation_case import CALM, ROUGH, Case
 from roq.simulation.virtual.relocation_trial import Result, Trial
 

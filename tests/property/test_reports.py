@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from runs import run_of
 
-from roq.simulation.archive.document import (
+from roq.simulation.lab.archive.document import (
     Event,
     EventKind,
     ExchangeWindow,
@@ -22,9 +22,9 @@ from roq.simulation.archive.document import (
     Series,
     Window,
 )
-from roq.simulation.archive.verdicts import judge
-from roq.simulation.report.page import written
-from roq.simulation.report.terminal import show
+from roq.simulation.lab.archive.verdicts import judge
+from roq.simulation.lab.report.page import written
+from roq.simulation.lab.report.terminal import show
 
 # JSON has all finite numbers, and damaged runs have strange ones.
 ANY = st.floats(allow_nan=False, allow_infinity=False)

@@ -31,7 +31,7 @@ from roq.hcm.machine import HostMachine
 from roq.monitor.emptying import Orphans
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
-from roq.simulation.survival import replay_command, try_seeds
+from roq.simulation.experiments.survival import replay_command, try_seeds
 from roq.simulation.virtual import bounds, promises, troubles
 from roq.simulation.virtual.cluster import QUEUE, Cluster, Shape
 from roq.simulation.virtual.kinds import KINDS
@@ -70,7 +70,14 @@ def test_the_same_seed_is_the_same_history_in_any_process() -> None:
     seeds = (3, 4)
     here = [result.checksum for result in try_seeds(seeds)]
     for seed, checksum in zip(seeds, here, strict=True):
-        command = [sys.executable, "-m", "roq.simulation.survival", "--seed", str(seed), "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "roq.simulation.experiments.survival",
+            "--seed",
+            str(seed),
+            "--json",
+        ]
         environ = {**os.environ, "PYTHONHASHSEED": str(seed)}
         done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr.decode()

@@ -16,8 +16,8 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'ro
 
 from pyspark.sql import SparkSession
 
-from roq.simulation.chaos_spark.folder import SHORT_LIVED
-from roq.simulation.chaos_spark.standalone import home
+from roq.simulation.experiments.chaos_spark.folder import SHORT_LIVED
+from roq.simulation.experiments.chaos_spark.standalone import home
 from roq.spark import register
 
 __all__ = ["roq_cluster"]

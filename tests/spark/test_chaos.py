@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scenarios import played
 
-from roq.simulation.chaos_spark import folder as run_folders
+from roq.simulation.experiments.chaos_spark import folder as run_folders
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]
 

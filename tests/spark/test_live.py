@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 import roq
 from roq.errors import ConfigError, Unavailable
-from roq.simulation.archive.document import EventKind, RunState
-from roq.simulation.archive.folder import read_run, read_series, runs
-from roq.simulation.live.request import LiveRequest
-from roq.simulation.live.run import run
-from roq.simulation.live.show import Picture, Silent
+from roq.simulation.lab.archive.document import EventKind, RunState
+from roq.simulation.lab.archive.folder import read_run, read_series, runs
+from roq.simulation.lab.live.request import LiveRequest
+from roq.simulation.lab.live.run import run
+from roq.simulation.lab.live.show import Picture, Silent
 from roq.simulation.scenario.draws import Topics
 from roq.simulation.scenario.rates import Ramp
 from roq.simulation.scenario.scenario import (

@@ -17,15 +17,15 @@ from traces import RUN, Story, exchange, move, queue, scale
 
 import roq
 from roq.errors import ConfigError, QueueNotFound
-from roq.simulation.archive.document import EventKind, Run
-from roq.simulation.traces import collect
-from roq.simulation.traces.collect import Collector
-from roq.simulation.traces.files import CHECKPOINT, TracesError, files, put
-from roq.simulation.traces.messages import CLIENT_TOPIC, ClientTrace, encode
-from roq.simulation.traces.rows import Part
-from roq.simulation.traces.summary import remarks, summarise
-from roq.simulation.traces.tables import EVENTS, KPI, LATENCY, REJECTED
-from roq.simulation.traces.tap import Tap
+from roq.simulation.lab.archive.document import EventKind, Run
+from roq.simulation.lab.traces import collect
+from roq.simulation.lab.traces.collect import Collector
+from roq.simulation.lab.traces.files import CHECKPOINT, TracesError, files, put
+from roq.simulation.lab.traces.messages import CLIENT_TOPIC, ClientTrace, encode
+from roq.simulation.lab.traces.rows import Part
+from roq.simulation.lab.traces.summary import remarks, summarise
+from roq.simulation.lab.traces.tables import EVENTS, KPI, LATENCY, REJECTED
+from roq.simulation.lab.traces.tap import Tap
 from roq.testing.running import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]

@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from roq.simulation.archive.document import (
+from roq.simulation.lab.archive.document import (
     Event,
     EventKind,
     ExchangeWindow,
@@ -18,8 +18,8 @@ from roq.simulation.archive.document import (
     Series,
     Window,
 )
-from roq.simulation.archive.verdicts import judge
-from roq.simulation.experiment.results import Machine
+from roq.simulation.lab.archive.verdicts import judge
+from roq.simulation.real.results import Machine
 from roq.simulation.scenario.scenario import (
     Expectation,
     Phase,

@@ -9,10 +9,10 @@ import msgspec
 
 from roq.demo.latency import Histogram
 from roq.protocol.kpi import ExchangeKpi, MoveKpi, NumericDocument, QueueKpi, ScaleKpi
-from roq.simulation.archive.document import EventKind
-from roq.simulation.traces.files import put
-from roq.simulation.traces.messages import AnyTrace, ClientTrace, EventTrace, KpiTrace, encode
-from roq.simulation.traces.rows import Message, files_of
+from roq.simulation.lab.archive.document import EventKind
+from roq.simulation.lab.traces.files import put
+from roq.simulation.lab.traces.messages import AnyTrace, ClientTrace, EventTrace, KpiTrace, encode
+from roq.simulation.lab.traces.rows import Message, files_of
 
 BEGAN_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000

@@ -37,7 +37,7 @@ def test_the_document_shows_the_layers_that_the_contracts_hold() -> None:
         for name, contract in contracts.items()
         if name.startswith("importlinter:contract:") and contract["type"] == "layers"
     }
-    assert len(chains) == 4
+    assert len(chains) == 5
     assert {name: chain for name, chain in chains.items() if chain not in shown} == {}
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from roq.errors import ConfigError
-from roq.simulation.shipping import missing, packed
+from roq.simulation.lab.shipping import missing, packed
 
 
 def test_tasks_of_runs_and_forecasts_can_be_imported_from_the_zip(tmp_path: Path) -> None:
     archive = packed(tmp_path)
     code = (
         f"import sys; sys.path.insert(0, {str(archive)!r})\n"
-        "import roq.simulation.live.load as load, roq.simulation.forecast.cell\n"
+        "import roq.simulation.lab.live.load as load, roq.simulation.forecast.cell\n"
         "assert 'roq_packages.zip' in load.__file__ and 'roq_packages.zip' in roq.__file__"
     )
     done = subprocess.run(

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from runs import run_of, series_of
 
-from roq.simulation.archive.document import VERSION
-from roq.simulation.archive.folder import (
+from roq.simulation.lab.archive.document import VERSION
+from roq.simulation.lab.archive.folder import (
     RunError,
     find,
     make,

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from runs import run_of
 
-from roq.simulation.archive.document import Process, Run, RunState
-from roq.simulation.archive.folder import RUN_FILE, make, read_run, settle, write_run
-from roq.simulation.archive.life import gone, this_process
+from roq.simulation.lab.archive.document import Process, Run, RunState
+from roq.simulation.lab.archive.folder import RUN_FILE, make, read_run, settle, write_run
+from roq.simulation.lab.archive.life import gone, this_process
 
 
 def running(parent: Path, name: str, process: Process | None) -> Path:

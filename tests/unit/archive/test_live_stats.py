@@ -8,9 +8,9 @@ from kpi_samples import QUEUE_ID, exchange, move, scale, subscriber
 from roq.client.admin.statistics import Sample
 from roq.demo.latency import Histogram
 from roq.protocol.kpi import QueueKpi
-from roq.simulation.archive.document import EventKind
-from roq.simulation.archive.live_stats import LiveStats, stats_of, window_seconds
-from roq.simulation.experiment.record import Record
+from roq.simulation.lab.archive.document import EventKind
+from roq.simulation.lab.archive.live_stats import LiveStats, stats_of, window_seconds
+from roq.simulation.real.record import Record
 
 
 def live_stats(*samples: Sample, seconds: float = 10.0) -> LiveStats:

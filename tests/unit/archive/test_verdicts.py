@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import nan
 
-from roq.simulation.archive.document import RunKind
-from roq.simulation.archive.verdicts import fulfilled, judge
+from roq.simulation.lab.archive.document import RunKind
+from roq.simulation.lab.archive.verdicts import fulfilled, judge
 from roq.simulation.scenario.scenario import Expectation
 
 LOST = Expectation(what="lost", op="==", value=0)

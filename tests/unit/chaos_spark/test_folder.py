@@ -10,13 +10,13 @@ from pathlib import Path
 
 from commands import gone
 
-from roq.simulation.chaos_spark.folder import folders, marked, run_folder
-from roq.simulation.waiting import until
+from roq.simulation.experiments.chaos_spark.folder import folders, marked, run_folder
+from roq.simulation.real.waiting import until
 
 SLEEPER = [sys.executable, "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
 RUN = f"""
 import subprocess, sys
-from roq.simulation.chaos_spark.folder import run_folder
+from roq.simulation.experiments.chaos_spark.folder import run_folder
 with run_folder() as folder:
     (folder / "file").write_text("")
     subprocess.run({SLEEPER!r}, start_new_session=True)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from roq.model import LogId
-from roq.simulation.chaos_spark.judge import Loss, Row, back, differences, disorder, distinct
+from roq.simulation.experiments.chaos_spark.judge import (
+    Loss,
+    Row,
+    back,
+    differences,
+    disorder,
+    distinct,
+)
 
 
 def rows(*sequences: int, publisher: bytes = b"p", topic: str = "t") -> list[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from roq.simulation.chaos_spark.player import DRIVER, EXCHANGE, EXECUTOR, WORKER, plan
+from roq.simulation.experiments.chaos_spark.player import DRIVER, EXCHANGE, EXECUTOR, WORKER, plan
 
 
 def test_the_same_seed_kills_the_same() -> None:

@@ -9,7 +9,13 @@ import pytest
 
 from roq.errors import ConfigError
 from roq.model import LogId
-from roq.simulation.chaos_spark.progress import NONE, Progress, covers, progress, reached
+from roq.simulation.experiments.chaos_spark.progress import (
+    NONE,
+    Progress,
+    covers,
+    progress,
+    reached,
+)
 from roq.spark.offsets import Offsets
 
 

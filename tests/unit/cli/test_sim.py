@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 from runs import run_of, series_of
 
 from roq.cli.commands import cli
-from roq.simulation.archive.document import RunKind, RunState
-from roq.simulation.archive.folder import make, write_run, write_series
-from roq.simulation.archive.life import this_process
+from roq.simulation.lab.archive.document import RunKind, RunState
+from roq.simulation.lab.archive.folder import make, write_run, write_series
+from roq.simulation.lab.archive.life import this_process
 
 
 def roq(*arguments: str | Path) -> Result:

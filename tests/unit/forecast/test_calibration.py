@@ -7,12 +7,12 @@ from forecasts import case
 from runs import run_of, series_of
 
 from roq.errors import ConfigError
-from roq.simulation import reaction
-from roq.simulation.archive.document import RunKind
-from roq.simulation.experiment.results import RESULTS
+from roq.simulation.experiments import reaction
 from roq.simulation.forecast.calibration import compare, facts_of, known
 from roq.simulation.forecast.cell import play
 from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.lab.archive.document import RunKind
+from roq.simulation.real.results import RESULTS
 from roq.simulation.scenario.scenario import Phase, PublisherGroup, QueueSettings, Scenario
 
 REACTION_ERROR_SECONDS = 0.4

@@ -9,13 +9,13 @@ import pytest
 from forecasts import case, rate_of, scenario
 
 from roq.errors import ConfigError
-from roq.simulation.archive.document import EventKind, RunKind, RunState
-from roq.simulation.archive.folder import read_run, read_series
 from roq.simulation.forecast import record
 from roq.simulation.forecast.cell import play
 from roq.simulation.forecast.order import RunOrder, case_of
 from roq.simulation.forecast.run import run
 from roq.simulation.forecast.windows import LEVELS, PARTS, Latency
+from roq.simulation.lab.archive.document import EventKind, RunKind, RunState
+from roq.simulation.lab.archive.folder import read_run, read_series
 from roq.simulation.scenario.offered import offered_by_phase
 from roq.simulation.scenario.rates import Ramp
 from roq.simulation.scenario.scenario import (

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from roq.errors import ConfigError
-from roq.simulation.archive.folder import RunError
 from roq.simulation.forecast.heatmap import draw
 from roq.simulation.forecast.order import RunOrder, SweepOrder, setting, values
 from roq.simulation.forecast.run import run
 from roq.simulation.forecast.sweep import FILE, Record, conduct
 from roq.simulation.forecast.table import Row, table
+from roq.simulation.lab.archive.folder import RunError
 
 
 def order(out: Path, **others: object) -> SweepOrder:

@@ -13,13 +13,13 @@ from roq.client.publish.stats import PublisherStats
 from roq.client.subscribe.message import Batch, Gap
 from roq.errors import Unavailable, WouldBlock
 from roq.model import PublisherId
-from roq.simulation.live.clocks import Clock
-from roq.simulation.live.plan import Plan, PublisherStay, Share, Stretch, SubscriberStay
-from roq.simulation.live.receivers import Receiver
-from roq.simulation.live.schedule import NEVER, Schedule
-from roq.simulation.live.senders import CHUNK, Sender
-from roq.simulation.live.stamp import STAMP
-from roq.simulation.live.verdict import Counts, ReceivedTally, SentTally, TaskTally, count
+from roq.simulation.lab.live.clocks import Clock
+from roq.simulation.lab.live.plan import Plan, PublisherStay, Share, Stretch, SubscriberStay
+from roq.simulation.lab.live.receivers import Receiver
+from roq.simulation.lab.live.schedule import NEVER, Schedule
+from roq.simulation.lab.live.senders import CHUNK, Sender
+from roq.simulation.lab.live.stamp import STAMP
+from roq.simulation.lab.live.verdict import Counts, ReceivedTally, SentTally, TaskTally, count
 from roq.simulation.scenario.draws import LogNormal, Size, Topics
 
 BEGIN_US = 1_000_000_000_000

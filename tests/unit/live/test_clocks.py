@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from roq.simulation.live import clocks
-from roq.simulation.live.clocks import (
+from roq.simulation.lab.live import clocks
+from roq.simulation.lab.live.clocks import (
     Anchor,
     Clock,
     RoundTrip,

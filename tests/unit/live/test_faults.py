@@ -14,7 +14,7 @@ import pytest
 
 import roq
 from roq.errors import ConfigError, InvalidRequest
-from roq.simulation.live.faults import Faults, check, managers, zookeepers
+from roq.simulation.lab.live.faults import Faults, check, managers, zookeepers
 from roq.simulation.scenario.scenario import Fault, Phase, PublisherGroup, Scenario
 
 

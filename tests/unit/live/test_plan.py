@@ -10,7 +10,7 @@ import pytest
 from roq.errors import ConfigError
 from roq.simulation.forecast.load import Load
 from roq.simulation.forecast.parameters import Parameters
-from roq.simulation.live.plan import CLIENTS_MAX, Plan, plan
+from roq.simulation.lab.live.plan import CLIENTS_MAX, Plan, plan
 from roq.simulation.scenario.draws import LogNormal, Topics, Uniform
 from roq.simulation.scenario.offered import offered
 from roq.simulation.scenario.rates import Ramp
@@ -114,8 +114,8 @@ def test_subscribers_stay_until_a_phase_names_others() -> None:
 
 
 def test_a_million_clients_are_refused_before_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roq.simulation.live.plan.PublisherStay", None)
-    monkeypatch.setattr("roq.simulation.live.plan.SubscriberStay", None)
+    monkeypatch.setattr("roq.simulation.lab.live.plan.PublisherStay", None)
+    monkeypatch.setattr("roq.simulation.lab.live.plan.SubscriberStay", None)
     crowd = scenario_of(phase("a", group(1_000_000, 0.1), group(3)))
     with pytest.raises(ConfigError, match=r"1000003 publishers and 0 .* 2501 tasks .* the 1000"):
         plan(crowd)

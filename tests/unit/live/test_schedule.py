@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from roq.simulation.live.plan import PublisherStay, Stretch
-from roq.simulation.live.schedule import NEVER, FlatOut, Schedule
+from roq.simulation.lab.live.plan import PublisherStay, Stretch
+from roq.simulation.lab.live.schedule import NEVER, FlatOut, Schedule
 from roq.simulation.scenario.draws import Topics
 from roq.simulation.scenario.rates import Burst, Diurnal, Ramp, Rate, Step, Trace, sent_by
 

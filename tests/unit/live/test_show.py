@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from roq.errors import ConfigError, Unavailable
-from roq.simulation.live import messages
-from roq.simulation.live.interrupts import Aside, interrupts
-from roq.simulation.live.messages import BadMessage
-from roq.simulation.live.show import Picture, Silent, show
-from roq.simulation.live.tasks import _understood, master_for
-from roq.simulation.report.terminal import spark
+from roq.simulation.lab.live import messages
+from roq.simulation.lab.live.interrupts import Aside, interrupts
+from roq.simulation.lab.live.messages import BadMessage
+from roq.simulation.lab.live.show import Picture, Silent, show
+from roq.simulation.lab.live.tasks import _understood, master_for
+from roq.simulation.lab.report.terminal import spark
 
 PICTURE = Picture(
     phase="rush", elapsed=12.0, seconds=30.0, sent=9_000, due=10_000.0, received=18_000, failed=3,

@@ -11,15 +11,15 @@ import pytest
 
 import roq
 from roq.errors import QueueExists, Unavailable
-from roq.simulation.live import messages
-from roq.simulation.live.clocks import Clock
-from roq.simulation.live.driver import Driver
-from roq.simulation.live.environment import Environment
-from roq.simulation.live.load import QUIET_SECONDS, SETTLE_SECONDS, Load
-from roq.simulation.live.plan import Plan
-from roq.simulation.live.receivers import Receiver
-from roq.simulation.live.setting import Setting
-from roq.simulation.live.tasks import Tasks
+from roq.simulation.lab.live import messages
+from roq.simulation.lab.live.clocks import Clock
+from roq.simulation.lab.live.driver import Driver
+from roq.simulation.lab.live.environment import Environment
+from roq.simulation.lab.live.load import QUIET_SECONDS, SETTLE_SECONDS, Load
+from roq.simulation.lab.live.plan import Plan
+from roq.simulation.lab.live.receivers import Receiver
+from roq.simulation.lab.live.setting import Setting
+from roq.simulation.lab.live.tasks import Tasks
 
 
 def test_a_task_that_spark_begins_anew_under_load_ends_the_run() -> None:

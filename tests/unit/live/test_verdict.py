@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from roq.simulation.live.plan import Plan, plan
-from roq.simulation.live.verdict import (
+from roq.simulation.lab.live.plan import Plan, plan
+from roq.simulation.lab.live.verdict import (
     ReceivedTally,
     SentTally,
     StreamTally,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from runs import partly_heard, run_of, series_of
 
-from roq.simulation.archive.document import (
+from roq.simulation.lab.archive.document import (
     Event,
     EventKind,
     ExchangeWindow,
@@ -14,7 +14,7 @@ from roq.simulation.archive.document import (
     Series,
     Window,
 )
-from roq.simulation.report.columns import (
+from roq.simulation.lab.report.columns import (
     EXCHANGES_MAX,
     OTHERS,
     WINDOWS_MAX,

@@ -11,11 +11,11 @@ import pytest
 from html_pages import read
 from runs import partly_heard, run_of, series_of
 
-from roq.simulation.archive.document import Run, RunKind
-from roq.simulation.archive.folder import RunError, write_run, write_series
-from roq.simulation.report.comparison import page
-from roq.simulation.report.differences import GROUPS_MAX, spoken
-from roq.simulation.report.statistics import mean
+from roq.simulation.lab.archive.document import Run, RunKind
+from roq.simulation.lab.archive.folder import RunError, write_run, write_series
+from roq.simulation.lab.report.comparison import page
+from roq.simulation.lab.report.differences import GROUPS_MAX, spoken
+from roq.simulation.lab.report.statistics import mean
 
 
 def kept(parent: Path, run: Run, windows: int = 20) -> Path:

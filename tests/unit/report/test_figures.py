@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from roq.simulation.report.figures import FIGURES, Figure, about, ordered
+from roq.simulation.lab.report.figures import FIGURES, Figure, about, ordered
 from roq.simulation.scenario.scenario import What
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 from runs import run_of, series_of
 
-from roq.simulation.archive.document import Run, RunKind, RunState
-from roq.simulation.archive.folder import write_run, write_series
-from roq.simulation.report.groups import differing, groups
+from roq.simulation.lab.archive.document import Run, RunKind, RunState
+from roq.simulation.lab.archive.folder import write_run, write_series
+from roq.simulation.lab.report.groups import differing, groups
 
 
 def kept(parent: Path, run: Run) -> Path:

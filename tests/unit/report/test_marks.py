@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from roq.simulation.archive.document import Event, EventKind
-from roq.simulation.report.marks import Lane, marks, room, said
+from roq.simulation.lab.archive.document import Event, EventKind
+from roq.simulation.lab.report.marks import Lane, marks, room, said
 
 
 def moves(*times: float) -> list[Event]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from roq.simulation.report.markup import Markup, document, joined, tag
+from roq.simulation.lab.report.markup import Markup, document, joined, tag
 
 
 def test_text_is_escaped_and_markup_is_not() -> None:

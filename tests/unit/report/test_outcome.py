@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from runs import run_of
 
-from roq.simulation.archive.document import Run, RunKind, RunState
-from roq.simulation.archive.verdicts import judge
-from roq.simulation.report.outcome import Tone, found, outcome, wanted
+from roq.simulation.lab.archive.document import Run, RunKind, RunState
+from roq.simulation.lab.archive.verdicts import judge
+from roq.simulation.lab.report.outcome import Tone, found, outcome, wanted
 from roq.simulation.scenario.scenario import Expectation, What
 
 

@@ -10,7 +10,7 @@ import pytest
 from html_pages import named, read
 from runs import partly_heard, run_of, series_of
 
-from roq.simulation.archive.document import (
+from roq.simulation.lab.archive.document import (
     Event,
     EventKind,
     ExchangeWindow,
@@ -21,8 +21,8 @@ from roq.simulation.archive.document import (
     Verdict,
     Window,
 )
-from roq.simulation.archive.folder import RunError, write_run, write_series
-from roq.simulation.report.page import page, written
+from roq.simulation.lab.archive.folder import RunError, write_run, write_series
+from roq.simulation.lab.report.page import page, written
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\u202e'
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from roq.simulation.report.palette import NAMED, NAMED_DARK, exchanges
+from roq.simulation.lab.report.palette import NAMED, NAMED_DARK, exchanges
 
 
 def lightness(colour: str) -> float:

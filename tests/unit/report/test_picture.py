@@ -9,12 +9,12 @@ import pytest
 from kpi_samples import exchange, move, scale, subscriber
 from runs import partly_heard, run_of, series_of
 
-from roq.simulation.archive.document import RunKind
-from roq.simulation.archive.folder import RunError, write_run, write_series
-from roq.simulation.archive.live_stats import stats_of
-from roq.simulation.experiment.record import Record
-from roq.simulation.report.charts import Bounds
-from roq.simulation.report.picture import Caption, write, write_stats
+from roq.simulation.lab.archive.document import RunKind
+from roq.simulation.lab.archive.folder import RunError, write_run, write_series
+from roq.simulation.lab.archive.live_stats import stats_of
+from roq.simulation.lab.report.charts import Bounds
+from roq.simulation.lab.report.picture import Caption, write, write_stats
+from roq.simulation.real.record import Record
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

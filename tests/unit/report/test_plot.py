@@ -8,9 +8,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roq.simulation.report.plot import Plot, spread, time_label
-from roq.simulation.report.svg import figure, paths
-from roq.simulation.report.ticks import linear
+from roq.simulation.lab.report.plot import Plot, spread, time_label
+from roq.simulation.lab.report.svg import figure, paths
+from roq.simulation.lab.report.ticks import linear
 
 
 def plot() -> Plot:

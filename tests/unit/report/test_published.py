@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from roq.simulation.report.figures import FIGURES
-from roq.simulation.report.published import PublishedError, Span, published
+from roq.simulation.lab.report.figures import FIGURES
+from roq.simulation.lab.report.published import PublishedError, Span, published
 from roq.simulation.scenario.reading import known
 
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from roq.simulation.report.statistics import difference, mean, t_quantile
+from roq.simulation.lab.report.statistics import difference, mean, t_quantile
 
 
 @pytest.mark.parametrize(

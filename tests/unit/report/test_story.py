@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.simulation.report import story
+from roq.simulation.lab.report import story
 from roq.simulation.scenario.draws import Choice, LogNormal, Topics, Uniform
 from roq.simulation.scenario.rates import Burst, Diurnal, Ramp, Step, Trace
 from roq.simulation.scenario.reading import known, read

@@ -9,10 +9,10 @@ import msgspec
 from rich.console import Console
 from runs import partly_heard, run_of, series_of
 
-from roq.simulation.archive.document import Run, RunState, Series
-from roq.simulation.archive.folder import make, write_run
-from roq.simulation.report.differences import compared
-from roq.simulation.report.terminal import compare, show, spark
+from roq.simulation.lab.archive.document import Run, RunState, Series
+from roq.simulation.lab.archive.folder import make, write_run
+from roq.simulation.lab.report.differences import compared
+from roq.simulation.lab.report.terminal import compare, show, spark
 
 
 def shown(run: Run, series: Series | None, *, everything: bool = False) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roq.simulation.report.ticks import linear, logarithmic, times
+from roq.simulation.lab.report.ticks import linear, logarithmic, times
 
 POSITIVE = st.floats(1e-6, 1e15)
 

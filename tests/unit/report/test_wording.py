@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from roq.simulation.report.wording import (
+from roq.simulation.lab.report.wording import (
     clean,
     count,
     duration,

@@ -6,7 +6,7 @@ import pytest
 
 from roq.simulation.forecast.load import Load
 from roq.simulation.forecast.parameters import Parameters
-from roq.simulation.live.plan import Plan, plan
+from roq.simulation.lab.live.plan import Plan, plan
 from roq.simulation.scenario.draws import LogNormal
 from roq.simulation.scenario.offered import Offered, offered, offered_by_phase
 from roq.simulation.scenario.rates import Burst, Ramp, sent_by

@@ -13,8 +13,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ro
 
 from py4j.protocol import Py4JNetworkError
 
-from roq.simulation.traces.collect import Collector, committed, reason
-from roq.simulation.traces.files import TracesError
+from roq.simulation.lab.traces.collect import Collector, committed, reason
+from roq.simulation.lab.traces.files import TracesError
 
 IN_THE_DRIVER = """An exception was raised by the Python Proxy. Return Message: Traceback (last):
   File "clientserver.py", line 644, in _call_proxy

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from traces import BEGAN_US, us
 
-from roq.simulation.archive.document import EventKind
-from roq.simulation.traces.events import (
+from roq.simulation.lab.archive.document import EventKind
+from roq.simulation.lab.traces.events import (
     Overload,
     births_and_deaths,
     gaps,
@@ -16,7 +16,7 @@ from roq.simulation.traces.events import (
     reactions,
     scalings,
 )
-from roq.simulation.traces.grid import grid
+from roq.simulation.lab.traces.grid import grid
 
 LOAD = grid(BEGAN_US, 60.0)
 

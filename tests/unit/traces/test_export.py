@@ -9,10 +9,10 @@ from runs import run_of
 from traces import Story, exchange, queue
 
 from roq.protocol.kpi import SubscriberKpi
-from roq.simulation.archive.folder import write_run
-from roq.simulation.traces.export import lines, main
-from roq.simulation.traces.files import TracesError, files
-from roq.simulation.traces.tables import KPI
+from roq.simulation.lab.archive.folder import write_run
+from roq.simulation.lab.traces.export import lines, main
+from roq.simulation.lab.traces.files import TracesError, files
+from roq.simulation.lab.traces.tables import KPI
 
 
 def listener(received: int) -> SubscriberKpi:

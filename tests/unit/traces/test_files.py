@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from traces import RUN, Story, queue, us
 
-from roq.simulation.traces.files import TracesError, broken, files, put, remove, sound
-from roq.simulation.traces.rows import files_of
-from roq.simulation.traces.tables import KPI, LATENCY
+from roq.simulation.lab.traces.files import TracesError, broken, files, put, remove, sound
+from roq.simulation.lab.traces.rows import files_of
+from roq.simulation.lab.traces.tables import KPI, LATENCY
 
 
 def story(*times: float) -> Story:

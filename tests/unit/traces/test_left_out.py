@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
-from roq.simulation.traces.aggregate import changes_of_limit, first_rows
-from roq.simulation.traces.summary import remarks
+from roq.simulation.lab.traces.aggregate import changes_of_limit, first_rows
+from roq.simulation.lab.traces.summary import remarks
 
 
 class Frame:

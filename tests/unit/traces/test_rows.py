@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from traces import BEGAN_US, RUN, Story, exchange, move, queue, scale
 
 from roq.protocol.kpi import ExchangeKpi, MoveKpi, QueueKpi, ScaleKpi, SubscriberKpi
-from roq.simulation.traces.rows import Message, files_of, row_of
-from roq.simulation.traces.tables import COLUMNS, EVENTS, KPI, LATENCY, REJECTED, SCHEMAS
+from roq.simulation.lab.traces.rows import Message, files_of, row_of
+from roq.simulation.lab.traces.tables import COLUMNS, EVENTS, KPI, LATENCY, REJECTED, SCHEMAS
 
 CLIENT = {
     "kind": "client", "version": 1, "run": RUN, "time_us": BEGAN_US, "source": "s", "number": 0,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
+from roq.simulation.lab.traces.summary import remarks
+from roq.simulation.lab.traces.tables import COLUMNS, reference
 from roq.simulation.scenario.scenario import What
-from roq.simulation.traces.summary import remarks
-from roq.simulation.traces.tables import COLUMNS, reference
 
 DOCS = (Path(__file__).parents[3] / "docs" / "simulation.md").read_text()
 

@@ -12,9 +12,9 @@ from traces import RUN, exchange, queue
 
 from roq.client.admin.statistics import Sample
 from roq.errors import Closed, Unavailable
-from roq.simulation.archive.document import EventKind
-from roq.simulation.traces.messages import AnyTrace, EventTrace, KpiTrace, decode
-from roq.simulation.traces.tap import Tap, wall_clock
+from roq.simulation.lab.archive.document import EventKind
+from roq.simulation.lab.traces.messages import AnyTrace, EventTrace, KpiTrace, decode
+from roq.simulation.lab.traces.tap import Tap, wall_clock
 
 ENOUGH_SECONDS = 10.0
 

@@ -6,10 +6,10 @@ import pytest
 from traces import BEGAN_US, SECOND_US, us
 
 from roq.demo.latency import Histogram
-from roq.simulation.archive.document import HEARD_FROM
+from roq.simulation.lab.archive.document import HEARD_FROM
+from roq.simulation.lab.traces.grid import Grid, grid
+from roq.simulation.lab.traces.windows import Latencies, imbalance, silences, windows
 from roq.simulation.scenario.scenario import Phase, PublisherGroup, Scenario
-from roq.simulation.traces.grid import Grid, grid
-from roq.simulation.traces.windows import Latencies, imbalance, silences, windows
 
 SCENARIO = Scenario(
     name="a-test",

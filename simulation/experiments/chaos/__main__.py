@@ -1,0 +1,254 @@
+"""All that can happen to a cluster, for as long as wanted: `make chaos`."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from roq.simulation.experiments.chaos.environment import Environment, Wish, environment
+from roq.simulation.experiments.chaos.faults import FAULTS
+from roq.simulation.experiments.chaos.plan import Kind, chosen, plan
+from roq.simulation.experiments.chaos.player import Outcome, Player
+from roq.simulation.real import results
+from roq.simulation.real.results import Machine
+from roq.testing import namespaces
+
+NAME: Final = "chaos"
+SEEDS: Final = 1_000_000
+LOGS_SECONDS: Final = 10.0
+"""When it took longer to become whole, people will want to know why."""
+WISHES: Final = (
+    Wish("solo", exchanges=1, publishers=2, subscribers=2),
+    Wish("trio", exchanges=3, publishers=3, subscribers=2, host=1, far=1),
+)
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """A whole run."""
+
+    machine: Machine
+    seed: int
+    seconds: float
+    networked: bool
+    kinds: list[str]
+    skipped: list[str]
+    """Kinds of faults that could not be done here, and why."""
+    steps: list[Outcome]
+    tally: dict[str, int]
+    """Of all messages; see `judge.Tally`."""
+    ended: list[str] = []
+    """Daemons that have ended by themselves; they were started again."""
+
+    @property
+    def ok(self) -> bool:
+        """Something happened, and everything was as promised."""
+        return bool(self.steps) and not any(step.violations for step in self.steps)
+
+
+def run(
+    seed: int,
+    seconds: float,
+    *,
+    kinds: Sequence[Kind],
+    networked: bool,
+    say: Callable[[str], None],
+    wishes: Sequence[Wish] = WISHES,
+    nodes: int = 3,
+    zookeepers: int = 3,
+    steps: int | None = None,
+    patience: float = 1.0,
+    logs: Path | None = None,
+) -> Result:
+    """Play the plan of a seed; the step that is on when the time is over is the last one.
+
+    Args:
+        steps: after so many it ends before.
+        patience: so many times as long as promised may everything take.
+        logs: where everything that was written is copied to when something was wrong, or slow.
+
+    Raises:
+        Unavailable, ScenarioError: it cannot be played here.
+    """
+    with (
+        results.measured() as machine,
+        environment(
+            list(wishes),
+            nodes=nodes,
+            networked=networked,
+            zookeepers=zookeepers,
+            clocks_jump=any(kind.name.startswith("clock") for kind in kinds),
+        ) as made,
+    ):
+        usable, skipped = _usable(made, kinds)
+        for each in skipped:
+            say(f"skipped: {each}")
+        player = Player(made, say, patience)
+        result = Result(
+            machine=machine,
+            seed=seed,
+            seconds=seconds,
+            networked=networked,
+            kinds=[kind.name for kind in usable],
+            skipped=skipped,
+            steps=[],
+            tally={},
+        )
+        for step in plan(seed, usable):
+            outcome = player.play(step)
+            result.steps.append(outcome)
+            slow = (outcome.whole_seconds or 0.0) > LOGS_SECONDS
+            if (outcome.violations or slow) and logs is not None:
+                say(f"           logs: {_saved(made, logs / f'{seed}-{step.number}')}")
+            if player.elapsed >= seconds or len(result.steps) == steps:
+                break
+        result.seconds = player.elapsed
+        result.tally = asdict(made.workers.judge.tally)
+        result.ended = [text for daemon in made.parts.daemons for text in daemon.ended]
+    return result
+
+
+def _usable(made: Environment, kinds: Sequence[Kind]) -> tuple[list[Kind], list[str]]:
+    """The kinds that can be done here, and why others cannot."""
+    lacking = {text.partition(":")[0]: text for text in made.machines.lacking}
+    other = "file: it is in ZooKeeper" if made.parts.zookeepers else "zookeeper: it is a file"
+    lacking[other.partition(":")[0]] = f"of the registry, {other}"
+    usable, skipped = [], []
+    for kind in kinds:
+        needs = FAULTS[kind.name].needs
+        if needs in lacking:
+            skipped.append(f"{kind.name}: {lacking[needs]}")
+        else:
+            usable.append(kind)
+    return usable, skipped
+
+
+def _saved(made: Environment, folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(
+        made.machines.folder,
+        folder,
+        ignore=shutil.ignore_patterns("ballast", "version-2", "*.calls", "lock", "*.pipe"),
+    )
+    return folder
+
+
+@click.command(short_help="Break everything, and look whether every message arrives.")
+@click.option("--seed", type=click.IntRange(0), help="Of the plan; by default a new one.")
+@results.option(
+    "--seconds", click.FloatRange(1, 86_400), 3_600.0, "How long things go on going wrong."
+)
+@click.option(
+    "--steps", type=click.IntRange(1), metavar="N", help="End after so many steps, if before."
+)
+@click.option(
+    "--patience",
+    type=click.FloatRange(1.0, 100.0),
+    default=1.0,
+    metavar="FACTOR",
+    help="So many times as long as promised may everything take, on a machine that is busy.",
+)
+@click.option(
+    "--only",
+    metavar="KIND",
+    multiple=True,
+    help=f"Only faults whose names begin so; may be repeated. There are {', '.join(FAULTS)}.",
+)
+@click.option(
+    "--local",
+    is_flag=True,
+    help="Hosts on loopback addresses: needs no root, and links cannot be cut.",
+)
+@results.option(
+    "--zookeepers",
+    click.Choice(["0", "1", "3"]),
+    "3",
+    "Servers of the registry, each on a host of the cluster; 0: it is a file.",
+)
+@results.scenario("Directory for the JSON, and for logs when something was wrong.")
+def main(
+    seed: int | None,
+    seconds: float,
+    steps: int | None,
+    patience: float,
+    only: tuple[str, ...],
+    local: bool,
+    zookeepers: str,
+    output: Path,
+    as_json: bool,
+) -> bool:
+    """Run a cluster on hosts of its own, under load, and let things go wrong: processes are killed
+    and paused, links cut, packets lost, disks filled, as the seed says. After each step the cluster
+    has to become whole again, and every message has to be there, once and in order.
+
+    Hosts are network namespaces, which needs root; without, they are loopback addresses.
+
+    \b
+    Example:
+      sudo python -m roq.simulation.experiments.chaos --seconds 300
+      sudo python -m roq.simulation.experiments.chaos --seed 7 --only host --only link
+    """
+    try:
+        kinds = chosen({name: fault.kind for name, fault in FAULTS.items()}, only)
+    except KeyError as error:
+        raise click.UsageError(f"no fault begins with {error.args[0]!r}") from None
+    out = results.console(as_json=as_json)
+    reason = "as wanted" if local else namespaces.missing()
+    if reason:
+        out.print(f"on loopback addresses: {reason}")
+    given = random.randrange(SEEDS) if seed is None else seed
+    out.print(f"seed {given}")
+    result = run(
+        given,
+        seconds,
+        kinds=kinds,
+        networked=not reason,
+        zookeepers=int(zookeepers),
+        steps=steps,
+        patience=patience,
+        say=lambda line: out.print(line, highlight=False, soft_wrap=True),
+        logs=output / "chaos-logs",
+    )
+    results.told(result, NAME, output, _show, as_json=as_json)
+    return result.ok
+
+
+def _show(result: Result) -> None:
+    out = results.console(as_json=False)
+    rows = []
+    for kind in result.kinds:
+        steps = [step for step in result.steps if kind in step.kinds]
+        whole = [step.whole_seconds for step in steps if step.whole_seconds is not None]
+        rows.append(
+            (
+                kind,
+                len(steps),
+                f"{sorted(whole)[len(whole) // 2]:.1f}" if whole else "-",
+                f"{max(whole):.1f}" if whole else "-",
+                sum(bool(step.violations) for step in steps),
+            )
+        )
+    columns = ("fault", "steps#", "whole after, median s#", "most s#", "with violations#")
+    out.print()
+    out.print(results.table(f"Seed {result.seed}, {result.seconds:.0f} s", columns, rows))
+    out.print()
+    out.print("  ".join(f"{name} {count:,}" for name, count in result.tally.items()))
+    for text, times in Counter(result.ended).items():
+        out.print(f"{text}, {times} times" if times > 1 else text)
+    for text in result.skipped:
+        out.print(f"skipped: {text}", style="yellow")
+    out.print(results.machine_text(result.machine))
+    wrong = sum(bool(step.violations) for step in result.steps)
+    verdict = "everything as promised" if result.ok else f"{wrong} steps with violations"
+    out.print(verdict, style="bold green" if result.ok else "bold red")
+
+
+if __name__ == "__main__":
+    main()

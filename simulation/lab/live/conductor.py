@@ -1,0 +1,259 @@
+"""The load of a live run, from the first word to the tallies of the tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+import roq
+from roq.errors import RoQError, Unavailable
+from roq.simulation.lab.archive.document import EventKind
+from roq.simulation.lab.live.clocks import monotonic_us
+from roq.simulation.lab.live.driver import Driver, Herald
+from roq.simulation.lab.live.faults import Faults, Parts
+from roq.simulation.lab.live.interrupts import check
+from roq.simulation.lab.live.load import Job
+from roq.simulation.lab.live.setting import LiveFailed, Queues, Setting
+from roq.simulation.lab.live.show import Picture
+from roq.simulation.lab.live.tasks import Stage, Tasks
+from roq.simulation.lab.live.verdict import TaskTally
+from roq.simulation.scenario.offered import offered
+
+if TYPE_CHECKING:
+    from roq.client.admin.statistics import Statistics
+    from roq.client.publish.publisher import Publisher
+
+READY_SECONDS: Final = 60.0
+READY_EACH: Final = 0.1
+"""Tasks have so long to get ready, and so much more for each client."""
+ARRIVE_SECONDS: Final = 180.0
+"""From the end of the load until all tasks have ended: overtime, flush, quiet."""
+STOP_SECONDS: Final = 15.0
+CANCEL_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 0.1
+_TAG_BITS: Final = 32
+
+
+class Conductor:
+    """The load of a run.
+
+    Args:
+        setting: of the run.
+        spark: does the work.
+        cluster: a connection.
+        queues: of the run.
+        parts: processes of the cluster, for faults; None: it is another one's.
+        statistics: of the queue under load.
+        driver: talks with the tasks.
+        tracer: for traces of the driver; None: none are kept.
+        stack: where what is opened meanwhile is closed.
+    """
+
+    def __init__(
+        self, setting: Setting, spark: Tasks, cluster: roq.Cluster, queues: Queues,
+        parts: Parts | None, statistics: Statistics, driver: Driver, tracer: Publisher | None,
+        stack: ExitStack,
+    ) -> None:  # fmt: skip
+        self._setting = setting
+        self._plan = setting.plan
+        self._show = setting.show
+        self._live_stats = setting.live_stats
+        self._spark = spark
+        self._cluster = cluster
+        self._queues = queues
+        self._parts = parts
+        self._statistics = statistics
+        self._driver = driver
+        self._stack = stack
+        self._stage: Stage | None = None
+        self._phase = ""
+        self._herald = Herald(tracer, setting.run, setting.clock)
+
+    def play(self) -> list[TaskTally]:
+        """All of it; gives what the tasks have counted.
+
+        Raises:
+            Interrupted: the run is to end; `end` does that.
+            LiveFailed: it cannot go on.
+        """
+        plan = self._plan
+        clients = len(plan.publishers) + len(plan.subscribers)
+        self._show.step(f"{len(plan.shares)} tasks get ready")
+        self._stage = Stage(partial(self._work, self._jobs()))
+        self._stack.callback(self._cancel)
+        seconds = READY_SECONDS + READY_EACH * clients
+        if not self._until(lambda: self._driver.ready == len(plan.shares), seconds):
+            raise LiveFailed(self._not_ready(seconds))
+        self._driver.begin()
+        self._make_faults()
+        over = plan.seconds + ARRIVE_SECONDS
+        if not self._until(self._done, over):
+            raise LiveFailed(f"not all tasks have ended {ARRIVE_SECONDS:g} s after the load")
+        return self._tallies()
+
+    def end(self) -> list[TaskTally]:
+        """End it early; gives what the tasks have counted, if they still could."""
+        if self._stage is None:
+            return []
+        with contextlib.suppress(RoQError):
+            self._driver.stop()
+        if not self._stage.join(STOP_SECONDS):
+            self._cancel()
+        if self._stage.error is not None or not self._driver.begin_us:
+            return []
+        with contextlib.suppress(RoQError):
+            return self._tallies()
+        return []
+
+    def _work(self, jobs: list[bytes]) -> list[bytes]:
+        return self._spark.work(jobs, barrier=not self._setting.request.plain)
+
+    def _jobs(self) -> list[bytes]:
+        setting, plan, queues = self._setting, self._plan, self._queues
+        tag = random.SystemRandom().getrandbits(_TAG_BITS)
+        return [
+            msgspec.msgpack.encode(
+                Job(
+                    run=setting.run,
+                    task=number,
+                    tag=tag,
+                    addresses=self._cluster.addresses,
+                    queue=queues.load,
+                    messages=queues.messages,
+                    traces=queues.traces,
+                    share=share,
+                    marks=plan.marks,
+                    prefixes=plan.prefixes,
+                    seed=setting.request.seed,
+                    window_seconds=setting.window,
+                    anchor=setting.anchor,
+                )
+            )
+            for number, share in enumerate(plan.shares)
+        ]
+
+    def _make_faults(self) -> None:
+        wanted, driver = self._setting.request.scenario.faults, self._driver
+        if wanted and self._parts is not None:
+            self._stack.enter_context(
+                Faults(
+                    wanted, self._parts, self._cluster, self._queues.load, lambda: driver.elapsed,
+                    lambda text: self._happened(EventKind.FAULT, text),
+                )
+            )  # fmt: skip
+
+    # --- under way --------------------------------------------------------------------------------
+
+    def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Look at everything until something holds; gives whether it does."""
+        pause = threading.Event()
+        left = int(seconds / LOOK_SECONDS)
+        while not condition():
+            check(self._setting.stop)
+            self._look()
+            if left <= 0:
+                return False
+            left -= 1
+            pause.wait(LOOK_SECONDS)
+        return True
+
+    def _done(self) -> bool:
+        """Whether the tasks have ended; tells them that nothing more comes."""
+        assert self._stage is not None  # noqa: S101 - of `play`
+        if self._driver.all_sent and not self._driver.finished:
+            self._driver.finish()
+            self._show.step("all is sent; the rest arrives")
+        return self._stage.done
+
+    def _look(self) -> None:
+        """Take in what is new, and show it.
+
+        Raises:
+            RoQError: it cannot go on.
+        """
+        driver, live_stats = self._driver, self._live_stats
+        driver.check()
+        if driver.troubles:
+            raise LiveFailed(driver.troubles[0])
+        if self._stage is not None and self._stage.error is not None:
+            raise self._stage.error
+        now, monotonic = driver.elapsed, monotonic_us() / 1_000_000
+        for when, document in self._statistics.waiting():
+            live_stats.take(now - (monotonic - when), document)
+        for at, counts in driver.latencies():
+            live_stats.latency(at, counts)
+        if driver.begin_us:
+            self._enter_phase(now)
+            self._show.picture(self._picture(now))
+
+    def _enter_phase(self, now: float) -> None:
+        timed = self._setting.request.scenario.timed()
+        names = [phase.name for begin, phase in timed if begin <= max(0.0, now)]
+        if names[-1] != self._phase and now >= 0:
+            self._phase = names[-1]
+            self._happened(EventKind.PHASE, self._phase)
+
+    def _happened(self, kind: EventKind, text: str) -> None:
+        at = self._driver.elapsed
+        self._live_stats.event(at, kind, text)
+        self._herald.tell(kind, text)
+        self._show.happened(at, text)
+
+    def _picture(self, now: float) -> Picture:
+        sums, live_stats, driver = self._driver.sums(), self._live_stats, self._driver
+        window = live_stats.latest()
+        until = min(max(now, 0.001), self._plan.seconds)
+        return Picture(
+            phase=self._phase,
+            elapsed=now,
+            seconds=self._plan.seconds,
+            sent=sums["sent"],
+            due=offered(self._setting.request.scenario, 0.0, until).messages,
+            received=sums["received"],
+            failed=sums["failed"],
+            late=sums["late"],
+            messages_in=window.messages_in,
+            bytes_in=window.bytes_in,
+            messages_out=window.messages_out,
+            exchanges=live_stats.exchanges,
+            moves=live_stats.moves,
+            moving=live_stats.moving,
+            p99=driver.recent_p99(),
+        )
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _tallies(self) -> list[TaskTally]:
+        assert self._stage is not None  # noqa: S101 - of `play`
+        if self._stage.error is not None:
+            raise self._stage.error
+        found = [msgspec.msgpack.decode(each, type=TaskTally) for each in self._stage.results]
+        troubles = [each.trouble for each in found if each.trouble]
+        if troubles:
+            raise LiveFailed(troubles[0])
+        return found
+
+    def _not_ready(self, seconds: float) -> str:
+        there, wanted = self._driver.ready, len(self._plan.shares)
+        return (
+            f"only {there} of {wanted} tasks were ready within {seconds:.0f} s: does the Spark "
+            "cluster have a slot for each of them, and do they reach all exchanges?"
+        )
+
+    def _cancel(self) -> None:
+        """No task goes on."""
+        if self._stage is None or self._stage.done:
+            return
+        with contextlib.suppress(RoQError):
+            self._driver.stop()
+        if not self._stage.join(CANCEL_SECONDS):
+            self._spark.cancel()
+            if not self._stage.join(CANCEL_SECONDS):
+                raise Unavailable("Spark does not cancel the tasks: see spark.log")

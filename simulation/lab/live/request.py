@@ -1,0 +1,44 @@
+"""What is asked of a live run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from roq.simulation.lab.archive.folder import RUNS
+from roq.simulation.scenario.scenario import Scenario
+
+
+class LiveRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One run.
+
+    Attributes:
+        scenario: as it was read.
+        where: its file, for errors.
+        scale: durations are multiplied by this.
+        seed: of sizes and topics.
+        cluster: addresses of configuration managers of a running cluster, separated by commas;
+            empty: the run starts one of its own, and faults are possible.
+        master: of Spark; a local one without a number of slots gets as many as are needed.
+        tasks: that share the load; 0: as many as it needs.
+        out: where the folder of the run is made.
+        traces: whether what monitors and clients say is kept as Parquet; without, figures come from
+            the final tallies, and the series is coarser.
+        plain: plain stages instead of barrier ones (for dynamic allocation).
+        ship: send RoQ's own code to the executors.
+    """
+
+    scenario: Scenario
+    where: str = ""
+    scale: Annotated[float, Meta(gt=0, le=1_000)] = 1.0
+    seed: int = 1
+    cluster: str = ""
+    master: str = "local[*]"
+    tasks: Annotated[int, Meta(ge=0, le=1_000)] = 0
+    out: Path = RUNS
+    traces: bool = True
+    plain: bool = False
+    ship: bool = False

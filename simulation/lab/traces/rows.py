@@ -1,0 +1,227 @@
+"""Messages of the queue of traces as rows of tables, and rows as Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from io import BytesIO
+from typing import Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from roq.errors import RoQError
+from roq.protocol.kpi import (
+    ExchangeKpi,
+    MoveKpi,
+    NumericDocument,
+    QueueKpi,
+    ScaleKpi,
+    SubscriberKpi,
+)
+from roq.simulation.lab.archive.document import EventKind
+from roq.simulation.lab.traces.messages import (
+    AnyTrace,
+    BadTrace,
+    ClientTrace,
+    EventTrace,
+    KpiTrace,
+    decode,
+)
+from roq.simulation.lab.traces.tables import EVENTS, KPI, LATENCY, REJECTED, SCHEMAS
+
+MINUTE_US: Final = 60_000_000
+DAY_US: Final = 86_400_000_000
+"""A trace whose time is further away than this was not made in this run."""
+BUCKET_MAX: Final = 2_000
+"""Of latencies; that would be five thousand years."""
+WINDOW_SECONDS_MAX: Final = 3_600.0
+SECONDS_MAX: Final = 1e14
+"""Of sums of latencies: beyond it sums of these would be no numbers any more."""
+PAYLOAD_MAX: Final = 4_096
+ROWS_MAX: Final = 20_000
+"""Of one file, so that a task does not need memory for all of its rows."""
+_NAMES: Final = {"number": "exchange"}
+"""Fields of documents that have another name as columns."""
+_LEFT_OUT: Final = frozenset({"CMD", "exchange"})
+"""`exchange` of a document is the name that follows from its number."""
+_KINDS: Final[dict[type[object], str]] = {
+    ExchangeKpi: "exchange", QueueKpi: "queue", SubscriberKpi: "subscriber", MoveKpi: "move",
+    ScaleKpi: "scale",
+}  # fmt: skip
+_EVENT_KINDS: Final = frozenset(EventKind)
+
+
+class Message(NamedTuple):
+    """One message of the queue of traces, as Spark reads it."""
+
+    payload: bytes
+    topic: str
+    sender: bytes
+    sequence: int
+    appended_us: int
+
+
+class Row(NamedTuple):
+    """One row, and where it belongs."""
+
+    table: str
+    minute: int
+    values: dict[str, object]
+
+
+class Part(NamedTuple):
+    """A Parquet file, not written yet."""
+
+    table: str
+    minute: int
+    rows: int
+    data: bytes
+
+
+def row_of(message: Message, run: str, now_us: int) -> Row:
+    """The row of a message; what is no trace of this run is one of `rejected`.
+
+    Args:
+        message: as it came.
+        run: id of the run.
+        now_us: the driver's clock, µs since 1970.
+    """
+    try:
+        trace = decode(message.payload)
+        _check(trace, run, now_us)
+        table, values = _values(trace)
+    except BadTrace as error:
+        return _rejected(message, str(error), now_us)
+    origin = {
+        "time_us": trace.time_us, "source": trace.source, "number": trace.number,
+        "sender": message.sender.hex(), "sequence": message.sequence,
+        "appended_us": message.appended_us,
+    }  # fmt: skip
+    return Row(table, trace.time_us // MINUTE_US, {**origin, **values})
+
+
+def files_of(messages: Iterable[Message], run: str, now_us: int) -> Iterator[Part]:
+    """Messages as Parquet files, one or more for each table and minute.
+
+    Args:
+        messages: in order.
+        run, now_us: as `row_of`.
+    """
+    waiting: dict[tuple[str, int], list[tuple[Message, Row]]] = {}
+    for message in messages:
+        row = row_of(message, run, now_us)
+        rows = waiting.setdefault((row.table, row.minute), [])
+        rows.append((message, row))
+        if len(rows) >= ROWS_MAX:
+            yield from _written(waiting.pop((row.table, row.minute)), now_us)
+    for _, rows in sorted(waiting.items(), key=lambda each: each[0]):
+        yield from _written(rows, now_us)
+
+
+def _written(rows: list[tuple[Message, Row]], now_us: int) -> Iterator[Part]:
+    """Rows of one table and minute; those with values that no column can hold are rejected."""
+    _, (table, minute, _) = rows[0]
+    try:
+        yield Part(table, minute, len(rows), parquet(table, [row.values for _, row in rows]))
+    except _UNFIT:
+        good, bad = [], []
+        for message, row in rows:
+            try:
+                parquet(table, [row.values])
+            except _UNFIT as error:
+                reason = f"a value that its column cannot hold: {error}"
+                bad.append(_rejected(message, reason, now_us).values)
+            else:
+                good.append(row.values)
+        if good:
+            yield Part(table, minute, len(good), parquet(table, good))
+        yield Part(REJECTED, now_us // MINUTE_US, len(bad), parquet(REJECTED, bad))
+
+
+_UNFIT: Final = (pa.ArrowException, OverflowError, UnicodeError, TypeError)
+
+
+def parquet(table: str, rows: list[dict[str, object]]) -> bytes:
+    """Rows of a table as a file, with checksums."""
+    out = BytesIO()
+    content = pa.Table.from_pylist(rows, schema=SCHEMAS[table])
+    pq.write_table(content, out, compression="zstd", write_page_checksum=True)
+    return out.getvalue()
+
+
+def _check(trace: AnyTrace, run: str, now_us: int) -> None:
+    if trace.run != run:
+        raise BadTrace(f"a trace of another run, {trace.run[:128]!r}")
+    times = [trace.time_us, trace.begin_us] if isinstance(trace, ClientTrace) else [trace.time_us]
+    for time_us in times:
+        if abs(time_us - now_us) > DAY_US:
+            hours = (time_us - now_us) // 3_600_000_000
+            raise BadTrace(f"its time is {hours:+} hours away from the clock of the driver")
+
+
+def _values(trace: AnyTrace) -> tuple[str, dict[str, object]]:
+    match trace:
+        case KpiTrace():
+            return KPI, {"dropped": trace.dropped, **_document(trace.document)}
+        case ClientTrace():
+            return LATENCY, _client(trace)
+        case EventTrace():
+            if trace.event not in _EVENT_KINDS:
+                raise BadTrace(f"an event of a kind that is not known, {trace.event[:128]!r}")
+            return EVENTS, {
+                "event": trace.event, "exchange": trace.exchange, "text": trace.text,
+            }  # fmt: skip
+
+
+def _document(document: Mapping[str, object]) -> dict[str, object]:
+    try:
+        known: NumericDocument = msgspec.convert(document, NumericDocument)
+    except (msgspec.ValidationError, RoQError) as error:
+        raise BadTrace(f"a statistics document of a kind that is not known: {error}") from None
+    values: dict[str, object] = {"kind": _KINDS.get(type(known), "subscriber")}
+    fields = known.__struct_fields__
+    for name in fields:
+        if name not in _LEFT_OUT:
+            values[_NAMES.get(name, name)] = getattr(known, name)
+    values["queue_id"] = known.queue_id.hex()
+    if isinstance(known, ExchangeKpi):
+        values["top"] = [msgspec.structs.asdict(each) for each in known.top]
+    later = {name: value for name, value in document.items() if name not in {"CMD", *fields}}
+    values["other"] = msgspec.json.encode(later).decode() if later else None
+    return values
+
+
+def _client(trace: ClientTrace) -> dict[str, object]:
+    try:
+        latency = sorted((int(bucket), count) for bucket, count in trace.latency.items())
+    except ValueError:
+        raise BadTrace("buckets of latencies are numbers") from None
+    if any(not 0 <= bucket <= BUCKET_MAX for bucket, _ in latency):
+        raise BadTrace(f"buckets of latencies are 0 to {BUCKET_MAX}")
+    if trace.seconds > WINDOW_SECONDS_MAX:
+        raise BadTrace("a window that is too long")
+    if max(trace.latency_sum, trace.clock_error) > SECONDS_MAX:
+        raise BadTrace("latencies of more than a million years")
+    return {
+        "client": trace.client, "role": trace.role, "begin_us": trace.begin_us,
+        "seconds": trace.seconds, "messages": trace.messages, "bytes": trace.bytes,
+        "late": trace.late, "failed": trace.failed, "doubled": trace.doubled,
+        "reordered": trace.reordered, "buckets": [bucket for bucket, _ in latency],
+        "counts": [count for _, count in latency], "latency_sum": trace.latency_sum,
+        "clock_error": trace.clock_error,
+    }  # fmt: skip
+
+
+def _rejected(message: Message, reason: str, now_us: int) -> Row:
+    values: dict[str, object] = {
+        "time_us": now_us, "source": None, "number": None, "sender": message.sender.hex(),
+        "sequence": message.sequence, "appended_us": message.appended_us,
+        "topic": message.topic, "reason": _printable(reason), "bytes": len(message.payload),
+        "payload": message.payload[:PAYLOAD_MAX],
+    }  # fmt: skip
+    return Row(REJECTED, now_us // MINUTE_US, values)
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,59 @@
+"""What all programs of `simulation/` have in common: two options, an ending, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from roq.errors import Unavailable
+from roq.simulation.real import results
+from roq.simulation.real.workers import ScenarioError
+
+
+class Found(msgspec.Struct):
+    answer: int
+
+
+@click.command()
+@click.option("--wanted", default=42)
+@results.scenario("Directory for the answer.")
+def program(wanted: int, output: Path, as_json: bool) -> bool:
+    if wanted < 0:
+        raise (
+            ScenarioError("nobody knows")
+            if wanted < -1
+            else Unavailable("no such process is there")
+        )
+    found = Found(42)
+    results.told(found, "found", output, lambda one: click.echo(f"{one}"), as_json=as_json)
+    return found.answer == wanted
+
+
+def test_programs_get_json_and_people_what_is_made_for_them(tmp_path: Path) -> None:
+    done = CliRunner().invoke(program, ["--output", str(tmp_path)])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["Found(answer=42)", f"written: {tmp_path}/found.json"]
+    done = CliRunner().invoke(program, ["--output", str(tmp_path), "--json"])
+    assert (done.exit_code, done.stderr) == (0, f"written: {tmp_path}/found.json\n")
+    assert json.loads(done.stdout) == {"answer": 42}
+    assert json.loads((tmp_path / "found.json").read_text()) == {"answer": 42}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [(7, ""), (-1, "Error: no such process is there\n"), (-2, "Error: nobody knows\n")],
+)
+def test_what_was_not_reached_is_exit_code_1(tmp_path: Path, wanted: int, text: str) -> None:
+    done = CliRunner().invoke(program, ["--output", str(tmp_path), f"--wanted={wanted}"])
+    assert (done.exit_code, done.stderr) == (1, text)
+
+
+def test_the_options_stand_behind_those_of_the_program() -> None:
+    text = CliRunner().invoke(program, ["--help"]).stdout
+    assert text.index("--wanted") < text.index("--output") < text.index("--json")
+    assert "Directory for the answer." in text
