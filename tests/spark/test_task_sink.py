@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import roq
 from roq.errors import ConfigError, QueueNotFound
-from roq.simulation.chaos_spark.standalone import Standalone
+from roq.simulation.experiments.chaos_spark.standalone import Standalone
 from roq.spark import TaskSink
 from roq.testing.running import RunningCluster
 
