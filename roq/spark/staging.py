@@ -189,16 +189,25 @@ class Staging:
         return self._exists(f"{self._root}/batches/{number}.done")
 
     def part_done(self, number: int, part: int) -> bool:
-        """Whether this part of a micro-batch was published."""
-        return self._exists(f"{self._root}/batches/{number}.{part}")
+        """Whether this part of a micro-batch was published, perhaps with all the others."""
+        # In this order: what tells of parts goes when it is noted that all is done.
+        return self._exists(f"{self._root}/batches/{number}.{part}") or self.done(number)
 
     def finish_part(self, number: int, part: int) -> None:
         """This part of a micro-batch was published, every message acknowledged."""
+        if self.done(number):
+            return  # a copy of a task was slower than all others
         with self._files.open_output_stream(f"{self._root}/batches/{number}.{part}") as out:
             out.write(b"")
 
     def finish(self, number: int, attempts: Iterable[Attempt], parts: int = 0) -> None:
-        """This micro-batch was published, every message acknowledged."""
+        """This micro-batch was published, every message acknowledged; idempotent.
+
+        Args:
+            number: of the micro-batch.
+            attempts: those that are not needed any more.
+            parts: how many there are, where tasks publish.
+        """
         with self._files.open_output_stream(f"{self._root}/batches/{number}.done") as out:
             out.write(b"")
         for part in range(parts):

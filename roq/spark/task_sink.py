@@ -132,7 +132,11 @@ class TaskSink(Shipped):
             check_columns(df.schema)
             check(self._options)
             self._checked = True
-        if not staging.done(number):
+        if staging.done(number):
+            # The driver before may have died while it tidied up.
+            decided = staging.decide(number, [])
+            staging.finish(number, decided, len(decided))
+        else:
             self._publish(df, number, self._options, self._options.writer or named)
 
     def write(self, df: DataFrame) -> int:
@@ -202,8 +206,5 @@ def _arranged(df: DataFrame, options: WriteOptions) -> DataFrame:
 
 def _query(df: DataFrame) -> str:
     """Spark's id of the query to which a micro-batch belongs; empty if nobody can say."""
-    try:
-        context = df.sparkSession.sparkContext
-    except NotImplementedError:  # Spark Connect has none
-        return ""
-    return context.getLocalProperty("sql.streaming.queryId") or ""
+    context = getattr(df.sparkSession, "sparkContext", None)  # Spark Connect has none
+    return "" if context is None else context.getLocalProperty("sql.streaming.queryId") or ""
