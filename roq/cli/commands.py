@@ -31,13 +31,14 @@ COMMANDS: Final[dict[str, str]] = {
     "health": "roq.cli.health:health",
     "watch": "roq.cli.watch:watch",
     "top": "roq.cli.top:top",
+    "log": "roq.cli.log:log",
     "debug": "roq.cli.debug:debug",
     "sim": "roq.cli.sim:sim",
     "bench": "roq.cli.bench:bench",
 }
 """Name → where the command is; in the order in which a newcomer meets them."""
 
-ALONE: Final = frozenset({"up", "demo", "gcm", "debug", "sim", "bench"})
+ALONE: Final = frozenset({"up", "demo", "gcm", "log", "debug", "sim", "bench"})
 """Commands that ask no cluster, or one of their own."""
 
 EPILOG: Final = """\

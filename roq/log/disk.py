@@ -23,14 +23,25 @@ class DiskFiles:
 
     One thread writes, another one may read meanwhile.
 
+    Args:
+        folder: where it is.
+        read_only: look at it beside the process that has it; nothing is made, locked or written.
+
     Raises:
-        LogRefused: it cannot be made, or another process has it.
+        LogRefused: it cannot be made or read, or another process has it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder = folder
         self._reading: dict[str, int] = {}
         self._writing: dict[str, int] = {}
+        self._lock = -1
+        if read_only:
+            try:
+                self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError as error:
+                raise LogRefused(f"{folder} cannot be read: {error.strerror}") from error
+            return
         try:
             _make_folder(folder)
             self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -61,7 +72,8 @@ class DiskFiles:
             os.close(descriptor)
         self._reading.clear()
         self._writing.clear()
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)
         os.close(self._folder)
 
     def names(self) -> list[str]:
@@ -77,7 +89,10 @@ class DiskFiles:
         descriptor = self._reading.get(name)
         if descriptor is None:
             if len(self._reading) >= _READERS_MAX:
-                os.close(self._reading.pop(next(iter(self._reading))))
+                # The writing thread may take out files that leave, so this is one step.
+                oldest = self._reading.pop(list(self._reading)[0], None)  # noqa: RUF015
+                if oldest is not None:
+                    os.close(oldest)
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
             self._reading[name] = descriptor
         parts = []

@@ -11,8 +11,11 @@ A process begins a segment of its own; nothing is appended to a file of an earli
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import pairwise
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -122,9 +125,9 @@ def open_log(files: Files, settings: LogSettings) -> SegmentLog[bytes]:
 
 
 def _remedy(error: OSError) -> str:
-    if error.errno in {28, 122}:  # ENOSPC, EDQUOT
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return "The disk is full: make room, or give the queue less to keep"
-    if error.errno in {13, 1, 30}:  # EACCES, EPERM, EROFS
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return "The host manager's user must be able to write there"
     return "Look at the disk; the log stays as it is"
 
@@ -149,18 +152,7 @@ def _meta(files: Files, settings: LogSettings) -> Meta:
         files.rename(partial, META)
         files.sync_folder()
         return mine
-    try:
-        found = msgspec.json.decode(files.read(META, 0, files.size(META)), type=Meta)
-    except UNREADABLE as error:
-        raise LogRefused(
-            f"{META} cannot be read: {error}. Restore it from a copy of the folder, or move the "
-            "folder elsewhere"
-        ) from None
-    if found.format != FORMAT:
-        raise LogRefused(
-            f"the log has format {found.format}, and this RoQ reads format {FORMAT}: install the "
-            "newer version again"
-        )
+    found = read_meta(files)
     for what, told, wanted in (
         ("cluster", found.cluster, mine.cluster),
         ("queue", found.queue, mine.queue),
@@ -176,6 +168,28 @@ def _meta(files: Files, settings: LogSettings) -> Meta:
         raise LogRefused(
             f"the log was made by a later process (epoch {found.generation}) than this one (epoch "
             f"{settings.epoch}): the registry of this cluster is older than the log"
+        )
+    return found
+
+
+def read_meta(files: Files) -> Meta:
+    """What a folder says of itself.
+
+    Raises:
+        LogRefused: that cannot be read, or is of a newer format.
+        OSError: likewise.
+    """
+    try:
+        found = msgspec.json.decode(files.read(META, 0, files.size(META)), type=Meta)
+    except UNREADABLE as error:
+        raise LogRefused(
+            f"{META} cannot be read: {error}. Restore it from a copy of the folder, or move the "
+            "folder elsewhere"
+        ) from None
+    if found.format != FORMAT:
+        raise LogRefused(
+            f"the log has format {found.format}, and this RoQ reads format {FORMAT}: install the "
+            "newer version again"
         )
     return found
 
@@ -225,8 +239,11 @@ class _Opening:
         closed = self._closed(segments, base)
         if closed:
             base = max(base, closed[-1].end)
-        self._restore(tail, entries, end)
-        active, index = self._begin(base, again)
+        snapshot = self._restore(tail, entries, end)
+        stays = (file for file in tail if file.base < base)
+        if snapshot is not None and snapshot.offset <= base:
+            snapshot = None if any(snapshot in file.found for file in stays) else snapshot
+        active, index = self._begin(base, again, snapshot)
         self._clean(closed, active)
         settings = self._settings
         self._hot.commit(end)
@@ -255,11 +272,7 @@ class _Opening:
                 self._files.remove(name)
             elif name != META and not name.endswith(INDEX_SUFFIX):
                 self._problem(f"{name} is no file of a log; it was left alone")
-        segments: list[_File] = []
-        for file in sorted(found, key=lambda each: (each.epoch, each.base)):
-            while segments and segments[-1].base >= file.base:
-                segments.pop()
-            segments.append(file)
+        segments = counting(found)
         for file in segments:
             data = self._files.read(file.name, 0, HEAD_BYTES)
             newer = other_format(data)
@@ -273,13 +286,14 @@ class _Opening:
         """The newest segments, back to the first one that holds a snapshot; gone over."""
         tail: list[_File] = []
         for file in reversed(segments):
-            self._go_over(file)
+            self._go_over(file, tail[0].base if tail else None)
             tail.insert(0, file)
             if _begins_here(file):
                 break
         return tail
 
-    def _go_over(self, file: _File) -> None:
+    def _go_over(self, file: _File, until: int | None) -> None:
+        """Read a segment; what it holds behind the beginning of the next one does not count."""
         head = head_of(self._files, file.name)
         records = [
             found
@@ -296,7 +310,11 @@ class _Opening:
                 f"{file.name} is a segment of another log (exchange {head.exchange}, generation "
                 f"{head.generation}): move it away; nothing was changed"
             )
-        file.found = records
+        file.found = [
+            found
+            for found in records
+            if until is None or found.offset < until + (found.kind == RecordKind.SNAPSHOT)
+        ]
 
     def _entries(self, tail: list[_File]) -> list[Found]:
         """What the tail holds, in order and without a hole behind the last claim.
@@ -305,10 +323,9 @@ class _Opening:
         """
         claim = _claim(tail)
         entries: list[Found] = []
-        for number, file in enumerate(tail):
-            until = tail[number + 1].base if number + 1 < len(tail) else None
+        for file in tail:
             for found in file.found:
-                if found.kind != RecordKind.BATCH or (until is not None and found.offset >= until):
+                if found.kind != RecordKind.BATCH:
                     continue
                 following = entries[-1].offset + 1 if entries else tail[0].base
                 if found.offset < following:
@@ -329,18 +346,26 @@ class _Opening:
     def _closed(self, segments: list[_File], base: int) -> list[Segment]:
         """The segments that stay as they are, up to the offset at which a new one begins."""
         closed: list[Segment] = []
+        names = frozenset(self._files.names())
         for number, file in enumerate(segments):
             end = min(segments[number + 1].base if number + 1 < len(segments) else base, base)
             if end <= file.base:
                 continue
             segment = Segment(file.name, file.base, end, file.size, kept=file.size - HEAD_BYTES)
-            self._measure(segment, file)
+            self._measure(segment, file, names)
             closed.append(segment)
         if closed and closed[-1].end < base:
             closed[-1].end = base
+        # Times do not fall from one to the next, also where nothing can be read.
+        for one, other in pairwise(closed):
+            if not other.last_us:
+                other.first_us = other.last_us = one.last_us
+        for other, one in pairwise(reversed(closed)):
+            if not one.last_us:
+                one.first_us = one.last_us = other.first_us
         return closed
 
-    def _measure(self, segment: Segment, file: _File) -> None:
+    def _measure(self, segment: Segment, file: _File, names: frozenset[str]) -> None:
         """Learn a segment's times and topics; tell what of it is lost."""
         index = load_index(self._files, segment)
         for first, behind in _ranges(index.lost()):
@@ -353,7 +378,7 @@ class _Opening:
             segment, index, range(segment.end - 1, segment.base - 1, -1)
         )
         name = index_name(file.name)
-        if name not in self._files.names():
+        if name not in names:
             self._files.create(name)
             self._files.write(name, 0, [index.pack()])
 
@@ -371,9 +396,10 @@ class _Opening:
 
     # --- what goes on -----------------------------------------------------------------------------
 
-    def _restore(self, tail: list[_File], entries: list[Found], end: int) -> None:
-        """The hot tail as it was: from the newest snapshot on."""
-        since, snapshot = self._snapshot(tail, end)
+    def _restore(self, tail: list[_File], entries: list[Found], end: int) -> Found | None:
+        """The hot tail as it was: from the newest snapshot on, which is given back."""
+        record, snapshot = self._snapshot(tail, end)
+        since = record.offset if record is not None else tail[0].base if tail else 0
         # What is in memory has no hole: it begins behind the last one.
         first = end
         for found in reversed(entries):
@@ -395,37 +421,51 @@ class _Opening:
                 self._hot.restore_entry(found.topic, found.frame, found.body, len(found.body))
         if entries:
             self._hot.advance_clock(read_entry(entries[-1].frame).appended_us)
+        return record
 
-    def _snapshot(self, tail: list[_File], end: int) -> tuple[int, LogSnapshot | None]:
+    def _snapshot(
+        self, tail: list[_File], end: int
+    ) -> tuple[Found, LogSnapshot] | tuple[None, None]:
         for file in reversed(tail):
             for found in reversed(file.found):
                 if found.kind != RecordKind.SNAPSHOT or found.offset > end:
                     continue
                 try:
-                    return found.offset, decode_snapshot(found.body)
+                    return found, decode_snapshot(found.body)
                 except RemoteProtocolError as error:
                     self._problem(f"{file.name}: {error}")
-        return (tail[0].base if tail else 0), None
+        return None, None
 
-    def _begin(self, base: int, again: list[Found]) -> tuple[Segment, SegmentIndex]:
-        """The new segment, with what has to be written again on the disk."""
+    def _begin(
+        self, base: int, again: list[Found], snapshot: Found | None
+    ) -> tuple[Segment, SegmentIndex]:
+        """The new segment, with what has to be written again on the disk.
+
+        Args:
+            snapshot: the one that was found, if it stands only where nothing stays.
+        """
         name = segment_name(base, self._settings.epoch)
         segment, index = Segment(name, base, base, 0), SegmentIndex(base)
-        if not again:
+        records = list(again)
+        if snapshot is not None:
+            records.insert(sum(found.offset < snapshot.offset for found in again), snapshot)
+        if not records:
             return segment, index
         buffers: list[bytes | memoryview] = [pack_head(self._head(base))]
         segment.size = HEAD_BYTES
-        for found in again:
+        for found in records:
             before, behind = pack_record(
-                RecordKind.BATCH, found.topic, found.frame, found.body, len(found.body), base
+                RecordKind(found.kind), found.topic, found.frame, found.body, len(found.body), base
             )
             buffers += [before, found.body, behind]
-            index.add(found.topic, segment.size)
+            if found.kind == RecordKind.BATCH:
+                index.add(found.topic, segment.size)
             segment.size += record_bytes(found.topic, len(found.body))
-        segment.kept = segment.size - HEAD_BYTES
+        segment.kept = sum(record_bytes(found.topic, len(found.body)) for found in again)
         segment.end = index.end
-        segment.first_us = read_entry(again[0].frame).appended_us
-        segment.last_us = read_entry(again[-1].frame).appended_us
+        if again:
+            segment.first_us = read_entry(again[0].frame).appended_us
+            segment.last_us = read_entry(again[-1].frame).appended_us
         self._files.create(name + NEW_SUFFIX)
         self._files.write(name + NEW_SUFFIX, 0, buffers)
         self._files.sync(name + NEW_SUFFIX)
@@ -456,6 +496,26 @@ class _Opening:
     def _problem(self, text: str) -> None:
         if len(self._recovered.problems) < PROBLEMS_MAX:
             self._recovered.problems.append(text)
+
+
+class _Placed(Protocol):
+    @property
+    def base(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+P = TypeVar("P", bound=_Placed)
+
+
+def counting(found: Iterable[P]) -> list[P]:
+    """Of all segments that are there those that count, in order: a later process decides."""
+    segments: list[P] = []
+    for file in sorted(found, key=lambda each: (each.epoch, each.base)):
+        while segments and segments[-1].base >= file.base:
+            segments.pop()
+        segments.append(file)
+    return segments
 
 
 def _begins_here(file: _File) -> bool:

@@ -145,7 +145,13 @@ class SegmentReader:
             return self._growing_index
         index = self._loaded.get(segment.name)
         if index is None:
-            index = load_index(self._files, segment)
+            try:
+                index = load_index(self._files, segment)
+            except OSError:  # to a reader the same as a segment that is not whole; it is counted
+                index = SegmentIndex(segment.base)
+                while index.end < segment.end:
+                    index.add_lost()
+                self.unreadable += segment.end - segment.base
             self._remember(segment.name, index)
         else:
             self._loaded.move_to_end(segment.name)

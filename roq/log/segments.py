@@ -60,7 +60,7 @@ class Group(Generic[B]):
         segment: name of the file; empty: nothing is written, only files are removed.
         head: of a segment that is new; None: the file is there.
         at: where in the file it is written.
-        snapshot: the body of a snapshot that stands before the entries, and its frame.
+        snapshot: the body of a snapshot that stands behind the entries, and its frame.
         records: the entries.
         synced: below it everything was on the disk when this was made.
         end: what may be committed when it is on the disk.
@@ -287,7 +287,9 @@ class SegmentLog(Generic[B]):
         if self._uncommitted:
             return None
         self._expire()
-        if self._gathered == self.end:
+        # The only snapshot does not leave before another one is on the disk.
+        alone = self._snapshot_due and bool(self._removed)
+        if self._gathered == self.end and not alone:
             if not (self._removed or self._indexes):
                 return None
             group: Group[B | bytes] = Group(end=self.committed)
@@ -316,8 +318,9 @@ class SegmentLog(Generic[B]):
             active.size += record_bytes(b"", len(body))
             self._snapshot_due = False
         active.kept += self._ungathered_bytes
-        active.first_us = active.first_us or read_entry(group.records[0][1]).appended_us
-        active.last_us = hot.time_us
+        if group.records:
+            active.first_us = active.first_us or read_entry(group.records[0][1]).appended_us
+            active.last_us = hot.time_us
         active.end = self._gathered = self.end
         self._uncommitted.append((self.end, self._ungathered_bytes))
         self._ungathered_bytes = 0

@@ -271,6 +271,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if group.head is not None:\n            files.sync_folder()\n", ""),
         ("synced=self.committed, end=self.end)", "synced=self.end, end=self.end)"),
         ("        if self._uncommitted:\n            return None\n", ""),
+        ("alone = self._snapshot_due and bool(self._removed)\n", "alone = False\n"),
     ),
     *_of(
         "roq/log/hot_tail.py",
@@ -298,6 +299,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("if following >= claim:\n", "if following < claim:\n"),
         ("        self._files.sync(name + NEW_SUFFIX)\n", ""),
         ("            if _begins_here(file):\n", "            if file.found:\n"),
+        ("        if snapshot is not None:\n            records.insert(",
+         "        if snapshot is not None and again:\n            records.insert("),
         ("topics = {} if snapshot is None else dict(snapshot.topics)\n", "topics = {}\n"),
     ),
 )  # fmt: skip

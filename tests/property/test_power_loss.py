@@ -51,6 +51,10 @@ class History:
     """What was committed in any life."""
     epoch: int = 0
     lives: int = 0
+    now_us: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+    floor: int = 0
+    """Below it, what has left may be there again, or not."""
 
     def live(self) -> None:
         """Open the log, look at all of it, append for a while, and die."""
@@ -63,7 +67,7 @@ class History:
             self.files.fail = failing(self.chance, 0.03)
         try:
             for _ in range(self.chance.randrange(12)):
-                if not self.turn(log):
+                if not (self.idle(log) if self.chance.random() < 0.15 else self.turn(log)):
                     return
         except OSError:
             return  # it must not go on with this log
@@ -75,7 +79,7 @@ class History:
         if self.chance.random() < 0.2:
             self.files.fail = failing(self.chance, 0.1)
         try:
-            return open_log(self.files, settings(self.epoch))
+            return open_log(self.files, settings(self.epoch, now_us=self.now_us, **self.limits))
         except LogRefused:
             return None
         finally:
@@ -86,7 +90,9 @@ class History:
         assert not log.recovered.lost, log.recovered
         assert self.promised <= log.end <= len(self.entries), (log.end, self.promised)
         del self.entries[log.end :]
-        for offset, (topic, frame, batch) in enumerate(self.entries):
+        assert log.floor <= self.floor
+        for offset in range(log.floor, log.end):
+            topic, frame, batch = self.entries[offset]
             record = log.record(offset)
             assert record is not None, offset
             assert (record[0].name, record[1], bytes(record[2])) == (topic, frame, batch)
@@ -113,11 +119,27 @@ class History:
             self.entries.append((topic, frame, batch))
         group = log.gather(lambda: self.digest(log.end))
         assert group is not None
+        self.floor = max(self.floor, log.floor)
         perform(self.files, group)
         if self.chance.random() < 0.1:
             return False  # before it has heard of it
         log.commit(group.end)
         self.promised = group.end
+        self.floor = max(self.floor, log.floor)
+        log.check()
+        return True
+
+    def idle(self, log: SegmentLog[bytes]) -> bool:
+        """Time passes, and what is too old leaves; whether the process lives on."""
+        self.now_us += self.chance.choice([10, 400, 2_000])
+        log.advance_clock(self.now_us)
+        group = log.gather(lambda: self.digest(log.end))
+        self.floor = max(self.floor, log.floor)
+        if group is not None:
+            perform(self.files, group)
+            if self.chance.random() < 0.2:
+                return False
+            log.commit(group.end)
         log.check()
         return True
 
@@ -136,6 +158,11 @@ def play(seed: int) -> History:
     """One history: lives that end by themselves, by a failure, or with the power."""
     chance = random.Random(seed)
     history = History(chance)
+    if seed % 2:
+        history.limits = {
+            "capacity_bytes": chance.choice([3_000, 20_000, 1 << 40]),
+            "keep_us": chance.choice([100, 3_000, 1 << 50]),
+        }
     for _ in range(chance.randrange(2, 12)):
         history.live()
         if chance.random() < 0.7:

@@ -51,6 +51,7 @@ class LossyFiles:
         return list(self.names_seen)
 
     def size(self, name: str) -> int:
+        self.fail("size")
         return len(self._of(name).seen())
 
     def read(self, name: str, at: int, size: int) -> bytes:
@@ -94,6 +95,7 @@ class LossyFiles:
         self._change(move)
 
     def remove(self, name: str) -> None:
+        self.fail("remove")
         self._change(lambda names: names.pop(name, None))
 
     def sync_folder(self) -> None:

@@ -106,6 +106,24 @@ def test_what_is_empty_for_long_gives_its_files_back_without_new_batches() -> No
     assert log.gather(lambda: b"") is None
 
 
+def test_a_log_whose_entries_have_all_left_goes_on_where_it_was_however_often_it_starts() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(keep_us=50))
+    write(files, log, 12)
+    for epoch in range(6, 12):
+        log = open_log(files, settings(epoch, keep_us=50, now_us=1_000 * epoch))
+        assert (log.end, log.committed) == (12, 12)
+        group = log.gather(lambda: b"what the exchange knows")
+        if group is not None:
+            perform(files, group)
+            log.commit(group.end)
+        log.check()
+        if epoch > 6:
+            assert (log.recovered.since, log.recovered.snapshot) == (12, b"what the exchange knows")
+    assert log.floor == 12
+    assert len(segments(files)) == 1
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_a_bit_that_flips_in_an_old_segment_costs_the_entries_that_it_hits(seed: int) -> None:
     chance = random.Random(seed)
@@ -179,6 +197,42 @@ def test_segments_that_are_gone_are_told_and_the_others_are_read() -> None:
     assert log.record(25) is None
     assert log.record(9) is not None
     assert log.next_of(b"t", 10) == 30
+    log.check()
+
+
+@pytest.mark.parametrize("gone", range(3))
+def test_times_are_found_beside_a_segment_that_is_gone(gone: int) -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings())
+    for number in range(40):
+        log.advance_clock(2_000 + number)
+        write(files, log, 1)
+    files.contents[segments(files)[gone]] = bytearray()
+    for name in [name for name in files.names() if name.endswith(INDEX_SUFFIX)]:
+        files.remove(name)
+    log = open_log(files, settings(6, now_us=9_000))
+    for offset in [each for each in range(40) if log.record(each) is not None]:
+        assert log.floor <= log.seek(2_000 + offset) <= offset
+    readable = [log.seek(2_000 + offset) for offset in range(40) if offset // 10 != gone]
+    assert readable == sorted(readable)
+
+
+def test_a_segment_that_the_disk_does_not_give_is_gone_to_readers_and_raises_nothing() -> None:
+    class Broken(MemoryFiles):
+        broken = ""
+
+        def read(self, name: str, at: int, size: int) -> bytes:
+            if self.broken and name.startswith(self.broken):
+                raise OSError(5, "Input/output error")
+            return super().read(name, at, size)
+
+    files = Broken()
+    write(files, open_log(files, settings()), 35)
+    log = open_log(files, settings(6))
+    files.broken = segments(files)[1].removesuffix(SEGMENT_SUFFIX)
+    assert [each for each in range(35) if log.record(each) is None] == list(range(10, 20))
+    assert log.next_of(b"t", 10) == 20
+    assert log.unreadable == 10
     log.check()
 
 

@@ -1,0 +1,129 @@
+"""Goes over the log in a folder without changing it: what is there, and what cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from roq.log.files import Files, LogRefused
+from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head
+from roq.log.recovery import Meta, counting, read_meta
+from roq.log.segment_reader import parse_name, scan
+from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
+
+
+class SegmentSurvey(msgspec.Struct, frozen=True, kw_only=True):
+    """What one segment holds."""
+
+    name: str
+    first: int
+    """Its first offset."""
+    entries: int
+    """That can be read."""
+    bytes: int
+    appended_us: tuple[int, int]
+    """Append times of its first and last entry, µs UTC; 0: it has none."""
+    lost: list[tuple[int, int]]
+    """Offsets [first, behind the last) that cannot be read."""
+    problems: list[str]
+    """What else is wrong, in sentences."""
+
+
+class _Place(msgspec.Struct, frozen=True):
+    name: str
+    base: int
+    epoch: int
+
+
+class LogSurvey:
+    """One log in a folder.
+
+    Attributes:
+        meta: whose log it is.
+
+    Raises:
+        LogRefused: it is no log, or of a newer format.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        try:
+            self.meta: Meta = read_meta(files)
+        except OSError as error:
+            raise LogRefused(f"this folder holds no log of RoQ: {error}") from error
+        self._identity = pack_entry(
+            EntryKind.ENTRY, self.meta.exchange, bytes.fromhex(self.meta.queue),
+            self.meta.generation, 0, 0, 0,
+        )[IDENTITY]  # fmt: skip
+        found = ((name, parse_name(name)) for name in files.names())
+        self._segments = counting(_Place(name, *place) for name, place in found if place)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def segments(self) -> Iterator[SegmentSurvey]:
+        """One segment after the other, each read as a whole.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        for number, place in enumerate(self._segments):
+            until = self._until(number)
+            entries = list(self._entries(place, until))
+            lost = []
+            following = place.base
+            for found in entries:
+                if found.offset > following:
+                    lost.append((following, found.offset))
+                following = found.offset + 1
+            if until is not None and following < until:
+                lost.append((following, until))
+            times = [read_entry(found.frame).appended_us for found in entries[:1] + entries[-1:]]
+            size = self._files.size(place.name)
+            yield SegmentSurvey(
+                name=place.name, first=place.base, entries=len(entries), bytes=size,
+                appended_us=(times[0], times[-1]) if times else (0, 0), lost=lost,
+                problems=self._problems(place, entries, size, last=until is None),
+            )  # fmt: skip
+
+    def entries(self, first: int = 0) -> Iterator[Found]:
+        """All entries from an offset on that can be read, in order.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        for number, place in enumerate(self._segments):
+            until = self._until(number)
+            if until is None or until > first:
+                for found in self._entries(place, until):
+                    if found.offset >= first:
+                        yield found
+
+    def _until(self, number: int) -> int | None:
+        return self._segments[number + 1].base if number + 1 < len(self._segments) else None
+
+    def _entries(self, place: _Place, until: int | None) -> Iterator[Found]:
+        following = place.base
+        for found in scan(self._files, place.name, HEAD_BYTES):
+            of_this_log = found.frame[IDENTITY] == self._identity
+            if found.kind == RecordKind.BATCH and of_this_log and found.offset >= following:
+                if until is not None and found.offset >= until:
+                    return
+                following = found.offset + 1
+                yield found
+
+    def _problems(self, place: _Place, entries: list[Found], size: int, *, last: bool) -> list[str]:
+        problems = []
+        head = read_head(self._files.read(place.name, 0, HEAD_BYTES))
+        if head is None:
+            problems.append("its head cannot be read")
+        elif (head.base, head.epoch) != (place.base, place.epoch):
+            problems.append("its head is that of another segment")
+        end = entries[-1].at + entries[-1].size if entries else HEAD_BYTES
+        if last and end < size and not scan(self._files, place.name, end):
+            problems.append(
+                f"the last {size - end} bytes are no whole record: what was being written; the "
+                "next start cuts it off"
+            )
+        return problems

@@ -1,0 +1,107 @@
+"""`roq log`: what a folder holds is told, and what is wrong with it in a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from roq.cli.commands import cli
+from roq.exchange.machine import ExchangeCore
+from roq.log.disk import DiskFiles
+from roq.log.records import HEAD_BYTES
+from roq.log.recovery import LogSettings, open_log
+from roq.log.segments import perform
+from roq.model import Limits, PublisherId
+from roq.protocol.batch import pack
+
+BATCHES = 25
+
+
+def roq(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["log", *map(str, arguments)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    files = DiskFiles(tmp_path)
+    log = open_log(
+        files,
+        LogSettings(
+            queue=b"q" * 16, exchange=3, epoch=5, cluster="c", host="h", ring_bytes=1 << 20,
+            topics_max=100, topics_spare=0, capacity_bytes=1 << 30, keep_us=1 << 60,
+            now_us=1_700_000_000_000_000, segment_entries=10,
+        ),
+    )  # fmt: skip
+    core: ExchangeCore[bytes] = ExchangeCore(b"q" * 16, 3, 5, Limits(), late=log)
+    for number in range(BATCHES):
+        batch = pack(
+            [b"message %d" % number], publisher=PublisherId(b"p" * 16), epoch=1,
+            link_number=number + 1, first_sequence=number, created_us=1,
+        )  # fmt: skip
+        assert log.append(b"eu.be", batch, len(batch)) is not None
+        group = log.gather(core.snapshot)
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    yield tmp_path  # the exchange has it meanwhile
+    files.close()
+
+
+def segments(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.seg"))
+
+
+def test_a_whole_log_is_verified_beside_its_exchange(folder: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    done = roq("verify", folder)
+    assert done.exit_code == 0, done.output
+    assert "exchange x3, generation 5, of host h" in done.stdout
+    assert len([line for line in done.stdout.splitlines() if ".seg" in line]) == 3
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_what_is_lost_is_told_and_the_command_fails(folder: Path) -> None:
+    with segments(folder)[1].open("r+b") as file:
+        file.seek(HEAD_BYTES + 100)
+        file.write(b"\xff\xff")
+    done = roq("verify", folder, "--json")
+    assert done.exit_code == 1
+    told = json.loads(done.stdout)
+    assert told["lost"] == 1
+    assert [each["lost"] for each in told["segments"]] == [[], [[10, 11]], []]
+    assert "1 entries cannot be read any more" in done.stderr
+    assert "offsets 10 to 10 are lost" in roq("verify", folder).stdout
+
+
+def test_the_end_that_is_being_written_is_no_loss(folder: Path) -> None:
+    with segments(folder)[-1].open("ab") as file:
+        file.write(b"\x50\x01\x00\x00half of it")
+    done = roq("verify", folder, "--json")
+    assert done.exit_code == 0
+    (problem,) = json.loads(done.stdout)["segments"][-1]["problems"]
+    assert "the next start cuts it off" in problem
+
+
+def test_batches_are_printed_from_an_offset_on(folder: Path) -> None:
+    done = roq("dump", folder, "--from", "9", "--count", "2", "--payloads", "--json")
+    assert done.exit_code == 0, done.output
+    first, second = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (first["offset"], first["topic"], first["kind"]) == (9, "eu.be", "data")
+    assert (second["sequence"], second["payloads"]) == (10, ["message 10"])
+    assert second["appended"] == "2023-11-14T22:13:20.000+00:00"
+    text = roq("dump", folder, "--payloads").stdout.splitlines()
+    assert len(text) == 2 * BATCHES
+    assert text[-1].strip() == "message 24"
+
+
+def test_a_folder_without_a_log_is_refused_in_a_line(tmp_path: Path) -> None:
+    for command in ("verify", "dump"):
+        done = roq(command, tmp_path)
+        assert done.exit_code == 1
+        assert "this folder holds no log of RoQ" in done.stderr
+    assert roq("verify", tmp_path / "nowhere").exit_code == 2
+    assert list(tmp_path.iterdir()) == []
