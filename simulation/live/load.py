@@ -24,10 +24,11 @@ from roq.simulation.live.clocks import MICROSECONDS, Anchor
 from roq.simulation.live.messages import REASON_MAX
 from roq.simulation.live.plan import Share
 from roq.simulation.live.receivers import Receiver
-from roq.simulation.live.schedule import NEVER, FlatOut, Schedule
+from roq.simulation.live.schedule import FlatOut, Schedule
 from roq.simulation.live.senders import BLOCKED_SECONDS, Sender
 from roq.simulation.live.task_channel import Ended, TaskChannel
 from roq.simulation.live.verdict import TaskTally
+from roq.simulation.scenario.rates import NEVER
 
 LEAD_SECONDS: Final = 1.0
 """Clients that come under load connect so long before, so that their first message is in time."""

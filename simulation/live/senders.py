@@ -19,11 +19,12 @@ from roq.demo.latency import bucket_of
 from roq.errors import RoQError, WouldBlock
 from roq.simulation.live.clocks import MICROSECONDS, Clock
 from roq.simulation.live.plan import PublisherStay, Stretch
-from roq.simulation.live.schedule import NEVER, Timetable
+from roq.simulation.live.schedule import Timetable
 from roq.simulation.live.stamp import STAMP, STAMP_BYTES, identity
 from roq.simulation.live.verdict import SentTally
 from roq.simulation.live.windows import LATE_SECONDS, Window, Windows
 from roq.simulation.scenario.draws import sizes, topics
+from roq.simulation.scenario.rates import NEVER
 
 CHUNK: Final = 500
 """Messages that one publisher sends before others have their turn."""

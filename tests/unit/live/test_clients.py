@@ -16,11 +16,12 @@ from roq.model import PublisherId
 from roq.simulation.live.clocks import Clock
 from roq.simulation.live.plan import Plan, PublisherStay, Share, Stretch, SubscriberStay
 from roq.simulation.live.receivers import Receiver
-from roq.simulation.live.schedule import NEVER, Schedule
+from roq.simulation.live.schedule import Schedule
 from roq.simulation.live.senders import CHUNK, Sender
 from roq.simulation.live.stamp import STAMP
 from roq.simulation.live.verdict import Counts, ReceivedTally, SentTally, TaskTally, count
 from roq.simulation.scenario.draws import LogNormal, Size, Topics
+from roq.simulation.scenario.rates import NEVER
 
 BEGIN_US = 1_000_000_000_000
 SECONDS = 10.0
