@@ -16,6 +16,7 @@ import zmq
 
 from roq.benchmarks.case import CaseFailure
 from roq.benchmarks.statistics import Figure
+from roq.simulation.experiment.results import cpu_model
 
 LIBRARIES: Final = ("roq", "pyzmq", "msgspec", "xxhash", "nats-py", "redis", "hiredis")
 
@@ -97,7 +98,7 @@ def environment() -> Environment:
     """Look at the machine."""
     return Environment(
         when=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        cpu=_cpu_model(),
+        cpu=cpu_model(),
         cores=os.cpu_count() or 0,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         system=f"{platform.system()} {platform.release()}",
@@ -112,15 +113,6 @@ def environment() -> Environment:
 def write_json(results: Results, path: Path) -> None:
     """Write the document, readable."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
 
 
 def _version(name: str) -> str:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from math import ceil
 
-from roq.simulation.scenario.rates import Burst, Rate, Step, sent_by
+from roq.simulation.scenario.rates import Burst, Rate, Step, next_jump, sent_by
 
 STEPS_MAX = 100_000
 """Pieces of one phase; a finer step is made coarser."""
@@ -70,15 +70,21 @@ def _edges(rate: Rate, phase: float, step: float) -> list[float]:
     match rate:
         case int() | float():
             return [0.0]
-        case Step(rates):
-            return [index * phase / len(rates) for index in range(len(rates))]
-        case Burst(_, _, every, width) if phase / every <= STEPS_MAX:
-            found = [index * every for index in range(int(phase / every) + 1)]
-            found += [each + width for each in found]
-            return _apart(sorted(each for each in found if each < phase), phase)
+        case Step():
+            return list(_jumps(rate, phase))
+        case Burst(every=every) if phase / every <= STEPS_MAX:
+            return list(_jumps(rate, phase))
         case _:
             step = max(min(step, phase / STEPS_MIN), phase / STEPS_MAX)
             return _apart([index * step for index in range(ceil(phase / step) + 1)], phase)
+
+
+def _jumps(rate: Rate, phase: float) -> Iterator[float]:
+    """The beginning, and where a rate jumps."""
+    at = 0.0
+    while at < phase - 1e-9:
+        yield at
+        at = next_jump(rate, at, phase)
 
 
 def _apart(edges: list[float], phase: float) -> list[float]:

@@ -111,7 +111,7 @@ def measured() -> Iterator[Machine]:
     psutil.cpu_percent()
     machine = Machine(
         when=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        cpu=_cpu_model(),
+        cpu=cpu_model(),
         cores=os.cpu_count() or 0,
         python=f"{platform.python_implementation()} {platform.python_version()}",
         libzmq=zmq.zmq_version(),
@@ -277,7 +277,8 @@ def _figure(value: float, target: Target) -> str:
     return f"{text} {target.unit}".rstrip()
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """What the processor calls itself."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from math import cos, pi
-from typing import Annotated, TypeAlias
+from math import cos, floor, pi
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,9 @@ PerSecond: TypeAlias = Annotated[float, Meta(ge=0, le=10_000_000)]
 """Messages a second of one publisher."""
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=31_536_000)]
 Moment: TypeAlias = Annotated[float, Meta(ge=0, le=31_536_000)]
+NEVER: Final = float("inf")
+EXACT_SECONDS: Final = 1e-6
+"""Moments closer to each other are one."""
 
 
 class Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -130,6 +133,20 @@ def rate_at(rate: Rate, seconds: float, phase: float) -> float:
             return rate
 
 
+def next_jump(rate: Rate, t: float, phase: float) -> float:
+    """The next moment after `t` at which a rate jumps; seconds of its phase; NEVER: it does not."""
+    match rate:
+        case Step(rates):
+            part = phase / len(rates)
+            return _after(t, part, 0.0)
+        case Burst(_, _, every, width):
+            return min(_after(t, every, 0.0), _after(t, every, width))
+        case Trace(points) if points:
+            return _after(t, points[-1][0], 0.0)
+        case _:
+            return NEVER
+
+
 def highest(rate: Rate) -> float:
     """The highest rate that there is."""
     match rate:
@@ -188,3 +205,9 @@ def _interpolated(points: list[tuple[float, float]], t: float) -> float:
     index = min(max(bisect_right(points, (t, float("inf"))), 1), len(points) - 1)
     (t0, r0), (t1, r1) = points[index - 1], points[index]
     return r0 + (r1 - r0) * (t - t0) / (t1 - t0)
+
+
+def _after(t: float, every: float, shift: float) -> float:
+    number = floor((t - shift) / every) + 1
+    found = number * every + shift
+    return found if found > t + EXACT_SECONDS else found + every

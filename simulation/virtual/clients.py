@@ -21,7 +21,7 @@ from roq.model import LogId, PublisherId
 from roq.protocol.control import Assigned, Relocate, Relocated, Topology
 from roq.runtime.backoff import Jitter
 from roq.runtime.rpc_connections import RpcConnections
-from roq.simulation.virtual.actors.publisher import Publisher
+from roq.simulation.virtual.actors.publisher import NobodyWaits, Publisher
 from roq.simulation.virtual.actors.subscriber import Subscriber
 from roq.simulation.virtual.load import Profile, User
 from roq.simulation.virtual.process import LocalWorld, Process
@@ -55,21 +55,13 @@ class _Sent(Receipt):
     """A receipt that tells its publisher how it was settled."""
 
     def __init__(self, on_status: Callable[[SendStatus], None]) -> None:
-        super().__init__(_NobodyWaits())
+        super().__init__(NobodyWaits())
         self._on_status = on_status
 
     def settle(self, status: SendStatus) -> None:
         """See `Receipt`."""
         super().settle(status)
         self._on_status(status)
-
-
-class _NobodyWaits:
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:  # noqa: ARG002
-        raise AssertionError("a simulated publisher does not wait")
-
-    def call_back(self, callback: Callable[[], object]) -> None:  # noqa: ARG002
-        raise AssertionError("a simulated publisher has nobody to call back")
 
 
 class PublisherShell:

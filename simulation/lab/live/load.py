@@ -24,10 +24,11 @@ from roq.simulation.lab.live.clocks import MICROSECONDS, Anchor
 from roq.simulation.lab.live.messages import REASON_MAX
 from roq.simulation.lab.live.plan import Share
 from roq.simulation.lab.live.receivers import Receiver
-from roq.simulation.lab.live.schedule import NEVER, FlatOut, Schedule
+from roq.simulation.lab.live.schedule import FlatOut, Schedule
 from roq.simulation.lab.live.senders import BLOCKED_SECONDS, Sender
 from roq.simulation.lab.live.task_channel import Ended, TaskChannel
 from roq.simulation.lab.live.verdict import TaskTally
+from roq.simulation.scenario.rates import NEVER
 
 LEAD_SECONDS: Final = 1.0
 """Clients that come under load connect so long before, so that their first message is in time."""

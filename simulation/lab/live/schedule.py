@@ -11,12 +11,10 @@ from math import floor
 from typing import Final, Protocol
 
 from roq.simulation.lab.live.plan import PublisherStay, Stretch
-from roq.simulation.scenario.rates import Burst, Rate, Step, Trace, rate_at, sent_by
+from roq.simulation.scenario.rates import EXACT_SECONDS, NEVER, next_jump, rate_at, sent_by
 
 SLICE_SECONDS: Final = 0.005
 """Rates count as constant for so long, between two points at which they jump."""
-EXACT_SECONDS: Final = 1e-6
-NEVER: Final = float("inf")
 _STEPS: Final = 60
 _NEAR: Final = 1e-9
 
@@ -173,23 +171,3 @@ class FlatOut:
     def stretch(self) -> Stretch:
         """The only one."""
         return self._stretch
-
-
-def next_jump(rate: Rate, t: float, phase: float) -> float:
-    """The next moment after `t` at which a rate jumps; seconds of its phase; NEVER: it does not."""
-    match rate:
-        case Step(rates):
-            part = phase / len(rates)
-            return _after(t, part, 0.0)
-        case Burst(_, _, every, width):
-            return min(_after(t, every, 0.0), _after(t, every, width))
-        case Trace(points) if points:
-            return _after(t, points[-1][0], 0.0)
-        case _:
-            return NEVER
-
-
-def _after(t: float, every: float, shift: float) -> float:
-    number = floor((t - shift) / every) + 1
-    found = number * every + shift
-    return found if found > t + EXACT_SECONDS else found + every

@@ -19,11 +19,12 @@ from roq.demo.latency import bucket_of
 from roq.errors import RoQError, WouldBlock
 from roq.simulation.lab.live.clocks import MICROSECONDS, Clock
 from roq.simulation.lab.live.plan import PublisherStay, Stretch
-from roq.simulation.lab.live.schedule import NEVER, Timetable
+from roq.simulation.lab.live.schedule import Timetable
 from roq.simulation.lab.live.stamp import STAMP, STAMP_BYTES, identity
 from roq.simulation.lab.live.verdict import SentTally
 from roq.simulation.lab.live.windows import LATE_SECONDS, Window, Windows
 from roq.simulation.scenario.draws import sizes, topics
+from roq.simulation.scenario.rates import NEVER
 
 CHUNK: Final = 500
 """Messages that one publisher sends before others have their turn."""

@@ -44,11 +44,15 @@ class Desk(Protocol):
         ...
 
 
-class _NobodyWaits:
+class NobodyWaits:
+    """For receipts: user code never waits on a virtual clock."""
+
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:  # noqa: ARG002
+        """Never called."""
         raise AssertionError("a simulated publisher does not wait")
 
     def call_back(self, callback: Callable[[], object]) -> None:  # noqa: ARG002
+        """Never called."""
         raise AssertionError("a simulated publisher has nobody to call back")
 
 
@@ -98,7 +102,7 @@ class Publisher:
         if not machine.chooser.has_room:
             return False
         stream = machine.topics.stream(topic)
-        receipt = receipt or Receipt(_NobodyWaits())
+        receipt = receipt or Receipt(NobodyWaits())
         machine.chooser.seal(stream, payloads, receipt, now, self._world.time_us)
         for link in machine.all:
             batches = link.transmit(now)

@@ -16,11 +16,12 @@ from roq.model import PublisherId
 from roq.simulation.lab.live.clocks import Clock
 from roq.simulation.lab.live.plan import Plan, PublisherStay, Share, Stretch, SubscriberStay
 from roq.simulation.lab.live.receivers import Receiver
-from roq.simulation.lab.live.schedule import NEVER, Schedule
+from roq.simulation.lab.live.schedule import Schedule
 from roq.simulation.lab.live.senders import CHUNK, Sender
 from roq.simulation.lab.live.stamp import STAMP
 from roq.simulation.lab.live.verdict import Counts, ReceivedTally, SentTally, TaskTally, count
 from roq.simulation.scenario.draws import LogNormal, Size, Topics
+from roq.simulation.scenario.rates import NEVER
 
 BEGIN_US = 1_000_000_000_000
 SECONDS = 10.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from roq.simulation.lab.live.plan import PublisherStay, Stretch
-from roq.simulation.lab.live.schedule import NEVER, FlatOut, Schedule
+from roq.simulation.lab.live.schedule import FlatOut, Schedule
 from roq.simulation.scenario.draws import Topics
-from roq.simulation.scenario.rates import Burst, Diurnal, Ramp, Rate, Step, Trace, sent_by
+from roq.simulation.scenario.rates import NEVER, Burst, Diurnal, Ramp, Rate, Step, Trace, sent_by
 
 PHASE = 10.0
 
