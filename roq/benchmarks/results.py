@@ -16,7 +16,7 @@ import zmq
 
 from roq.benchmarks.case import CaseFailure
 from roq.benchmarks.statistics import Figure
-from roq.simulation.experiment.results import cpu_model
+from roq.simulation.real.results import cpu_model
 
 LIBRARIES: Final = ("roq", "pyzmq", "msgspec", "xxhash", "nats-py", "redis", "hiredis")
 
