@@ -16,6 +16,7 @@ import sys
 from array import array
 from bisect import bisect_left
 from struct import Struct
+from struct import error as struct_error
 from typing import Final, Self
 
 from xxhash import xxh3_64_intdigest
@@ -118,18 +119,24 @@ class SegmentIndex:
         (told,) = _SUM.unpack_from(data, _HEAD.size)
         if told != _sum(view[: _HEAD.size], view[_HEAD_BYTES:]):
             return None
-        # The sum is right, so this program has written it: sizes need no doubt.
         index = cls(base)
         at, counts = _HEAD_BYTES, []
-        for _ in range(topics):
-            size, count = _TOPIC.unpack_from(data, at)
-            at += _TOPIC.size
-            counts.append((data[at : at + size], count))
-            at += size
-        at += -(at - _HEAD_BYTES) % ALIGN
-        index._positions, at = _array(data, at, entries)
-        for name, count in counts:
-            index._topics[name], at = _array(data, at, count)
+        try:
+            for _ in range(topics):
+                size, count = _TOPIC.unpack_from(data, at)
+                at += _TOPIC.size
+                counts.append((data[at : at + size], count))
+                at += size
+            at += -(at - _HEAD_BYTES) % ALIGN
+            index._positions, at = _array(data, at, entries)
+            for name, count in counts:
+                index._topics[name], at = _array(data, at, count)
+        except (struct_error, ValueError):
+            return None
+        if at != len(data) or any(
+            not each or max(each) >= entries for each in index._topics.values()
+        ):
+            return None
         return index
 
 
@@ -144,6 +151,8 @@ def _bytes(numbers: array[int]) -> bytes:
 def _array(data: bytes, at: int, count: int) -> tuple[array[int], int]:
     numbers = array(_U32)
     numbers.frombytes(data[at : at + 4 * count])
+    if len(numbers) != count:
+        raise ValueError("the file ends before its numbers")
     return _little(numbers), at + 4 * count
 
 

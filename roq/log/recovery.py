@@ -122,6 +122,11 @@ def open_log(files: Files, settings: LogSettings) -> SegmentLog[bytes]:
             f"the log of exchange {settings.exchange} cannot be opened: {error.strerror or error}"
             f"{f' ({error.filename})' if error.filename else ''}. {_remedy(error)}"
         ) from error
+    except RemoteProtocolError as error:
+        raise LogRefused(
+            f"the log of exchange {settings.exchange} was not written by RoQ: {error}. Move its "
+            "folder elsewhere; the queue goes on at another exchange"
+        ) from error
 
 
 def _remedy(error: OSError) -> str:

@@ -30,7 +30,7 @@ OUTBOX: Final = (
     "tests/unit/client/publish/test_machine.py",
     "tests/unit/client/publish/test_links.py",
     "tests/unit/client/publish/test_relocation.py",
-    "tests/unit/client/publish/test_striping.py",
+    "tests/unit/client/publish/test_link_chooser.py",
     "tests/property/test_link.py",
 )
 PROTOCOL: Final = ("tests/unit/protocol",)

@@ -16,6 +16,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace as replace_in
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,7 @@ from exchange_driver import EPOCH, QUEUE, Publisher, exchange  # noqa: E402
 from fuzz_documents import NUMBERS, TEXTS, Maker, as_json, for_bson  # noqa: E402
 from gcm_script import PaperHost, Script  # noqa: E402
 from hcm_host import Host  # noqa: E402
+from memory_files import MemoryFiles  # noqa: E402
 from monitor_driver import QUEUE_ID, Driver, peer_of  # noqa: E402
 from recorded import data_of, recorded  # noqa: E402
 
@@ -41,11 +43,18 @@ from roq.client.session.machine import SessionMachine  # noqa: E402
 from roq.client.subscribe.merge import Merge  # noqa: E402
 from roq.errors import ConfigError, RemoteProtocolError, RequestError  # noqa: E402
 from roq.exchange.events import Garbled, Passed, Received, Subscribed, Unreachable  # noqa: E402
+from roq.exchange.snapshot import decode_snapshot, encode_snapshot  # noqa: E402
 from roq.gcm import events as gcm_events  # noqa: E402
 from roq.gcm.change.scaling_rules import elastic_of  # noqa: E402
 from roq.gcm.config import GcmConfig  # noqa: E402
 from roq.gcm.state import records  # noqa: E402
 from roq.hcm.config import HcmConfig  # noqa: E402
+from roq.log import snapshot  # noqa: E402
+from roq.log.files import LogRefused  # noqa: E402
+from roq.log.records import RecordKind, pack_record  # noqa: E402
+from roq.log.recovery import LogSettings, open_log  # noqa: E402
+from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX  # noqa: E402
+from roq.log.segments import perform  # noqa: E402
 from roq.machine import Tick  # noqa: E402
 from roq.model import ExchangeInfo, Limits, PublisherId  # noqa: E402
 from roq.monitor import events as monitor_events  # noqa: E402
@@ -61,6 +70,10 @@ from roq.runtime import config, flight  # noqa: E402
 from roq.spark.offsets import read_offsets  # noqa: E402
 from roq.spark.options import read_options  # noqa: E402
 
+LOG = LogSettings(
+    queue=QUEUE, exchange=3, epoch=5, cluster="c", host="h", ring_bytes=1 << 16, topics_max=10,
+    topics_spare=0, capacity_bytes=1 << 30, keep_us=1 << 60, now_us=1, segment_entries=3,
+)  # fmt: skip
 DECLARED = (RemoteProtocolError, RequestError, ConfigError)
 STEPS = 40
 TOPICS = (b"t", b"a", b"", b"\xff", b"\xfe", b"x" * 255, b"x" * 256, "é".encode())
@@ -432,6 +445,41 @@ def fuzz_flight(maker: Maker) -> None:
         replay(each)
 
 
+def fuzz_log(maker: Maker) -> None:
+    """A log on disk of which somebody has changed a few bytes, and made the sums fit."""
+    files = MemoryFiles()
+    log = open_log(files, LOG)
+    frame = pack_entry(
+        maker.random.choice([0, 2, 3, 9]), 3, QUEUE, 5, maker.random.choice(U64), 0, 0
+    )
+    body = _raw(maker, snapshot.LogSnapshot)
+    for _ in range(maker.random.randint(1, 12)):
+        log.append(maker.random.choice(TOPICS[:3]), body, len(body))
+        group = log.gather(lambda: encode_snapshot([]))
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    kind = maker.random.choice(list(RecordKind))
+    before, behind = pack_record(kind, b"t", frame, body, len(body), maker.random.choice(U64))
+    last = max(name for name in files.names() if name.endswith(SEGMENT_SUFFIX))
+    files.write(last, files.size(last), [before, body, behind])
+    for name in files.names():
+        if name.endswith(INDEX_SUFFIX) and maker.chance(0.5):
+            data = bytearray(files.read(name, 0, files.size(name)))
+            data[maker.random.randrange(len(data))] = maker.random.randrange(256)
+            data[24:32] = xxhash.xxh3_64_digest(
+                data[32:], seed=xxhash.xxh3_64_intdigest(data[:24])
+            )[::-1]
+            files.contents[name] = data
+    with suppress(LogRefused):
+        after = open_log(files, replace_in(LOG, epoch=6))
+        for offset in range(after.floor, after.end):
+            after.record(offset)
+            after.next_of(b"t", offset)
+    _declared(lambda: snapshot.decode_snapshot(body))
+    _declared(lambda: decode_snapshot(body))
+
+
 def _change(maker: Maker, value: object) -> None:
     """Put something else in the place of a value somewhere below."""
     while isinstance(value, list | dict) and value:
@@ -473,6 +521,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
     ), "answers": ("client/admin/management", "client/admin/views", "gcm/provision/calls",
     "provider/engine"), "statistics": ("protocol/kpi",),
     "flight": ("cli/replay", "runtime/flight"),
+    "log": ("exchange/snapshot", "log/index", "log/records", "log/recovery", "log/snapshot"),
 }  # fmt: skip
 """Target → the modules of roq whose decoding it goes through, or that decode in the same way."""
 

@@ -11,9 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests" / "unit"
-SIMULATION = {path.name for path in (ROOT / "simulation").iterdir() if path.is_dir()} | {
-    path.stem for path in (ROOT / "simulation").glob("*.py")
-}
+SIMULATION = {path.name for path in (ROOT / "simulation").rglob("*") if path.is_dir()}
 
 TESTED_ELSEWHERE = set(
     """
@@ -34,6 +32,7 @@ benchmarks/contenders/roq
 benchmarks/contenders/roq_aio
 benchmarks/contenders/zmq_clients
 benchmarks/contenders/zmq_proxy
+benchmarks/idler
 benchmarks/picture
 benchmarks/results
 benchmarks/spark
@@ -82,8 +81,10 @@ demo/worker
 exchange/connections
 exchange/counters
 exchange/daemon
+exchange/disk_log
 exchange/events
 exchange/reader_turns
+exchange/snapshot
 exchange/trouble_log
 gcm/change/host
 gcm/change/operations
@@ -105,13 +106,22 @@ gcm/state/queues
 gcm/state/records
 hcm/daemon
 hcm/events
+hcm/log_folders
 hcm/metrics
 hcm/settings
 hcm/supervisor
 local/background
 local/launcher
 log/cursors
+log/files
+log/hot_tail
+log/index
 log/log
+log/records
+log/recovery
+log/segment_reader
+log/snapshot
+log/survey
 monitor/daemon
 monitor/events
 monitor/scaling_rules
@@ -142,12 +152,15 @@ timing
 OF_SEVERAL = set(
     """
 aio/test_parity
+exchange/test_late_log
 exchange/test_recovery
 gcm/change/test_half_done
 gcm/persistence/test_hostile_registry
+gcm/test_durable
 gcm/test_scaling
 hcm/test_adoption
 hcm/test_draining
+hcm/test_durable
 monitor/test_takeover
 policy/test_own_policy
 provider/test_document
