@@ -25,6 +25,7 @@ from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
 from roq.log.records import (
     HEAD_BYTES,
+    RECORD_BYTES,
     Found,
     RecordKind,
     SegmentHead,
@@ -319,6 +320,8 @@ class _Opening:
             found
             for found in records
             if until is None or found.offset < until + (found.kind == RecordKind.SNAPSHOT)
+            # Whatever is written there: a file holds no more than it has room for.
+            if found.synced <= found.offset <= file.base + file.size // RECORD_BYTES
         ]
 
     def _entries(self, tail: list[_File]) -> list[Found]:
