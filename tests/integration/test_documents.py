@@ -20,7 +20,9 @@ README = DOCS.parent / "README.md"
 def address(roq_cluster: RunningCluster) -> Iterator[str]:
     yield roq_cluster.address
     with roq_cluster.connect() as cluster:
-        cluster.remove_queue("orders")
+        for queue in cluster.queues():
+            if queue.name in {"orders", "payments"}:
+                cluster.remove_queue(queue.name)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,7 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
     [
         (README, 1),
         (DOCS / "start.md", 2),
-        (DOCS / "publish-and-subscribe.md", 7),
+        (DOCS / "publish-and-subscribe.md", 8),
         (DOCS / "losses.md", 1),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else "",
