@@ -178,6 +178,7 @@ def folders(running: RunningCluster, host: str = "127.0.0.1") -> list[Path]:
     return sorted((running.folder / f"host-{host}" / "logs").glob("*/x*"))
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_outlives_kills_and_the_end_of_the_whole_cluster(
     tmp_path: Path,
 ) -> None:
