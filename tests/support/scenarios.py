@@ -11,7 +11,8 @@ from typing import Any
 
 def played(name: str, *arguments: str, output: Path, seconds: float = 280.0) -> dict[str, Any]:
     """Run a scenario to its end, within so many seconds, and give what it says to programs."""
-    argv = [sys.executable, "-m", f"roq.simulation.{name}", "--json", "--output", str(output)]
+    program = f"roq.simulation.experiments.{name}"
+    argv = [sys.executable, "-m", program, "--json", "--output", str(output)]
     done = subprocess.run([*argv, *arguments], capture_output=True, timeout=seconds, check=False)
     assert done.stdout, done.stderr.decode()
     document: dict[str, Any] = json.loads(done.stdout)
