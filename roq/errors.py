@@ -14,6 +14,7 @@
     ├── ProviderFailed            a host could not be made, listed or removed
     │   └── NoMoreHosts           the provider has given all the hosts it may
     ├── Unavailable               no answer in time; trying again may help
+    ├── LeaseLost                 a message is not its consumer's any more
     ├── Closed                    the object was closed by its owner
     ├── Reentered                 called by a signal handler in the middle of another call
     ├── WouldBlock                the publisher's window is full and waiting was not wanted
@@ -167,6 +168,10 @@ class NoMoreHosts(ProviderFailed):
 
 class Unavailable(RoQError):
     """No answer came in time; trying again may help."""
+
+
+class LeaseLost(RoQError):
+    """A message is not its consumer's any more: it will be, or was, tried by another one."""
 
 
 class Closed(RoQError):

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import chain
 from time import monotonic
 from types import TracebackType
@@ -29,6 +30,9 @@ from roq.client.admin.views import (
     rules_document,
     rules_of,
 )
+from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES, Consumer
+from roq.client.consume.dead_letters import SUFFIX as DEAD_SUFFIX
+from roq.client.consume.dead_letters import DeadLetters
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine, Translate
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
@@ -37,6 +41,7 @@ from roq.client.status.reporter import OnState
 from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import StartOption, Subscriber
 from roq.errors import (
+    InvalidRequest,
     NotEmpty,
     QueueExists,
     QueueNotFound,
@@ -359,6 +364,64 @@ class Cluster(HostCommands):
             on_state=on_state,
         )
         return self._adopt(subscriber)
+
+    def consumer(
+        self,
+        queue: str,
+        group: str,
+        *,
+        topic: str | Sequence[str] = "",
+        mode: str = "shared",
+        start: str | datetime = "earliest",
+        prefetch: int = PREFETCH,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        lease: float = 30.0,
+        attempts: int = 16,
+        retry: float = 1.0,
+        retry_max: float = 60.0,
+        dead_letters: str | None = None,
+        name: str | None = None,
+        timeout: float | None = None,
+    ) -> Consumer:
+        """A member of a group that shares the messages of a queue; see `Consumer`.
+
+        Args:
+            dead_letters: the queue for messages that were tried too often, or rejected; None: the
+                name of the queue with `.dead` behind it. It is made when it is needed.
+            timeout: seconds until every exchange has taken it in; None: as `connect` was told.
+
+        Raises:
+            InvalidRequest: dead letters cannot go to the queue that they come from.
+        """
+        check_name(queue)
+        check_name(group, "group")
+        letters = check_name(dead_letters or f"{queue}{DEAD_SUFFIX}"[-128:])
+        if letters == queue:
+            raise InvalidRequest(f"dead letters of queue {queue} cannot go to itself: name another")
+
+        def open_publisher() -> Publisher:
+            self.create_queue(letters, exists_ok=True, durability=self.describe(queue).durability)
+            return self.publisher(letters)
+
+        consumer = Consumer(
+            self._engine,
+            self._management.addresses,
+            queue,
+            group,
+            topic=topic,
+            mode=mode,
+            start=start,
+            prefetch=prefetch,
+            prefetch_bytes=prefetch_bytes,
+            lease=lease,
+            attempts=attempts,
+            retry=retry,
+            retry_max=retry_max,
+            bury=DeadLetters(queue, group, open_publisher).bury,
+            name=name,
+            timeout=self._timeout if timeout is None else timeout,
+        )
+        return self._adopt(consumer)
 
     def watch(self) -> Watch:
         """The configuration broadcast: the present state, then each change."""

@@ -13,6 +13,9 @@ ring. One that does not is left *behind*: it holds nobody any more until it has 
 read for as long as it has held others up; and before that it is not given as long again. One that
 says nothing for three seconds, or whose fan-out is gone, is not waited for either, and one that
 says that it leaves is forgotten at once.
+
+A consumer group is waited for without an end, whether it has members or not: what it has not done
+is not dropped.
 """
 
 from __future__ import annotations
@@ -72,6 +75,7 @@ class ReadingPeer:
         standing: whether it is waited for.
         waited: for how long it has been waited for without getting on.
         owes: how long it has stood still while it was waited for, less the time it has read since.
+        patient: it is a consumer group, for which everybody waits without an end.
     """
 
     __slots__ = (
@@ -80,6 +84,7 @@ class ReadingPeer:
         "left",
         "name",
         "owes",
+        "patient",
         "place",
         "read",
         "silent",
@@ -95,6 +100,7 @@ class ReadingPeer:
         self.waited = 0.0
         self.owes = 0.0
         self.silent = 0.0
+        self.patient = False
         self.left = False
         """Its fan-out is gone."""
         self._passed = 0
@@ -190,13 +196,15 @@ class Backpressure(Generic[B]):
 
     # --- readers ----------------------------------------------------------------------------------
 
-    def report(self, reader: bytes, name: bytes, read: int) -> bool:
-        """A subscriber says how far it has read; whether it is behind."""
+    def report(self, reader: bytes, name: bytes, read: int, *, patient: bool = False) -> bool:
+        """A subscriber says how far it has read, or a group how far it is; whether it is behind."""
         peer = self._readers.get(reader)
         if peer is None:
             if len(self._readers) >= READERS_MAX or len(reader) != READER_BYTES:
                 return False
-            peer = self._readers[reader] = ReadingPeer(name, Standing.JOINING)
+            standing = Standing.READING if patient else Standing.JOINING
+            peer = self._readers[reader] = ReadingPeer(name, standing)
+            peer.patient = patient
         if peer.standing is Standing.GONE:
             peer.standing = Standing.BEHIND
         peer.silent = 0.0
@@ -235,6 +243,10 @@ class Backpressure(Generic[B]):
         if self.near:
             self.held_seconds += step
         for reader, peer in list(self._readers.items()):
+            if peer.patient:
+                held = self.near and peer.place <= mark
+                peer.waited = peer.waited + step if held else 0.0
+                continue
             moved, much = peer.has_moved()
             if peer.left or peer.read < self._log.committed or peer.standing is Standing.GONE:
                 peer.silent += step
@@ -273,8 +285,12 @@ class Backpressure(Generic[B]):
         log, end = self._log, self._end()
         if end >= self._next_place:
             self._remember(end)
-        readers = self._readers.values() if self._seconds > 0 else ()
-        waited_for = [each for each in readers if each.standing is Standing.READING]
+        everybody = self._seconds > 0
+        waited_for = [
+            each
+            for each in self._readers.values()
+            if each.patient or (everybody and each.standing is Standing.READING)
+        ]
         self._slowest = min(waited_for, key=_place_of, default=None)
         if self._slowest is None or self._slowest.place >= self._wanted:
             self._wanted = 0

@@ -294,7 +294,7 @@ class ExchangeServer:
             # Who reads slowly reads from the disk in the end: nobody waits for that.
             core.backpressure.rule(0)
             recovered = disk.log.recovered
-            core.recover(now, recovered.snapshot, recovered.since)
+            core.recover(now, recovered.snapshot, recovered.since, recovered.changes)
             for problem in recovered.problems[:PROBLEMS_MAX]:
                 log.warning("its log: %s", problem, extra={"event": "log_damaged"})
         except RoQError:
@@ -412,12 +412,14 @@ class ExchangeServer:
         if answers:
             self._perform(answers)
         if self._disk is not None:
-            self._disk.write_on(self.core.snapshot)
+            self._disk.write_on(self.core.snapshot, self.core.consumers.take_changes)
 
     def _disk_written(self) -> None:
         """The disk has come further: publishers are told, and everybody is shown that."""
         self.core.begin(self.reactor.now(), time.time_ns() // 1_000)
+        self.core.consumers.kept()
         self._settle()
+        self._readers.look()
         if not self._publishing:
             self._publish_committed()
 
@@ -520,6 +522,7 @@ class ExchangeServer:
         self.core.begin(now, time.time_ns() // 1_000)
         self._perform(self.core.handle(Tick(), now))
         self._settle()
+        self._readers.look()
         self._listening.read()
         self._troubles.look(now)
         at = self.reactor.beat_after(self.core.next_deadline())

@@ -63,11 +63,15 @@ class DiskLog:
         """Whether nothing waits for the disk, or nothing more can come of that."""
         return bool(self.failure) or self.log.committed >= self.log.end
 
-    def write_on(self, snapshot: Callable[[], bytes]) -> None:
-        """Have written what has gathered, unless the disk is still at what was before."""
+    def write_on(self, snapshot: Callable[[], bytes], changes: Callable[[], bytes]) -> None:
+        """Have written what has gathered, unless the disk is still at what was before.
+
+        Args:
+            snapshot, changes: as `SegmentLog.gather` says.
+        """
         if self._writer.busy:
             return
-        group = self.log.gather(snapshot)
+        group = self.log.gather(snapshot, changes)
         if group is not None:
             self._writer.write(group)
 

@@ -207,8 +207,9 @@ class Intake(Generic[B]):
         elif self._backpressure.near and slowest is not None:
             held = Held(
                 reader=slowest.name,
-                seconds=max(slowest.waited, slowest.owes),
+                seconds=min(max(slowest.waited, slowest.owes), HELD_SECONDS_MAX),
                 most=self._backpressure.seconds,
+                group=slowest.patient,
             )
         else:
             return []

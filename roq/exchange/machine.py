@@ -11,12 +11,13 @@ position before its first batch; nothing that a peer sends raises, and every req
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, Backlogs, live_high_water_mark
 from roq.exchange.backpressure import RESERVE_PARTS, Backpressure
 from roq.exchange.commit import CommitGate, LateLog, Uncommitted
+from roq.exchange.consumers import Consumers
 from roq.exchange.counters import Counters
 from roq.exchange.events import (
     Effect,
@@ -37,6 +38,7 @@ from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import Readers, refusal, tagged
 from roq.exchange.requests import Request, Requests
+from roq.exchange.snapshot import decode_snapshot, encode_snapshot
 from roq.exchange.subscriptions import Subscriptions, is_presence
 from roq.log.log import Log, Record
 from roq.log.ring import Ring
@@ -116,6 +118,9 @@ class ExchangeCore(Generic[B]):
         self._readers = Readers(
             queue, self.log, self.streams, self.fetches, self.counters, self.backpressure
         )
+        self.consumers: Consumers[B | bytes] = Consumers(
+            queue, self.log, epoch, self.counters, self.backpressure, late=late is not None
+        )
         ready = Ready(
             exchange=number, exchange_epoch=epoch, generation=log.generation, expected=1,
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
@@ -147,19 +152,29 @@ class ExchangeCore(Generic[B]):
 
     def snapshot(self) -> bytes:
         """What another process has to know, beside the log, in order to go on with it from here."""
-        return self._publishers.snapshot()
+        return encode_snapshot(self._publishers.snapshot(), self.consumers.snapshot())
 
-    def recover(self, now: float, snapshot: bytes | None = None, since: int = 0) -> None:
+    def recover(
+        self,
+        now: float,
+        snapshot: bytes | None = None,
+        since: int = 0,
+        changes: Sequence[bytes] = (),
+    ) -> None:
         """Go on with what an earlier process has left in the log, before anything else happens.
 
         Args:
             snapshot: the newest one that there is; None: there is none.
             since: where the log ended when it was taken.
+            changes: of consumer groups, written behind it, in order.
 
         Raises:
             RemoteProtocolError: the snapshot or the log cannot be read.
         """
-        self._publishers.recover(now, snapshot, since)
+        publishers, groups = ([], []) if snapshot is None else decode_snapshot(snapshot)
+        self._publishers.recover(now, publishers, since)
+        self.consumers.begin(now)
+        self.consumers.recover(groups, changes)
         self._batches_before = self.log.end
 
     def begin(self, now: float, time_us: int) -> None:
@@ -167,12 +182,14 @@ class ExchangeCore(Generic[B]):
         self._now = now
         self._hello_bytes = HELLO_BYTES
         self.intake.begin(now)
+        self.consumers.begin(now)
         self.log.advance_clock(time_us)
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
         """Take one event in and give the effects to perform, in order."""
         self._now = now
         self.intake.begin(now)
+        self.consumers.begin(now)
         match event:
             case Received(route, frames):
                 return [*self._used(), *self._received(route, frames)]
@@ -198,8 +215,8 @@ class ExchangeCore(Generic[B]):
                 return self._tick()
 
     def take_answers(self) -> list[Effect]:
-        """What else publishers and readers are to be told since the last call."""
-        answers = self.intake.take_answers()
+        """What else publishers, readers and consumers are to be told since the last call."""
+        answers = [*self.intake.take_answers(), *self.consumers.take_answers()]
         if self.backpressure.end_due:
             self.backpressure.end_due = False
             return [*answers, self._end(EntryKind.END, END_TOPIC)]
@@ -224,9 +241,12 @@ class ExchangeCore(Generic[B]):
     def answer_next(self, now: float) -> list[Effect]:
         """Answer the reader, or newcomer, whose turn it is; only when `requests` is not empty."""
         self._now = now
+        self.consumers.begin(now)
         request = self.requests.take()
         if request.letter == HELLO:
             return self._welcome(request.route, request.document)
+        if self.consumers.serves(request.letter):
+            return self.consumers.handle(request)
         effects = self._readers.handle(request)
         if request.letter == POSITION:
             self.intake.look()
@@ -259,6 +279,7 @@ class ExchangeCore(Generic[B]):
         self.backlogs.check()
         self.requests.check()
         self.intake.check()
+        self.consumers.check()
 
     def _accept(self, route: bytes, topic: bytes, batch: B, size: int) -> None:
         """As `Intake.append`, for a log that commits late: nothing is published yet."""
@@ -272,9 +293,12 @@ class ExchangeCore(Generic[B]):
             if letter == BYE:
                 self.requests.drop(route)
                 return self._publishers.bye(route, frames[1], self._now)
-            tag = letter[2:]
-            if self._readers.serves(letter[:2]) and len(tag) in _TAG_SIZES:
-                return self._queue(Request(route, letter[:2], frames[1], tag))
+            kind, tag = letter[:2], letter[2:]
+            if len(tag) in _TAG_SIZES:
+                if self.consumers.hears(kind):
+                    return self.consumers.hear(route, kind, tag, frames[1])
+                if self._readers.serves(kind) or self.consumers.serves(kind):
+                    return self._queue(Request(route, kind, frames[1], tag))
         self.counters.malformed += 1
         return [refusal(route, "invalid_request", f"unknown message {letter[:8]!r}")]
 
@@ -309,6 +333,7 @@ class ExchangeCore(Generic[B]):
             self._publishers.disconnect(link)
         self.fetches.cancel(route)
         self.requests.drop(route)
+        self.consumers.gone(route)
         return []
 
     def _subscribed(self, prefix: bytes) -> list[Effect]:
@@ -335,7 +360,7 @@ class ExchangeCore(Generic[B]):
     def _tick(self) -> list[Effect]:
         if self._now < self._next_end:
             return []
-        if self.links.routes or self.subscriptions.subscribers:
+        if self.links.routes or self.subscriptions.subscribers or self.consumers:
             self._used_at = self._now
             self._next_end = self._now + END_SECONDS
         else:
@@ -344,6 +369,7 @@ class ExchangeCore(Generic[B]):
             self._next_end = self._now + (IDLE_SECONDS if self.idle else DESERTED_SECONDS)
         self.intake.probe()
         self._publishers.expire(self._now)
+        self.consumers.tick()
         self.intake.look_who_waits()
         self.backpressure.tick(self._now)
         self.intake.look()

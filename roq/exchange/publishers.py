@@ -8,6 +8,7 @@ where the log does not show it yet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Generic, TypeVar, cast
 
 import msgspec
@@ -18,7 +19,7 @@ from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Passed, Publish, Send
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.readers import refusal
-from roq.exchange.snapshot import PublisherState, decode_snapshot, encode_snapshot
+from roq.exchange.snapshot import PublisherState
 from roq.log.log import Log
 from roq.log.streams import Stream, StreamTable, few_of
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX, Limits, PublisherId
@@ -79,28 +80,28 @@ class Publishers(Generic[B]):
         self.stopping = False
         """No Hello is accepted any more."""
 
-    def snapshot(self) -> bytes:
+    def snapshot(self) -> list[PublisherState]:
         """Links and streams as they stand, for `recover`."""
         streams = dict(self._streams)
         known = {link.publisher: link for link in self._links}
-        return encode_snapshot(
-            [_state(each, known.get(each), streams.get(each, {})) for each in streams | known]
-        )
+        return [_state(each, known.get(each), streams.get(each, {})) for each in streams | known]
 
-    def recover(self, now: float, snapshot: bytes | None = None, since: int = 0) -> None:
+    def recover(
+        self, now: float, publishers: Sequence[PublisherState] = (), since: int = 0
+    ) -> None:
         """Learn what an earlier process has taken: links and streams as they stood.
 
         What stands neither in the snapshot nor in the log is not known any more: who published only
         there begins anew.
 
         Args:
-            snapshot: what `snapshot` gave; None: there is none.
+            publishers: what `snapshot` gave; nothing: there is none.
             since: where the log ended at that time.
 
         Raises:
-            RemoteProtocolError: no snapshot, or the log holds what is no batch.
+            RemoteProtocolError: the log holds what is no batch.
         """
-        for state in () if snapshot is None else decode_snapshot(snapshot):
+        for state in publishers:
             publisher = PublisherId(state.publisher)
             if state.epoch >= 0:
                 link = self._known(publisher, now)

@@ -1,7 +1,8 @@
 """What readers get of the loop beside the publishers: a moment in each turn, never the whole of it.
 
 Fetches and questions wait in the core; here they are served, one by one, for a fifth of the time
-when publishers keep the loop busy, and for longer when they do not.
+when publishers keep the loop busy, and for longer when they do not. While there is something for
+consumers, all of them together have half of it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ READERS_SECONDS: Final = 0.001
 """What readers may take of one turn."""
 READERS_SHARE: Final = 0.25
 """And of the time that a full burst took, when there are more: a fifth of the turn."""
+CONSUMERS_SHARE: Final = 1.0
+"""Likewise when consumers are among them: half of the turn."""
 
 
 class Outcome(Enum):
@@ -59,6 +62,7 @@ class ReaderTurns:
         self._reactor = reactor
         self._core = core
         self._fetches = core.fetches
+        self._consumers = core.consumers
         self._send = send
         self._perform = perform
         self._gone = gone
@@ -76,7 +80,8 @@ class ReaderTurns:
 
     def look(self) -> None:
         """Serve the readers that wait, soon."""
-        if not self._serving and (self._core.requests or self._fetches):
+        waits = self._core.requests or self._fetches or self._consumers.runnable()
+        if waits and not self._serving:
             self._serve_soon()
 
     def _serve_soon(self) -> None:
@@ -89,11 +94,13 @@ class ReaderTurns:
         A turn that took longer than it had is paid for by the turns to come.
         """
         if self._burst_seconds:
-            self._credit = min(self._credit + self._burst_seconds * READERS_SHARE, READERS_SECONDS)
+            share = CONSUMERS_SHARE if self._consumers.runnable() else READERS_SHARE
+            self._credit = min(self._credit + self._burst_seconds * share, READERS_SECONDS)
             self._burst_seconds = 0.0
         else:
             self._credit = READERS_SECONDS
         now = time.monotonic()
+        self._consumers.begin(now)
         busy = True
         while busy and self._credit > 0:
             busy = self._serve_one(now)
@@ -102,15 +109,17 @@ class ReaderTurns:
         self._served()
         self._serving = False
         self._retry_timer.cancel()
-        if self._core.requests or self._fetches.runnable(now):
+        self._consumers.begin(now)
+        if self._core.requests or self._fetches.runnable(now) or self._consumers.runnable():
             self._serve_soon()
             return
-        retry_at = self._fetches.next_deadline()
+        retries = (self._fetches.next_deadline(), self._consumers.next_deadline())
+        retry_at = min((at for at in retries if at is not None), default=None)
         if retry_at is not None:
             self._retry_timer = self._reactor.call_at(retry_at, self._serve)
 
     def _serve_one(self, now: float) -> bool:
-        """One answer and one piece of a fetch; whether there was either."""
+        """One answer, one piece of a fetch and one delivery; whether there was any of these."""
         busy = False
         if self._core.requests:
             for effect in self._core.answer_next(now):
@@ -118,6 +127,9 @@ class ReaderTurns:
             busy = True
         if self._fetches.runnable(now):
             self._send_piece(now)
+            busy = True
+        if self._consumers.runnable():
+            self._deliver()
             busy = True
         return busy
 
@@ -142,3 +154,16 @@ class ReaderTurns:
             self._gone(piece.route)
         else:
             self._core.counters.fetches_abandoned += fetches.blocked(now)
+
+    def _deliver(self) -> None:
+        delivery = self._consumers.next_delivery()
+        if delivery is None:
+            return
+        outcome = self._send(delivery.route, delivery.parts, delivery.batch)
+        if outcome is Outcome.SENT:
+            self._consumers.sent(delivery)
+            self._core.counters.bytes_out += delivery.size
+        elif outcome is Outcome.GONE:
+            self._gone(delivery.route)
+        else:
+            self._consumers.blocked(delivery)

@@ -47,7 +47,7 @@ B = TypeVar("B")
 R = TypeVar("R", HeadsRequest, StreamsRequest, SeekRequest, FetchRequest, Position)
 
 
-class _RefusedRequest(Exception):
+class RefusedRequest(Exception):
     """A request that is not served; code and sentence go to the reader."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -100,7 +100,7 @@ class Readers(Generic[B]):
         except RemoteProtocolError as error:
             self._counters.malformed += 1
             return [tagged(refusal(request.route, "malformed", str(error)), request)]
-        except _RefusedRequest as error:
+        except RefusedRequest as error:
             self._counters.refused_requests += 1
             return [tagged(refusal(request.route, error.code, str(error)), request)]
 
@@ -140,14 +140,14 @@ class Readers(Generic[B]):
         request = self._read(asked.document, FetchRequest)
         self._check_log(request.generation)
         if len(request.wants) > WANTS_MAX:
-            raise _RefusedRequest(
+            raise RefusedRequest(
                 "invalid_request", f"{len(request.wants)} topics in one fetch; {WANTS_MAX} at most"
             )
         if _prefixes(request.prefixes) and request.wants:
-            raise _RefusedRequest("invalid_request", "a fetch has wants or prefixes, not both")
+            raise RefusedRequest("invalid_request", "a fetch has wants or prefixes, not both")
         self._counters.fetches += 1
         if not self._fetches.start(asked.route, request, asked.reader):
-            raise _RefusedRequest("full", "too many readers fetch at once; try again")
+            raise RefusedRequest("full", "too many readers fetch at once; try again")
         return []
 
     def _position(self, asked: Request) -> list[Effect]:
@@ -176,7 +176,7 @@ class Readers(Generic[B]):
 
     def _check_log(self, generation: int) -> None:
         if generation != self._log.generation:
-            raise _RefusedRequest(
+            raise RefusedRequest(
                 "stale_epoch",
                 f"the log of this exchange has generation {self._log.generation}, not {generation}",
             )
@@ -184,7 +184,7 @@ class Readers(Generic[B]):
     def _read(self, document: bytes, kind: type[R]) -> R:
         request = documents.decode(document, kind)
         if request.queue != self._queue:
-            raise _RefusedRequest(
+            raise RefusedRequest(
                 "foreign_queue", "this exchange serves another queue: locate yours again"
             )
         return request
@@ -192,7 +192,7 @@ class Readers(Generic[B]):
 
 def _prefixes(prefixes: list[bytes]) -> tuple[bytes, ...]:
     if len(prefixes) > PREFIXES_MAX or any(len(prefix) > TOPIC_BYTES_MAX for prefix in prefixes):
-        raise _RefusedRequest(
+        raise RefusedRequest(
             "invalid_request",
             f"at most {PREFIXES_MAX} prefixes of at most {TOPIC_BYTES_MAX} bytes in one request",
         )

@@ -1,4 +1,5 @@
-"""What an exchange writes into its log beside the batches: who publishes here, and how far each is.
+"""What an exchange writes into its log beside the batches: who publishes here, who consumes, and
+how far each is.
 
 It stands at the head of each segment, so that a process that goes on with the log reads only what
 was appended behind the newest one.
@@ -12,6 +13,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.log.groups import GroupDelta
 from roq.model import PUBLISHER_ID_BYTES
 from roq.ranges import UNREADABLE, Whole
 
@@ -36,14 +38,19 @@ class PublisherState(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     publishers: list[PublisherState]
+    groups: list[GroupDelta] = []
 
 
-def encode_snapshot(publishers: Sequence[PublisherState]) -> bytes:
+def encode_snapshot(
+    publishers: Sequence[PublisherState], groups: Sequence[GroupDelta] = ()
+) -> bytes:
     """The bytes of a snapshot."""
-    return msgspec.msgpack.encode(_Snapshot(format=FORMAT, publishers=list(publishers)))
+    return msgspec.msgpack.encode(
+        _Snapshot(format=FORMAT, publishers=list(publishers), groups=list(groups))
+    )
 
 
-def decode_snapshot(data: bytes) -> list[PublisherState]:
+def decode_snapshot(data: bytes) -> tuple[list[PublisherState], list[GroupDelta]]:
     """What `encode_snapshot` was given.
 
     Raises:
@@ -60,4 +67,4 @@ def decode_snapshot(data: bytes) -> list[PublisherState]:
     for state in snapshot.publishers:
         if len(state.publisher) != PUBLISHER_ID_BYTES or state.epoch < -1 or state.expected < 1:
             raise RemoteProtocolError("a snapshot of a publisher that cannot be one")
-    return snapshot.publishers
+    return snapshot.publishers, snapshot.groups

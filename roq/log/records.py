@@ -6,7 +6,7 @@ integers are little-endian; sums are XXH3 (64 bits).
     segment head                                   record
      0  "RQSG"            magic                     0  u32  size of the record, padding included
      4  u16  format       1                         4  u16  bytes of the topic
-     6  u16               0                         6  u8   kind: 1 BATCH, 2 SNAPSHOT
+     6  u16               0                         6  u8   kind: 1 BATCH, 2 SNAPSHOT, 3 GROUPS
      8  16 B queue id                               7  u8   bytes of padding, 0 to 7
     24  u32  exchange                               8  u64  sum of all other bytes of the record
     28  u32               0                        16  u64  synced: below it all was on the disk
@@ -20,7 +20,8 @@ integers are little-endian; sums are XXH3 (64 bits).
 The entry frame says queue, exchange, generation and offset, and the sum covers it: a record that
 stands where it does not belong, or was left by another log, is not taken for an entry. A SNAPSHOT
 has the frame of an END, whose offset is that of the next batch; its body is read by
-`roq.log.snapshot`.
+`roq.log.snapshot`. So has a record of GROUPS, which holds what has changed of consumer groups since
+the one before (`roq.log.groups`).
 
 `synced` is what was known when the group of the record was written: every record below that offset
 was on the disk. So the records at or above the newest claim are those that a power cut, or a failed
@@ -67,10 +68,11 @@ class RecordKind(IntEnum):
 
     BATCH = 1
     SNAPSHOT = 2
+    GROUPS = 3
 
 
 _FIRST_KIND: Final = int(RecordKind.BATCH)
-_LAST_KIND: Final = int(RecordKind.SNAPSHOT)
+_LAST_KIND: Final = int(RecordKind.GROUPS)
 
 
 @dataclass(frozen=True, slots=True)

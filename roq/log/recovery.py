@@ -246,10 +246,18 @@ class _Opening:
         if closed:
             base = max(base, closed[-1].end)
         snapshot = self._restore(tail, entries, end)
-        stays = (file for file in tail if file.base < base)
+        stays = [file for file in tail if file.base < base]
+        changes = self._changes(tail, snapshot)
+        self._recovered.changes = [found.body for found in changes]
+        # What stands in a file that stays, and was on the disk once, stays there.
+        changes = [
+            found
+            for found in changes
+            if found.offset >= claim or not any(found in file.found for file in stays)
+        ]
         if snapshot is not None and snapshot.offset <= base:
             snapshot = None if any(snapshot in file.found for file in stays) else snapshot
-        active, index = self._begin(base, again, snapshot)
+        active, index = self._begin(base, again, snapshot, changes)
         self._clean(closed, active)
         settings = self._settings
         self._hot.commit(end)
@@ -319,7 +327,7 @@ class _Opening:
         file.found = [
             found
             for found in records
-            if until is None or found.offset < until + (found.kind == RecordKind.SNAPSHOT)
+            if until is None or found.offset < until + (found.kind != RecordKind.BATCH)
             # Whatever is written there: a file holds no more than it has room for.
             if found.synced <= found.offset <= file.base + file.size // RECORD_BYTES
         ]
@@ -431,6 +439,17 @@ class _Opening:
             self._hot.advance_clock(read_entry(entries[-1].frame).appended_us)
         return record
 
+    def _changes(self, tail: list[_File], snapshot: Found | None) -> list[Found]:
+        """What of consumer groups has changed since the snapshot, in order."""
+        changes: list[Found] = []
+        for file in tail:
+            for found in file.found:
+                if found is snapshot:
+                    changes = []
+                elif found.kind == RecordKind.GROUPS:
+                    changes.append(found)
+        return changes
+
     def _snapshot(
         self, tail: list[_File], end: int
     ) -> tuple[Found, LogSnapshot] | tuple[None, None]:
@@ -445,18 +464,20 @@ class _Opening:
         return None, None
 
     def _begin(
-        self, base: int, again: list[Found], snapshot: Found | None
+        self, base: int, again: list[Found], snapshot: Found | None, changes: list[Found]
     ) -> tuple[Segment, SegmentIndex]:
         """The new segment, with what has to be written again on the disk.
 
         Args:
             snapshot: the one that was found, if it stands only where nothing stays.
+            changes: of consumer groups, behind it.
         """
         name = segment_name(base, self._settings.epoch)
         segment, index = Segment(name, base, base, 0), SegmentIndex(base)
         records = list(again)
         if snapshot is not None:
             records.insert(sum(found.offset < snapshot.offset for found in again), snapshot)
+        records += changes
         if not records:
             return segment, index
         buffers: list[bytes | memoryview] = [pack_head(self._head(base))]

@@ -48,6 +48,8 @@ SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """A segment that is larger gets no further group."""
 SEGMENT_ENTRIES: Final = 50_000
 """Likewise with more entries. So at the start of a process so much is read at most, and a group."""
+CHANGES_BYTES: Final = 4 * 1024 * 1024
+"""After so much about consumer groups a snapshot is due, so that a start reads little more."""
 TOPICS_LISTED_MAX: Final = 1_024
 """A closed segment with more topics than this does not keep their names in memory."""
 
@@ -60,7 +62,8 @@ class Group(Generic[B]):
         segment: name of the file; empty: nothing is written, only files are removed.
         head: of a segment that is new; None: the file is there.
         at: where in the file it is written.
-        snapshot: the body of a snapshot that stands behind the entries, and its frame.
+        changes: of consumer groups, behind the entries: the body of a record, and its frame.
+        snapshot: likewise of a snapshot, behind those.
         records: the entries.
         synced: below it everything was on the disk when this was made.
         end: what may be committed when it is on the disk.
@@ -71,6 +74,7 @@ class Group(Generic[B]):
     segment: str = ""
     head: bytes | None = None
     at: int = 0
+    changes: tuple[bytes, bytes] | None = None
     snapshot: tuple[bytes, bytes] | None = None
     records: list[Record[B]] = field(default_factory=list)
     synced: int = 0
@@ -86,12 +90,14 @@ class Recovered:
     Attributes:
         snapshot: the exchange's part of the newest snapshot; None: there is none.
         since: where the log ended when it was taken, or where it begins.
+        changes: of consumer groups, written behind it, in order.
         problems: what could not be read, or was cut off, in sentences.
         lost: ranges of offsets [first, behind the last) that cannot be read.
     """
 
     snapshot: bytes | None = None
     since: int = 0
+    changes: list[bytes] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
 
@@ -152,6 +158,8 @@ class SegmentLog(Generic[B]):
         """(end, bytes) of groups that are under way."""
         self._ungathered_bytes = 0
         self._snapshot_due = True
+        self._changes_bytes = 0
+        """Of changes of consumer groups since the newest snapshot."""
         self._indexes: list[tuple[str, bytes]] = []
         self._removed: list[str] = []
         self.kept = sum(each.kept for each in closed) + active.kept
@@ -274,7 +282,9 @@ class SegmentLog(Generic[B]):
 
     # --- the way to the disk ----------------------------------------------------------------------
 
-    def gather(self, snapshot: Callable[[], bytes]) -> Group[B | bytes] | None:
+    def gather(
+        self, snapshot: Callable[[], bytes], changes: Callable[[], bytes] = bytes
+    ) -> Group[B | bytes] | None:
         """All that was appended since the last call, for `perform`; None if there is nothing to do.
 
         One group at a time: None also until the last one is committed, so that each begins where
@@ -283,21 +293,26 @@ class SegmentLog(Generic[B]):
         Args:
             snapshot: gives what the exchange wants to know again; called when it is due only, and
                 stands for the log as it ends now.
+            changes: gives what of its consumer groups has changed since it was called last; empty:
+                nothing has. They come back in order, from the newest snapshot on.
         """
         if self._uncommitted:
             return None
         self._expire()
         # The only snapshot does not leave before another one is on the disk.
         alone = self._snapshot_due and bool(self._removed)
-        if self._gathered == self.end and not alone:
+        changed = changes()
+        if self._gathered == self.end and not alone and not changed:
             if not (self._removed or self._indexes):
                 return None
             group: Group[B | bytes] = Group(end=self.committed)
             group.indexes, self._indexes = self._indexes, []
             group.removed, self._removed = self._removed, []
             return group
-        if self._active.size >= self._segment_bytes or (
-            self._active.end - self._active.base >= self._segment_entries
+        entries = self._active.end - self._active.base
+        if entries >= self._segment_entries or (
+            # One without entries is not complete: the next one would have its name.
+            entries and self._active.size >= self._segment_bytes
         ):
             self._roll()
         active, hot = self._active, self.hot
@@ -311,12 +326,19 @@ class SegmentLog(Generic[B]):
             group.records.append(record)
             self._index.add(record[0].name, active.size)
             active.size += record_bytes(record[0].name, record[3])
+        if changed:
+            group.changes = changed, self._end_frame()
+            active.size += record_bytes(b"", len(changed))
+            self._changes_bytes += len(changed)
+            if self._changes_bytes >= CHANGES_BYTES:
+                self._snapshot_due = True
         if self._snapshot_due:
             # Behind the entries, so that it tells how things stand at the end of the group.
             body = self.snapshot(snapshot())
             group.snapshot = body, self._end_frame()
             active.size += record_bytes(b"", len(body))
             self._snapshot_due = False
+            self._changes_bytes = 0
         active.kept += self._ungathered_bytes
         if group.records:
             active.first_us = active.first_us or read_entry(group.records[0][1]).appended_us
@@ -451,12 +473,14 @@ def perform(files: Files, group: Group[B]) -> None:
                 RecordKind.BATCH, topic.name, frame, batch, size, group.synced
             )
             buffers += (before, cast("bytes", batch), behind) if behind else (before, batch)  # type: ignore[arg-type]
-        if group.snapshot is not None:
-            body, frame = group.snapshot
-            before, behind = pack_record(
-                RecordKind.SNAPSHOT, b"", frame, body, len(body), group.synced
-            )
-            buffers += (before, body, behind)
+        for kind, record in (
+            (RecordKind.GROUPS, group.changes),
+            (RecordKind.SNAPSHOT, group.snapshot),
+        ):
+            if record is not None:
+                body, frame = record
+                before, behind = pack_record(kind, b"", frame, body, len(body), group.synced)
+                buffers += (before, body, behind)
         files.write(group.segment, group.at, buffers)
         files.sync(group.segment)
         if group.head is not None:

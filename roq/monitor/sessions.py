@@ -22,6 +22,8 @@ LATENCY_END: Final = 1e9
 """Milliseconds; a client that tells more has a wrong clock, and decides nothing by it."""
 PUBLISHER: Final = "publisher"
 SUBSCRIBER: Final = "subscriber"
+CONSUMER: Final = "consumer"
+"""A member of a consumer group: how far that is, its exchanges know."""
 
 
 @dataclass(slots=True)
@@ -84,8 +86,8 @@ class Sessions:
             return session, False
         if not 0 < len(client) <= CLIENT_ID_BYTES_MAX:
             raise InvalidRequest(f"a client's id has 1 to {CLIENT_ID_BYTES_MAX} bytes")
-        if role not in {PUBLISHER, SUBSCRIBER}:
-            raise InvalidRequest("a client's role is publisher or subscriber")
+        if role not in {PUBLISHER, SUBSCRIBER, CONSUMER}:
+            raise InvalidRequest("a client's role is publisher, subscriber or consumer")
         if len(self._sessions) >= SESSIONS_MAX:
             raise NoCapacity(f"this monitor has {SESSIONS_MAX} clients, which is the most")
         session = self._sessions[client] = Session(client, role, peer, now, now, reported=(0, now))

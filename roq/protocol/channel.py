@@ -323,3 +323,5 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """After so long it is not waited for any more."""
     disk: bool = False
     """It is no subscriber that is waited for, but the disk of the exchange."""
+    group: bool = False
+    """It is a consumer group, `reader` the beginning of its name: it is waited for for ever."""

@@ -421,7 +421,7 @@ class Alive(Control, frozen=True, kw_only=True, tag=3214):
     queue_id: bytes
     client: bytes
     role: str
-    """`publisher` or `subscriber`."""
+    """`publisher`, `subscriber` or `consumer`."""
     version: Whole = 0
     at: list[tuple[ExchangeNumber, ChildEpoch]] = []
     """(number, epoch) of the exchanges that it publishes at (publishers)."""

@@ -4,6 +4,7 @@
     to one peer   FF and a letter, then what belongs to it: a document, a number
                   FF d, u64 id, topic, FF, entry, batch
                   FF D, u64 id, topic, FF, entry       and then, as a message of its own, the batch
+                  FF L and FF M: likewise, with 20 bytes of a lease in the place of the id
 
 Behind the letter of what is for one of several readers stand the four bytes of that reader.
 
@@ -33,6 +34,7 @@ from roq.protocol.channel import (
     NUMBER,
     PRESENCE_TOPIC,
 )
+from roq.protocol.consuming import LEASE, LEASED, LEASED_LARGE
 from roq.protocol.entry import ENTRY_BYTES
 
 END_OF_TOPIC: Final = bytes((CONTROL,))
@@ -41,7 +43,13 @@ _LETTER_BYTES: Final = 2
 _PLAIN_PARTS: Final = 2
 _LARGE_PARTS: Final = 4
 _ENTRY_AT: Final = 1 + ENTRY_BYTES
-_ENTRIES: Final = frozenset({FETCHED_ENTRY, FETCHED_LARGE})
+_LARGE: Final = {FETCHED_ENTRY: FETCHED_LARGE, LEASED: LEASED_LARGE}
+_SMALL: Final = {large: small for small, large in _LARGE.items()}
+_NUMBER_BYTES: Final = {
+    FETCHED_ENTRY: NUMBER.size, FETCHED_LARGE: NUMBER.size,
+    LEASED: LEASE.size, LEASED_LARGE: LEASE.size,
+}  # fmt: skip
+"""What stands between the letter and the topic of an entry."""
 _CONTROL_TOPIC_BYTES: Final = {
     END_TOPIC: len(END_TOPIC),
     PRESENCE_TOPIC: len(PRESENCE_TOPIC) + NONCE_BYTES,
@@ -73,7 +81,7 @@ def split_live(frame: bytes) -> list[bytes]:
 
 
 def join_answer(parts: Sequence[bytes], batch: bytes = b"") -> bytes:
-    """The frame for one peer; the parts of an entry are `FETCHED_ENTRY`, id, topic, entry.
+    """The frame for one peer; the parts of an entry are letter, id or lease, topic, entry.
 
     The first part may have a reader's four bytes behind the letter.
     """
@@ -85,7 +93,9 @@ def join_answer(parts: Sequence[bytes], batch: bytes = b"") -> bytes:
 
 def join_large(parts: Sequence[bytes]) -> bytes:
     """The frame after which a large batch is sent; the parts as for `join_answer`."""
-    return join_answer((FETCHED_LARGE + parts[0][_LETTER_BYTES:], *parts[1:]))
+    letter = parts[0]
+    large = _LARGE[letter[:_LETTER_BYTES]]
+    return join_answer((large + letter[_LETTER_BYTES:], *parts[1:]))
 
 
 def split_answer(frame: bytes, tag_bytes: int = 0) -> list[bytes]:
@@ -97,9 +107,10 @@ def split_answer(frame: bytes, tag_bytes: int = 0) -> list[bytes]:
         tag_bytes: so many behind the letter are left out: they say which reader it is for.
     """
     letter, body_at = frame[:_LETTER_BYTES], _LETTER_BYTES + tag_bytes
-    if letter in _ENTRIES:
-        parts = split_live(frame[body_at + NUMBER.size :])
-        number = frame[body_at : body_at + NUMBER.size]
+    number_bytes = _NUMBER_BYTES.get(letter)
+    if number_bytes is not None:
+        parts = split_live(frame[body_at + number_bytes :])
+        number = frame[body_at : body_at + number_bytes]
         return [letter, number, *parts] if len(parts) > 1 else [frame]
     if letter[:1] != END_OF_TOPIC:
         return [frame]
@@ -128,10 +139,10 @@ class Answers:
         """The parts as of `split_answer`; None: the rest is the next frame."""
         entry, self._entry = self._entry, None
         if entry is not None and frame[:1] != END_OF_TOPIC:
-            return [FETCHED_ENTRY, *entry[1:], frame]
+            return [_SMALL[entry[0]], *entry[1:], frame]
         parts = split_answer(frame, self._tag_bytes)
         self.tag = frame[_LETTER_BYTES : _LETTER_BYTES + self._tag_bytes]
-        if parts[0] == FETCHED_LARGE and len(parts) == _LARGE_PARTS:
+        if parts[0] in _SMALL and len(parts) == _LARGE_PARTS:
             self._entry = parts
             return None
         return parts

@@ -357,12 +357,7 @@ class Link:
         if self.phase is LinkPhase.READY:
             self.held_at = self.held_at if self.held else self.progress_at
             self.progress_at = now
-            self.held = (
-                f"held back by the disk of exchange {self.name}, for {held.seconds:.1f} s"
-                if held.disk
-                else f"held back by a slow subscriber ({held.reader.hex()[:8]}) of exchange "
-                f"{self.name}, for {held.seconds:.1f} of at most {held.most:g} s"
-            )
+            self.held = _who_holds(held, self.name)
         return []
 
     def _send(self) -> list[LinkEffect]:
@@ -429,3 +424,18 @@ class Link:
             return []
         self._reset = (number, now)
         return self._send()
+
+
+def _who_holds(held: channel.Held, exchange: str) -> str:
+    """For whom acknowledgements wait, in a sentence."""
+    if held.disk:
+        return f"held back by the disk of exchange {exchange}, for {held.seconds:.1f} s"
+    if held.group:
+        return (
+            f"held back by consumer group {held.reader.decode(errors='replace')!r} of exchange "
+            f"{exchange}, for {held.seconds:.1f} s: what it has not consumed would be dropped"
+        )
+    return (
+        f"held back by a slow subscriber ({held.reader.hex()[:8]}) of exchange {exchange}, for "
+        f"{held.seconds:.1f} of at most {held.most:g} s"
+    )

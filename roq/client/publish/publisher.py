@@ -203,11 +203,12 @@ class Publisher:
                     return batch.receipt
         data = as_bytes(payload)
         attributes = attributes_of(key, tags, properties)
-        return self._publish_slowly(
+        return self.publish_raw(
             data if attributes is None else Attributed.of(data, attributes), topic
         )
 
-    def _publish_slowly(self, data: bytes, topic: str) -> Receipt:
+    def publish_raw(self, data: bytes, topic: str) -> Receipt:
+        """As `publish`, of a payload that has its attributes already, whatever their names."""
         deadline: float | None = None
         while True:
             receipt = self._shell.publish(data, topic)

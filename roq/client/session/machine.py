@@ -79,6 +79,7 @@ GOODBYE_MS: Final = 200
 
 PUBLISHER: Final = "publisher"
 SUBSCRIBER: Final = "subscriber"
+CONSUMER: Final = "consumer"
 
 _NOT_NOW: Final = "unavailable"
 """Code of what may come true when it is asked again."""
@@ -135,7 +136,7 @@ class SessionMachine:
     Args:
         queue: name of the queue.
         client: 16 random bytes, the publisher's or subscriber's id.
-        role: `publisher` or `subscriber`.
+        role: `publisher`, `subscriber` or `consumer`.
         managers: addresses of configuration managers.
         jitter: gives a number in [0, 1) each time; spreads clients that lost the same monitor.
 
@@ -156,8 +157,10 @@ class SessionMachine:
         managers: Sequence[str],
         jitter: Jitter,
     ) -> None:
-        if role not in {PUBLISHER, SUBSCRIBER}:
-            raise InvalidRequest(f"a session's role is publisher or subscriber, not {role!r}")
+        if role not in {PUBLISHER, SUBSCRIBER, CONSUMER}:
+            raise InvalidRequest(
+                f"a session's role is publisher, subscriber or consumer, not {role!r}"
+            )
         self.queue_id = b""
         self.limits: Limits | None = None
         self.state = SessionState.CONNECTING

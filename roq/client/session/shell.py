@@ -93,7 +93,7 @@ class MonitorSession:
         cluster_addresses: endpoints (`tcp://…`) of configuration managers.
         queue: name of the queue.
         client_id: 16 random bytes.
-        role: `publisher` or `subscriber`.
+        role: `publisher`, `subscriber` or `consumer`.
         name: as people see it (publishers only).
         on_assigned: a publisher's exchange (publishers only).
         on_relocate: where the monitor wants the publisher to publish instead (publishers only).

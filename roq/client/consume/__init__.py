@@ -1,0 +1,1 @@
+"""Consumers: members of a group that share its messages."""

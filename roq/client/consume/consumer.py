@@ -1,0 +1,445 @@
+"""A consumer: a member of a group that shares the messages of a queue and acknowledges them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from roq.client.consume.holding import Holding
+from roq.client.consume.machine import ConsumerStats, Member
+from roq.client.consume.message import (
+    DONE,
+    ConsumedBatch,
+    ConsumedMessage,
+    Verdict,
+    messages_of,
+)
+from roq.client.consume.shell import ConsumerShell
+from roq.client.io import at_exit as farewell
+from roq.client.io.bell import deadline_in
+from roq.client.io.engine import Engine
+from roq.client.naming import client_name
+from roq.client.session.events import SessionState
+from roq.client.session.shell import MonitorSession
+from roq.client.subscribe.message import MICROSECONDS
+from roq.errors import (
+    Closed,
+    InvalidRequest,
+    LeaseLost,
+    QueueNotFound,
+    QueueStopped,
+    RoQError,
+    Unavailable,
+)
+from roq.model import encode_topic
+from roq.protocol.consuming import MODES, GroupSettings
+
+PREFETCH: Final = 4_096
+"""Messages that a consumer holds at most."""
+PREFETCH_BYTES: Final = 16 * 1024 * 1024
+CLOSE_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 1.0
+"""Between two looks at everything, whatever may have failed to wake the user's thread."""
+
+Bury = Callable[[ConsumedBatch, str], None]
+"""Publishes messages as dead letters, with the reason, and returns when they are kept."""
+
+
+class Consumer:
+    """Takes messages of a group, one consumer's share of them. Belongs to one thread.
+
+    Made by `Cluster.consumer`. What it takes it holds under leases, which are renewed in the
+    background for as long as the process runs; what it has not acknowledged when it closes, dies or
+    is silent for longer than a lease goes to another member.
+
+        for message in consumer:
+            handle(message.payload)
+
+    acknowledges each message when the body of the loop has ended, and gives it back if that raises
+    or leaves the loop: so call `message.ack()` before a `break`. `receive` and `batches` leave it to
+    the program to acknowledge.
+
+    Args:
+        engine: the client's I/O thread.
+        managers: addresses of configuration managers.
+        queue: name of the queue.
+        group: name of the group.
+        topic: a prefix of topics, or several; "" means all. The same for all members.
+        mode: `shared` or `exclusive`, see `GroupSettings`. The same for all members.
+        start: where a group that is new begins: `earliest`, `latest`, or an aware time.
+        prefetch, prefetch_bytes: what it holds at most, at all exchanges together; at least one
+            message of each exchange.
+        lease: seconds of silence after which it loses what it holds; by the group's first member.
+        attempts: how often a message is tried before it is a dead letter; 0: without an end;
+            likewise.
+        retry, retry_max: seconds before the second attempt, doubled for each further one up to the
+            second figure; likewise.
+        bury: takes dead letters.
+        name: by which people find it; None: program, host and process id.
+        timeout: seconds that the queue's exchanges have for taking it in.
+
+    Raises:
+        Unavailable: not all exchanges have answered in time; says which.
+        QueueNotFound, QueueStopped: there is no such queue, or it does not run.
+        InvalidRequest: the group is of another mode, or has other topics; a setting that cannot be.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        managers: Sequence[str],
+        queue: str,
+        group: str,
+        *,
+        topic: str | Sequence[str] = "",
+        mode: str = MODES[0],
+        start: str | datetime = "earliest",
+        prefetch: int = PREFETCH,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        lease: float = 30.0,
+        attempts: int = 16,
+        retry: float = 1.0,
+        retry_max: float = 60.0,
+        bury: Bury,
+        name: str | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        self.queue = queue
+        self.group = group
+        self.id = os.urandom(16)
+        self._engine = engine
+        self._attempts = attempts
+        self._bury = bury
+        self._closed = False
+        self._ready = threading.Event()
+        self._rest: Iterator[ConsumedMessage] = iter(())
+        self._lost_before = 0
+        topics = [topic] if isinstance(topic, str) else list(topic)
+        settings = _checked(
+            GroupSettings(
+                mode=mode, prefixes=tuple(map(encode_topic, topics)), lease_seconds=lease,
+                attempts=attempts, retry_seconds=retry, retry_seconds_max=retry_max,
+            )
+        )  # fmt: skip
+        start_us, latest = _start(start)
+        member = Member(
+            id=self.id, name=client_name(name), group=group, settings=settings, latest=latest,
+            start_us=start_us, prefetch=_at_least_one("prefetch", prefetch),
+            prefetch_bytes=_at_least_one("prefetch_bytes", prefetch_bytes),
+        )  # fmt: skip
+        self._shell = ConsumerShell(
+            engine, member, on_joined=self._ready.set, on_refused=self._fail
+        )
+        self._session = MonitorSession(
+            engine,
+            managers,
+            queue,
+            client_id=self.id,
+            role="consumer",
+            on_topology=self._shell.topology,
+            on_state=self._state,
+        )
+        engine.at_end(self._engine_ended)
+        farewell.opened(self)
+        self._session.start()
+        try:
+            self._wait(timeout)
+        except BaseException:
+            self.close(0.0)
+            raise
+
+    # --- receiving --------------------------------------------------------------------------------
+
+    def receive(self, timeout: float | None = None) -> ConsumedMessage | None:
+        """The next message; None if none has come within `timeout` seconds (None: wait for ever).
+
+        Raises:
+            Closed: this consumer is closed.
+            QueueNotFound: the queue was removed.
+        """
+        while True:
+            for message in self._rest:
+                return message
+            holding = self._next(timeout)
+            if holding is None:
+                return None
+            self._rest = messages_of(holding, 0, len(holding.batch), self._settle)
+
+    def __iter__(self) -> Iterator[ConsumedMessage]:
+        """All messages from now on, each acknowledged when the loop comes back for the next one.
+
+        Ends when the consumer is closed.
+        """
+        settle = self._shell.settle
+        while True:
+            try:
+                message = self.receive()
+            except Closed:
+                self._engine.check_process()
+                return
+            if message is None:
+                continue
+            done = False
+            try:
+                yield message
+                done = True
+            finally:
+                if not done:
+                    self._give_back(message)
+            with contextlib.suppress(LeaseLost):  # counted; see `flush`
+                settle(message._holding, message._index, 1, DONE)  # noqa: SLF001 - its own
+
+    def batches(self, most: int = 500, wait: float | None = None) -> Iterator[ConsumedBatch]:
+        """All messages from now on, by batches as they were published, to be acknowledged whole.
+
+        Args:
+            most: messages in one batch, at most.
+            wait: seconds without a message after which the iteration ends; None: it goes on until
+                the consumer is closed.
+        """
+        settle = self._settle
+        for message in self._rest:
+            yield ConsumedBatch(message._holding, message._index, 1, settle)  # noqa: SLF001 - its own
+        while True:
+            try:
+                holding = self._next(wait)
+            except Closed:
+                self._engine.check_process()
+                return
+            if holding is None:
+                return
+            for index in range(0, len(holding.batch), most):
+                count = min(most, len(holding.batch) - index)
+                yield ConsumedBatch(holding, index, count, settle)
+
+    def flush(self, timeout: float = 30.0) -> None:
+        """Wait until every acknowledgement so far is kept by its exchange.
+
+        Raises:
+            LeaseLost: messages were lost to other members since the last call; how many.
+            Unavailable: not in time.
+            Closed: this consumer is closed.
+        """
+        shell = self._shell
+        if not self._wait_for(lambda: not shell.unsettled, timeout):
+            raise Unavailable(
+                f"acknowledgements of {shell.unsettled} messages are not confirmed after "
+                f"{timeout:g} s: {self.trouble or 'the exchanges are slow'}"
+            )
+        lost = shell.stats().lost - self._lost_before
+        if lost:
+            self._lost_before += lost
+            raise LeaseLost(
+                f"{lost} messages were taken from this consumer while it held them: what was done "
+                "with them may be done twice"
+            )
+
+    def stats(self) -> ConsumerStats:
+        """What has happened so far."""
+        return self._shell.stats()
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing comes though it should; empty: it is a member at every exchange."""
+        error = self._shell.error
+        if error is not None:
+            return str(error)
+        session = self._session.facts()
+        if not self._shell.joined and session.reason:
+            return session.reason
+        away = self._shell.places()
+        return "; ".join(f"exchange {name}: {why}" for name, why in away)
+
+    def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Give back what is not acknowledged, and leave the group; idempotent, from any thread.
+
+        Args:
+            timeout: seconds for acknowledgements to be confirmed.
+        """
+        if self._closed:
+            return
+        self._engine.check_outside()
+        self._closed = True
+        farewell.closed(self)
+        if self._engine.forked:
+            return  # the sockets are the parent's
+        self._engine.not_at_end(self._engine_ended)
+        shell = self._shell
+        with contextlib.suppress(Closed, Unavailable):
+            self._engine.run_sync(shell.take_no_more)
+            self._wait_for(lambda: not shell.unsettled, timeout)
+            self._session.close()
+            self._engine.run_sync(shell.close, CLOSE_SECONDS)
+        shell.end(Closed("the consumer is closed"))
+
+    @property
+    def _left_open(self) -> bool:
+        """Whether it is still to be closed."""
+        return not self._closed and not self._engine.forked
+
+    def _part(self, seconds: float) -> tuple[str, int]:
+        """The program ends without `close`."""
+        self.close(max(0.0, seconds))
+        return self.queue, 0
+
+    def __repr__(self) -> str:
+        with contextlib.suppress(Exception):
+            state = "closed" if self._shell.error is not None else "open"
+            stats = self._shell.stats()
+            return (
+                f"<roq.Consumer of {self.queue}, group {self.group}: {state}, "
+                f"{stats.received:,} received, {stats.acknowledged:,} acknowledged>"
+            )
+        return "<roq.Consumer>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _settle(self, holding: Holding, index: int, count: int, verdict: Verdict) -> None:
+        """What the user says of messages."""
+        if verdict.dead and not holding.lost and self._shell.error is None:
+            self._bury(ConsumedBatch(holding, index, count, self._shell.settle), verdict.reason)
+            verdict = DONE
+        self._shell.settle(holding, index, count, verdict)
+
+    # --- for event loops --------------------------------------------------------------------------
+
+    def _on_ready(self, hook: Callable[[], None] | None) -> None:
+        """Have `hook` called in the I/O thread whenever `_take` may have something."""
+        self._shell.on_ready = hook
+
+    def _take(self) -> Holding | None:
+        """What is there; never waits. Dead letters are for the caller to bury.
+
+        Raises:
+            RoQError: as `receive`, once everything that had come is taken.
+        """
+        shell = self._shell
+        self._engine.check_process()
+        if shell.arrived:
+            return shell.arrived.popleft()
+        if shell.error is not None:
+            raise shell.error
+        return None
+
+    def _is_dead(self, holding: Holding) -> bool:
+        return 0 < self._attempts < holding.attempt
+
+    def _bury_all(self, holding: Holding, reason: str) -> None:
+        """These messages go to the dead letters; if that cannot be, they come again later."""
+        batch = ConsumedBatch(holding, 0, len(holding.batch), self._shell.settle)
+        with contextlib.suppress(LeaseLost):
+            try:
+                self._bury(batch, reason)
+            except RoQError as error:
+                batch.nack(reason=f"no dead letter could be written: {error}"[:200])
+            else:
+                batch.ack()
+
+    # --- the user's side --------------------------------------------------------------------------
+
+    def _next(self, timeout: float | None) -> Holding | None:
+        """The next holding that is the user's; None when the time is over."""
+        shell, deadline = self._shell, deadline_in(timeout)
+        while True:
+            holding = self._take()
+            if holding is not None:
+                if not self._is_dead(holding):
+                    return holding
+                self._bury_all(holding, f"tried {holding.attempt - 1} times")
+                continue
+            if not self._wait_for(
+                lambda: bool(shell.arrived) or shell.error is not None, deadline - monotonic()
+            ):
+                return None
+
+    def _wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait until this is so; whether it is."""
+        shell, deadline = self._shell, monotonic() + seconds
+        if condition():
+            return True
+        self._engine.check_outside()
+        with shell.condition:
+            shell.waiting += 1
+            try:
+                while not condition():
+                    remaining = deadline - monotonic()
+                    if remaining <= 0:
+                        return False
+                    shell.condition.wait(min(remaining, LOOK_SECONDS))
+            finally:
+                shell.waiting -= 1
+        return True
+
+    def _give_back(self, message: ConsumedMessage) -> None:
+        with contextlib.suppress(RoQError):  # lost, or closed: then it goes to another one anyway
+            message.nack(reason="its handler did not end")
+
+    # --- the start --------------------------------------------------------------------------------
+
+    def _wait(self, timeout: float) -> None:
+        if not self._ready.wait(timeout):
+            self._engine.check()
+            raise Unavailable(
+                f"group {self.group} of queue {self.queue} was not joined within {timeout:g} s: "
+                f"{self.trouble}. Trying again may help"
+            )
+        if self._shell.error is not None:
+            raise self._shell.error
+
+    def _state(self, state: str, reason: str) -> None:
+        if state == SessionState.REMOVED:
+            self._fail(QueueNotFound(reason))
+        elif state == SessionState.STOPPED and not self._shell.joined:
+            self._fail(QueueStopped(reason))
+
+    def _fail(self, error: RoQError) -> None:
+        self._shell.end(error)
+        self._ready.set()
+
+    def _engine_ended(self) -> None:
+        self._shell.close()
+        self._fail(self._engine.end)
+
+
+def _checked(settings: GroupSettings) -> GroupSettings:
+    try:
+        return msgspec.convert(msgspec.to_builtins(settings), GroupSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"settings of a consumer group: {error}") from None
+
+
+def _start(option: str | datetime) -> tuple[int, bool]:
+    match option:
+        case "earliest":
+            return 0, False
+        case "latest":
+            return 0, True
+        case datetime() if option.tzinfo is not None:
+            return int(option.timestamp() * MICROSECONDS), False
+        case _:
+            raise InvalidRequest(
+                f"start {option!r}: use 'earliest', 'latest' or a datetime with a time zone"
+            )
+
+
+def _at_least_one(what: str, value: int) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise InvalidRequest(f"{what} is a number from 1 on, not {value!r}")
+    return value

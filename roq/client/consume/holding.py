@@ -1,0 +1,137 @@
+"""What a consumer holds: the messages of one lease, and which of them are settled.
+
+The user's thread settles messages, the I/O thread tells the exchange; neither waits for the other.
+A settled message is marked before the holding is put on the list of those that have news, so what
+one look misses the next one finds.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from roq.client.subscribe.message import Batch
+from roq.model import LogId
+from roq.protocol.consuming import Run
+
+OPEN: Final = 0
+ACKED: Final = 1
+TOLD: Final = 2
+"""Acknowledged, and the exchange was told."""
+RETURNED: Final = 3
+_OPEN: Final = bytes((OPEN,))
+_ACKED: Final = bytes((ACKED,))
+_TOLD: Final = bytes((TOLD,))
+
+
+class Segment(NamedTuple):
+    """Messages of a holding, and the lease by which they are held."""
+
+    lease: int
+    first: int
+    length: int
+
+
+class Holding:
+    """Consecutive messages of one batch that were leased together.
+
+    Attributes:
+        log, offset: of the batch.
+        first: index in the batch of the first of these messages.
+        batch: these messages alone.
+        attempt: the how manieth one this is, from 1.
+        segments: by which leases they are held; several only after a connection was lost.
+        states: of each message.
+        dirty: it is on the list of those that have news.
+        lost: it is not held any more, so nothing that is said of it counts.
+        untold: messages of which the exchange was not told anything.
+    """
+
+    __slots__ = (
+        "attempt", "batch", "dirty", "first", "log", "lost", "offset", "open", "segments", "states",
+        "untold",
+    )  # fmt: skip
+
+    def __init__(
+        self, log: LogId, offset: int, lease: int, first: int, attempt: int, batch: Batch
+    ) -> None:
+        self.log = log
+        self.offset = offset
+        self.first = first
+        self.batch = batch
+        self.attempt = attempt
+        self.segments = [Segment(lease, first, len(batch))]
+        self.states = bytearray(len(batch))
+        self.open = len(batch)
+        """Messages that are not settled."""
+        self.untold = len(batch)
+        self.dirty = False
+        self.lost = False
+
+    def settle(self, index: int, count: int, state: int) -> int:
+        """These messages are settled, if they were open; how many were.
+
+        Args:
+            index: counted from the first one that is held.
+        """
+        states = self.states
+        if count == 1:
+            if states[index]:
+                return 0
+            states[index] = state
+            self.open -= 1
+            return 1
+        settled = states.count(_OPEN, index, index + count)
+        if settled == count:
+            states[index : index + count] = bytes((state,)) * count
+        else:
+            for at in range(index, index + count):
+                states[at] = states[at] or state
+        self.open -= settled
+        return settled
+
+    def take_acked(self) -> list[Run]:
+        """What was acknowledged and not told; it counts as told from now on."""
+        return self._take(_ACKED, TOLD)
+
+    def unsettled(self) -> list[Run]:
+        """What is open, or acknowledged: the exchange may not know that yet."""
+        runs: list[Run] = []
+        at, size = 0, len(self.states)
+        while at < size:
+            end = at
+            while end < size and self.states[end] != RETURNED:
+                end += 1
+            if end > at:
+                runs.append(Run(self.offset, self.first + at, end - at))
+            at = end + 1
+        return runs
+
+    def untell(self) -> None:
+        """What was told has to be told again."""
+        states = self.states
+        at = states.find(_TOLD)
+        while at >= 0:  # in place: the user's thread may settle others meanwhile
+            states[at] = ACKED
+            at = states.find(_TOLD, at + 1)
+        self.untold = len(self.states) - self.states.count(bytes((RETURNED,)))
+
+    def leases_of(self, run: Run) -> list[tuple[int, int, int]]:
+        """By which leases these messages are held: (lease, first, length)."""
+        found: list[tuple[int, int, int]] = []
+        for lease, first, length in self.segments:
+            begin, end = max(first, run.first), min(first + length, run.first + run.length)
+            if begin < end:
+                found.append((lease, begin, end - begin))
+        return found
+
+    def _take(self, wanted: bytes, becomes: int) -> list[Run]:
+        states, runs = self.states, list[Run]()
+        at = states.find(wanted)
+        while at >= 0:
+            end = at + 1
+            while end < len(states) and states[end] == wanted[0]:
+                end += 1
+            states[at:end] = bytes((becomes,)) * (end - at)
+            runs.append(Run(self.offset, self.first + at, end - at))
+            at = states.find(wanted, end)
+        return runs

@@ -1,0 +1,530 @@
+"""All that one member of a consumer group decides: when to join, what to tell, what to take. Pure.
+
+    away --connected--> joining --joined--> in --silent for too long, or told so--> joining …
+
+Each exchange of the queue is a seat of its own. A seat that joins again says what it holds, and
+goes on with what nobody else has got meanwhile; what it has acknowledged and not heard of is told
+again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from roq.client.consume.holding import Holding, Segment
+from roq.client.consume.message import Verdict
+from roq.client.subscribe.message import Batch
+from roq.errors import RemoteProtocolError
+from roq.model import ExchangeInfo, LogId
+from roq.protocol import consuming, documents
+from roq.protocol.attributes import BatchAttributes
+from roq.protocol.batch import Kind, read_body, read_header
+from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.consuming import (
+    CREDIT,
+    DONE,
+    JOIN,
+    LEASE,
+    LEASED,
+    LEAVE,
+    Confirmed,
+    Credit,
+    Done,
+    GroupSettings,
+    Join,
+    Joined,
+    Leave,
+    Returned,
+    Run,
+)
+from roq.protocol.entry import read_entry
+from roq.ranges import UNREADABLE
+
+ASK_SECONDS: Final = 3.0
+"""A Join that is not answered is repeated after so long; one that is refused, after a while."""
+AGAIN_SECONDS: Final = 1.0
+RENEW_PARTS: Final = 3
+"""Leases are renewed in this part of their time."""
+RENEW_SECONDS_MAX: Final = 5.0
+RETURNS_MAX: Final = 1_000
+"""Of what one Done gives back."""
+
+
+class Phase(Enum):
+    """How a seat stands."""
+
+    AWAY = "away"
+    JOINING = "joining"
+    WAITING = "waiting"
+    """There is no group yet: whether it is made depends on the other exchanges."""
+    IN = "in"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send this to an exchange."""
+
+    log: LogId
+    frames: list[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """What a member says of itself.
+
+    Attributes:
+        latest: a group that is made begins at the end; else `start_us` counts.
+        prefetch, prefetch_bytes: what it holds at most, at all exchanges together.
+    """
+
+    id: bytes
+    name: str
+    group: str
+    settings: GroupSettings
+    latest: bool
+    start_us: int
+    prefetch: int
+    prefetch_bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerStats:
+    """What has happened so far.
+
+    Attributes:
+        received, acknowledged, returned: messages.
+        confirmed: acknowledgements that are kept.
+        lost: messages that were taken from this member while it held them.
+        redelivered: messages that came as a second or further attempt.
+        malformed: leases that could not be read; they were given back.
+    """
+
+    received: int = 0
+    acknowledged: int = 0
+    returned: int = 0
+    confirmed: int = 0
+    lost: int = 0
+    redelivered: int = 0
+    malformed: int = 0
+
+
+@dataclass(slots=True)
+class Seat:
+    """One exchange, as the member knows it."""
+
+    exchange: ExchangeInfo
+    queue: bytes
+    phase: Phase = Phase.AWAY
+    up: bool = False
+    attempt: int = 0
+    request: int = 0
+    ask_at: float = float("inf")
+    make: bool = False
+    holdings: dict[int, Holding] = field(default_factory=dict)
+    """By number of its first lease; those of which anything is not confirmed."""
+    arrived: int = 0
+    arrived_bytes: int = 0
+    granted: int = 0
+    open: int = 0
+    """Messages that are not settled."""
+    open_bytes: int = 0
+    told_at: float = 0.0
+    serial: int = 0
+    unconfirmed: deque[tuple[int, list[tuple[Holding, int]]]] = field(default_factory=deque)
+    lease_seconds: float = 30.0
+    trouble: str = ""
+
+
+class ConsumerMachine:
+    """One member at all exchanges of its queue.
+
+    Args:
+        member: who it is.
+
+    Attributes:
+        arrived: holdings that came since the shell has looked, in order.
+        stats: counters.
+        refusal: why the group does not take this member, for good; empty: it does.
+    """
+
+    def __init__(self, member: Member) -> None:
+        self.stats = ConsumerStats()
+        self.refusal: tuple[str, str] | None = None
+        self.arrived: list[Holding] = []
+        self._member = member
+        self._seats: dict[LogId, Seat] = {}
+        self._created_us: int | None = None
+        self._started = False
+        self._closing = False
+        self._requests = 0
+        self._decide_at = float("inf")
+
+    @property
+    def seats(self) -> dict[LogId, Seat]:
+        """All exchanges."""
+        return self._seats
+
+    @property
+    def joined(self) -> bool:
+        """Whether it is in at every exchange that is there."""
+        return bool(self._seats) and all(seat.phase is Phase.IN for seat in self._seats.values())
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages of which something is to be confirmed."""
+        return sum(
+            count
+            for seat in self._seats.values()
+            for _, told in seat.unconfirmed
+            for _, count in told
+        )
+
+    def open(self, exchange: ExchangeInfo, queue: bytes) -> None:
+        """The queue has this exchange, or has it at another address."""
+        seat = self._seats.get(exchange.log)
+        if seat is None:
+            seat = self._seats[exchange.log] = Seat(exchange, queue)
+            # What is new later is read from its beginning: the group is older.
+            seat.make = not self._asks_first
+        seat.exchange = exchange
+
+    def leave(self, log: LogId) -> list[Holding]:
+        """This exchange is gone with its log; gives what is lost with it."""
+        seat = self._seats.pop(log, None)
+        return [] if seat is None else self._lose(list(seat.holdings.values()))
+
+    def up(self, log: LogId, now: float) -> list[Ask]:
+        """The connection stands."""
+        seat = self._seats.get(log)
+        if seat is None:
+            return []
+        seat.up = True
+        return self._join(log, seat, now)
+
+    def down(self, log: LogId) -> None:
+        """The connection has ended; what is held may still be the member's."""
+        seat = self._seats.get(log)
+        if seat is not None:
+            seat.up = False
+            seat.phase = Phase.AWAY
+            seat.ask_at = float("inf")
+
+    def take(self, log: LogId, parts: list[bytes], now: float) -> list[Ask]:
+        """Something came from an exchange.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        seat = self._seats.get(log)
+        if seat is None:
+            return []
+        letter = parts[0]
+        if letter == LEASED and len(parts) == 5:
+            return self._leased(log, seat, parts, now)
+        if letter == DONE:
+            self._confirmed(seat, consuming.decode(parts[1], Confirmed))
+        elif letter == JOIN:
+            return self._joined(log, seat, documents.decode(parts[1], Joined), now)
+        elif letter == LEAVE:
+            return self._join(log, seat, now) if seat.up else []
+        elif letter == REFUSED:
+            return self._refused(log, seat, documents.decode(parts[1], Refused), now)
+        return []
+
+    def tell(
+        self, holdings: Iterable[Holding], returned: list[tuple[Holding, Run, Verdict]], now: float
+    ) -> list[Ask]:
+        """The user has settled messages: tell the exchanges.
+
+        Args:
+            holdings: those with messages that were acknowledged.
+            returned: what is to be tried again.
+        """
+        by_seat: dict[LogId, Done] = {}
+        told: dict[LogId, list[tuple[Holding, int]]] = {}
+        asks: list[Ask] = []
+        for holding in holdings:
+            self._collect(holding, by_seat, told)
+        for holding, run, verdict in returned:
+            seat = self._seats.get(holding.log)
+            if seat is None or holding.lost:
+                continue
+            done = by_seat.setdefault(holding.log, Done(0, [], [], []))
+            for lease, first, length in holding.leases_of(run):
+                done.returned.append(
+                    Returned(lease, first, length, verdict.delay, verdict.counted, verdict.reason)
+                )
+            self._told(seat, holding, run.length)
+            told.setdefault(holding.log, []).append((holding, 0))
+            self.stats.returned += run.length
+        for log, done in by_seat.items():
+            seat = self._seats[log]
+            if seat.phase is not Phase.IN:
+                continue  # told when it has joined again
+            asks += self._send(log, seat, done, told.get(log, []), now)
+        return asks
+
+    def tick(self, now: float) -> list[Ask]:
+        """Time has passed; call it about twice a second."""
+        asks: list[Ask] = []
+        for log, seat in self._seats.items():
+            if seat.phase is Phase.IN:
+                renew = min(seat.lease_seconds / RENEW_PARTS, RENEW_SECONDS_MAX)
+                if now - seat.told_at >= renew:
+                    asks.append(self._credit(log, seat, now))
+            elif seat.up and now >= seat.ask_at:
+                asks += self._join(log, seat, now)
+        if now >= self._decide_at:
+            asks += self._decide(now, late=True)
+        return asks
+
+    def farewells(self) -> list[Ask]:
+        """What is said last: everything that is held is given back."""
+        goodbye = consuming.encode(Leave(self._member.id))
+        return [
+            Ask(log, [LEAVE, goodbye])
+            for log, seat in self._seats.items()
+            if seat.phase in {Phase.IN, Phase.JOINING}
+        ]
+
+    def taking(self, *, taking: bool, now: float) -> list[Ask]:
+        """Take nothing more, or take again."""
+        self._closing = not taking
+        return [
+            self._credit(log, seat, now)
+            for log, seat in self._seats.items()
+            if seat.phase is Phase.IN
+        ]
+
+    # --- joining ----------------------------------------------------------------------------------
+
+    @property
+    def _asks_first(self) -> bool:
+        """Whether it matters where a group that is made begins."""
+        return self._member.latest or self._member.start_us > 0
+
+    def _join(self, log: LogId, seat: Seat, now: float) -> list[Ask]:
+        member = self._member
+        self._requests += 1
+        seat.attempt += 1
+        seat.phase = Phase.JOINING
+        seat.request = self._requests
+        seat.ask_at = now + ASK_SECONDS
+        held = [run for holding in seat.holdings.values() for run in holding.unsettled()]
+        first = self._created_us is None
+        join = Join(
+            id=seat.request, queue=seat.queue, group=member.group, member=member.id,
+            name=member.name, attempt=seat.attempt, settings=member.settings,
+            make=seat.make or self._created_us is not None,
+            start_us=member.start_us if first else (self._created_us or 0),
+            start_end=member.latest and first, held=held, generation=log.generation,
+        )  # fmt: skip
+        return [Ask(log, [JOIN, documents.encode(join)])]
+
+    def _joined(self, log: LogId, seat: Seat, joined: Joined, now: float) -> list[Ask]:
+        if joined.id != seat.request or seat.phase is not Phase.JOINING:
+            return []
+        seat.phase, seat.trouble = Phase.IN, ""
+        seat.make = True
+        seat.ask_at = float("inf")
+        seat.lease_seconds = joined.settings.lease_seconds
+        self._created_us = (
+            joined.created_us
+            if self._created_us is None
+            else min(self._created_us, joined.created_us)
+        )
+        asks = self._resume(log, seat, joined, now)
+        return asks + self._decide(now)
+
+    def _resume(self, log: LogId, seat: Seat, joined: Joined, now: float) -> list[Ask]:
+        """Go on with what is still held; what is not, and was not done, is lost."""
+        seat.unconfirmed.clear()
+        seat.arrived = seat.granted = seat.arrived_bytes = 0
+        seat.open = seat.open_bytes = 0
+        holdings = list(seat.holdings.values())
+        seat.holdings = {}
+        by_offset: dict[int, list[tuple[int, int, int]]] = {}
+        for number, offset, first, length in joined.again:
+            by_offset.setdefault(offset, []).append((number, first, length))
+        done = {(run.offset, run.first + at) for run in joined.done for at in range(run.length)}
+        lost: list[Holding] = []
+        for holding in holdings:
+            mine = [
+                (number, max(first, holding.first), length)
+                for number, first, length in by_offset.get(holding.offset, ())
+                if holding.first <= first < holding.first + len(holding.batch)
+            ]
+            known = {first + at for _, first, length in mine for at in range(length)}
+            wanted = {
+                index
+                for run in holding.unsettled()
+                for index in range(run.first, run.first + run.length)
+            }
+            gone = {each for each in wanted - known if (holding.offset, each) not in done}
+            if gone:
+                self.stats.lost += len(gone)
+                lost.append(holding)
+            if not mine:
+                holding.lost = bool(gone)
+                continue
+            holding.segments = [Segment(*each) for each in mine]
+            holding.untell()
+            self._keep(seat, holding)
+        asks = self.tell(list(seat.holdings.values()), [], now)
+        return asks or [self._credit(log, seat, now)]
+
+    def _refused(self, log: LogId, seat: Seat, refused: Refused, now: float) -> list[Ask]:
+        seat.trouble = refused.text
+        if seat.phase is not Phase.JOINING:
+            return []
+        if refused.code == "no_group":
+            seat.phase = Phase.WAITING
+            seat.ask_at = float("inf")
+            self._decide_at = min(self._decide_at, now + ASK_SECONDS)
+            return self._decide(now)
+        if refused.code in {"group_differs", "invalid_request", "malformed", "version"}:
+            self.refusal = refused.code, refused.text
+        seat.phase = Phase.AWAY
+        seat.ask_at = now + AGAIN_SECONDS
+        return []
+
+    def _decide(self, now: float, *, late: bool = False) -> list[Ask]:
+        """Have the group made where it is not, once it is known where it is, and since when."""
+        waiting = [(log, s) for log, s in self._seats.items() if s.phase is Phase.WAITING]
+        open_questions = any(seat.phase is Phase.JOINING for seat in self._seats.values())
+        if not waiting:
+            self._decide_at = float("inf")
+        if not waiting or (open_questions and self._created_us is None and not late):
+            return []
+        self._decide_at = float("inf")
+        asks: list[Ask] = []
+        for log, seat in waiting:
+            seat.make = True
+            asks += self._join(log, seat, now)
+        return asks
+
+    # --- leases -----------------------------------------------------------------------------------
+
+    def _leased(self, log: LogId, seat: Seat, parts: list[bytes], now: float) -> list[Ask]:
+        _, head, topic, frame, packed = parts
+        number, first, length, attempt = LEASE.unpack(head)
+        entry = read_entry(frame)
+        if seat.phase is not Phase.IN or (entry.exchange, entry.generation) != log:
+            return []  # of an earlier stay: it is over
+        seat.arrived += length
+        seat.arrived_bytes += len(packed)
+        try:
+            batch = _batch(topic, packed, first, length)
+        except (RemoteProtocolError, *UNREADABLE) as error:
+            # Nobody can read it: it becomes a dead letter after its attempts.
+            self.stats.malformed += 1
+            back = Returned(number, first, length, 0.0, True, f"cannot be read: {error}"[:200])
+            return self._send(log, seat, Done(0, [], [], [back]), [], now)
+        holding = Holding(log, entry.offset, number, first, attempt, batch)
+        self._keep(seat, holding)
+        self.stats.received += length
+        if attempt > 1:
+            self.stats.redelivered += length
+        self.arrived.append(holding)
+        return []
+
+    def _keep(self, seat: Seat, holding: Holding) -> None:
+        seat.holdings[holding.segments[0].lease] = holding
+        seat.open += holding.untold
+        if holding.untold:
+            seat.open_bytes += holding.batch.size
+
+    def _collect(
+        self,
+        holding: Holding,
+        by_seat: dict[LogId, Done],
+        told: dict[LogId, list[tuple[Holding, int]]],
+    ) -> None:
+        """What was acknowledged of a holding goes into the next Done."""
+        seat = self._seats.get(holding.log)
+        holding.dirty = False
+        if seat is None or holding.lost or seat.phase is not Phase.IN:
+            return
+        runs = holding.take_acked()
+        if not runs:
+            return
+        done = by_seat.setdefault(holding.log, Done(0, [], [], []))
+        count = sum(run.length for run in runs)
+        if count == len(holding.batch) and len(holding.segments) == 1:
+            done.whole.append(holding.segments[0].lease)
+        else:
+            for run in runs:
+                done.parts.extend(holding.leases_of(run))
+        self._told(seat, holding, count)
+        told.setdefault(holding.log, []).append((holding, count))
+        self.stats.acknowledged += count
+
+    def _told(self, seat: Seat, holding: Holding, count: int) -> None:
+        seat.open -= count
+        holding.untold -= count
+        if not holding.untold:
+            seat.open_bytes -= holding.batch.size
+
+    def _send(
+        self, log: LogId, seat: Seat, done: Done, told: list[tuple[Holding, int]], now: float
+    ) -> list[Ask]:
+        seat.serial += 1
+        seat.told_at = now
+        seat.unconfirmed.append((seat.serial, told))
+        message = Done(seat.serial, done.whole, done.parts, done.returned, self._granted(seat))
+        return [Ask(log, [DONE, consuming.encode(message)])]
+
+    def _credit(self, log: LogId, seat: Seat, now: float) -> Ask:
+        seat.told_at = now
+        return Ask(log, [CREDIT, consuming.encode(self._granted(seat))])
+
+    def _granted(self, seat: Seat) -> Credit:
+        """All that this seat has taken and would take."""
+        member = self._member
+        seats = max(1, len(self._seats))
+        share = max(1, -(-member.prefetch // seats))
+        share_bytes = max(1, -(-member.prefetch_bytes // seats))
+        if self._closing:
+            return Credit(seat.arrived, seat.arrived_bytes, share)
+        return Credit(
+            seat.arrived + max(0, share - seat.open),
+            seat.arrived_bytes + max(0, share_bytes - seat.open_bytes),
+            share,
+        )
+
+    def _confirmed(self, seat: Seat, confirmed: Confirmed) -> None:
+        refused = set(confirmed.refused)
+        while seat.unconfirmed and seat.unconfirmed[0][0] <= confirmed.serial:
+            _, told = seat.unconfirmed.popleft()
+            for holding, count in told:
+                if refused and any(each.lease in refused for each in holding.segments):
+                    self._lose([holding])
+                    seat.holdings.pop(holding.segments[0].lease, None)
+                    continue
+                self.stats.confirmed += count
+                if not holding.untold:
+                    seat.holdings.pop(holding.segments[0].lease, None)
+
+    def _lose(self, holdings: list[Holding]) -> list[Holding]:
+        lost = [each for each in holdings if not each.lost]
+        for holding in lost:
+            holding.lost = True
+            self.stats.lost += len(holding.batch)
+        return lost
+
+
+def _batch(topic: bytes, packed: bytes, first: int, length: int) -> Batch:
+    header = read_header(packed)
+    if header.kind != Kind.DATA or first + length > header.count:
+        raise RemoteProtocolError("a lease of messages that its batch does not have")
+    payloads, attributes = read_body(packed, header)
+    sequence = header.first_sequence
+    return Batch(
+        payloads if length == len(payloads) else payloads[first : first + length],
+        topic.decode(), header.publisher, sequence + first, header.created_us, len(packed),
+        None if attributes is None else BatchAttributes(attributes, sequence, header.count),
+    )  # fmt: skip

@@ -1,0 +1,247 @@
+"""Connections, timers and the user's queue around a `ConsumerMachine`, for one consumer.
+
+The machine and its connections belong to the client's I/O thread. Between it and the user's thread
+are a queue of holdings, and a list of those that the user has settled something of: the I/O thread
+looks at that list as soon as it gets its first entry, and then every two milliseconds as long as
+there is something, so a quick user does not wake it for each message.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from roq.client.consume.holding import ACKED, RETURNED, Holding
+from roq.client.consume.machine import Ask, ConsumerMachine, ConsumerStats, Member, Phase
+from roq.client.consume.message import Verdict
+from roq.client.io.engine import Engine
+from roq.client.io.exchange_connections import ExchangeConnection
+from roq.errors import Closed, InvalidRequest, LeaseLost, RemoteProtocolError, RoQError
+from roq.model import LogId
+from roq.protocol.consuming import Run
+from roq.protocol.control import Topology
+from roq.runtime.interfaces import Timer
+from roq.runtime.structured_logs import RateLimited
+
+TICK_SECONDS: Final = 0.25
+FLUSH_SECONDS: Final = 0.002
+"""Between two looks at what the user has settled."""
+
+log = logging.getLogger(__name__)
+
+
+class ConsumerShell:
+    """One consumer's.
+
+    Args:
+        engine: the client's threads.
+        member: who it is.
+        on_joined: called once, when all exchanges have taken it in.
+        on_refused: called with why the group does not take it.
+
+    Attributes:
+        arrived: what is to be handed to the user, in order; the user's thread takes from the left.
+        ready: set when something has arrived, or it is over.
+        error: why it is over; None: it is not.
+        on_ready: called by who adds; for event loops.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        member: Member,
+        *,
+        on_joined: Callable[[], None],
+        on_refused: Callable[[RoQError], None],
+    ) -> None:
+        self.arrived: deque[Holding] = deque()
+        self.condition = threading.Condition()
+        self.waiting = 0
+        """Threads that wait for `condition`."""
+        self.error: RoQError | None = None
+        self.on_ready: Callable[[], None] | None = None
+        self.joined = False
+        self._engine = engine
+        self._machine = ConsumerMachine(member)
+        self._on_joined = on_joined
+        self._on_refused = on_refused
+        self._connections: dict[LogId, ExchangeConnection] = {}
+        self._settled: deque[Holding] = deque()
+        self._returned: deque[tuple[Holding, Run, Verdict]] = deque()
+        self._flushing = False
+        """Whether `_flush` is about to be called."""
+        self._timer: Timer | None = None
+        self._closed = False
+        self._limited = RateLimited(log)
+
+    # --- the user's thread ------------------------------------------------------------------------
+
+    def settle(self, holding: Holding, index: int, count: int, verdict: Verdict) -> None:
+        """Messages are done, or to be tried again.
+
+        Raises:
+            LeaseLost: they are not this consumer's any more.
+            Closed: it is closed.
+        """
+        if holding.lost:
+            raise LeaseLost(
+                f"messages of topic {holding.batch.topic!r} were held for too long without a word "
+                "from this process, or its connection was cut, and another consumer has them: "
+                "what was done with them may be done twice"
+            )
+        if self.error is not None:
+            raise self.error
+        if verdict.acked:
+            if holding.settle(index, count, ACKED) and not holding.dirty:
+                holding.dirty = True
+                self._settled.append(holding)
+        else:
+            for at in range(index, index + count):
+                if holding.settle(at, 1, RETURNED):
+                    self._returned.append(
+                        (holding, Run(holding.offset, holding.first + at, 1), verdict)
+                    )
+        if not self._flushing:
+            self._flushing = True
+            with suppress(Closed):
+                self._engine.call_soon(self._flush)
+
+    @property
+    def unsettled(self) -> int:
+        """Messages of which something is not told or not confirmed."""
+        return len(self._settled) + len(self._returned) + self._machine.unconfirmed
+
+    def stats(self) -> ConsumerStats:
+        """The counters."""
+        return self._machine.stats
+
+    def places(self) -> list[tuple[str, str]]:
+        """The exchanges at which it is not in, and why."""
+        return [
+            (seat.exchange.name, seat.trouble or self._trouble_at(name) or seat.phase.value)
+            for name, seat in self._machine.seats.items()
+            if seat.phase is not Phase.IN
+        ]
+
+    def _trouble_at(self, name: LogId) -> str:
+        connection = self._connections.get(name)
+        return "" if connection is None else connection.trouble
+
+    # --- the I/O thread ---------------------------------------------------------------------------
+
+    def topology(self, topology: Topology) -> None:
+        """Be a member at exactly these exchanges from now on."""
+        if self._closed:
+            return
+        if self._timer is None:
+            self._tick()
+        wanted = {exchange.log: exchange for exchange in topology.exchanges}
+        for name in [name for name in self._connections if name not in wanted]:
+            self._connections.pop(name).close([])
+            self._machine.leave(name)
+        for name, exchange in wanted.items():
+            seat = self._machine.seats.get(name)
+            moved = seat is not None and seat.exchange.data != exchange.data
+            self._machine.open(exchange, topology.queue_id)
+            if moved:
+                self._connections.pop(name).close([])
+                self._machine.down(name)
+            if name not in self._connections:
+                self._connect(name, exchange.data)
+
+    def close(self) -> None:
+        """Give back what is held, and close the connections."""
+        if self._closed:
+            return
+        self._flush_now()
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        goodbyes = {ask.log: ask.frames for ask in self._machine.farewells()}
+        for name, connection in self._connections.items():
+            connection.close([goodbyes[name]] if name in goodbyes else [])
+        self._connections.clear()
+
+    def end(self, error: RoQError) -> None:
+        """The user is to be told this; from any thread."""
+        self.error = self.error or error
+        self._tell_user()
+
+    def take_no_more(self) -> None:
+        """What is on its way still comes; nothing else does."""
+        self._perform(self._machine.taking(taking=False, now=self._engine.reactor.now()))
+
+    def _connect(self, name: LogId, address: str) -> None:
+        self._connections[name] = self._engine.exchanges.open(
+            self._engine.translate(address),
+            on_up=lambda: self._perform(self._machine.up(name, self._engine.reactor.now())),
+            on_down=lambda: self._machine.down(name),
+            on_answers=lambda answers: self._take(name, answers),
+        )
+
+    def _take(self, name: LogId, answers: list[list[bytes]]) -> None:
+        now = self._engine.reactor.now()
+        for parts in answers:
+            try:
+                asks = self._machine.take(name, parts, now)
+            except RemoteProtocolError as error:
+                self._limited.warning("malformed", now, "an exchange's message: %s", error)
+                continue
+            if asks:
+                self._perform(asks)
+        machine = self._machine
+        if machine.arrived:
+            self.arrived.extend(machine.arrived)
+            machine.arrived.clear()
+            self._tell_user()
+        if machine.refusal is not None:
+            code, text = machine.refusal
+            self._on_refused(InvalidRequest(f"{text} ({code})"))
+        elif not self.joined and machine.joined:
+            self.joined = True
+            self._on_joined()
+        if self.waiting and not machine.unconfirmed:
+            self._tell_user()
+
+    def _tell_user(self) -> None:
+        if self.waiting:
+            with self.condition:
+                self.condition.notify_all()
+        if self.on_ready is not None:
+            self.on_ready()
+
+    def _flush(self) -> None:
+        """Tell what the user has settled, and look again soon; not if there was nothing."""
+        if self._flush_now():
+            self._engine.reactor.call_later(FLUSH_SECONDS, self._flush)
+            return
+        self._flushing = False
+        if self._settled or self._returned:  # since the look, and before the line above
+            self._flushing = True
+            self._engine.reactor.call_soon(self._flush)
+
+    def _flush_now(self) -> bool:
+        settled, returned = self._settled, self._returned
+        if self._closed or not (settled or returned):
+            return False
+        holdings = [settled.popleft() for _ in range(len(settled))]
+        back = [returned.popleft() for _ in range(len(returned))]
+        self._perform(self._machine.tell(holdings, back, self._engine.reactor.now()))
+        return True
+
+    def _tick(self) -> None:
+        if self._closed:
+            return
+        reactor = self._engine.reactor
+        self._perform(self._machine.tick(reactor.now()))
+        self._timer = reactor.call_later(TICK_SECONDS, self._tick)
+
+    def _perform(self, asks: Iterable[Ask]) -> None:
+        for ask in asks:
+            connection = self._connections.get(ask.log)
+            if connection is not None:
+                connection.ask(ask.frames)

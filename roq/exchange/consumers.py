@@ -1,0 +1,597 @@
+"""The consumers of one exchange: lets members in and out, hands them batches, confirms. Pure.
+
+What a member says is answered when what it has changed is kept: at once where nothing outlives the
+process, else when the log has written it (`take_changes`, `kept`). Groups take turns, and within a
+group its members; a connection that is full holds up its own members alone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final, Generic, TypeVar
+
+from roq.errors import RemoteProtocolError
+from roq.exchange.backpressure import Backpressure
+from roq.exchange.counters import Counters
+from roq.exchange.events import Effect, Send
+from roq.exchange.readers import RefusedRequest, refusal, tagged
+from roq.exchange.requests import Request
+from roq.log.groups import (
+    ConsumerGroup,
+    GroupDelta,
+    Lease,
+    Member,
+    NumberedLeases,
+    decode_deltas,
+    encode_deltas,
+)
+from roq.log.log import Log
+from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
+from roq.protocol import consuming, documents
+from roq.protocol.channel import PREFIXES_MAX, READER_BYTES
+from roq.protocol.consuming import (
+    CREDIT,
+    DONE,
+    GROUP_ORDER,
+    GROUPS,
+    GROUPS_PER_ANSWER_MAX,
+    JOIN,
+    LEASE,
+    LEASED,
+    LEAVE,
+    MEMBERS_PER_ANSWER_MAX,
+    RUNS_MAX,
+    Confirmed,
+    Credit,
+    Done,
+    GroupOrder,
+    Groups,
+    GroupSettings,
+    GroupsRequest,
+    Join,
+    Joined,
+    Leave,
+    Ordered,
+)
+
+B = TypeVar("B")
+
+GROUPS_MAX: Final = 4_096
+MEMBERS_MAX: Final = 10_000
+"""Of all groups together."""
+PROBE_SECONDS: Final = 1.0
+"""A member to which nothing was sent for so long is sent something: one that was killed is noticed
+by that."""
+BLOCKED_SECONDS: Final = 0.005
+"""A connection that is full is tried again after so long."""
+
+
+@dataclass(slots=True, eq=False)
+class _Peer(Generic[B]):
+    """Where a member is, and what it is to be told.
+
+    Attributes:
+        serial: of its last Done that is not confirmed; 0: none.
+        refused: leases in it that were not the member's.
+    """
+
+    route: bytes
+    tag: bytes
+    group: ConsumerGroup[B]
+    member: Member
+    attempt: int
+    serial: int = 0
+    refused: list[int] = field(default_factory=list)
+    told_at: float = 0.0
+
+    def send(self, letter: bytes, *rest: bytes) -> Send:
+        """A message for this member."""
+        return Send(self.route, (letter + self.tag, *rest))
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery(Generic[B]):
+    """A lease to send to its member."""
+
+    peer: _Peer[B]
+    lease: Lease
+    parts: tuple[bytes, ...]
+    batch: B
+    size: int
+
+    @property
+    def route(self) -> bytes:
+        """The connection."""
+        return self.peer.route
+
+
+class Consumers(Generic[B]):
+    """All consumer groups of one exchange.
+
+    Args:
+        queue: queue id.
+        log: what they read.
+        epoch: of this process.
+        late: the log commits later than it accepts, and is given what changes.
+        counters, backpressure: of the exchange.
+    """
+
+    def __init__(
+        self,
+        queue: bytes,
+        log: Log[B],
+        epoch: int,
+        counters: Counters,
+        backpressure: Backpressure[B],
+        *,
+        late: bool,
+    ) -> None:
+        self._queue = queue
+        self._log = log
+        self._epoch = epoch
+        self._counters = counters
+        self._backpressure = backpressure
+        self._late = late
+        self._now = 0.0
+        self._groups: dict[str, ConsumerGroup[B]] = {}
+        self._peers: dict[tuple[bytes, bytes], _Peer[B]] = {}
+        """By route and tag."""
+        self._routes: dict[bytes, set[bytes]] = {}
+        self._by_member: dict[tuple[str, bytes], _Peer[B]] = {}
+        self._numbers = NumberedLeases()
+        self._awake: OrderedDict[str, ConsumerGroup[B]] = OrderedDict()
+        """Groups that may have something to hand out, in the order of their turns."""
+        self._seen = log.committed
+        self._blocked: deque[tuple[float, Delivery[B]]] = deque()
+        self._touched: dict[str, None] = {}
+        """Groups whose changes are to be written."""
+        self._deleted: list[str] = []
+        self._due: list[tuple[_Peer[B] | None, Send | None]] = []
+        """Who is to be told something, when what has changed until now is kept."""
+        self._writing: list[tuple[_Peer[B] | None, Send | None]] = []
+        """Likewise, and that is being written."""
+        self._answers: list[Effect] = []
+        self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
+            JOIN: self._join,
+            GROUPS: self._list,
+            GROUP_ORDER: self._order,
+        }
+        self._short: Final[dict[bytes, Callable[[_Peer[B], bytes], None]]] = {
+            CREDIT: self._credit,
+            DONE: self._done,
+            LEAVE: self._leave,
+        }
+
+    def __len__(self) -> int:
+        """Members that are connected."""
+        return len(self._peers)
+
+    @property
+    def groups(self) -> list[ConsumerGroup[B]]:
+        """All groups."""
+        return list(self._groups.values())
+
+    def begin(self, now: float) -> None:
+        """What follows happens at this time."""
+        self._now = now
+
+    # --- what members say -------------------------------------------------------------------------
+
+    def serves(self, letter: bytes) -> bool:
+        """Whether this first frame is a request that waits for its turn."""
+        return letter in self._handlers
+
+    def handle(self, request: Request) -> list[Effect]:
+        """Answer one request."""
+        try:
+            return self._handlers[request.letter](request)
+        except RemoteProtocolError as error:
+            self._counters.malformed += 1
+            return [tagged(refusal(request.route, "malformed", str(error)), request)]
+        except RefusedRequest as error:
+            self._counters.refused_requests += 1
+            return [tagged(refusal(request.route, error.code, str(error)), request)]
+
+    def hears(self, letter: bytes) -> bool:
+        """Whether this first frame is a member's, and is taken in at once."""
+        return letter in self._short
+
+    def hear(self, route: bytes, letter: bytes, tag: bytes, document: bytes) -> list[Effect]:
+        """Take in what a member says; what it is answered comes out of `take_answers`."""
+        peer = self._peers.get((route, tag))
+        if peer is None:
+            # It may have been silent for too long, or another process have been here before.
+            return [] if letter == LEAVE else [Send(route, (LEAVE + tag, b""))]
+        peer.group.heard(peer.member)
+        try:
+            self._short[letter](peer, document)
+        except RemoteProtocolError as error:
+            self._counters.malformed += 1
+            asked = Request(route, letter, document, tag)
+            return [tagged(refusal(route, "malformed", str(error)), asked)]
+        return []
+
+    def gone(self, route: bytes) -> None:
+        """This connection has ended: what its members hold is tried again."""
+        for tag in self._routes.pop(route, ()):
+            peer = self._peers.pop((route, tag))
+            self._forget(peer)
+            peer.group.gone(peer.member.id)
+            self._touch(peer.group)
+
+    def tick(self) -> None:
+        """Time has passed; call it about twice a second."""
+        for group in self._groups.values():
+            for member in group.tick(self._now):
+                peer = self._by_member.get((group.name, member.id))
+                if peer is not None:
+                    self._answers.append(peer.send(LEAVE, b""))
+                    self._unlink(peer)
+            if len(group):
+                self._wake(group)
+            self._touch(group)
+            self._report(group)
+        for peer in self._peers.values():
+            if self._now - peer.told_at >= PROBE_SECONDS:
+                peer.told_at = self._now
+                self._answers.append(peer.send(CREDIT, b""))
+
+    def take_answers(self) -> list[Effect]:
+        """What members are to be told since the last call."""
+        if not self._late:
+            for name in self._touched:
+                self._groups[name].drop_changes()
+            self._touched = {}
+            self._deleted = []
+        if self._due and not (self._touched or self._deleted or self._writing):
+            self._confirm(self._due)
+            self._due = []
+        answers = self._answers
+        if answers:
+            self._answers = []
+        return answers
+
+    # --- handing out ------------------------------------------------------------------------------
+
+    def runnable(self) -> bool:
+        """Whether there may be something to hand out now."""
+        if self._log.committed != self._seen:
+            self._seen = self._log.committed
+            if self._peers:
+                for name, group in self._groups.items():
+                    if len(group):
+                        self._awake[name] = group
+        return bool(self._awake) or bool(self._blocked and self._blocked[0][0] <= self._now)
+
+    def next_deadline(self) -> float | None:
+        """When the first connection that is full is to be tried again."""
+        return self._blocked[0][0] if self._blocked else None
+
+    def next_delivery(self) -> Delivery[B] | None:
+        """What to send now, if there is anything; answer with `sent` or `blocked`, or `gone`."""
+        while self._blocked and self._blocked[0][0] <= self._now:
+            _, delivery = self._blocked.popleft()
+            delivery.peer.member.blocked = False
+            if self._peers.get((delivery.route, delivery.peer.tag)) is delivery.peer:
+                return delivery
+        name, group = next(iter(self._awake.items()))
+        found = group.next_lease(self._numbers)
+        if group.changed:
+            self._touched[name] = None
+        if found is None:
+            if group.busy:
+                self._awake.move_to_end(name)
+            else:
+                del self._awake[name]
+            return None
+        self._awake.move_to_end(name)
+        lease, (topic, frame, batch, size) = found
+        peer = self._by_member[name, lease.member.id]
+        head = LEASE.pack(lease.number, lease.first, lease.length, lease.attempts + 1)
+        return Delivery(peer, lease, (LEASED + peer.tag, head, topic.name, frame), batch, size)
+
+    def sent(self, delivery: Delivery[B]) -> None:
+        """It is on its way."""
+        delivery.peer.told_at = self._now
+
+    def blocked(self, delivery: Delivery[B]) -> None:
+        """The connection is full: the same again a little later, and nothing else meanwhile."""
+        delivery.peer.member.blocked = True
+        self._blocked.append((self._now + BLOCKED_SECONDS, delivery))
+
+    # --- what outlives the process ----------------------------------------------------------------
+
+    def take_changes(self) -> bytes:
+        """What is to be written into the log now; empty: nothing has changed."""
+        touched, self._touched = self._touched, {}
+        deltas = [GroupDelta(name, 0, deleted=True) for name in self._deleted]
+        self._deleted = []
+        for name in touched:
+            group = self._groups.get(name)
+            delta = None if group is None else group.take_changes()
+            if delta is not None:
+                deltas.append(delta)
+        self._writing += self._due
+        self._due = []
+        return encode_deltas(deltas) if deltas else b""
+
+    def kept(self) -> None:
+        """What was taken last is on the disk."""
+        self._confirm(self._writing)
+        self._writing = []
+
+    def snapshot(self) -> list[GroupDelta]:
+        """All groups, as they stand."""
+        return [group.snapshot() for group in self._groups.values()]
+
+    def recover(self, groups: list[GroupDelta], changes: Iterable[bytes]) -> None:
+        """Go on with the groups of an earlier process.
+
+        Args:
+            groups: those of the newest snapshot.
+            changes: what was written behind it, in order.
+
+        Raises:
+            RemoteProtocolError: that are no changes of groups.
+        """
+        for delta in groups:
+            self._apply(delta)
+        for data in changes:
+            for delta in decode_deltas(data):
+                self._apply(delta)
+        for group in self._groups.values():
+            group.hold()
+            self._touch(group)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert len(self._peers) == len(self._by_member) <= MEMBERS_MAX  # noqa: S101
+        assert sum(map(len, self._routes.values())) == len(self._peers)  # noqa: S101
+        assert sum(map(len, self._groups.values())) == len(self._peers)  # noqa: S101
+        assert len(self._groups) <= GROUPS_MAX  # noqa: S101
+        for group in self._groups.values():
+            group.check()
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _join(self, asked: Request) -> list[Effect]:
+        join = documents.decode(asked.document, Join)
+        self._check_queue(join.queue)
+        _check_settings(join.settings)
+        if len(join.member) != PUBLISHER_ID_BYTES or len(join.held) > RUNS_MAX:
+            raise RemoteProtocolError("a member has an id of 16 bytes, and holds what is possible")
+        group = self._groups.get(join.group)
+        if group is None:
+            group = self._make(join)
+        else:
+            _check_same(join, group.settings)
+        before = self._by_member.get((join.group, join.member))
+        if before is not None and before.attempt > join.attempt:
+            raise RefusedRequest("stale_epoch", "a newer connection of this consumer is here")
+        if before is None and len(self._peers) >= MEMBERS_MAX:
+            raise RefusedRequest("full", f"{MEMBERS_MAX} consumers are here already")
+        if before is not None:
+            self._unlink(before)
+        other = self._peers.get((asked.route, asked.reader))
+        if other is not None:
+            self._unlink(other)
+            other.group.leave(other.member.id)
+        member = group.join(join.member, join.name)
+        if member is None:
+            raise RefusedRequest("full", f"group {join.group} has as many members as may be")
+        peer = _Peer(asked.route, asked.reader, group, member, join.attempt, told_at=self._now)
+        self._peers[asked.route, asked.reader] = peer
+        self._routes.setdefault(asked.route, set()).add(asked.reader)
+        self._by_member[join.group, join.member] = peer
+        held = join.held if join.generation == self._log.generation else []
+        leases, done = group.resume(member, held, self._numbers)
+        self._touch(group)
+        answer = Joined(
+            id=join.id, generation=self._log.generation, epoch=self._epoch, settings=group.settings,
+            created_us=group.created_us, done=done,
+            again=[(each.number, each.offset, each.first, each.length) for each in leases],
+        )  # fmt: skip
+        self._due.append((None, peer.send(JOIN, documents.encode(answer))))
+        return []
+
+    def _make(self, join: Join) -> ConsumerGroup[B]:
+        if not join.make:
+            raise RefusedRequest("no_group", f"there is no group {join.group} here yet")
+        if len(self._groups) >= GROUPS_MAX:
+            raise RefusedRequest("full", f"{GROUPS_MAX} groups are here already: delete some")
+        log = self._log
+        if join.start_end:
+            start = log.committed
+        else:
+            start = min(log.seek(int(join.start_us)), log.committed)
+        group = ConsumerGroup(join.group, log, join.settings, log.time_us, start, self._now)
+        self._groups[join.group] = group
+        self._touch(group)
+        self._report(group)
+        return group
+
+    def _credit(self, peer: _Peer[B], document: bytes) -> None:
+        self._grant(peer, consuming.decode(document, Credit))
+
+    def _grant(self, peer: _Peer[B], credit: Credit) -> None:
+        member = peer.member
+        member.granted, member.granted_bytes = credit.messages, credit.bytes
+        member.window = credit.window
+        self._wake(peer.group)
+
+    def _done(self, peer: _Peer[B], document: bytes) -> None:
+        done = consuming.decode(document, Done)
+        group, member = peer.group, peer.member
+        refused = [lease for lease in done.whole if not group.acknowledge(member, lease)]
+        refused += [
+            lease
+            for lease, first, length in done.parts
+            if not group.acknowledge(member, lease, first, length)
+        ]
+        for each in done.returned:
+            if not group.give_back(
+                member, each.lease, each.first, each.length, each.delay,
+                counted=each.counted, reason=each.reason,
+            ):  # fmt: skip
+                refused.append(each.lease)
+        if not peer.serial:
+            self._due.append((peer, None))
+        peer.serial = done.serial
+        peer.refused += refused
+        if done.credit is not None:
+            self._grant(peer, done.credit)
+        self._touch(group)
+        if self._backpressure.near:
+            self._report(group)
+
+    def _leave(self, peer: _Peer[B], document: bytes) -> None:
+        if consuming.decode(document, Leave).member != peer.member.id:
+            raise RemoteProtocolError("Leave of another consumer")
+        self._unlink(peer)
+        peer.group.leave(peer.member.id)
+        self._wake(peer.group)
+
+    def _list(self, asked: Request) -> list[Effect]:
+        request = documents.decode(asked.document, GroupsRequest)
+        self._check_queue(request.queue)
+        if request.group:
+            found = [self._find(request.group)]
+        else:
+            found = self.groups[:GROUPS_PER_ANSWER_MAX]
+        states = [
+            group.state(who=bool(request.group), most=MEMBERS_PER_ANSWER_MAX) for group in found
+        ]
+        answer = Groups(id=request.id, generation=self._log.generation, groups=states)
+        return [Send(asked.route, (GROUPS + asked.reader, documents.encode(answer)))]
+
+    def _order(self, asked: Request) -> list[Effect]:
+        order = documents.decode(asked.document, GroupOrder)
+        self._check_queue(order.queue)
+        group = self._find(order.group)
+        match order.order:
+            case "pause" | "resume":
+                group.pause(paused=order.order == "pause")
+                self._wake(group)
+            case "seek":
+                log = self._log
+                to = log.committed if order.to_end else min(log.seek(order.time_us), log.committed)
+                self._dismiss(group.seek(to), group)
+            case _:
+                self._dismiss(group.seek(self._log.committed), group)
+                del self._groups[group.name]
+                self._awake.pop(group.name, None)
+                self._touched.pop(group.name, None)
+                self._deleted.append(group.name)
+                self._backpressure.leave(_reader_of(group.name))
+        self._touch(group)
+        if order.order != "delete":
+            self._report(group)
+        answer = Ordered(id=order.id, generation=self._log.generation, base=group.base)
+        parts = (GROUP_ORDER + asked.reader, documents.encode(answer))
+        self._due.append((None, Send(asked.route, parts)))
+        return []
+
+    def _dismiss(self, members: list[Member], group: ConsumerGroup[B]) -> None:
+        """Their leases are over: they have to join again."""
+        for member in members:
+            peer = self._by_member.get((group.name, member.id))
+            if peer is not None:
+                self._answers.append(peer.send(LEAVE, b""))
+                self._unlink(peer)
+
+    def _find(self, name: str) -> ConsumerGroup[B]:
+        group = self._groups.get(name)
+        if group is None:
+            raise RefusedRequest("no_group", f"there is no group {name!r:.140} at this exchange")
+        return group
+
+    def _check_queue(self, queue: bytes) -> None:
+        if queue != self._queue:
+            raise RefusedRequest(
+                "foreign_queue", "this exchange serves another queue: locate yours again"
+            )
+
+    def _confirm(self, due: list[tuple[_Peer[B] | None, Send | None]]) -> None:
+        for peer, answer in due:
+            if answer is not None:
+                self._answers.append(answer)
+            if peer is not None and peer.serial:
+                told = Confirmed(peer.serial, peer.refused)
+                peer.serial, peer.refused, peer.told_at = 0, [], self._now
+                self._answers.append(peer.send(DONE, consuming.encode(told)))
+
+    def _apply(self, delta: GroupDelta) -> None:
+        if delta.deleted:
+            self._groups.pop(delta.name, None)
+            return
+        group = self._groups.get(delta.name)
+        if group is None:
+            if delta.settings is None or len(self._groups) >= GROUPS_MAX:
+                return  # a change of one that was deleted behind it
+            group = self._groups[delta.name] = ConsumerGroup(
+                delta.name, self._log, delta.settings, delta.created_us, delta.base, self._now
+            )
+        group.apply(delta)
+
+    def _wake(self, group: ConsumerGroup[B]) -> None:
+        self._awake[group.name] = group
+
+    def _touch(self, group: ConsumerGroup[B]) -> None:
+        if group.changed and group.name in self._groups:
+            self._touched[group.name] = None
+
+    def _report(self, group: ConsumerGroup[B]) -> None:
+        """Publishers wait for the group, as far as the log is in memory alone."""
+        if not self._late:
+            self._backpressure.report(
+                _reader_of(group.name), group.name.encode()[:PUBLISHER_ID_BYTES], group.base,
+                patient=True,
+            )  # fmt: skip
+
+    def _unlink(self, peer: _Peer[B]) -> None:
+        """The member is not here any more; the group knows by itself, or is told."""
+        if self._peers.pop((peer.route, peer.tag), None) is None:
+            return
+        tags = self._routes[peer.route]
+        tags.discard(peer.tag)
+        if not tags:
+            del self._routes[peer.route]
+        self._forget(peer)
+
+    def _forget(self, peer: _Peer[B]) -> None:
+        self._by_member.pop((peer.group.name, peer.member.id), None)
+        peer.member.blocked = False
+
+
+def _check_settings(settings: GroupSettings) -> None:
+    if not 1 <= len(settings.prefixes) <= PREFIXES_MAX or any(
+        len(prefix) > TOPIC_BYTES_MAX for prefix in settings.prefixes
+    ):
+        raise RefusedRequest(
+            "invalid_request",
+            f"a group has 1 to {PREFIXES_MAX} topics of at most {TOPIC_BYTES_MAX} bytes",
+        )
+
+
+def _check_same(join: Join, settings: GroupSettings) -> None:
+    """A group is what its first member has made it."""
+    if join.settings.mode != settings.mode:
+        raise RefusedRequest(
+            "group_differs",
+            f"group {join.group} is {settings.mode}, not {join.settings.mode}: use another name, "
+            "or delete the group",
+        )
+    if set(join.settings.prefixes) != set(settings.prefixes):
+        topics = ", ".join(repr(each.decode(errors="replace")) for each in settings.prefixes)
+        raise RefusedRequest(
+            "group_differs",
+            f"group {join.group} has the topics {topics:.400}: use the same ones, or another name",
+        )
+
+
+def _reader_of(group: str) -> bytes:
+    """Under what publishers wait for a group."""
+    return blake2b(group.encode(), digest_size=READER_BYTES).digest()

@@ -1,0 +1,907 @@
+"""A consumer group at one log: who may have which messages, for how long, and what is done. Pure.
+
+    open --leased to a member--> out --acknowledged--> done
+      ^                           |
+      +---- given back, or its member is silent or gone: again after a while, as one more attempt
+
+`base` is the first offset that is not wholly done, `next` the first that was never handed out; what
+lies between is kept by offset, and is bounded: a message that nobody gets done holds the group in
+the end, and `stalled` names it. Batches are leased whole, as far as the member's credit reaches; a
+lease stands for a run of messages of one batch, so that what is given back can go elsewhere in
+parts.
+
+What must outlive the process comes out of `take_changes` and goes into the log; another process is
+given it by `restore` and `apply`, and leases out again what was not done. Applying all changes of a
+log twice, in order, gives the same as once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from heapq import heappop, heappush
+from struct import Struct
+from typing import Annotated, Final, Generic, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from roq.errors import RemoteProtocolError
+from roq.log.log import Log, Record
+from roq.protocol.batch import HEADER_BYTES, Kind
+from roq.protocol.consuming import GroupName, GroupSettings, GroupState, MemberState, Run
+from roq.protocol.entry import read_entry
+from roq.ranges import UNREADABLE, Offset, Whole
+
+B = TypeVar("B")
+
+WINDOW: Final = 20_000
+"""Batches between the first that is not done and the last that was handed out."""
+SCAN_MAX: Final = 256
+"""Batches of other topics that are passed over at once."""
+MEMBERS_MAX: Final = 10_000
+STEP_SECONDS_MAX: Final = 1.0
+"""A process that was stopped does not take its members for silent."""
+RETURN_SECONDS: Final = 2.0
+"""After a start members have so long to say what they hold, before that goes to others."""
+DELTA_RUNS_MAX: Final = 100_000
+
+_KIND_AND_COUNT: Final = Struct("<3xB4xI")
+"""Of the header of a batch (`roq.protocol.batch`)."""
+
+
+class Mask(NamedTuple):
+    """Messages of a batch that is done in part: bits, lowest first."""
+
+    offset: Offset
+    done: bytes
+
+
+class Tried(NamedTuple):
+    """Messages that were tried before."""
+
+    offset: Offset
+    first: Whole
+    length: Whole
+    attempts: Whole
+    reason: str
+
+
+class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
+    """What has changed of one group since the last delta; or all of it, if `settings` are there."""
+
+    name: GroupName
+    base: Offset
+    whole: list[tuple[Offset, Whole]] = []
+    """Stretches of batches above `base` that are done: (first offset, how many)."""
+    parts: list[Mask] = []
+    tried: list[Tried] = []
+    settings: GroupSettings | None = None
+    """All of the group: what was known of it before does not count."""
+    created_us: Whole = 0
+    paused: bool = False
+    deleted: bool = False
+
+
+_Deltas = Annotated[list[GroupDelta], msgspec.Meta(max_length=DELTA_RUNS_MAX)]
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Deltas).decode
+
+
+def encode_deltas(deltas: list[GroupDelta]) -> bytes:
+    """The bytes in which changes of groups stand in a log."""
+    return _encode(deltas)
+
+
+def decode_deltas(data: bytes) -> list[GroupDelta]:
+    """What `encode_deltas` was given.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    try:
+        return _decode(data)
+    except UNREADABLE as error:
+        raise RemoteProtocolError(f"no changes of consumer groups: {error}") from None
+
+
+class Lease:
+    """Messages that one member holds.
+
+    Attributes:
+        number: by which the member names it; never used twice in this process.
+        offset, first, length: of the batch, and which of its messages.
+        open: one bit for each of them that is not done.
+        attempts: how often they were tried before.
+        reason: why the last attempt failed.
+    """
+
+    __slots__ = ("attempts", "first", "length", "member", "number", "offset", "open", "reason")
+
+    def __init__(self, number: int, member: Member, piece: _Piece) -> None:
+        self.number = number
+        self.member = member
+        self.offset = piece.offset
+        self.first = piece.first
+        self.length = piece.length
+        self.attempts = piece.attempts
+        self.reason = piece.reason
+        self.open = (1 << piece.length) - 1
+
+
+class _Piece(NamedTuple):
+    """A run of open messages that nobody holds."""
+
+    offset: int
+    first: int
+    length: int
+    attempts: int
+    reason: str
+
+
+class Member:
+    """One consumer, at this log.
+
+    Attributes:
+        id: 16 bytes.
+        name: as people see it.
+        granted, granted_bytes: what it was ready to take since it came, all in all.
+        taken, taken_bytes: what it got.
+        window: so many messages it holds at once at most.
+        leases: by number, in order.
+        held: messages of them that are not done.
+        heard: when it has said something last, by the group's clock.
+        acknowledged: messages, since it came.
+        blocked: its connection is full: nothing is handed to it.
+    """
+
+    __slots__ = (
+        "acknowledged", "blocked", "granted", "granted_bytes", "heard", "held", "id", "leases",
+        "name", "taken", "taken_bytes", "window",
+    )  # fmt: skip
+
+    def __init__(self, member: bytes, name: str, now: float) -> None:
+        self.id = member
+        self.name = name
+        self.heard = now
+        self.leases: dict[int, Lease] = {}
+        self.held = 0
+        self.acknowledged = 0
+        self.blocked = False
+        self.restart()
+
+    def restart(self) -> None:
+        """It counts anew what it is ready to take."""
+        self.granted = self.granted_bytes = self.taken = self.taken_bytes = self.window = 0
+
+    @property
+    def credit(self) -> int:
+        """Messages that it would take now."""
+        if self.blocked or self.granted_bytes <= self.taken_bytes:
+            return 0
+        return self.granted - self.taken
+
+    def share(self, count: int) -> int:
+        """How many of so many messages it gets now: all, or a part if they are more than it ever
+        holds; 0: none yet."""
+        credit = self.credit
+        if credit >= count:
+            return count
+        if count <= self.window or credit < max(1, self.window // 2):
+            return 0
+        return credit
+
+
+class ConsumerGroup(Generic[B]):
+    """One group.
+
+    Args:
+        name: of the group.
+        log: what it reads.
+        settings: what its first member has said.
+        created_us: when it was made, µs UTC.
+        start: where it begins.
+        now: the clock, seconds.
+
+    Attributes:
+        base, next: see above.
+        out: messages that members hold.
+        acknowledged, failed, lapsed, expired: as `GroupState` says.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log: Log[B],
+        settings: GroupSettings,
+        created_us: int,
+        start: int,
+        now: float,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.created_us = created_us
+        self.base = self.next = start
+        self.out = 0
+        self.acknowledged = self.failed = self.lapsed = self.expired = 0
+        self.paused = False
+        self._log = log
+        self._prefixes = settings.prefixes
+        self._everything = b"" in settings.prefixes
+        self._members: OrderedDict[bytes, Member] = OrderedDict()
+        """In the order of their turns; of an exclusive group the first one gets everything."""
+        self._left: dict[int, int] = {}
+        """By offset from `base` to `next`: messages that are not done."""
+        self._sizes: dict[int, int] = {}
+        """Likewise: all its messages."""
+        self._done: dict[int, int] = {}
+        """Bits of those that are done, of batches that are done in part."""
+        self._again: list[tuple[float, int, _Piece]] = []
+        """Heap of what was given back: when it may go out again, and in which order."""
+        self._waiting = 0
+        """Messages in there."""
+        self._ready: OrderedDict[_Piece, None] = OrderedDict()
+        """What may go out before anything new: the parts of which a batch was split."""
+        self._known: dict[int, int | None] = {}
+        """Of batches that were not handed out since the start: bits that are done; None: all."""
+        self._tried: dict[int, list[Tried]] = {}
+        """Likewise: what was tried."""
+        self._serial = 0
+        self._clock = now
+        self._ticked_at = now
+        self._hold_until = now
+        self._changed: set[int] = set()
+        self._changed_tried: list[Tried] = []
+        self._dirty = self._all_changed = True
+        """Whether anything has changed, and whether all of it is to be told."""
+
+    # --- members ----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def member(self, member: bytes) -> Member | None:
+        """The member of this id."""
+        return self._members.get(member)
+
+    def join(self, member: bytes, name: str) -> Member | None:
+        """A member comes, or comes back; None: there are too many.
+
+        One that comes back begins anew with its credit, and holds nothing until it is `resume`d.
+        """
+        known = self._members.get(member)
+        if known is not None:
+            self._give_back(known, counted=False, delay=0.0)
+            known.restart()
+            known.heard = self._clock
+            return known
+        if len(self._members) >= MEMBERS_MAX:
+            return None
+        made = self._members[member] = Member(member, name, self._clock)
+        return made
+
+    def resume(
+        self, member: Member, held: list[Run], numbers: NumberedLeases
+    ) -> tuple[list[Lease], list[Run]]:
+        """What a member held before: leased to it again, if nobody else has it; and what is done.
+
+        Args:
+            numbers: gives the numbers of leases.
+        """
+        leases: list[Lease] = []
+        done: list[Run] = []
+        for offset, first, count in held:
+            if offset >= self._log.committed:
+                continue
+            while self.next <= offset and self.next - self.base < WINDOW:
+                self._open_next()
+            mask = _bits(first, count)
+            if offset < self.base or not self._open_bits(offset) & mask:
+                done.append(Run(offset, first, count))
+                continue
+            taken = self._take_back(offset, first, count)
+            leases.extend(self._lease(member, piece, numbers) for piece in taken)
+        return leases, done
+
+    def leave(self, member: bytes) -> None:
+        """A member goes, and what it holds is free at once: it was not tried."""
+        known = self._members.pop(member, None)
+        if known is not None:
+            self._give_back(known, counted=False, delay=0.0)
+
+    def gone(self, member: bytes) -> None:
+        """A member's connection has ended: what it holds was tried, and is free at once."""
+        known = self._members.pop(member, None)
+        if known is not None:
+            self.lapsed += known.held
+            self._give_back(known, counted=True, delay=0.0, reason="its consumer has gone")
+
+    def heard(self, member: Member) -> None:
+        """The member is there: its leases go on."""
+        member.heard = self._clock
+
+    def tick(self, now: float) -> list[Member]:
+        """Time has passed; gives the members that were silent for too long, and have lost what they
+        held. Call it about twice a second."""
+        self._clock += min(max(0.0, now - self._ticked_at), STEP_SECONDS_MAX)
+        self._ticked_at = now
+        silent = [
+            member
+            for member in self._members.values()
+            if member.leases and self._clock - member.heard > self.settings.lease_seconds
+        ]
+        for member in silent:
+            self.lapsed += member.held
+            self._give_back(member, counted=True, delay=0.0, reason="its consumer was silent")
+            member.restart()
+            del self._members[member.id]
+        return silent
+
+    def hold(self) -> None:
+        """Hand nothing out for a while: members come back and say what they hold."""
+        self._hold_until = self._clock + RETURN_SECONDS
+
+    # --- handing out ------------------------------------------------------------------------------
+
+    def next_lease(self, numbers: NumberedLeases) -> tuple[Lease, Record[B]] | None:
+        """What goes out now, and to whom; None: nothing, or nobody who would take it.
+
+        A few batches of other topics are passed over at a time: ask again while `busy`.
+        """
+        self._keep_up()
+        if self.paused or self._clock < self._hold_until:
+            return None
+        while True:
+            piece = self._first_piece()
+            if piece is None:
+                return None
+            member = self._taker(piece.length)
+            if member is None:
+                return None
+            record = self._log.record(piece.offset)
+            if record is not None:
+                break
+            self._drop(piece)  # the disk has lost it
+        self._pop(piece)
+        share = member.share(piece.length)
+        if share < piece.length:
+            rest = piece._replace(first=piece.first + share, length=piece.length - share)
+            self._ready[rest] = None
+            self._ready.move_to_end(rest, last=False)
+            self._waiting += rest.length
+            piece = piece._replace(length=share)
+        lease = self._lease(member, piece, numbers)
+        member.taken += piece.length
+        member.taken_bytes += record[3]
+        self._members.move_to_end(member.id)
+        return lease, record
+
+    @property
+    def busy(self) -> bool:
+        """Whether `next_lease` may give something now, or pass over what is none of the group's."""
+        if self.paused or self._clock < self._hold_until or not self._members:
+            return False
+        if not any(member.credit > 0 for member in self._candidates()):
+            return False
+        return bool(self._ready) or self._due() or self._may_open()
+
+    # --- what members have done -------------------------------------------------------------------
+
+    def acknowledge(self, member: Member, number: int, first: int = 0, count: int = 0) -> bool:
+        """Messages are done; False: this lease is not the member's, or not any more.
+
+        Args:
+            first, count: which ones, counted within the batch; no count: all of the lease.
+        """
+        lease = member.leases.get(number)
+        if lease is None:
+            return False
+        bits = self._bits_of(lease, first, count) if count else lease.open
+        if bits < 0:
+            return False
+        self._settle(lease, bits, done=True)
+        return True
+
+    def give_back(
+        self, member: Member, number: int, first: int, count: int, delay: float, *,
+        counted: bool, reason: str,
+    ) -> bool:  # fmt: skip
+        """Messages are to be tried again; False: as `acknowledge`."""
+        lease = member.leases.get(number)
+        bits = -1 if lease is None else self._bits_of(lease, first, count)
+        if lease is None or bits < 0:
+            return False
+        if counted:
+            self.failed += bits.bit_count()
+        self._return(lease, bits, counted=counted, delay=delay, reason=reason)
+        return True
+
+    # --- operators --------------------------------------------------------------------------------
+
+    def seek(self, offset: int) -> list[Member]:
+        """Go on from here, backward or forward; gives the members, whose leases are all over."""
+        members = list(self._members.values())
+        for member in members:
+            member.leases.clear()
+            member.held = 0
+            member.restart()
+        self._members.clear()
+        self.out = self._waiting = 0
+        for held in (self._left, self._sizes, self._done, self._known, self._tried, self._ready):
+            held.clear()
+        self._again.clear()
+        self._changed.clear()
+        self._changed_tried.clear()
+        self.base = self.next = min(max(offset, self._log.floor), self._log.committed)
+        self._dirty = self._all_changed = True
+        return members
+
+    def pause(self, *, paused: bool) -> None:
+        """Hand nothing out, or go on."""
+        if self.paused is not paused:
+            self.paused = paused
+            self._dirty = self._all_changed = True
+
+    def state(self, *, who: bool, most: int) -> GroupState:
+        """How the group stands.
+
+        Args:
+            who: with its members, at most so many.
+        """
+        self._keep_up()
+        members = list(self._members.values())[:most] if who else []
+        return GroupState(
+            name=self.name, settings=self.settings, created_us=self.created_us, base=self.base,
+            end=self._log.committed, out=self.out, waiting=self._waiting, oldest_us=self._oldest(),
+            members=len(self._members), paused=self.paused, acknowledged=self.acknowledged,
+            failed=self.failed, lapsed=self.lapsed, expired=self.expired, stalled=self._stalled(),
+            who=[
+                MemberState(
+                    member=each.id, name=each.name, held=each.held, credit=max(0, each.credit),
+                    acknowledged=each.acknowledged, silent_seconds=self._clock - each.heard,
+                )
+                for each in members
+            ],
+        )  # fmt: skip
+
+    # --- what outlives the process ----------------------------------------------------------------
+
+    @property
+    def changed(self) -> bool:
+        """Whether `take_changes` has something."""
+        return self._dirty
+
+    def take_changes(self) -> GroupDelta | None:
+        """What has changed since the last call; None: nothing."""
+        if not self._dirty:
+            return None
+        self._dirty = False
+        if self._all_changed:
+            self._all_changed = False
+            self._changed.clear()
+            self._changed_tried.clear()
+            return self.snapshot()
+        changed = sorted(offset for offset in self._changed if offset >= self.base)
+        whole = [offset for offset in changed if offset not in self._left]
+        parts = [offset for offset in changed if offset in self._done]
+        tried = [each for each in self._changed_tried if each.offset >= self.base]
+        self._changed.clear()
+        self._changed_tried.clear()
+        return GroupDelta(
+            self.name, self.base, _stretches(whole), [self._mask(offset) for offset in parts], tried
+        )
+
+    def drop_changes(self) -> None:
+        """Nobody wants to know what has changed."""
+        self._dirty = False
+        self._changed.clear()
+        self._changed_tried.clear()
+
+    def snapshot(self) -> GroupDelta:
+        """All of the group, as it stands."""
+        known = self._known
+        done = [offset for offset in range(self.base, self.next) if offset not in self._left]
+        done += sorted(offset for offset, bits in known.items() if bits is None)
+        parts = [self._mask(offset) for offset in self._done]
+        parts += [_mask_of(offset, bits) for offset, bits in known.items() if bits]
+        tried = [each for runs in self._tried.values() for each in runs]
+        tried += [
+            Tried(each.offset, each.first, each.length, each.attempts, each.reason)
+            for each in self._held()
+            if each.attempts
+        ]
+        return GroupDelta(
+            self.name, self.base, _stretches(done), parts, tried, self.settings, self.created_us,
+            self.paused,
+        )  # fmt: skip
+
+    def apply(self, delta: GroupDelta) -> None:
+        """Take in what an earlier process has written, in order; before anything else happens."""
+        if delta.settings is not None:
+            self.settings = delta.settings
+            self._prefixes = delta.settings.prefixes
+            self._everything = b"" in delta.settings.prefixes
+            self.created_us = delta.created_us
+            self.paused = delta.paused
+            self._known.clear()
+            self._tried.clear()
+        self.base = self.next = delta.base
+        for first, count in delta.whole:
+            for offset in range(first, first + min(count, WINDOW)):
+                self._known[offset] = None
+        for offset, done in delta.parts:
+            before = self._known.get(offset, 0)
+            if before is not None:
+                self._known[offset] = before | int.from_bytes(done, "little")
+        for each in delta.tried:
+            self._tried.setdefault(each.offset, []).append(each)
+        for held in (self._known, self._tried):
+            for offset in [offset for offset in held if offset < self.base]:
+                del held[offset]
+        self._dirty = self._all_changed = True
+
+    def check(self) -> None:
+        """Assert the invariants. Costs O(n): tests and simulation only."""
+        assert self.base <= self.next <= max(self._log.committed, self.base)  # noqa: S101
+        assert self.next - self.base <= WINDOW  # noqa: S101
+        assert all(self.base <= offset < self.next for offset in self._left)  # noqa: S101
+        assert self.base == self.next or self.base in self._left  # noqa: S101
+        assert self._left.keys() == self._sizes.keys()  # noqa: S101
+        held: dict[int, int] = {}
+        for each in self._held():
+            bits = (
+                each.open << each.first
+                if isinstance(each, Lease)
+                else _bits(each.first, each.length)
+            )
+            assert not held.get(each.offset, 0) & bits, "nobody has what another one has"  # noqa: S101
+            held[each.offset] = held.get(each.offset, 0) | bits
+        for offset, left in self._left.items():
+            assert held.get(offset, 0).bit_count() == left, "each open message is somewhere"  # noqa: S101
+            assert held[offset] == self._open_bits(offset)  # noqa: S101
+        assert held.keys() == self._left.keys()  # noqa: S101
+        assert self.out == sum(each.open.bit_count() for each in self._leases())  # noqa: S101
+        assert self._waiting == sum(each.length for each in self._pieces())  # noqa: S101
+        for member in self._members.values():
+            assert member.held == sum(  # noqa: S101
+                lease.open.bit_count() for lease in member.leases.values()
+            )
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _pieces(self) -> list[_Piece]:
+        return [*self._ready, *(piece for _, _, piece in self._again)]
+
+    def _leases(self) -> list[Lease]:
+        return [lease for member in self._members.values() for lease in member.leases.values()]
+
+    def _held(self) -> list[_Piece | Lease]:
+        return [*self._pieces(), *self._leases()]
+
+    def _due(self) -> bool:
+        return bool(self._again) and self._again[0][0] <= self._clock
+
+    def _may_open(self) -> bool:
+        return self.next < self._log.committed and self.next - self.base < WINDOW
+
+    def _candidates(self) -> list[Member]:
+        if self.settings.mode == "exclusive":
+            return list(self._members.values())[:1]
+        return list(self._members.values())
+
+    def _taker(self, count: int) -> Member | None:
+        """Whose turn it is, of those that would take so many messages, or a part of them."""
+        if self.settings.mode == "exclusive":
+            first = next(iter(self._members.values()), None)
+            return first if first is not None and first.share(count) else None
+        for member in self._members.values():
+            if member.share(count):
+                return member
+        return None
+
+    def _first_piece(self) -> _Piece | None:
+        """What goes out next; it stays where it is until `_pop`."""
+        if self.settings.mode == "exclusive" and (self._ready or self._again):
+            # In order: what was given back comes before everything behind it, if it waits for long.
+            first = min(self._pieces())
+            return first if first in self._ready or self._due_is(first) else None
+        if self._ready:
+            return next(iter(self._ready))
+        if self._due():
+            return self._again[0][2]
+        for _ in range(SCAN_MAX):
+            if not self._may_open():
+                return None
+            self._open_next()
+            if self._ready:
+                return next(iter(self._ready))
+        return None
+
+    def _due_is(self, piece: _Piece) -> bool:
+        return any(at <= self._clock for at, _, each in self._again if each == piece)
+
+    def _pop(self, piece: _Piece) -> None:
+        if piece in self._ready:
+            del self._ready[piece]
+        elif self._again[0][2] == piece:
+            heappop(self._again)
+        else:
+            self._again = [each for each in self._again if each[2] != piece]
+            self._again.sort()
+        self._waiting -= piece.length
+
+    def _drop(self, piece: _Piece) -> None:
+        """Nobody can have this any more."""
+        self._pop(piece)
+        self.expired += 1
+        self._finish(piece.offset, _bits(piece.first, piece.length))
+
+    def _open_next(self) -> None:
+        """Look at the batch at `next`: what of it is the group's, and not done, is ready."""
+        offset = self.next
+        self.next += 1
+        known = self._known.pop(offset, 0)
+        tried = self._tried.pop(offset, [])
+        count = 0 if known is None else self._count_at(offset)
+        if not count:
+            if self.base == offset:
+                self._advance()
+            return
+        done = (known or 0) & ((1 << count) - 1)
+        open_bits = ((1 << count) - 1) & ~done
+        if not open_bits:
+            if self.base == offset:
+                self._advance()
+            return
+        self._left[offset] = open_bits.bit_count()
+        self._sizes[offset] = count
+        if done:
+            self._done[offset] = done
+        for first, length in _runs(open_bits):
+            for piece in _split(offset, first, length, tried):
+                self._ready[piece] = None
+                self._waiting += piece.length
+
+    def _count_at(self, offset: int) -> int:
+        """How many messages of the group's this batch has."""
+        if offset < self._log.floor:
+            return 0
+        record = self._log.record(offset)
+        if record is None:
+            self.expired += 1
+            return 0
+        topic, _, batch, size = record
+        if size < HEADER_BYTES or not (self._everything or topic.name.startswith(self._prefixes)):
+            return 0
+        kind, count = _KIND_AND_COUNT.unpack_from(cast("bytes", batch))
+        return int(count) if kind == Kind.DATA else 0
+
+    def _lease(self, member: Member, piece: _Piece, numbers: NumberedLeases) -> Lease:
+        lease = Lease(numbers.next(), member, piece)
+        member.leases[lease.number] = lease
+        member.held += piece.length
+        self.out += piece.length
+        return lease
+
+    def _bits_of(self, lease: Lease, first: int, count: int) -> int:
+        """The bits of a lease that these messages are, as far as they are open; -1: none of its."""
+        start = first - lease.first
+        if start < 0 or start + count > lease.length:
+            return -1
+        return _bits(start, count) & lease.open
+
+    def _settle(self, lease: Lease, bits: int, *, done: bool) -> None:
+        """These bits of a lease are the member's no more."""
+        amount = bits.bit_count()
+        lease.open &= ~bits
+        lease.member.held -= amount
+        self.out -= amount
+        if done:
+            lease.member.acknowledged += amount
+            self.acknowledged += amount
+            self._finish(lease.offset, bits << lease.first)
+        if not lease.open:
+            del lease.member.leases[lease.number]
+
+    def _end_lease(self, lease: Lease) -> None:
+        self._settle(lease, lease.open, done=False)
+
+    def _finish(self, offset: int, bits: int) -> None:
+        """These messages are done, whoever says so."""
+        left = self._left.get(offset)
+        if left is None:
+            return
+        left -= bits.bit_count()
+        self._dirty = True
+        self._changed.add(offset)
+        if left:
+            self._left[offset] = left
+            self._done[offset] = self._done.get(offset, 0) | bits
+            return
+        del self._left[offset], self._sizes[offset]
+        self._done.pop(offset, None)
+        if offset == self.base:
+            self._advance()
+
+    def _advance(self) -> None:
+        base = self.base
+        while base < self.next and base not in self._left:
+            base += 1
+        if base != self.base:
+            self.base = base
+            self._dirty = True
+
+    def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
+        attempts = lease.attempts + 1 if counted else lease.attempts
+        if counted and not delay:
+            settings = self.settings
+            doubled = settings.retry_seconds * 2 ** min(attempts - 1, 32)
+            delay = min(doubled, settings.retry_seconds_max)
+        self._settle(lease, bits, done=False)
+        for start, count in _runs(bits):
+            piece = _Piece(
+                lease.offset,
+                lease.first + start,
+                count,
+                attempts,
+                reason if counted else lease.reason,
+            )
+            self._wait(piece, delay)
+            if counted:
+                self._dirty = True
+                self._changed_tried.append(Tried(*piece))
+
+    def _wait(self, piece: _Piece, delay: float) -> None:
+        self._serial += 1
+        self._waiting += piece.length
+        heappush(self._again, (self._clock + delay, self._serial, piece))
+
+    def _give_back(self, member: Member, *, counted: bool, delay: float, reason: str = "") -> None:
+        """All that a member holds is free."""
+        for lease in list(member.leases.values()):
+            attempts = lease.attempts + counted
+            for start, count in _runs(lease.open):
+                piece = _Piece(
+                    lease.offset, lease.first + start, count, attempts,
+                    reason if counted else lease.reason,
+                )  # fmt: skip
+                self._wait(piece, delay)
+                if counted:
+                    self._dirty = True
+                    self._changed_tried.append(Tried(*piece))
+            self._end_lease(lease)
+
+    def _take_back(self, offset: int, first: int, count: int) -> list[_Piece]:
+        """Take these messages out of what waits, as far as they do; the rest of it waits on."""
+        taken: list[_Piece] = []
+        for piece in [each for each in self._pieces() if each.offset == offset]:
+            begin, end = max(piece.first, first), min(piece.first + piece.length, first + count)
+            if begin >= end:
+                continue
+            due = next((at for at, _, each in self._again if each == piece), None)
+            self._pop(piece)
+            taken.append(piece._replace(first=begin, length=end - begin))
+            for start, stop in ((piece.first, begin), (end, piece.first + piece.length)):
+                if start < stop:
+                    rest = piece._replace(first=start, length=stop - start)
+                    if due is None:
+                        self._ready[rest] = None
+                        self._waiting += rest.length
+                    else:
+                        self._wait(rest, due - self._clock)
+        return taken
+
+    def _open_bits(self, offset: int) -> int:
+        """Bits of the messages of a batch that are not done."""
+        size = self._sizes.get(offset)
+        return 0 if size is None else ((1 << size) - 1) & ~self._done.get(offset, 0)
+
+    def _mask(self, offset: int) -> Mask:
+        return _mask_of(offset, self._done[offset])
+
+    def _keep_up(self) -> None:
+        """What has left the log is nobody's any more."""
+        floor = self._log.floor
+        if floor <= self.base:
+            return
+        gone = [offset for offset in self._left if offset < floor]
+        self.expired += len(gone) + max(0, floor - max(self.next, self.base))
+        for member in self._members.values():
+            for lease in [each for each in member.leases.values() if each.offset < floor]:
+                self._end_lease(lease)
+        for piece in [each for each in self._pieces() if each.offset < floor]:
+            self._pop(piece)
+        for offset in gone:
+            del self._left[offset], self._sizes[offset]
+            self._done.pop(offset, None)
+        for held in (self._known, self._tried):
+            for offset in [each for each in held if each < floor]:
+                del held[offset]
+        self.base = floor
+        self.next = max(self.next, floor)
+        self._advance()
+        self._dirty = True
+
+    def _oldest(self) -> int:
+        """When the batch at `base` was appended; 0: there is none."""
+        if self.base >= self._log.committed:
+            return 0
+        record = self._log.record(self.base)
+        return 0 if record is None else read_entry(record[1]).appended_us
+
+    def _stalled(self) -> str:
+        """Why nothing goes out though there is something to do."""
+        if self.base >= self._log.committed:
+            return ""
+        if self.paused or not self._members:
+            return "it is paused" if self.paused else "it has no member here"
+        if self.next - self.base >= WINDOW and not self._ready and not self._due():
+            holder = next((each for each in self._leases() if each.offset == self.base), None)
+            who = f"{holder.member.name} holds it" if holder else "it waits for its next attempt"
+            return (
+                f"{WINDOW} batches are open, since the one at offset {self.base} is not done: {who}"
+            )
+        waits = self._ready or self._due() or self._may_open()
+        if waits and not any(member.credit > 0 for member in self._candidates()):
+            return "each of its members holds as much as it takes"
+        return ""
+
+
+class NumberedLeases:
+    """Gives the numbers of leases: one for all groups of a process."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        """Another number than all before."""
+        self._last += 1
+        return self._last
+
+
+def _bits(first: int, count: int) -> int:
+    return ((1 << count) - 1) << first
+
+
+def _runs(bits: int) -> list[tuple[int, int]]:
+    """Stretches of ones: (first, count)."""
+    runs: list[tuple[int, int]] = []
+    at = 0
+    while bits:
+        zeros = (bits & -bits).bit_length() - 1
+        bits >>= zeros
+        at += zeros
+        ones = (~bits & (bits + 1)).bit_length() - 1
+        runs.append((at, ones))
+        bits >>= ones
+        at += ones
+    return runs
+
+
+def _split(offset: int, first: int, count: int, tried: list[Tried]) -> list[_Piece]:
+    """A run of open messages, by how often each was tried."""
+    if not tried:
+        return [_Piece(offset, first, count, 0, "")]
+    pieces: list[_Piece] = []
+    for index in range(first, first + count):
+        newest = next((t for t in reversed(tried) if t.first <= index < t.first + t.length), None)
+        attempts, reason = (0, "") if newest is None else (newest.attempts, newest.reason)
+        last = pieces[-1] if pieces else None
+        if last is not None and (last.attempts, last.reason) == (attempts, reason):
+            pieces[-1] = last._replace(length=last.length + 1)
+        else:
+            pieces.append(_Piece(offset, index, 1, attempts, reason))
+    return pieces
+
+
+def _stretches(offsets: list[int]) -> list[tuple[int, int]]:
+    """Consecutive numbers as (first, how many)."""
+    stretches: list[tuple[int, int]] = []
+    for offset in offsets:
+        if stretches and sum(stretches[-1]) == offset:
+            stretches[-1] = stretches[-1][0], stretches[-1][1] + 1
+        else:
+            stretches.append((offset, 1))
+    return stretches
+
+
+def _mask_of(offset: int, bits: int) -> Mask:
+    return Mask(offset, bits.to_bytes((bits.bit_length() + 7) // 8, "little"))

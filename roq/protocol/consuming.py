@@ -1,0 +1,289 @@
+"""The messages between consumers and an exchange, on its **data** socket beside those of readers.
+
+    consumer → exchange                          exchange → consumer
+    [FF j] Join                                  [FF j] Joined       (or [FF N] Refused)
+    [FF k] Credit   also: "I am here"            [FF k]              are you there? (not answered)
+    [FF a] Done                                  [FF a] Confirmed    when the log has committed it
+    [FF l] Leave    not answered                 [FF l]              your leases are over: join
+    [FF g] GroupsRequest                         [FF g] Groups
+    [FF o] GroupOrder                            [FF o] Ordered      when the log has committed it
+                                                 [FF L] lease, topic, entry, batch
+                                                 [FF M] lease, topic, entry; then [batch]
+
+As with readers, four bytes behind the letter say which of those that share a connection is meant.
+Join, Groups and the orders are BSON, as they come seldom; Credit, Done and Confirmed are msgpack
+arrays. A lease is 20 bytes:
+
+     0           8           12          16          20
+     +-----------+-----------+-----------+-----------+
+     |  number   |   first   |  length   |  attempt  |
+     +-----------+-----------+-----------+-----------+
+
+It stands for the messages `first` to `first + length - 1` of the batch that follows, counted from 0;
+the others of that batch are somebody else's. Numbers of leases rise, and belong to one process.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Annotated, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from roq.errors import RemoteProtocolError
+from roq.protocol.reports import ClientName
+from roq.ranges import UNREADABLE, ChildEpoch, Offset, Real, Whole
+
+JOIN: Final = b"\xffj"
+CREDIT: Final = b"\xffk"
+DONE: Final = b"\xffa"
+LEAVE: Final = b"\xffl"
+GROUPS: Final = b"\xffg"
+GROUP_ORDER: Final = b"\xffo"
+LEASED: Final = b"\xffL"
+LEASED_LARGE: Final = b"\xffM"
+"""As LEASED, but the batch is the next message: it is sent as it lies in the log."""
+
+LEASE: Final = Struct("<QIII")
+GROUP_NAME_MAX: Final = 128
+GROUPS_PER_ANSWER_MAX: Final = 1_000
+MEMBERS_PER_ANSWER_MAX: Final = 1_000
+RUNS_MAX: Final = 100_000
+"""Runs in one message of a consumer."""
+REASON_MAX: Final = 200
+"""Characters of why a message was given back."""
+LEASE_SECONDS_MIN: Final = 1.0
+LEASE_SECONDS_MAX: Final = 86_400.0
+DELAY_SECONDS_MAX: Final = 86_400.0
+"""A message that is given back comes again within so long."""
+
+_Seconds = Annotated[float, msgspec.Meta(ge=LEASE_SECONDS_MIN, le=LEASE_SECONDS_MAX)]
+_Delay = Annotated[float, msgspec.Meta(ge=0, le=DELAY_SECONDS_MAX)]
+_Attempts = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+_Reason = Annotated[str, msgspec.Meta(max_length=REASON_MAX)]
+_Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+GroupName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
+
+MODES: Final = ("shared", "exclusive")
+Mode = Annotated[str, msgspec.Meta(pattern=r"\A(shared|exclusive)\Z")]
+
+
+class Run(NamedTuple):
+    """Consecutive messages of one batch."""
+
+    offset: Offset
+    first: _Index
+    length: _Count
+
+
+class GroupSettings(msgspec.Struct, frozen=True, array_like=True):
+    """What its first member has made a group; the same for all."""
+
+    mode: Mode = MODES[0]
+    """`shared`: any member gets the next batch. `exclusive`: one member at each exchange gets all
+    of them in order, and the others wait to take its place."""
+    prefixes: tuple[bytes, ...] = (b"",)
+    """Topics that begin so are the group's."""
+    lease_seconds: _Seconds = 30.0
+    """A member that says nothing for so long loses what it holds."""
+    attempts: _Attempts = 16
+    """So often is a message tried before it is a dead letter; 0: without an end."""
+    retry_seconds: _Delay = 1.0
+    """Between the first failure and the next attempt; twice as long after each further one."""
+    retry_seconds_max: _Delay = 60.0
+
+
+class Join(msgspec.Struct, frozen=True, kw_only=True):
+    """A member comes, or comes back over another connection."""
+
+    id: Whole
+    queue: bytes
+    group: GroupName
+    member: bytes
+    """16 bytes that name it."""
+    name: ClientName = ""
+    """By which people find it."""
+    attempt: Whole
+    """Rises with each connection of this member: the newest one counts."""
+    settings: GroupSettings
+    make: bool = True
+    """Whether to make the group if there is none here: else that is refused with `no_group`."""
+    start_us: Real = 0
+    """A group that is made begins with what was appended at this time, µs UTC."""
+    start_end: bool = False
+    """It begins at the end instead."""
+    held: list[Run] = []
+    """What it holds by leases that it had here before, or has acknowledged without hearing."""
+    generation: ChildEpoch = 0
+    """Of the log in which `held` lies."""
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """The member is in; Credit is what it sends next."""
+
+    id: Whole
+    generation: ChildEpoch
+    epoch: ChildEpoch
+    """Of the process: the numbers of leases are its own."""
+    settings: GroupSettings
+    """Those of the group; the member's own do not count if they differ in anything but the mode or
+    the topics, for which it is refused."""
+    created_us: Whole
+    """When the group was made."""
+    again: list[tuple[Whole, Offset, _Index, _Count]] = []
+    """What of `held` it holds on: number of the new lease, and the run."""
+    done: list[Run] = []
+    """What of it is done already; the rest is not the member's any more."""
+
+
+class Credit(msgspec.Struct, frozen=True, array_like=True):
+    """What the member is ready to take, all in all since it joined; renews its leases."""
+
+    messages: Whole
+    bytes: Whole
+    window: Whole
+    """So many messages it is ready to hold at once."""
+
+
+class Returned(msgspec.Struct, frozen=True, array_like=True):
+    """Messages that a member gives back."""
+
+    lease: Whole
+    first: _Index
+    length: _Count
+    delay: _Delay = 0.0
+    """Seconds; 0: as the group's settings say."""
+    counted: bool = True
+    """Whether that was an attempt: what was never looked at is none."""
+    reason: _Reason = ""
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True):
+    """What a member has done since the last one; answered by the same serial, and renews leases."""
+
+    serial: Whole
+    whole: list[Whole] = []
+    """Leases of which everything is acknowledged."""
+    parts: list[tuple[Whole, _Index, _Count]] = []
+    """Lease and run of messages: these are acknowledged."""
+    returned: list[Returned] = []
+    credit: Credit | None = None
+
+
+class Confirmed(msgspec.Struct, frozen=True, array_like=True):
+    """Everything up to this serial is kept."""
+
+    serial: Whole
+    refused: list[Whole] = []
+    """Leases that were not the member's any more when their acknowledgement came."""
+
+
+class Leave(msgspec.Struct, frozen=True, array_like=True):
+    """The member goes, and gives back what it holds; not answered."""
+
+    member: bytes
+
+
+class GroupsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """How do the groups of this exchange stand?"""
+
+    id: Whole
+    queue: bytes
+    group: str = ""
+    """Of one of them, with its members; empty: all of them, without."""
+
+
+class MemberState(msgspec.Struct, frozen=True, kw_only=True):
+    """One member at one exchange."""
+
+    member: bytes
+    name: str
+    held: Whole
+    """Messages that it holds."""
+    credit: Whole
+    """Messages that it would take."""
+    acknowledged: Whole
+    silent_seconds: Real
+
+
+class GroupState(msgspec.Struct, frozen=True, kw_only=True):
+    """One group at one exchange."""
+
+    name: str
+    settings: GroupSettings
+    created_us: Whole
+    base: Offset
+    """Everything of the group's below this offset is done."""
+    end: Offset
+    """The end of the log."""
+    out: Whole
+    """Messages that members hold."""
+    waiting: Whole
+    """Messages that were given back and wait for their time, or for a member."""
+    oldest_us: Whole = 0
+    """When the oldest batch that is not done was appended, µs UTC; 0: everything is done."""
+    members: Whole = 0
+    paused: bool = False
+    acknowledged: Whole = 0
+    failed: Whole = 0
+    """Messages that a member has given back as failed."""
+    lapsed: Whole = 0
+    """Messages whose member was silent for too long, or has gone with them."""
+    expired: Whole = 0
+    """Batches that left the log before they were done."""
+    stalled: str = ""
+    """Why nothing is handed out although there is something to do; empty: all is well."""
+    who: list[MemberState] = []
+
+
+class Groups(msgspec.Struct, frozen=True, kw_only=True):
+    """The groups of one exchange."""
+
+    id: Whole
+    generation: ChildEpoch
+    groups: list[GroupState]
+
+
+class GroupOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator wants of a group."""
+
+    id: Whole
+    queue: bytes
+    group: GroupName
+    order: Annotated[str, msgspec.Meta(pattern=r"\A(pause|resume|seek|delete)\Z")]
+    time_us: Whole = 0
+    """Seek: to what was appended at this time or after, µs UTC."""
+    to_end: bool = False
+    """Seek: to the end instead."""
+
+
+class Ordered(msgspec.Struct, frozen=True, kw_only=True):
+    """It is done."""
+
+    id: Whole
+    generation: ChildEpoch
+    base: Offset = 0
+
+
+T = TypeVar("T", Credit, Done, Confirmed, Leave)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """The msgpack of one of the short messages."""
+    return _encode(message)
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """What `encode` was given.
+
+    Raises:
+        RemoteProtocolError: it is none, or out of range.
+    """
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except UNREADABLE as error:
+        raise RemoteProtocolError(f"{kind.__name__}: {error}") from None
+
+
+_encode = msgspec.msgpack.Encoder().encode

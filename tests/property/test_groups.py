@@ -1,0 +1,317 @@
+"""A consumer group against a model of what may be delivered, to whom and when.
+
+The model is a table: each message is open, held by one lease, or done. It knows nothing of windows,
+bits or deltas. Histories are random: members come, die, fall silent and come back, acknowledge in
+any order, give back, repeat what is over; the process ends at any moment and another one goes on
+with what its log has kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from roq.log.groups import ConsumerGroup, Lease, NumberedLeases, decode_deltas, encode_deltas
+from roq.log.ring import Ring
+from roq.model import PublisherId
+from roq.protocol.batch import Kind, pack, pack_empty
+from roq.protocol.consuming import GroupSettings, Run
+
+QUEUE = bytes(16)
+PUBLISHER = PublisherId(bytes(range(16)))
+STEPS = 250
+
+
+@dataclass
+class Model:
+    """What may be delivered: by (offset, index) who holds a message, or that it is done."""
+
+    holders: dict[tuple[int, int], int | None] = field(default_factory=dict)
+    done: set[tuple[int, int]] = field(default_factory=set)
+    kept: set[tuple[int, int]] = field(default_factory=set)
+    """Done, and so in the log."""
+
+    def appended(self, offset: int, count: int) -> None:
+        self.holders |= {(offset, index): None for index in range(count)}
+
+    def leased(self, lease: Lease) -> None:
+        for key in keys_of(lease.offset, lease.first, lease.length):
+            assert key in self.holders, "only what is there, and the group's"
+            assert key not in self.done, "nothing that is done"
+            assert self.holders[key] is None, "nothing that another one holds"
+            self.holders[key] = lease.number
+
+    def acknowledged(self, lease: Lease, first: int, length: int) -> None:
+        for key in keys_of(lease.offset, first, length):
+            if self.holders[key] == lease.number:
+                self.holders[key] = None
+                self.done.add(key)
+
+    def freed(self, numbers: set[int]) -> None:
+        for key, holder in self.holders.items():
+            if holder in numbers:
+                self.holders[key] = None
+
+    def restarted(self) -> None:
+        self.done = set(self.kept)
+        self.holders = dict.fromkeys(self.holders)
+
+
+def keys_of(offset: int, first: int, length: int) -> list[tuple[int, int]]:
+    return [(offset, index) for index in range(first, first + length)]
+
+
+class History:
+    """One random history."""
+
+    def __init__(self, seed: int, mode: str) -> None:
+        self.random = Random(seed)
+        self.mode = mode
+        self.log: Ring[bytes] = Ring(QUEUE, 1, 1, capacity_bytes=1 << 24, topics_max=8)
+        self.settings = GroupSettings(
+            mode=mode, prefixes=(b"a",), lease_seconds=5.0, retry_seconds=0.5, retry_seconds_max=2.0
+        )
+        self.model = Model()
+        self.now = 100.0
+        self.sequence = 0
+        self.written: list[bytes] = []
+        self.unwritten: list[bytes] = []
+        self.deltas_done: set[tuple[int, int]] = set()
+        self.dead: list[tuple[bytes, Lease]] = []
+        self.begin()
+
+    def begin(self) -> None:
+        self.numbers = NumberedLeases()
+        self.members: dict[bytes, dict[int, Lease]] = {}
+        self.group: ConsumerGroup[bytes] = ConsumerGroup(
+            "g", self.log, self.settings, 1, 0, self.now
+        )
+        for data in self.written:
+            for delta in decode_deltas(data):
+                self.group.apply(delta)
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.random.choice(
+                [self.append, self.append, self.join, self.deliver, self.deliver, self.deliver,
+                 self.acknowledge, self.acknowledge, self.part, self.give_back, self.stale,
+                 self.die, self.leave, self.come_back, self.pass_time, self.write, self.restart,
+                 self.seek]
+            )()  # fmt: skip
+            self.group.check()
+
+    def append(self) -> None:
+        for _ in range(self.random.randint(1, 4)):
+            topic = self.random.choice([b"a", b"a", b"ab", b"b"])
+            count = self.random.randint(1, 5)
+            void = self.random.random() < 0.1
+            place = {
+                "publisher": PUBLISHER, "epoch": 0, "link_number": self.sequence + 1,
+                "first_sequence": self.sequence, "created_us": 0,
+            }  # fmt: skip
+            batch = (
+                pack_empty(Kind.VOID, count=count, **place)  # type: ignore[arg-type]
+                if void
+                else pack([b"x"] * count, **place)  # type: ignore[arg-type]
+            )
+            self.sequence += count
+            offset = self.log.end
+            self.log.append(topic, batch, len(batch))
+            if not void and topic.startswith(b"a"):
+                self.model.appended(offset, count)
+
+    def join(self) -> None:
+        if len(self.members) < 4:
+            name = self.random.randbytes(16)
+            self.enter(name)
+
+    def enter(self, name: bytes) -> None:
+        member = self.group.join(name, name.hex()[:4])
+        assert member is not None
+        self.members.setdefault(name, {})
+        member.granted = self.random.choice([1, 3, 20])
+        member.window = member.granted
+        member.granted_bytes = 1 << 20
+
+    def deliver(self) -> None:
+        for _ in range(self.random.randint(1, 6)):
+            found = self.group.next_lease(self.numbers)
+            if found is None:
+                return
+            lease, record = found
+            assert record[0].name.startswith(b"a")
+            self.model.leased(lease)
+            self.members[lease.member.id][lease.number] = lease
+
+    def some(self) -> tuple[bytes, Lease] | None:
+        held = [(name, each) for name, leases in self.members.items() for each in leases.values()]
+        return self.random.choice(held) if held else None
+
+    def credit(self, name: bytes, messages: int) -> None:
+        member = self.group.member(name)
+        assert member is not None
+        member.granted += messages
+        self.group.heard(member)
+
+    def acknowledge(self) -> None:
+        chosen = self.some()
+        if chosen is not None:
+            name, lease = chosen
+            member = self.group.member(name)
+            assert member is not None
+            open_messages = lease.open.bit_count()
+            assert self.group.acknowledge(member, lease.number)
+            self.model.acknowledged(lease, lease.first, lease.length)
+            del self.members[name][lease.number]
+            self.credit(name, open_messages)
+
+    def part(self) -> None:
+        chosen = self.some()
+        if chosen is not None:
+            name, lease = chosen
+            member = self.group.member(name)
+            assert member is not None
+            first = self.random.randrange(lease.first, lease.first + lease.length)
+            length = self.random.randint(1, lease.first + lease.length - first)
+            before = lease.open.bit_count()
+            assert self.group.acknowledge(member, lease.number, first, length)
+            self.model.acknowledged(lease, first, length)
+            self.credit(name, before - lease.open.bit_count())
+            if not lease.open:
+                del self.members[name][lease.number]
+
+    def give_back(self) -> None:
+        chosen = self.some()
+        if chosen is not None:
+            name, lease = chosen
+            member = self.group.member(name)
+            assert member is not None
+            counted = self.random.random() < 0.5
+            assert self.group.give_back(
+                member, lease.number, lease.first, lease.length, 0.0, counted=counted, reason="no"
+            )
+            self.model.freed({lease.number})
+            del self.members[name][lease.number]
+
+    def stale(self) -> None:
+        """What is over is not accepted, whoever says it."""
+        for name, lease in self.dead[-3:]:
+            for member in map(self.group.member, (name, *self.members)):
+                if member is not None:
+                    assert not self.group.acknowledge(member, lease.number)
+
+    def drop(self, name: bytes) -> None:
+        leases = self.members.pop(name)
+        self.model.freed(set(leases))
+        self.dead += [(name, lease) for lease in leases.values()]
+
+    def die(self) -> None:
+        if self.members and self.random.random() < 0.3:
+            name = self.random.choice(list(self.members))
+            self.group.gone(name)
+            self.drop(name)
+
+    def leave(self) -> None:
+        if self.members and self.random.random() < 0.3:
+            name = self.random.choice(list(self.members))
+            self.group.leave(name)
+            self.drop(name)
+
+    def come_back(self) -> None:
+        """Over another connection, with what it thinks it holds."""
+        if not self.members:
+            return
+        name = self.random.choice(list(self.members))
+        held = [Run(each.offset, each.first, each.length) for each in self.members[name].values()]
+        held += [Run(each.offset, each.first, each.length) for _, each in self.dead[-2:]]
+        self.drop(name)
+        self.enter(name)
+        member = self.group.member(name)
+        assert member is not None
+        leases, done = self.group.resume(member, held, self.numbers)
+        for lease in leases:
+            self.model.leased(lease)
+            self.members[name][lease.number] = lease
+        for run in done:
+            assert set(keys_of(*run)) <= self.model.done | set(keys_of(*run)) - set(
+                self.model.holders
+            )
+
+    def pass_time(self) -> None:
+        self.now += self.random.choice([0.1, 0.5, 0.5, 30.0])
+        quiet = self.random.random() < 0.2
+        for name in self.members:
+            if not quiet:
+                self.credit(name, 0)
+        for member in self.group.tick(self.now):
+            assert self.group.member(member.id) is None
+            self.drop(member.id)
+
+    def write(self) -> None:
+        delta = self.group.take_changes()
+        if delta is not None:
+            self.unwritten.append(encode_deltas([delta]))
+            self.deltas_done = set(self.model.done)
+        if self.unwritten and self.random.random() < 0.8:
+            self.written += self.unwritten
+            self.unwritten = []
+            self.model.kept = set(self.deltas_done)
+
+    def seek(self) -> None:
+        """An operator has the group begin elsewhere: what is before counts as done."""
+        if self.random.random() > 0.1:
+            return
+        offset = self.random.randint(0, self.log.end)
+        self.group.seek(offset)
+        for name in list(self.members):
+            self.drop(name)
+        self.model.done = {key for key in self.model.holders if key[0] < offset}
+
+    def restart(self) -> None:
+        if self.random.random() > 0.15:
+            return
+        if self.random.random() < 0.3:
+            self.written += self.written[-3:]  # what was written twice counts once
+        self.unwritten = []
+        for name in list(self.members):
+            self.drop(name)
+        self.dead = []
+        self.begin()
+        self.model.restarted()
+        self.deltas_done = set(self.model.kept)
+
+    def finish(self) -> None:
+        """With one patient member everything is done in the end, and once."""
+        for name in list(self.members):
+            self.group.leave(name)
+            self.drop(name)
+        self.group.pause(paused=False)
+        self.enter(bytes(16))
+        member = self.group.member(bytes(16))
+        assert member is not None
+        for _ in range(10_000):
+            self.credit(bytes(16), 50)
+            member.window = 100
+            self.now += 0.5
+            self.group.tick(self.now)
+            while (found := self.group.next_lease(self.numbers)) is not None:
+                self.model.leased(found[0])
+                assert self.group.acknowledge(member, found[0].number)
+                self.model.acknowledged(found[0], found[0].first, found[0].length)
+                self.credit(bytes(16), found[0].length)
+            self.group.check()
+            if self.group.base == self.log.committed:
+                break
+        assert self.model.done == set(self.model.holders)
+        assert self.group.base == self.group.next == self.log.committed
+        assert self.group.out == 0
+
+
+@pytest.mark.parametrize("mode", ["shared", "exclusive"])
+@pytest.mark.parametrize("seed", range(60))
+def test_a_group_delivers_what_the_model_allows(seed: int, mode: str) -> None:
+    history = History(seed, mode)
+    history.run(STEPS)
+    history.finish()
