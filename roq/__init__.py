@@ -27,6 +27,9 @@ if TYPE_CHECKING:
         ScalingRules,
     )
     from roq.client.cluster import Cluster, connect
+    from roq.client.consume.consumer import Consumer
+    from roq.client.consume.machine import ConsumerStats
+    from roq.client.consume.message import ConsumedBatch, ConsumedMessage
     from roq.client.publish.publisher import Publisher
     from roq.client.publish.receipt import Outcome, Receipt, SendStatus
     from roq.client.publish.stats import PublisherStats
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
         Interrupted,
         InvalidName,
         InvalidRequest,
+        LeaseLost,
         MessageTooLarge,
         NoCapacity,
         NotLeader,
@@ -64,6 +68,9 @@ __version__ = "0.1.0"
 
 _HOMES: Final = {
     "roq.client.cluster": ("Cluster", "connect"),
+    "roq.client.consume.consumer": ("Consumer",),
+    "roq.client.consume.machine": ("ConsumerStats",),
+    "roq.client.consume.message": ("ConsumedBatch", "ConsumedMessage"),
     "roq.client.publish.publisher": ("Publisher",),
     "roq.client.publish.stats": ("PublisherStats",),
     "roq.client.subscribe.subscriber": ("Subscriber",),
@@ -87,6 +94,7 @@ _HOMES: Final = {
         "Interrupted",
         "InvalidName",
         "InvalidRequest",
+        "LeaseLost",
         "MessageTooLarge",
         "NoCapacity",
         "NotLeader",
@@ -117,6 +125,10 @@ __all__ = [
     "Cluster",
     "ClusterState",
     "ConfigError",
+    "ConsumedBatch",
+    "ConsumedMessage",
+    "Consumer",
+    "ConsumerStats",
     "DeliveryError",
     "ExchangeSummary",
     "Gap",
@@ -125,6 +137,7 @@ __all__ = [
     "Interrupted",
     "InvalidName",
     "InvalidRequest",
+    "LeaseLost",
     "Limits",
     "Message",
     "MessageTooLarge",

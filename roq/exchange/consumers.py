@@ -174,6 +174,11 @@ class Consumers(Generic[B]):
         """All groups."""
         return list(self._groups.values())
 
+    @property
+    def behind(self) -> int:
+        """Groups that have not done everything that is there."""
+        return sum(group.base < self._log.committed for group in self._groups.values())
+
     def begin(self, now: float) -> None:
         """What follows happens at this time."""
         self._now = now

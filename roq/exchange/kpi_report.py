@@ -77,6 +77,9 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         left_behind=core.backpressure.left_behind,
         slow_bytes=core.backlogs.occupied,
         cut_off=core.backlogs.cut_off,
+        consumers=len(core.consumers),
+        groups=len(core.consumers.groups),
+        groups_behind=core.consumers.behind,
     )
 
 

@@ -83,6 +83,11 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
             "roq_exchange_slow_bytes",
             "At most what batches that have left the ring take, as they wait for slow subscribers.",
             *_EXCHANGE)),
+        ("consumers", 1, gauge(
+            "roq_exchange_consumers", "Members of consumer groups that are connected.", *_EXCHANGE)),
+        ("groups_behind", 1, gauge(
+            "roq_exchange_groups_behind",
+            "Consumer groups that have not done everything that is there.", *_EXCHANGE)),
         ("cut_off", 1, counter(
             "roq_exchange_cut_off_total",
             "Times a slow subscriber's connection was ended, as all of them took too much.",

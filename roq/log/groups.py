@@ -288,6 +288,8 @@ class ConsumerGroup(Generic[B]):
         """
         leases: list[Lease] = []
         done: list[Run] = []
+        exclusive = self.settings.mode == "exclusive"
+        others = exclusive and any(each.leases for each in self._members.values())
         for offset, first, count in held:
             if offset >= self._log.committed:
                 continue
@@ -297,8 +299,11 @@ class ConsumerGroup(Generic[B]):
             if offset < self.base or not self._open_bits(offset) & mask:
                 done.append(Run(offset, first, count))
                 continue
-            taken = self._take_back(offset, first, count)
-            leases.extend(self._lease(member, piece, numbers) for piece in taken)
+            if not others:
+                taken = self._take_back(offset, first, count)
+                leases.extend(self._lease(member, piece, numbers) for piece in taken)
+        if exclusive and leases:
+            self._members.move_to_end(member.id, last=False)  # it goes on as the one
         return leases, done
 
     def leave(self, member: bytes) -> None:
@@ -371,7 +376,8 @@ class ConsumerGroup(Generic[B]):
         lease = self._lease(member, piece, numbers)
         member.taken += piece.length
         member.taken_bytes += record[3]
-        self._members.move_to_end(member.id)
+        if self.settings.mode != "exclusive":
+            self._members.move_to_end(member.id)
         return lease, record
 
     @property

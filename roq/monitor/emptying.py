@@ -198,6 +198,9 @@ class Emptying:
         behind = self._sessions.behind(exchange.info.log, exchange.load.end_offset)
         if behind:
             return f"{behind} subscriber{'s' * (behind > 1)} not at its end yet"
+        groups = exchange.load.groups_behind
+        if groups:
+            return f"{groups} consumer group{'s' * (groups > 1)} not at its end yet"
         return ""
 
     def _holds(self, leaving: Leaving, now: float) -> str:

@@ -19,8 +19,8 @@ arrays. A lease is 20 bytes:
      |  number   |   first   |  length   |  attempt  |
      +-----------+-----------+-----------+-----------+
 
-It stands for the messages `first` to `first + length - 1` of the batch that follows, counted from 0;
-the others of that batch are somebody else's. Numbers of leases rise, and belong to one process.
+It stands for the messages `first` to `first + length - 1` of the batch that follows, counted from
+0; the others of that batch are somebody else's. Numbers of leases rise, and belong to one process.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Run(NamedTuple):
     length: _Count
 
 
-class GroupSettings(msgspec.Struct, frozen=True, array_like=True):
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What its first member has made a group; the same for all."""
 
     mode: Mode = MODES[0]

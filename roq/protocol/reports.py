@@ -114,5 +114,10 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     """How often that has happened."""
     slow_bytes: Whole = 0
     """What batches that have left the ring take at most, as they wait for slow subscribers."""
+    consumers: Whole = 0
+    """Members of consumer groups that are connected."""
+    groups: Whole = 0
+    groups_behind: Whole = 0
+    """Consumer groups that have not done everything that is there."""
     cut_off: Whole = 0
     """How often the connection of one was ended, as that was too much for all of them together."""

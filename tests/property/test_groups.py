@@ -33,6 +33,10 @@ class Model:
     kept: set[tuple[int, int]] = field(default_factory=set)
     """Done, and so in the log."""
 
+    def free(self) -> list[tuple[int, int]]:
+        return [key for key, holder in self.holders.items()
+                if holder is None and key not in self.done]  # fmt: skip
+
     def appended(self, offset: int, count: int) -> None:
         self.holders |= {(offset, index): None for index in range(count)}
 
@@ -142,6 +146,11 @@ class History:
                 return
             lease, record = found
             assert record[0].name.startswith(b"a")
+            if self.mode == "exclusive":
+                holders = {name for name, leases in self.members.items() if leases}
+                assert holders <= {lease.member.id}, "one member has all"
+                assert self.model.free(), "what comes first is first"
+                assert min(self.model.free()) == (lease.offset, lease.first)
             self.model.leased(lease)
             self.members[lease.member.id][lease.number] = lease
 

@@ -64,8 +64,8 @@ class Consumer:
             handle(message.payload)
 
     acknowledges each message when the body of the loop has ended, and gives it back if that raises
-    or leaves the loop: so call `message.ack()` before a `break`. `receive` and `batches` leave it to
-    the program to acknowledge.
+    or leaves the loop: so call `message.ack()` before a `break`. With `receive` and `batches` the
+    program acknowledges by itself.
 
     Args:
         engine: the client's I/O thread.
@@ -419,6 +419,8 @@ class Consumer:
 
 
 def _checked(settings: GroupSettings) -> GroupSettings:
+    if settings.mode not in MODES:
+        raise InvalidRequest(f"mode {settings.mode!r}: use {' or '.join(MODES)}")
     try:
         return msgspec.convert(msgspec.to_builtins(settings), GroupSettings)
     except msgspec.ValidationError as error:

@@ -232,7 +232,7 @@ class ConsumerMachine:
         elif letter == LEAVE:
             return self._join(log, seat, now) if seat.up else []
         elif letter == REFUSED:
-            return self._refused(log, seat, documents.decode(parts[1], Refused), now)
+            return self._refused(seat, documents.decode(parts[1], Refused), now)
         return []
 
     def tell(
@@ -377,7 +377,7 @@ class ConsumerMachine:
         asks = self.tell(list(seat.holdings.values()), [], now)
         return asks or [self._credit(log, seat, now)]
 
-    def _refused(self, log: LogId, seat: Seat, refused: Refused, now: float) -> list[Ask]:
+    def _refused(self, seat: Seat, refused: Refused, now: float) -> list[Ask]:
         seat.trouble = refused.text
         if seat.phase is not Phase.JOINING:
             return []
