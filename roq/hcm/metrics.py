@@ -84,7 +84,8 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
             "At most what batches that have left the ring take, as they wait for slow subscribers.",
             *_EXCHANGE)),
         ("consumers", 1, gauge(
-            "roq_exchange_consumers", "Members of consumer groups that are connected.", *_EXCHANGE)),
+            "roq_exchange_consumers", "Members of consumer groups that are connected.",
+            *_EXCHANGE)),
         ("groups_behind", 1, gauge(
             "roq_exchange_groups_behind",
             "Consumer groups that have not done everything that is there.", *_EXCHANGE)),

@@ -38,8 +38,9 @@ WINDOW: Final = 20_000
 SCAN_MAX: Final = 256
 """Batches of other topics that are passed over at once."""
 MEMBERS_MAX: Final = 10_000
-STEP_SECONDS_MAX: Final = 1.0
-"""A process that was stopped does not take its members for silent."""
+STEP_SECONDS_MAX: Final = 0.6
+"""More does not pass between two looks: a process that was stopped, or late, does not take members
+for silent whom it has not read yet."""
 RETURN_SECONDS: Final = 2.0
 """After a start members have so long to say what they hold, before that goes to others."""
 DELTA_RUNS_MAX: Final = 100_000

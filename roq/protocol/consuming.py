@@ -52,7 +52,7 @@ RUNS_MAX: Final = 100_000
 """Runs in one message of a consumer."""
 REASON_MAX: Final = 200
 """Characters of why a message was given back."""
-LEASE_SECONDS_MIN: Final = 1.0
+LEASE_SECONDS_MIN: Final = 2.0
 LEASE_SECONDS_MAX: Final = 86_400.0
 DELAY_SECONDS_MAX: Final = 86_400.0
 """A message that is given back comes again within so long."""

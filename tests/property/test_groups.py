@@ -249,14 +249,16 @@ class History:
             )
 
     def pass_time(self) -> None:
-        self.now += self.random.choice([0.1, 0.5, 0.5, 30.0])
         quiet = self.random.random() < 0.2
-        for name in self.members:
-            if not quiet:
-                self.credit(name, 0)
-        for member in self.group.tick(self.now):
-            assert self.group.member(member.id) is None
-            self.drop(member.id)
+        for _ in range(self.random.choice([1, 1, 1, 12])):
+            self.now += self.random.choice([0.1, 0.5, 30.0])
+            for name in self.members:
+                if not quiet:
+                    self.credit(name, 0)
+            for member in self.group.tick(self.now):
+                assert quiet, "nobody is silent who speaks"
+                assert self.group.member(member.id) is None
+                self.drop(member.id)
 
     def write(self) -> None:
         delta = self.group.take_changes()
