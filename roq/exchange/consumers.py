@@ -282,6 +282,8 @@ class Consumers(Generic[B]):
             delivery.peer.member.blocked = False
             if self._peers.get((delivery.route, delivery.peer.tag)) is delivery.peer:
                 return delivery
+        if not self._awake:
+            return None  # who was waited for has gone
         name, group = next(iter(self._awake.items()))
         found = group.next_lease(self._numbers)
         if group.changed:
@@ -319,9 +321,11 @@ class Consumers(Generic[B]):
             delta = None if group is None else group.take_changes()
             if delta is not None:
                 deltas.append(delta)
+        if not deltas:
+            return b""  # so nothing is waited for
         self._writing += self._due
         self._due = []
-        return encode_deltas(deltas) if deltas else b""
+        return encode_deltas(deltas)
 
     def kept(self) -> None:
         """What was taken last is on the disk."""

@@ -18,6 +18,8 @@ ACKED: Final = 1
 TOLD: Final = 2
 """Acknowledged, and the exchange was told."""
 RETURNED: Final = 3
+GIVEN: Final = 4
+"""Returned, and the exchange was told."""
 _OPEN: Final = bytes((OPEN,))
 _ACKED: Final = bytes((ACKED,))
 _TOLD: Final = bytes((TOLD,))
@@ -43,12 +45,13 @@ class Holding:
         states: of each message.
         dirty: it is on the list of those that have news.
         lost: it is not held any more, so nothing that is said of it counts.
+        unconfirmed: what the exchange was told of it and has not confirmed, in how many pieces.
         untold: messages of which the exchange was not told anything.
     """
 
     __slots__ = (
         "attempt", "batch", "dirty", "first", "log", "lost", "offset", "open", "segments", "states",
-        "untold",
+        "unconfirmed", "untold",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +66,7 @@ class Holding:
         self.states = bytearray(len(batch))
         self.open = len(batch)
         """Messages that are not settled."""
+        self.unconfirmed = 0
         self.untold = len(batch)
         self.dirty = False
         self.lost = False
@@ -93,13 +97,18 @@ class Holding:
         """What was acknowledged and not told; it counts as told from now on."""
         return self._take(_ACKED, TOLD)
 
-    def unsettled(self) -> list[Run]:
-        """What is open, or acknowledged: the exchange may not know that yet."""
+    def given(self, run: Run) -> None:
+        """The exchange is told that these messages are returned."""
+        for at in range(run.first - self.first, run.first - self.first + run.length):
+            self.states[at] = GIVEN
+
+    def held(self) -> list[Run]:
+        """All that was not given back, settled or not: the exchange may not know that yet."""
         runs: list[Run] = []
         at, size = 0, len(self.states)
         while at < size:
             end = at
-            while end < size and self.states[end] != RETURNED:
+            while end < size and self.states[end] != GIVEN:
                 end += 1
             if end > at:
                 runs.append(Run(self.offset, self.first + at, end - at))
@@ -113,7 +122,7 @@ class Holding:
         while at >= 0:  # in place: the user's thread may settle others meanwhile
             states[at] = ACKED
             at = states.find(_TOLD, at + 1)
-        self.untold = len(self.states) - self.states.count(bytes((RETURNED,)))
+        self.untold = len(states) - states.count(bytes((GIVEN,)))
 
     def leases_of(self, run: Run) -> list[tuple[int, int, int]]:
         """By which leases these messages are held: (lease, first, length)."""

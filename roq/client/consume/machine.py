@@ -54,6 +54,10 @@ RETURNS_MAX: Final = 1_000
 """Of what one Done gives back."""
 
 
+Return = tuple[Holding, Run, Verdict]
+"""Messages that the user returns, and how."""
+
+
 class Phase(Enum):
     """How a seat stands."""
 
@@ -135,6 +139,8 @@ class Seat:
     told_at: float = 0.0
     serial: int = 0
     unconfirmed: deque[tuple[int, list[tuple[Holding, int]]]] = field(default_factory=deque)
+    returns: list[Return] = field(default_factory=list)
+    """What the user has returned while it was not in."""
     lease_seconds: float = 30.0
     trouble: str = ""
 
@@ -222,6 +228,8 @@ class ConsumerMachine:
         seat = self._seats.get(log)
         if seat is None:
             return []
+        if self._lapsed(seat, now):
+            return self._join(log, seat, now)
         letter = parts[0]
         if letter == LEASED and len(parts) == 5:
             return self._leased(log, seat, parts, now)
@@ -235,9 +243,7 @@ class ConsumerMachine:
             return self._refused(seat, documents.decode(parts[1], Refused), now)
         return []
 
-    def tell(
-        self, holdings: Iterable[Holding], returned: list[tuple[Holding, Run, Verdict]], now: float
-    ) -> list[Ask]:
+    def tell(self, holdings: Iterable[Holding], returned: list[Return], now: float) -> list[Ask]:
         """The user has settled messages: tell the exchanges.
 
         Args:
@@ -253,6 +259,10 @@ class ConsumerMachine:
             seat = self._seats.get(holding.log)
             if seat is None or holding.lost:
                 continue
+            if seat.phase is not Phase.IN:
+                seat.returns.append((holding, run, verdict))
+                continue
+            holding.given(run)
             done = by_seat.setdefault(holding.log, Done(0, [], [], []))
             for lease, first, length in holding.leases_of(run):
                 done.returned.append(
@@ -262,17 +272,16 @@ class ConsumerMachine:
             told.setdefault(holding.log, []).append((holding, 0))
             self.stats.returned += run.length
         for log, done in by_seat.items():
-            seat = self._seats[log]
-            if seat.phase is not Phase.IN:
-                continue  # told when it has joined again
-            asks += self._send(log, seat, done, told.get(log, []), now)
+            asks += self._send(log, self._seats[log], done, told.get(log, []), now)
         return asks
 
     def tick(self, now: float) -> list[Ask]:
         """Time has passed; call it about twice a second."""
         asks: list[Ask] = []
         for log, seat in self._seats.items():
-            if seat.phase is Phase.IN:
+            if self._lapsed(seat, now):
+                asks += self._join(log, seat, now)
+            elif seat.phase is Phase.IN:
                 renew = min(seat.lease_seconds / RENEW_PARTS, RENEW_SECONDS_MAX)
                 if now - seat.told_at >= renew:
                     asks.append(self._credit(log, seat, now))
@@ -300,6 +309,11 @@ class ConsumerMachine:
             if seat.phase is Phase.IN
         ]
 
+    def _lapsed(self, seat: Seat, now: float) -> bool:
+        """Whether this process was silent for so long that others have what it holds: what has come
+        meanwhile is not to be believed."""
+        return seat.phase is Phase.IN and now - seat.told_at > seat.lease_seconds
+
     # --- joining ----------------------------------------------------------------------------------
 
     @property
@@ -314,7 +328,7 @@ class ConsumerMachine:
         seat.phase = Phase.JOINING
         seat.request = self._requests
         seat.ask_at = now + ASK_SECONDS
-        held = [run for holding in seat.holdings.values() for run in holding.unsettled()]
+        held = [run for holding in seat.holdings.values() for run in holding.held()]
         first = self._created_us is None
         join = Join(
             id=seat.request, queue=seat.queue, group=member.group, member=member.id,
@@ -361,7 +375,7 @@ class ConsumerMachine:
             known = {first + at for _, first, length in mine for at in range(length)}
             wanted = {
                 index
-                for run in holding.unsettled()
+                for run in holding.held()
                 for index in range(run.first, run.first + run.length)
             }
             gone = {each for each in wanted - known if (holding.offset, each) not in done}
@@ -372,9 +386,11 @@ class ConsumerMachine:
                 holding.lost = bool(gone)
                 continue
             holding.segments = [Segment(*each) for each in mine]
+            holding.unconfirmed = 0
             holding.untell()
             self._keep(seat, holding)
-        asks = self.tell(list(seat.holdings.values()), [], now)
+        returns, seat.returns = seat.returns, []
+        asks = self.tell(list(seat.holdings.values()), returns, now)
         return asks or [self._credit(log, seat, now)]
 
     def _refused(self, seat: Seat, refused: Refused, now: float) -> list[Ask]:
@@ -475,6 +491,8 @@ class ConsumerMachine:
         seat.serial += 1
         seat.told_at = now
         seat.unconfirmed.append((seat.serial, told))
+        for holding, _ in told:
+            holding.unconfirmed += 1
         message = Done(seat.serial, done.whole, done.parts, done.returned, self._granted(seat))
         return [Ask(log, [DONE, consuming.encode(message)])]
 
@@ -501,12 +519,13 @@ class ConsumerMachine:
         while seat.unconfirmed and seat.unconfirmed[0][0] <= confirmed.serial:
             _, told = seat.unconfirmed.popleft()
             for holding, count in told:
+                holding.unconfirmed -= 1
                 if refused and any(each.lease in refused for each in holding.segments):
                     self._lose([holding])
                     seat.holdings.pop(holding.segments[0].lease, None)
                     continue
                 self.stats.confirmed += count
-                if not holding.untold:
+                if not holding.untold and not holding.unconfirmed:
                     seat.holdings.pop(holding.segments[0].lease, None)
 
     def _lose(self, holdings: list[Holding]) -> list[Holding]:
