@@ -18,7 +18,7 @@ from random import Random
 import pytest
 from memory_files import MemoryFiles
 
-from roq.client.consume.holding import ACKED, RETURNED, Holding
+from roq.client.consume.holding import ACKED, RETURNED, TOLD, Holding
 from roq.client.consume.machine import Ask, ConsumerMachine, Member, Phase
 from roq.client.consume.message import Verdict
 from roq.exchange.events import Received, Send, Unreachable
@@ -229,7 +229,7 @@ class Client:
         return {
             key
             for key, holding in self.acked
-            if not holding.lost and not holding.untold and id(holding) not in open_ones
+            if id(holding) not in open_ones and holding.states[key[2] - holding.first] == TOLD
         }
 
 

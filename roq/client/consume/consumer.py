@@ -313,7 +313,7 @@ class Consumer:
 
     def _settle(self, holding: Holding, index: int, count: int, verdict: Verdict) -> None:
         """What the user says of messages."""
-        if verdict.dead and not holding.lost and self._shell.error is None:
+        if verdict.dead and not holding.is_lost(index, count) and self._shell.error is None:
             self._bury(ConsumedBatch(holding, index, count, self._shell.settle), verdict.reason)
             verdict = DONE
         self._shell.settle(holding, index, count, verdict)

@@ -7,6 +7,7 @@ one look misses the next one finds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from roq.client.subscribe.message import Batch
@@ -20,6 +21,8 @@ TOLD: Final = 2
 RETURNED: Final = 3
 GIVEN: Final = 4
 """Returned, and the exchange was told."""
+LOST: Final = 5
+"""Somebody else has it."""
 _OPEN: Final = bytes((OPEN,))
 _ACKED: Final = bytes((ACKED,))
 _TOLD: Final = bytes((TOLD,))
@@ -44,13 +47,13 @@ class Holding:
         segments: by which leases they are held; several only after a connection was lost.
         states: of each message.
         dirty: it is on the list of those that have news.
-        lost: it is not held any more, so nothing that is said of it counts.
+        lost: nothing of it is held any more, so nothing that is said of it counts.
         unconfirmed: what the exchange was told of it and has not confirmed, in how many pieces.
         untold: messages of which the exchange was not told anything.
     """
 
     __slots__ = (
-        "attempt", "batch", "dirty", "first", "log", "lost", "offset", "open", "segments", "states",
+        "attempt", "batch", "dirty", "first", "log", "lost", "offset", "segments", "states",
         "unconfirmed", "untold",
     )  # fmt: skip
 
@@ -64,12 +67,15 @@ class Holding:
         self.attempt = attempt
         self.segments = [Segment(lease, first, len(batch))]
         self.states = bytearray(len(batch))
-        self.open = len(batch)
-        """Messages that are not settled."""
         self.unconfirmed = 0
         self.untold = len(batch)
         self.dirty = False
         self.lost = False
+
+    @property
+    def open(self) -> int:
+        """Messages that are not settled."""
+        return self.states.count(_OPEN)
 
     def settle(self, index: int, count: int, state: int) -> int:
         """These messages are settled, if they were open; how many were.
@@ -82,7 +88,6 @@ class Holding:
             if states[index]:
                 return 0
             states[index] = state
-            self.open -= 1
             return 1
         settled = states.count(_OPEN, index, index + count)
         if settled == count:
@@ -90,7 +95,6 @@ class Holding:
         else:
             for at in range(index, index + count):
                 states[at] = states[at] or state
-        self.open -= settled
         return settled
 
     def take_acked(self) -> list[Run]:
@@ -102,13 +106,25 @@ class Holding:
         for at in range(run.first - self.first, run.first - self.first + run.length):
             self.states[at] = GIVEN
 
+    def lose(self, indexes: Iterable[int]) -> None:
+        """These messages of the batch are somebody else's."""
+        for index in indexes:
+            self.states[index - self.first] = LOST
+        self.lost = not any(state != LOST for state in self.states)
+
+    def is_lost(self, index: int, count: int) -> bool:
+        """Whether any of these is, counted from the first one that was held."""
+        if count == 1:
+            return self.states[index] == LOST
+        return LOST in self.states[index : index + count]
+
     def held(self) -> list[Run]:
-        """All that was not given back, settled or not: the exchange may not know that yet."""
+        """All that is the member's, settled or not: the exchange may not know that yet."""
         runs: list[Run] = []
         at, size = 0, len(self.states)
         while at < size:
             end = at
-            while end < size and self.states[end] != GIVEN:
+            while end < size and self.states[end] < GIVEN:
                 end += 1
             if end > at:
                 runs.append(Run(self.offset, self.first + at, end - at))
@@ -122,7 +138,7 @@ class Holding:
         while at >= 0:  # in place: the user's thread may settle others meanwhile
             states[at] = ACKED
             at = states.find(_TOLD, at + 1)
-        self.untold = len(states) - states.count(bytes((GIVEN,)))
+        self.untold = sum(state < GIVEN for state in states)
 
     def leases_of(self, run: Run) -> list[tuple[int, int, int]]:
         """By which leases these messages are held: (lease, first, length)."""

@@ -50,8 +50,7 @@ AGAIN_SECONDS: Final = 1.0
 RENEW_PARTS: Final = 3
 """Leases are renewed in this part of their time."""
 RENEW_SECONDS_MAX: Final = 5.0
-RETURNS_MAX: Final = 1_000
-"""Of what one Done gives back."""
+_LEASED_PARTS: Final = 5
 
 
 Return = tuple[Holding, Run, Verdict]
@@ -198,10 +197,12 @@ class ConsumerMachine:
             seat.make = not self._asks_first
         seat.exchange = exchange
 
-    def leave(self, log: LogId) -> list[Holding]:
-        """This exchange is gone with its log; gives what is lost with it."""
+    def leave(self, log: LogId) -> None:
+        """This exchange is gone with its log, and what was held of it."""
         seat = self._seats.pop(log, None)
-        return [] if seat is None else self._lose(list(seat.holdings.values()))
+        for holding in [] if seat is None else seat.holdings.values():
+            self.stats.lost += holding.untold
+            holding.lose(range(holding.first, holding.first + len(holding.batch)))
 
     def up(self, log: LogId, now: float) -> list[Ask]:
         """The connection stands."""
@@ -230,18 +231,18 @@ class ConsumerMachine:
             return []
         if self._lapsed(seat, now):
             return self._join(log, seat, now)
-        letter = parts[0]
-        if letter == LEASED and len(parts) == 5:
-            return self._leased(log, seat, parts, now)
-        if letter == DONE:
+        letter, asks = parts[0], list[Ask]()
+        if letter == LEASED and len(parts) == _LEASED_PARTS:
+            asks = self._leased(log, seat, parts, now)
+        elif letter == DONE:
             self._confirmed(seat, consuming.decode(parts[1], Confirmed))
         elif letter == JOIN:
-            return self._joined(log, seat, documents.decode(parts[1], Joined), now)
-        elif letter == LEAVE:
-            return self._join(log, seat, now) if seat.up else []
+            asks = self._joined(log, seat, documents.decode(parts[1], Joined), now)
+        elif letter == LEAVE and seat.up:
+            asks = self._join(log, seat, now)
         elif letter == REFUSED:
-            return self._refused(seat, documents.decode(parts[1], Refused), now)
-        return []
+            asks = self._refused(seat, documents.decode(parts[1], Refused), now)
+        return asks
 
     def tell(self, holdings: Iterable[Holding], returned: list[Return], now: float) -> list[Ask]:
         """The user has settled messages: tell the exchanges.
@@ -252,7 +253,7 @@ class ConsumerMachine:
         """
         by_seat: dict[LogId, Done] = {}
         told: dict[LogId, list[tuple[Holding, int]]] = {}
-        asks: list[Ask] = []
+        asks = self._rejoin(now)
         for holding in holdings:
             self._collect(holding, by_seat, told)
         for holding, run, verdict in returned:
@@ -277,11 +278,9 @@ class ConsumerMachine:
 
     def tick(self, now: float) -> list[Ask]:
         """Time has passed; call it about twice a second."""
-        asks: list[Ask] = []
+        asks = self._rejoin(now)
         for log, seat in self._seats.items():
-            if self._lapsed(seat, now):
-                asks += self._join(log, seat, now)
-            elif seat.phase is Phase.IN:
+            if seat.phase is Phase.IN:
                 renew = min(seat.lease_seconds / RENEW_PARTS, RENEW_SECONDS_MAX)
                 if now - seat.told_at >= renew:
                     asks.append(self._credit(log, seat, now))
@@ -313,6 +312,14 @@ class ConsumerMachine:
         """Whether this process was silent for so long that others have what it holds: what has come
         meanwhile is not to be believed."""
         return seat.phase is Phase.IN and now - seat.told_at > seat.lease_seconds
+
+    def _rejoin(self, now: float) -> list[Ask]:
+        """Join again where this process was silent for too long, before it says anything there."""
+        asks: list[Ask] = []
+        for log, seat in self._seats.items():
+            if self._lapsed(seat, now):
+                asks += self._join(log, seat, now)
+        return asks
 
     # --- joining ----------------------------------------------------------------------------------
 
@@ -365,7 +372,6 @@ class ConsumerMachine:
         for number, offset, first, length in joined.again:
             by_offset.setdefault(offset, []).append((number, first, length))
         done = {(run.offset, run.first + at) for run in joined.done for at in range(run.length)}
-        lost: list[Holding] = []
         for holding in holdings:
             mine = [
                 (number, max(first, holding.first), length)
@@ -379,11 +385,9 @@ class ConsumerMachine:
                 for index in range(run.first, run.first + run.length)
             }
             gone = {each for each in wanted - known if (holding.offset, each) not in done}
-            if gone:
-                self.stats.lost += len(gone)
-                lost.append(holding)
+            holding.lose(gone)
+            self.stats.lost += len(gone)
             if not mine:
-                holding.lost = bool(gone)
                 continue
             holding.segments = [Segment(*each) for each in mine]
             holding.unconfirmed = 0
@@ -520,20 +524,13 @@ class ConsumerMachine:
             _, told = seat.unconfirmed.popleft()
             for holding, count in told:
                 holding.unconfirmed -= 1
-                if refused and any(each.lease in refused for each in holding.segments):
-                    self._lose([holding])
-                    seat.holdings.pop(holding.segments[0].lease, None)
-                    continue
+                for each in holding.segments if refused else ():
+                    if each.lease in refused:
+                        holding.lose(range(each.first, each.first + each.length))
+                        self.stats.lost += each.length
                 self.stats.confirmed += count
                 if not holding.untold and not holding.unconfirmed:
                     seat.holdings.pop(holding.segments[0].lease, None)
-
-    def _lose(self, holdings: list[Holding]) -> list[Holding]:
-        lost = [each for each in holdings if not each.lost]
-        for holding in lost:
-            holding.lost = True
-            self.stats.lost += len(holding.batch)
-        return lost
 
 
 def _batch(topic: bytes, packed: bytes, first: int, length: int) -> Batch:

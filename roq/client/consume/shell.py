@@ -87,7 +87,7 @@ class ConsumerShell:
             LeaseLost: they are not this consumer's any more.
             Closed: it is closed.
         """
-        if holding.lost:
+        if holding.is_lost(index, count):
             raise LeaseLost(
                 f"messages of topic {holding.batch.topic!r} were held for too long without a word "
                 "from this process, or its connection was cut, and another consumer has them: "
