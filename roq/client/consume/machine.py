@@ -333,6 +333,7 @@ class ConsumerMachine:
         self._requests += 1
         seat.attempt += 1
         seat.phase = Phase.JOINING
+        seat.told_at = now
         seat.request = self._requests
         seat.ask_at = now + ASK_SECONDS
         held = [run for holding in seat.holdings.values() for run in holding.held()]
