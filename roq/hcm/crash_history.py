@@ -18,6 +18,8 @@ class CrashLimits:
         first_seconds: delay after the second crash; it doubles with each further one.
         longest_seconds: the longest delay.
         settled_seconds: after it has run for so long a crash is like the first one again.
+        served_seconds: one with a log on disk that has served for so long, and was ended then, has
+            not crashed of itself.
     """
 
     most: int = 5
@@ -25,6 +27,7 @@ class CrashLimits:
     first_seconds: float = 0.5
     longest_seconds: float = 10.0
     settled_seconds: float = 10.0
+    served_seconds: float = 1.0
 
 
 class CrashHistory:
@@ -35,6 +38,7 @@ class CrashHistory:
         "_limits",
         "_refusals",
         "_refused_since",
+        "_serves_since",
         "_started_at",
         "_times",
         "total",
@@ -43,6 +47,7 @@ class CrashHistory:
     def __init__(self, limits: CrashLimits) -> None:
         self._limits = limits
         self._started_at: float | None = None
+        self._serves_since: float | None = None
         self._early = 0
         """Crashes in a row before it had settled."""
         self._refused_since: float | None = None
@@ -55,7 +60,7 @@ class CrashHistory:
         self.total += 1
         while self._times and now - self._times[0] > self._limits.window_seconds:
             self._times.popleft()
-        started, self._started_at = self._started_at, None
+        started, self._started_at, self._serves_since = self._started_at, None, None
         if not self._times or (
             started is not None and now - started >= self._limits.settled_seconds
         ):
@@ -74,7 +79,12 @@ class CrashHistory:
     def excused(self) -> None:
         """It has ended, and that says nothing about it."""
         self.total += 1
-        self._started_at = None
+        self._started_at = self._serves_since = None
+
+    def served(self, now: float) -> bool:
+        """Whether it has served for long enough to be no crash loop, whatever has ended it now."""
+        since = self._serves_since
+        return since is not None and now - since >= self._limits.served_seconds
 
     def refused(self, now: float) -> float | None:
         """The system could not start it, which is not its fault: seconds to wait, None: give up.
@@ -92,6 +102,10 @@ class CrashHistory:
         """The system has started it."""
         self._started_at = now
         self._refused_since = None
+
+    def serves(self, now: float) -> None:
+        """It has reported for the first time since it was started."""
+        self._serves_since = now
 
     def _delay(self, failures: int) -> float:
         return longest_wait(failures, self._limits.first_seconds, self._limits.longest_seconds)
