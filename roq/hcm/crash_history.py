@@ -18,8 +18,9 @@ class CrashLimits:
         first_seconds: delay after the second crash; it doubles with each further one.
         longest_seconds: the longest delay.
         settled_seconds: after it has run for so long a crash is like the first one again.
-        served_seconds: one with a log on disk that has served for so long, and was ended then, has
-            not crashed of itself.
+        served_seconds: one with a log on disk that has served for so long, and was killed then, is
+            started again at once.
+        killed_seconds: the longest delay of such a one.
     """
 
     most: int = 5
@@ -28,6 +29,7 @@ class CrashLimits:
     longest_seconds: float = 10.0
     settled_seconds: float = 10.0
     served_seconds: float = 1.0
+    killed_seconds: float = 1.0
 
 
 class CrashHistory:
@@ -35,6 +37,7 @@ class CrashHistory:
 
     __slots__ = (
         "_early",
+        "_killed",
         "_limits",
         "_refusals",
         "_refused_since",
@@ -50,6 +53,8 @@ class CrashHistory:
         self._serves_since: float | None = None
         self._early = 0
         """Crashes in a row before it had settled."""
+        self._killed = 0
+        """Times in a row that it was killed before it had served."""
         self._refused_since: float | None = None
         self._refusals = 0
         self._times: deque[float] = deque(maxlen=limits.most)
@@ -81,10 +86,24 @@ class CrashHistory:
         self.total += 1
         self._started_at = self._serves_since = None
 
-    def served(self, now: float) -> bool:
-        """Whether it has served for long enough to be no crash loop, whatever has ended it now."""
-        since = self._serves_since
-        return since is not None and now - since >= self._limits.served_seconds
+    @property
+    def serving(self) -> bool:
+        """Whether it has reported since it was started."""
+        return self._serves_since is not None
+
+    def killed(self, now: float) -> float:
+        """It was ended, and nothing else can do its work: the seconds to wait, and never for long.
+
+        It is not given up: who would ask for it again could only have it started here, too.
+        """
+        self.total += 1
+        since, self._started_at, self._serves_since = self._serves_since, None, None
+        served = since is not None and now - since >= self._limits.served_seconds
+        self._killed = 0 if served else self._killed + 1
+        limits = self._limits
+        if self._killed < 2:
+            return 0.0
+        return longest_wait(self._killed - 1, limits.first_seconds, limits.killed_seconds)
 
     def refused(self, now: float) -> float | None:
         """The system could not start it, which is not its fault: seconds to wait, None: give up.

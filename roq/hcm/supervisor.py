@@ -268,12 +268,14 @@ class Supervisor:
         """It has ended though it was wanted.
 
         One whose log is here can be started nowhere else, so it is no use to give it up, or to let
-        it wait, for what was done to it while it served.
+        it wait for long, for what was done to it.
         """
         if not child.ran:
             return self._give_up(child, how, now)
-        served = child.durability != VOLATILE and not by_itself and child.history.served(now)
-        if child.excused or served:
+        hung_at_start = bool(child.killed) and not child.history.serving
+        if child.durability != VOLATILE and not (by_itself or hung_at_start or child.excused):
+            return self._again(child, how, child.history.killed(now), now)
+        if child.excused:
             child.history.excused()
             return self._again(child, how, 0.0, now)
         delay = child.history.crashed(now)

@@ -49,15 +49,33 @@ def test_one_that_is_killed_while_it_serves_is_started_again_at_once_however_oft
         assert host.last_report[X1].state == "running"
 
 
-def test_one_that_ends_by_itself_or_before_it_has_served_is_a_crash_loop() -> None:
-    for seconds, status in ((1.0, "exit code 74"), (0.9, "ended by signal 9")):
-        host = durable()
-        for _ in range(2):
-            host.advance(seconds)
-            host.crash(X1, status)
-            if X1 in host.processes:
-                host.report(X1)
-        assert X1 not in host.processes, "the second time there is a pause"
+def test_one_that_is_killed_before_it_has_served_waits_a_second_at_most_and_is_never_given_up() -> (
+    None
+):
+    host = durable()
+    pauses = []
+    for _ in range(10):
+        host.crash(X1, "ended by signal 9")
+        began = host.now
+        while X1 not in host.processes:
+            host.advance(0.1)
+        pauses.append(round(host.now - began, 1))
+        host.report(X1)
+    assert pauses == [0.0, 0.5, *[1.0] * 8]
+    host.advance(1.0)
+    host.crash(X1, "ended by signal 9")
+    assert X1 in host.processes, "it had served: no pause"
+
+
+def test_one_that_ends_by_itself_again_and_again_is_given_up() -> None:
+    host = durable()
+    for _ in range(5):
+        host.advance(2.0)
+        host.crash(X1, "exit code 74")
+        host.advance(5.0)
+        if X1 in host.processes:
+            host.report(X1)
+    assert host.last_report[X1].state == "failed"
 
 
 def test_a_volatile_exchange_that_is_killed_again_and_again_is_given_up() -> None:
