@@ -127,7 +127,11 @@ LOSS_SECONDS: Final = 5.0
 STRIPED_LOSS_SECONDS: Final = 10.0
 """A hole in a striped stream waits no longer than this for a FLOOR above it; nor does any hole for
 replays."""
+AWAY_SECONDS: Final = 300.0
+"""Of a durable queue a hole waits so long for exchanges that do not answer, unless the subscriber
+was told another time: their logs come back with them."""
 
+assert STRIPED_LOSS_SECONDS < AWAY_SECONDS
 assert 2 * END_SECONDS < END_SILENT_SECONDS
 assert END_SECONDS < END_LATE_SECONDS < END_SILENT_SECONDS
 assert END_SECONDS < ANSWERING_SECONDS

@@ -32,7 +32,7 @@ from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import StartOption
 from roq.model import Limits
 from roq.protocol.control import ClusterInfo
-from roq.timing import COMMAND_SECONDS
+from roq.timing import AWAY_SECONDS, COMMAND_SECONDS
 
 T = TypeVar("T")
 
@@ -196,6 +196,7 @@ class Cluster:
         timeout: float | None = None,
         on_gap: Callable[[Gap], None] | None = None,
         on_state: OnState | None = None,
+        away_seconds: float = AWAY_SECONDS,
     ) -> Subscriber:
         """A subscriber to a queue, in force when this returns; see `roq.Subscriber`.
 
@@ -209,6 +210,7 @@ class Cluster:
             timeout=timeout,
             on_gap=on_gap,
             on_state=_in_loop(on_state),
+            away_seconds=away_seconds,
         )
         return Subscriber(await made(make, sync_subscriber.Subscriber.close))
 

@@ -52,7 +52,7 @@ from roq.model import VOLATILE, Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
 from roq.runtime import descriptors
-from roq.timing import COMMAND_SECONDS
+from roq.timing import AWAY_SECONDS, COMMAND_SECONDS
 
 DESCRIPTORS_MOST: Final = 65_536
 """So far a client raises the limit of its process by itself, if the system lets it."""
@@ -347,11 +347,13 @@ class Cluster(HostCommands):
         timeout: float | None = None,
         on_gap: Callable[[Gap], None] | None = None,
         on_state: OnState | None = None,
+        away_seconds: float = AWAY_SECONDS,
     ) -> Subscriber:
         """A subscriber to a queue, in force when this returns; see `Subscriber`.
 
         Args:
             timeout: seconds until it has to be in force; None: as long as `connect` was told.
+            away_seconds: how long messages of a durable queue wait for an exchange that is away.
         """
         subscriber = Subscriber(
             self._engine,
@@ -362,6 +364,7 @@ class Cluster(HostCommands):
             timeout=self._timeout if timeout is None else timeout,
             on_gap=on_gap,
             on_state=on_state,
+            away_seconds=away_seconds,
         )
         return self._adopt(subscriber)
 

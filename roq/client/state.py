@@ -42,6 +42,8 @@ class Cause(StrEnum):
     """The exchange holds publishers back until a slow subscriber has read on."""
     LEFT_BEHIND = "left_behind"
     """The exchange does not wait any more for this subscriber, which was too slow for too long."""
+    AWAY = "away"
+    """An exchange of a durable queue does not serve; its log, with what is missing, comes back."""
     SILENT_EXCHANGE = "silent_exchange"
     """An exchange of the queue is not heard."""
     HOLE = "hole"

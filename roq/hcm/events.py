@@ -90,6 +90,11 @@ class Exited:
     status: str
     last_line: str
 
+    @property
+    def by_itself(self) -> bool:
+        """Whether its program has ended it, rather than a signal."""
+        return self.status.startswith("exit code")
+
 
 @dataclass(frozen=True, slots=True)
 class Probed:

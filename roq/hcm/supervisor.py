@@ -103,7 +103,8 @@ class Supervisor:
             case SpawnFailed(name, epoch, reason):
                 return self._refused(name, epoch, reason, now)
             case Exited(name, epoch, status, last_line):
-                return self._ended(name, epoch, _ending(status, last_line), now)
+                how = _ending(status, last_line)
+                return self._ended(name, epoch, how, now, by_itself=event.by_itself)
             case Probed():
                 return self._probed(event, now)
 
@@ -226,6 +227,7 @@ class Supervisor:
         """It has reported for the first time."""
         child.state = STATES.step(child.state, State.RUNNING)
         child.ran = True
+        child.history.serves(now)
         self._starts.leave(child.name)
         self.processor.back(child.name)
         self._liveness.heard(child, now)
@@ -246,7 +248,9 @@ class Supervisor:
         retire = child.state is not State.STOPPING
         return [Release(child.name, retire=retire), *self._ended(child.name, child.epoch, how, now)]
 
-    def _ended(self, name: str, epoch: int, how: str, now: float) -> list[Effect]:
+    def _ended(
+        self, name: str, epoch: int, how: str, now: float, *, by_itself: bool = True
+    ) -> list[Effect]:
         """It is no more, or its process is gone; `how` in words."""
         child = self.children.get(name)
         if child is None or not child.alive or child.epoch != epoch:
@@ -258,12 +262,19 @@ class Supervisor:
             child = self._dead(child, now)
             return [] if child.ran else self._gone(child, now)
         how = f"{child.killed}; {how}" if child.killed else how
-        return self._fell(self._dead(child, now), how, now)
+        return self._fell(self._dead(child, now), how, now, by_itself=by_itself)
 
-    def _fell(self, child: Child, how: str, now: float) -> list[Effect]:
-        """It has ended though it was wanted."""
+    def _fell(self, child: Child, how: str, now: float, *, by_itself: bool) -> list[Effect]:
+        """It has ended though it was wanted.
+
+        One whose log is here can be started nowhere else, so it is no use to give it up, or to let
+        it wait for long, for what was done to it.
+        """
         if not child.ran:
             return self._give_up(child, how, now)
+        hung_at_start = bool(child.killed) and not child.history.serving
+        if child.durability != VOLATILE and not (by_itself or hung_at_start or child.excused):
+            return self._again(child, how, child.history.killed(now), now)
         if child.excused:
             child.history.excused()
             return self._again(child, how, 0.0, now)

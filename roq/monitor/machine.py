@@ -287,8 +287,11 @@ class MonitorMachine:
     ) -> list[Effect]:
         if self.state is State.STOPPING:
             return []
-        effects = self._elasticity.answered(serial, answer, now)
         rules = self._elasticity.rules
+        logs = rules.logs
+        effects = self._elasticity.answered(serial, answer, now)
+        if rules.logs != logs:
+            effects += self._topology_changed()
         self._publishers.limit = self._kpis.limit = rules.limit
         if isinstance(answer, LeaderElasticity):
             self._takeover.told(answer.exchanges, now)
@@ -389,6 +392,9 @@ class MonitorMachine:
         return effects
 
     def _topology(self, request_id: int = 0) -> Topology:
+        emptied = self._elasticity.emptying.emptied(self._now)
+        # The manager says a moment later that it has none of these any more.
+        logs = self._elasticity.rules.logs.difference(log.number for log in emptied)
         return Topology(
             id=request_id,
             queue_id=self._queue_id,
@@ -396,7 +402,8 @@ class MonitorMachine:
             version=self.version,
             exchanges=self._exchanges.infos(),
             state=self._reason or "running",
-            emptied=self._elasticity.emptying.emptied(self._now),
+            emptied=emptied,
+            logs=sorted(logs),
         )
 
     def _topology_changed(self) -> list[Effect]:

@@ -48,6 +48,7 @@ class Rules:
         memory: what the policy wanted to remember.
         scaled: numbers of the exchanges that scaling has made.
         wanted: numbers of the exchanges that the queue has, serving at the moment or not.
+        logs: the same if the queue is durable, and those whose hosts are lost with their logs.
         unwanted: numbers of exchanges that report here, and that the queue does not have.
         hosts: where the queue has exchanges, and how busy these are.
         superseded: why the configuration manager wants this monitor no more; empty if it does.
@@ -72,6 +73,7 @@ class Rules:
         self.memory = Memory()
         self.scaled: frozenset[int] = frozenset()
         self.wanted: frozenset[int] = frozenset()
+        self.logs: frozenset[int] = frozenset()
         self.unwanted: frozenset[int] = frozenset()
         self.hosts: tuple[HostView, ...] = ()
         self.in_force = ElasticRules()
@@ -154,6 +156,7 @@ class Rules:
         self.in_force = answer.rules
         self.scaled = frozenset(answer.scaled[:SCALED_MAX])
         self.wanted = frozenset(answer.exchanges[:SCALED_MAX])
+        self.logs = frozenset(answer.logs[:SCALED_MAX])
         self.unwanted = frozenset(answer.unwanted[:SCALED_MAX])
         self.hosts = tuple(
             HostView(each.host, max(0.0, each.cpu_percent), max(0, each.memory_used_bytes))

@@ -242,6 +242,8 @@ class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
     rules: ElasticRules
     exchanges: list[ExchangeNumber] = []
     """Numbers of all exchanges that the queue has, whether they serve at the moment or not."""
+    logs: list[ExchangeNumber] = []
+    """The same of a durable queue, and those whose hosts are lost with their logs."""
     unwanted: list[ExchangeNumber] = []
     """Numbers of exchanges that the request has named and that the queue does not have."""
     scaled: list[ExchangeNumber] = []
@@ -401,7 +403,7 @@ class Join(Control, frozen=True, kw_only=True, tag=3212):
 
 
 class Topology(Control, frozen=True, kw_only=True, tag=3213):
-    """All exchanges of the queue; one that is missing is gone for good."""
+    """All exchanges of the queue that serve; one that `logs` lacks, too, is gone for good."""
 
     RESULT: Int32 = OK
     queue_id: bytes
@@ -413,6 +415,9 @@ class Topology(Control, frozen=True, kw_only=True, tag=3213):
     """`running`, or why the queue goes away: `stopped`, `removed`."""
     emptied: list[LogId] = []
     """The logs that went lately after everything in them had been read."""
+    logs: list[ExchangeNumber] = []
+    """Numbers of all exchanges that a durable queue has: one that does not serve comes back with
+    its log. Empty: the queue is volatile, or its monitor has not been told yet."""
 
 
 class Alive(Control, frozen=True, kw_only=True, tag=3214):

@@ -1,16 +1,19 @@
 """Real exchanges whose logs are on the disk: killed, restarted, lost with their hosts, out of room.
 
-`ROQ_DURABLE_KILLS=200` kills more often than the suite has time for.
+`ROQ_DURABLE_KILLS=200` kills more often than the suite has time for; `--log-cli-level=INFO` shows
+the figures.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,29 +29,39 @@ from roq.testing import RunningCluster, cluster
 from roq.testing.history import History
 
 pytestmark = pytest.mark.integration
+log = logging.getLogger(__name__)
 
 KILLS = int(os.environ.get("ROQ_DURABLE_KILLS", "20"))
 EXCHANGES = 4
 KILL_SECONDS = (0.9, 1.7)
-"""Between two. All have their turn, or one would be started again with longer and longer pauses."""
+"""Between two."""
 TOPICS = ("eu.be", "eu.nl", "us")
-RESTARTED = {"children": {"crashes_most": 100_000}}
-"""However often an exchange is killed, it is started again."""
 SMALL_DISK = "3m"
+BEHIND = 60_000
+"""Messages, of some 1,000 bytes each, by which a subscriber is behind: more than it and the sockets
+hold."""
+AWAY_SECONDS = 10.0
 
 
 class Traffic:
     """Publishers that publish all the time, a subscriber, and what became of each message."""
 
-    def __init__(self, running: RunningCluster, queue: str, publishers: int) -> None:
+    def __init__(
+        self, running: RunningCluster, queue: str, publishers: int, padding: int = 0
+    ) -> None:
+        self._padding = bytes(padding)
+        self._takes = threading.Event()
+        self._takes.set()
         self._cluster = running.connect()
         self._history = History()
         self._sent = [History() for _ in range(publishers)]
         self._publishers = [self._cluster.publisher(queue) for _ in range(publishers)]
-        self._subscriber = self._cluster.subscriber(queue, topic="", on_gap=self._gap)
+        self.subscriber = self._cluster.subscriber(queue, topic="", on_gap=self._gap)
         self._stop = threading.Event()
         self._errors: list[Exception] = []
         self.published = [0] * publishers
+        self.longest = 0.0
+        """Seconds that a call of publish() has taken at most."""
         self.received = 0
         self.told = 0
         self._history.subscribed("live")
@@ -65,9 +78,17 @@ class Traffic:
         self._stop.wait(seconds)
         assert not self._errors, self._errors
 
+    def rest(self) -> None:
+        """The subscriber takes nothing: what is published waits in the logs."""
+        self._takes.clear()
+
+    def go_on(self) -> None:
+        """It takes everything again."""
+        self._takes.set()
+
     def finish(self) -> None:
         """Publish no more. What was published is acknowledged; the subscriber has it, once and in
-        order, or was told that it lacks it: it does not wait for long for an exchange that is away.
+        order, or was told that it lacks it.
         """
         self._stop.set()
         for thread in self._threads:
@@ -116,7 +137,8 @@ class Traffic:
 
     def _reader_ends(self) -> None:
         if self._reader.is_alive():
-            self._subscriber.close()
+            self._takes.set()
+            self.subscriber.close()
             self._reader.join(60)
 
     def _guarded(self, work: Callable[[int], None], number: int) -> None:
@@ -130,15 +152,19 @@ class Traffic:
         while not self._stop.wait(0.002):
             for _ in range(10):
                 serial = self.published[number]
-                topic, payload = TOPICS[serial % len(TOPICS)], b"%d %d" % (number, serial)
+                topic = TOPICS[serial % len(TOPICS)]
+                payload = b"%d %d" % (number, serial) + self._padding
                 history.sent(publisher.id, topic, payload)
+                begun = time.monotonic()
                 publisher.publish(payload, topic=topic)
+                self.longest = max(self.longest, time.monotonic() - begun)
                 self.published[number] += 1
         publisher.flush(timeout=60)
 
     def _read(self, _: int) -> None:
         try:
-            for message in self._subscriber:
+            for message in self.subscriber:
+                self._takes.wait()
                 self._history.received("live", message)
                 self.received += 1
         except roq.Closed:
@@ -151,9 +177,9 @@ class Traffic:
 
 @contextmanager
 def traffic(
-    running: RunningCluster, queue: str = "orders", publishers: int = 3
+    running: RunningCluster, queue: str = "orders", publishers: int = 3, padding: int = 0
 ) -> Iterator[Traffic]:
-    made = Traffic(running, queue, publishers)
+    made = Traffic(running, queue, publishers, padding)
     try:
         yield made
     finally:
@@ -183,7 +209,7 @@ def test_what_was_acknowledged_outlives_kills_and_the_end_of_the_whole_cluster(
     tmp_path: Path,
 ) -> None:
     chance = random.Random()
-    with cluster(data_dir=tmp_path, hcm=RESTARTED) as running:
+    with cluster(data_dir=tmp_path) as running:
         with running.connect() as client:
             client.create_queue("orders", durability="flush")
             for _ in range(EXCHANGES - 1):
@@ -195,6 +221,11 @@ def test_what_was_acknowledged_outlives_kills_and_the_end_of_the_whole_cluster(
                     assert until(lambda name=name: states(client)[name] == "running")
                     os.kill(pid_of(client, name), signal.SIGKILL)
                 load.finish()
+            log.info(
+                "%d kills, %d messages, %d told as lost, longest publish() %.2f s",
+                KILLS, sum(load.published), load.told, load.longest,
+            )  # fmt: skip
+            assert load.told == 0
             assert until(lambda: set(states(client).values()) == {"running"})
             assert client.describe("orders").durability == "flush"
         assert len(folders(running)) == EXCHANGES
@@ -209,7 +240,7 @@ def test_what_was_acknowledged_outlives_kills_and_the_end_of_the_whole_cluster(
 
 
 def test_a_queue_goes_on_without_a_lost_host_whose_log_comes_back_with_it() -> None:
-    with cluster(hosts=2, hcm=RESTARTED) as running, running.connect() as client:
+    with cluster(hosts=2) as running, running.connect() as client:
         client.create_queue("orders", host="127.0.0.2", durability="flush")
         with traffic(running, publishers=1) as load:
             load.pause(0.5)
@@ -227,8 +258,41 @@ def test_a_queue_goes_on_without_a_lost_host_whose_log_comes_back_with_it() -> N
             assert until(lambda: states(client) == {"x1": "running", "x2": "running"})
             load.pause(0.5)
             load.finish()
+        assert load.told == 0
         load.all_from_the_beginning(running)
         assert client.describe("orders").reasons == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_live_subscriber_waits_for_an_exchange_that_is_away_and_loses_nothing(how: str) -> None:
+    with cluster(hosts=2) as running, running.connect() as client:
+        client.create_queue("orders", host="127.0.0.1", durability="flush")
+        client.add_exchange("orders", host="127.0.0.2")
+        with traffic(running, publishers=4, padding=1_000) as load:
+            load.pause(0.5)
+            load.rest()
+            began = sum(load.published)
+            assert until(lambda: sum(load.published) - began > BEHIND)
+            manager = psutil.Process(running.pid("host 127.0.0.2"))
+            exchange = psutil.Process(pid_of(client, "x2"))
+            manager.suspend()
+            exchange.kill() if how == "killed" else exchange.suspend()
+            try:
+                load.go_on()
+                assert until(lambda: load.subscriber.trouble.startswith("away: x2; "), 30)
+                assert until(lambda: "messages have waited" in load.subscriber.trouble)
+                received = load.received
+                load.pause(AWAY_SECONDS)
+                assert load.received > received, "those of x1 do not wait"
+                assert load.told == 0
+            finally:
+                if how == "stopped":
+                    exchange.resume()
+                manager.resume()
+            assert until(lambda: "away" not in load.subscriber.trouble)
+            load.finish()
+        assert load.told == 0
 
 
 def test_the_log_of_a_removed_exchange_goes_with_it() -> None:

@@ -10,19 +10,14 @@ import random
 import sys
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
 
 import pytest
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from lossy_files import LossyFiles, failing
 
 from roq.log.files import LogRefused
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog, perform
 from roq.protocol.entry import NONE, EntryKind, read_entry
+from roq.simulation.virtual.lossy_files import LossyFiles, failing
 
 SEEDS = (*range(398), 492, 1356)
 """The last two: a file that was removed comes back with the power; a hole in what nobody was

@@ -114,7 +114,7 @@ def what_is_lost_is_not_told(patch: Patch) -> None:
 
 
 def who_is_ahead_does_not_wait(patch: Patch) -> None:
-    patch.setattr(MergeBackpressure, "look", lambda *_given: frozenset())
+    patch.setattr(MergeBackpressure, "look", lambda *_given, **_more: frozenset())
 
 
 # --- children and their host ----------------------------------------------------------------------

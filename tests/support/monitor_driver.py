@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from roq.machine import Tick
 from roq.model import ElasticRules, ExchangeInfo, Limits
 from roq.monitor.events import (
@@ -130,10 +132,12 @@ class Driver:
             self.handle(Tick())
         return self.handle(LeaderAnswered(self.questions()[-1].serial, answer))
 
-    def leader_names(self, *numbers: int) -> list[Effect]:
-        """The leader answers, and says which exchanges the queue has."""
+    def leader_names(self, *numbers: int, logs: Sequence[int] = ()) -> list[Effect]:
+        """The leader answers, and says which exchanges the queue has, and which logs."""
         return self.leader(
-            Elasticity(queue_id=QUEUE_ID, rules=ElasticRules(), exchanges=list(numbers))
+            Elasticity(
+                queue_id=QUEUE_ID, rules=ElasticRules(), exchanges=list(numbers), logs=list(logs)
+            )
         )
 
     def stop(self, reason: str = "") -> list[Effect]:

@@ -79,6 +79,7 @@ class ExchangeFacts:
         connected: there is a connection to its log.
         read: seconds since its log was read to its end.
         silent: seconds since its fan-out said anything; it should do so twice a second.
+        away: it does not serve, and comes back with its log, as the queue is durable.
         unreadable: what it says, but in a format that this client does not know.
     """
 
@@ -87,6 +88,7 @@ class ExchangeFacts:
     connected: bool
     read: float
     silent: float
+    away: bool = False
     unreadable: str = ""
 
 
@@ -188,7 +190,12 @@ def subscriber_status(facts: SubscriberFacts) -> Status:
         return Status(ClientState.WAITING, _ENDS[session.state], session.reason)
     if not facts.exchanges:
         return _subscriber_alone(facts)
-    return _silent(facts) or _hole(facts) or _without_monitor(session, "messages flow all the same")
+    return (
+        _away(facts)
+        or _silent(facts)
+        or _hole(facts)
+        or _without_monitor(session, "messages flow all the same")
+    )
 
 
 def _slow(facts: SubscriberFacts) -> Status:
@@ -221,6 +228,18 @@ def _subscriber_alone(facts: SubscriberFacts) -> Status:
     if session.reason:
         reason = f"{reason}; {session.reason}"
     return Status(ClientState.WAITING, Cause.NO_EXCHANGE, reason)
+
+
+def _away(facts: SubscriberFacts) -> Status | None:
+    """Exchanges of a durable queue do not serve; that is a trouble if something waits for them."""
+    names = ", ".join(sorted(each.name for each in facts.exchanges if each.away))
+    if not names:
+        return None
+    text = f"away: {names}; what is in a log comes back with its exchange"
+    if facts.hole < QUIET_SECONDS:
+        return Status(ClientState.CONNECTED, Cause.AWAY, f"{text}; nothing waits for it so far")
+    text += f"; messages have waited for {facts.hole:.1f} s for older ones: {facts.missing}"
+    return Status(ClientState.WAITING, Cause.AWAY, text)
 
 
 def _silent(facts: SubscriberFacts) -> Status | None:

@@ -5,12 +5,14 @@ another. An exchange that is far ahead is left alone meanwhile: what it has stil
 the sockets and in its ring. Read now, it would have to be put aside and fetched once more, which
 costs the time that the others need, so that a reader that has fallen behind would never catch up.
 
-Nobody is left alone for the sake of one that does not get on: an exchange may hang, or be dead.
+Nobody is left alone for the sake of one that does not get on: an exchange may hang, or be dead. But
+where it comes back with its log, what waits for that may fill the memory: then those that bring
+more of it are left alone until it is back, or given up. Their logs keep what they have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from roq.client.subscribe.stream import Stream
@@ -51,6 +53,8 @@ class MergeBackpressure:
         held_bytes: int,
         verified: Mapping[LogId, float],
         now: float,
+        *,
+        absent: Collection[LogId] = (),
     ) -> frozenset[LogId]:
         """Who is held back from now on.
 
@@ -59,7 +63,14 @@ class MergeBackpressure:
             held_bytes: what they hold together.
             verified: as of when each exchange of the topology was verified.
             now: the present time.
+            absent: no more may wait, and it waits for these, whose logs come back.
         """
+        if absent:
+            if now >= self._look_at:
+                sources = [held.source for stream in streams for held in stream.held]
+                self.held_back = frozenset(sources).intersection(verified).difference(absent)
+                self._look_at = now + _LOOK_SECONDS * len(sources)
+            return self.held_back
         if held_bytes < (self.ahead_bytes // 2 if self.held_back else self.ahead_bytes):
             self.held_back, self.wanted = frozenset(), None
         elif now >= self._look_at:

@@ -14,8 +14,11 @@ more careful:
   of. The monitor must have said since then that there is none.
 * An exchange that brought such a batch need not be asked, as long as publishers append in order:
   the chain of offsets shows that it had nothing of the kind before.
+* Of a durable queue an exchange that does not answer comes back with its log, and what is missing
+  may be in it.
 
-Waiting ends after some seconds of active time in any case.
+Waiting ends after some seconds of active time in any case; for exchanges of a durable queue that do
+not answer, after `away_seconds`.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from typing import Final
 
 from roq.client.subscribe.stream import BOUNDS, Stream
 from roq.model import LogId
-from roq.timing import LOSS_SECONDS, REPLAY_SECONDS, STRIPED_LOSS_SECONDS
+from roq.timing import AWAY_SECONDS, LOSS_SECONDS, REPLAY_SECONDS, STRIPED_LOSS_SECONDS
 
 _LOOK_SECONDS: Final = 0.00002
 """For each batch that waits: how long it is not looked at again. Many take long to look at."""
@@ -34,13 +37,19 @@ _LOOK_SECONDS: Final = 0.00002
 class LossRules:
     """Decides what is lost, for all streams of one subscriber.
 
+    Args:
+        away_seconds: how long a hole of a durable queue waits for exchanges that do not answer.
+
     Attributes:
+        durable: logs outlive their exchanges.
         wanted: as of when the exchanges should be verified, for what was judged since it was reset;
             None if nothing depends on it.
         doubtful: likewise: something is lost, unless it is at an exchange one has not heard of.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, away_seconds: float = AWAY_SECONDS) -> None:
+        self.durable = False
+        self._away_seconds = away_seconds
         self.wanted: float | None = None
         self.doubtful = False
         self._replayed_at = float("-inf")
@@ -61,7 +70,8 @@ class LossRules:
 
     def over(self, at: float, now: float, verified: Mapping[LogId, float]) -> bool:
         """Whether what was not found in any exchange as of `at` is lost."""
-        if now >= max(at, self._read_since) + LOSS_SECONDS:
+        patience = self._patience(LOSS_SECONDS, at, verified)
+        if now >= max(at, self._read_since) + patience:
             return True
         at = max(at, self._replayed_at)
         if now < at:
@@ -80,7 +90,7 @@ class LossRules:
             verified: as of when each exchange of the topology was verified.
         """
         end = self._searched(stream, now, verified)
-        if end is None and self._given_up(stream, now):
+        if end is None and self._given_up(stream, now, verified):
             end = stream.held[0].first
         if end is None:
             end = self._searched_elsewhere(stream, now, verified)
@@ -100,11 +110,18 @@ class LossRules:
                 return min(held.bound, stream.held[0].first)
         return None
 
-    def _given_up(self, stream: Stream, now: float) -> bool:
+    def _patience(self, seconds: float, since: float, verified: Mapping[LogId, float]) -> float:
+        """How long it is waited: longer for logs that come back and were not read since then."""
+        silent = self.durable and any(as_of < since for as_of in verified.values())
+        return max(seconds, self._away_seconds) if silent else seconds
+
+    def _given_up(self, stream: Stream, now: float, verified: Mapping[LogId, float]) -> bool:
         """It has waited for too long, and nothing of its kind has come meanwhile."""
         patience = LOSS_SECONDS
         if now < self._replayed_at or self._is_open(stream):
             patience = STRIPED_LOSS_SECONDS
+        arrived = min(held.arrived for held in stream.held)
+        patience = self._patience(patience, arrived, verified)
         if max(stream.filled_at, self._read_since) > now - patience:
             return False
         return any(held.arrived <= now - patience for held in stream.held)

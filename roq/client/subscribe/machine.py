@@ -6,7 +6,7 @@ the fan-out, to `Reader.live` and then `burst`), performs the effects, and takes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -36,6 +36,7 @@ from roq.read.events import (
 )
 from roq.read.offset_chain import LogGap
 from roq.read.reader import Reader
+from roq.timing import AWAY_SECONDS
 
 HURRY_SECONDS: Final = 0.02
 """Between looks at what waits for its turn."""
@@ -82,12 +83,14 @@ class SubscriberMachine:
         name: of the subscriber, for exchanges.
         elapsed: seconds since now, by a clock that counts such time as well.
         ahead_bytes: see `MergeBackpressure`.
+        away_seconds: see `roq.client.subscribe.losses`.
         repair, check_duplicates: off only in tests that prove what these are good for.
 
     Attributes:
         out: batches in order; the shell takes them away.
         gaps: reports; likewise.
         log_gaps: ranges of logs that were gone before they were read.
+        away: exchanges of a durable queue that do not serve; their readers stay.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class SubscriberMachine:
         elapsed: Callable[[], float] | None = None,
         held_bytes_max: int | None = None,
         ahead_bytes: int = AHEAD_BYTES,
+        away_seconds: float = AWAY_SECONDS,
         repair: bool = True,
         check_duplicates: bool = True,
     ) -> None:
@@ -114,7 +118,10 @@ class SubscriberMachine:
             held_bytes_max=HELD_BYTES_MAX if held_bytes_max is None else held_bytes_max,
             check_duplicates=check_duplicates,
             early=not self._latest,
+            away_seconds=away_seconds,
         )
+        self.away: frozenset[LogId] = frozenset()
+        self._durable = False
         self._prefixes = prefixes
         self._start = start
         self._nonce = nonce
@@ -163,9 +170,33 @@ class SubscriberMachine:
         reader.positions.name = self._name
         return reader
 
-    def topology_known(self, now: float) -> None:
-        """The monitor has said which exchanges there are, perhaps that nothing has changed."""
-        self.merge.topology_known(now)
+    def topology_known(
+        self, serving: Collection[LogId], logs: Collection[int], now: float
+    ) -> list[LogId]:
+        """The monitor has said which exchanges there are, perhaps that nothing has changed.
+
+        Args:
+            serving: those that serve.
+            logs: numbers of all that a durable queue has; empty: it is volatile.
+            now: the present time.
+
+        Returns:
+            Those that are to be left, as they are gone for good. Who has not found out where to
+            begin has nothing to wait for.
+        """
+        self._durable = bool(logs)
+        self.merge.topology_known(now, durable=self._durable)
+        numbers = {log.number for log in serving}
+        missing = [source for source in self.readers if source not in serving]
+        self.away = frozenset(
+            source
+            for source in missing
+            if source.number in logs
+            and source.number not in numbers
+            and self.confirmed
+            and self.readers[source].chain.verified is not None
+        )
+        return [source for source in missing if source not in self.away]
 
     def leave(self, source: LogId, now: float) -> list[Order]:
         """An exchange is gone for good; what it still had to say was fed before."""
@@ -197,7 +228,10 @@ class SubscriberMachine:
             session,
             confirmed=self.confirmed,
             start="" if self.confirmed else self.trouble(),
-            exchanges=tuple(_facts(reader, now) for reader in self.readers.values()),
+            exchanges=tuple(
+                _facts(reader, now, away=source in self.away)
+                for source, reader in self.readers.items()
+            ),
             hole=now - hole.since if hole is not None else 0.0,
             missing=hole.text(self._verified()) if hole is not None else "",
             behind=tuple(r.exchange.name for r in self.readers.values() if r.positions.behind),
@@ -326,14 +360,23 @@ class SubscriberMachine:
         orders: list[Order] = []
         before = self._backpressure.held_back
         held_back = self._backpressure.look(
-            self.merge.waiting_streams(), self.merge.held_bytes, self._verified(), now
-        )
+            self.merge.waiting_streams(), self.merge.held_bytes, self._verified(), now,
+            absent=self._absent() if self.merge.crowded else (),
+        )  # fmt: skip
         for source in before ^ held_back:
             if source in self.readers:
                 self.readers[source].held_back = source in held_back
                 self._step(source, Tick(), now, orders)
         self._verify(self._backpressure.wanted, now, orders)
         return orders
+
+    def _absent(self) -> frozenset[LogId]:
+        """The exchanges that do not answer, and whose logs come back with them."""
+        if not self._durable:
+            return frozenset()
+        return self.away.union(
+            source for source, reader in self.readers.items() if not reader.connected
+        )
 
     def read_again(self, now: float) -> None:
         """Nobody has read for a while: the user was slow."""
@@ -453,7 +496,7 @@ class SubscriberMachine:
         )
 
 
-def _facts(reader: Reader, now: float) -> ExchangeFacts:
+def _facts(reader: Reader, now: float, *, away: bool) -> ExchangeFacts:
     exchange = reader.exchange
     return ExchangeFacts(
         exchange.name,
@@ -461,6 +504,7 @@ def _facts(reader: Reader, now: float) -> ExchangeFacts:
         connected=reader.connected,
         read=now - reader.verification.verified_as_of,
         silent=now - reader.live_at,
+        away=away,
         unreadable=_other_format(reader) if reader.other_version else "",
     )
 

@@ -32,6 +32,7 @@ from roq.protocol.batch import (
 )
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import saturated
+from roq.timing import AWAY_SECONDS
 
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
 RECALL_AHEAD: Final = 16
@@ -67,6 +68,7 @@ class Merge:
         streams_max: streams that are remembered.
         check_duplicates: off only in tests that prove what it is good for.
         early: what was there before the start is wanted, too.
+        away_seconds: see `LossRules`.
 
     Attributes:
         out: batches in order; the subscriber's machine takes them away.
@@ -83,6 +85,7 @@ class Merge:
         streams_max: int = STREAMS_MAX,
         check_duplicates: bool = True,
         early: bool = False,
+        away_seconds: float = AWAY_SECONDS,
     ) -> None:
         self.out: list[Batch] = []
         self.gaps: list[Gap] = []
@@ -98,7 +101,9 @@ class Merge:
         self._streams = self._memory.known
         self._waiting: dict[bytes, Stream] = {}
         self._recall_queue = Recalls()
-        self._rules = LossRules()
+        self._rules = LossRules(away_seconds)
+        self._shed_to = held_bytes_max * 3 // 4
+        self._shed_all = False
         self._given_up_at: dict[LogId, float] = {}
         self._left: set[LogId] = set()
         """Exchanges that are gone: what waits and is theirs cannot be fetched again."""
@@ -199,9 +204,16 @@ class Merge:
         """Whether `settle` could decide more if it knew that the topology is still the one."""
         return self._rules.doubtful
 
-    def topology_known(self, now: float) -> None:
-        """The exchanges are known as of now."""
+    def topology_known(self, now: float, *, durable: bool) -> None:
+        """The exchanges are known as of now; `durable`: their logs outlive them."""
         self._rules.topology_known(now)
+        self._rules.durable = durable
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the places alone of what waits take most of the memory for it."""
+        self._shed_all &= self.held_bytes > self._shed_to // 2
+        return self._shed_all
 
     def source_missing(self, source: LogId, now: float) -> None:
         """What is to be fetched again is at an exchange that has gone long ago."""
@@ -463,12 +475,13 @@ class Merge:
             reverse=True,
         )
         for _, _, held in candidates:
-            if self.held_bytes <= self._held_bytes_max * 3 // 4:
+            if self.held_bytes <= self._shed_to:
                 return
             self.held_bytes -= len(held.data or b"")
             held.data = None
             held.recalled = False
             self.counts.stubbed += 1
+        self._shed_all |= self.held_bytes > self._shed_to
 
     def _recall(self, key: bytes, stream: Stream) -> None:
         """The next batch is a stub: fetch it, and a few that follow."""

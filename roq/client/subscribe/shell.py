@@ -37,6 +37,7 @@ from roq.protocol.control import Topology
 from roq.read.events import Ask, Event, Subscribe, Unsubscribe
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
+from roq.timing import AWAY_SECONDS
 
 TICK_SECONDS: Final = 0.2
 TICK_SECONDS_MIN: Final = 0.001
@@ -73,6 +74,7 @@ class SubscriberShell:
         on_confirmed: called once, when every exchange of the start has confirmed.
         on_news: called when `alive` has something to tell that is not to wait.
         on_doubt: called when `topology` is to be called, even if nothing has changed.
+        away_seconds: see `Subscriber`.
         repair, check_duplicates: off only in tests that prove what these are good for.
     """
 
@@ -87,6 +89,7 @@ class SubscriberShell:
         on_confirmed: Callable[[], None],
         on_news: Callable[[], None],
         on_doubt: Callable[[], None],
+        away_seconds: float = AWAY_SECONDS,
         repair: bool = True,
         check_duplicates: bool = True,
     ) -> None:
@@ -104,6 +107,7 @@ class SubscriberShell:
             now=self._clock(),
             name=name,
             elapsed=self._clock.elapsed,
+            away_seconds=away_seconds,
             repair=repair,
             check_duplicates=check_duplicates,
         )
@@ -243,17 +247,17 @@ class SubscriberShell:
     # --- the I/O thread ---------------------------------------------------------------------------
 
     def topology(self, topology: Topology) -> None:
-        """Read exactly these exchanges from now on."""
+        """Read exactly these exchanges from now on, and those that come back with their logs."""
         wanted = {exchange.log: exchange for exchange in topology.exchanges}
         with self._lock:
             if self._closed:
                 return
-            self._machine.topology_known(self._clock())
+            left = self._machine.topology_known(wanted, topology.logs, self._clock())
             read = {log: each.reader.exchange for log, each in self._connections.items()}
             if wanted == read:
                 return
             self._mend()
-            for source in [source for source in self._connections if source not in wanted]:
+            for source in left:
                 connection = self._connections[source]
                 connection.drain()
                 self._perform(self._machine.leave(source, self._clock()))

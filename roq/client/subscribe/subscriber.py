@@ -35,6 +35,7 @@ from roq.model import encode_topic
 from roq.protocol.channel import PREFIXES_MAX
 from roq.protocol.control import Topology
 from roq.read.events import From, Start
+from roq.timing import AWAY_SECONDS
 
 StartOption = str | int | datetime | Mapping[str, int]
 """`latest`, `earliest`, an offset, offsets by exchange name (`{"x1": 5}`), or an aware time."""
@@ -62,6 +63,9 @@ class Subscriber:
             thread for such calls; what it raises is logged.
         buffer_bytes: memory of what may wait for a slow user; beyond it the exchanges' memory is
             the buffer.
+        away_seconds: of a durable queue, for so long messages wait for older ones that may be in
+            the log of an exchange that does not answer: its host is started again, say. Then these
+            are given up, reported as lost, and can still be read from the log once it is back.
         repair, check_duplicates: off only in tests that prove what these are good for.
 
     Raises:
@@ -83,6 +87,7 @@ class Subscriber:
         on_gap: Callable[[Gap], None] | None = None,
         on_state: OnState | None = None,
         buffer_bytes: int = BUFFER_BYTES,
+        away_seconds: float = AWAY_SECONDS,
         repair: bool = True,
         check_duplicates: bool = True,
     ) -> None:
@@ -105,6 +110,7 @@ class Subscriber:
             on_confirmed=self._confirmed,
             on_news=self._news,
             on_doubt=self._doubt,
+            away_seconds=_seconds(away_seconds),
             repair=repair,
             check_duplicates=check_duplicates,
         )
@@ -391,6 +397,17 @@ def _prefixes(topic: str | Sequence[str]) -> list[bytes]:
             "a topic is a prefix, so a shorter one matches more"
         )
     return [encode_topic(prefix) for prefix in topics]
+
+
+def _seconds(away: float) -> float:
+    """For how long it is waited for an exchange that is away.
+
+    Raises:
+        InvalidRequest: no such time.
+    """
+    if isinstance(away, int | float) and away >= 0:  # false of nan, too
+        return float(away)
+    raise InvalidRequest(f"away_seconds is a number of seconds, 0 or more, and not {away!r}")
 
 
 def _start(option: StartOption) -> Starts:

@@ -174,6 +174,7 @@ class ClientPort:
             queue_id=record.queue_id,
             rules=self._rules.elastic(queue.name),
             exchanges=[each.number for each in record.exchanges if not each.away],
+            logs=[each.number for each in record.exchanges] if record.durable else [],
             unwanted=self._unwanted(queue, request),
             scaled=[
                 each.number

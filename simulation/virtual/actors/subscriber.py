@@ -117,6 +117,7 @@ class Subscriber:
         self.most_held = 0
         self.held_back = 0
         self._lines: dict[LogId, _Line] = {}
+        self._logs: list[int] = []
         self._alarm = Alarm(world, self._tick)
         self._alarm.set(world.now + TICK_SECONDS)
 
@@ -124,13 +125,16 @@ class Subscriber:
 
     def told(self, message: Control) -> None:
         """Hear what the monitor says: the exchanges, or that they are still the same."""
-        self.machine.topology_known(self._world.now)
         if isinstance(message, Topology):
-            self._read(message.exchanges)
+            self._read(message)
+        else:
+            serving = self.machine.readers.keys() - self.machine.away
+            self.machine.topology_known(serving, self._logs, self._world.now)
 
-    def _read(self, exchanges: list[ExchangeInfo]) -> None:
-        wanted = {exchange.log: exchange for exchange in exchanges}
-        for source in [source for source in self._lines if source not in wanted]:
+    def _read(self, topology: Topology) -> None:
+        wanted = {exchange.log: exchange for exchange in topology.exchanges}
+        self._logs = topology.logs
+        for source in self.machine.topology_known(wanted, self._logs, self._world.now):
             line = self._lines.pop(source)
             orders = self.machine.leave(source, self._world.now)
             for connection in (line.live, line.data):
@@ -138,8 +142,19 @@ class Subscriber:
                     connection.close()
             self._after(orders)
         for source, exchange in wanted.items():
-            if source not in self._lines:
+            known = self._lines.get(source)
+            if known is None:
                 self._open(source, exchange)
+            elif known.exchange != exchange:
+                self._move(source, known, exchange)
+
+    def _move(self, source: LogId, line: _Line, exchange: ExchangeInfo) -> None:
+        """Another process serves this log by now."""
+        line.exchange = self.machine.readers[source].exchange = exchange
+        for connection in (line.live, line.data):
+            if connection is not None:
+                connection.close()
+                self.disconnected(connection)
 
     def hear_nothing(self, source: LogId, seconds: float) -> None:
         """What an exchange says arrives only after so long."""

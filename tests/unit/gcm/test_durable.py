@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from gcm_scaling import ask
 from gcm_script import PaperHost, Script
 
 from roq.gcm.state.records import QueueRecord
-from roq.protocol.control import StopQueue
+from roq.protocol.control import Elasticity, ElasticityRequest, StopQueue
 from roq.protocol.documents import RawDocument
 from roq.timing import HOST_SILENT_SECONDS
 
@@ -90,6 +91,21 @@ def test_it_is_back_when_its_host_is(script: Script) -> None:
     assert ("q", 1) in script.hosts["h1"].children
     assert described(script)["Reasons"] == []
     assert (1, True) not in stops(script)
+
+
+def test_its_monitor_is_told_of_all_logs_also_of_those_that_are_away(script: Script) -> None:
+    def told(queue: str) -> Elasticity:
+        request = ElasticityRequest(queue=queue, queue_id=script.record(queue).queue_id)
+        answer = ask(script, request)
+        assert isinstance(answer, Elasticity)
+        return answer
+
+    lose(script, "h1")
+    assert (told("q").exchanges, told("q").logs) == ([2], [1, 2])
+    script.ask(2100, QName="q", Exchange="x1")
+    assert told("q").logs == [2]
+    script.ask(2003, QName="volatile", Host="h2")
+    assert (told("volatile").exchanges, told("volatile").logs) == ([1], [])
 
 
 def test_while_all_hosts_are_gone_it_waits_and_goes_on_as_soon_as_one_has_room(

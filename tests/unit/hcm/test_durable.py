@@ -36,6 +36,60 @@ def erased(host: Host) -> list[Erase]:
     return [each for each in host.effects if isinstance(each, Erase)]
 
 
+@pytest.mark.parametrize("status", ["ended by signal 9", "ended (exit status unknown)"])
+def test_one_that_is_killed_while_it_serves_is_started_again_at_once_however_often(
+    status: str,
+) -> None:
+    host = durable()
+    for _ in range(20):
+        host.advance(1.0)
+        host.crash(X1, status)
+        assert X1 in host.processes, "no pause"
+        host.report(X1)
+        assert host.last_report[X1].state == "running"
+
+
+def test_one_that_is_killed_before_it_has_served_waits_a_second_at_most_and_is_never_given_up() -> (
+    None
+):
+    host = durable()
+    pauses = []
+    for _ in range(10):
+        host.crash(X1, "ended by signal 9")
+        began = host.now
+        while X1 not in host.processes:
+            host.advance(0.1)
+        pauses.append(round(host.now - began, 1))
+        host.report(X1)
+    assert pauses == [0.0, 0.5, *[1.0] * 8]
+    host.advance(1.0)
+    host.crash(X1, "ended by signal 9")
+    assert X1 in host.processes, "it had served: no pause"
+
+
+def test_one_that_ends_by_itself_again_and_again_is_given_up() -> None:
+    host = durable()
+    for _ in range(5):
+        host.advance(2.0)
+        host.crash(X1, "exit code 74")
+        host.advance(5.0)
+        if X1 in host.processes:
+            host.report(X1)
+    assert host.last_report[X1].state == "failed"
+
+
+def test_a_volatile_exchange_that_is_killed_again_and_again_is_given_up() -> None:
+    host = Host()
+    host.running(X1)
+    for _ in range(5):
+        host.advance(2.0)
+        host.crash(X1, "ended by signal 9")
+        host.advance(5.0)
+        if X1 in host.processes:
+            host.report(X1)
+    assert host.last_report[X1].state == "failed", "another host can have it"
+
+
 def test_its_folder_is_named_by_what_is_never_used_again() -> None:
     host = durable()
     assert spec(host).log == FOLDER

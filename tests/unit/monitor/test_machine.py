@@ -85,6 +85,24 @@ def test_an_exchange_is_lost_after_three_seconds_without_a_report() -> None:
     assert [numbers(each) for each in pushes(driver.effects, "s", Topology)] == [[(2, 1)]]
 
 
+def test_clients_are_told_which_logs_a_durable_queue_has_and_when_that_changes() -> None:
+    driver = Driver()
+    driver.report(1)
+    driver.report(2)
+    driver.join("s")
+    driver.leader_names(1, 2, logs=[1, 2])
+    driver.effects.clear()
+    driver.advance(3.1, (2, 1))
+    (told,) = pushes(driver.effects, "s", Topology)
+    assert (numbers(told), told.logs) == ([(2, 1)], [1, 2])
+    driver.advance(1.1, (2, 1))
+    nothing = driver.leader_names(2, logs=[1, 2])
+    assert pushes(nothing, "s", Topology) == [], "its host is lost, and the log is not"
+    driver.advance(1.1, (2, 1))
+    (told,) = pushes(driver.leader_names(2, logs=[2]), "s", Topology)
+    assert (numbers(told), told.logs) == ([(2, 1)], [2])
+
+
 def test_an_idle_exchange_is_lost_after_six_seconds_and_any_other_after_three() -> None:
     driver = Driver()
     driver.report(1, idle=True)

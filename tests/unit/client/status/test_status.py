@@ -249,3 +249,13 @@ def test_each_loss_is_told_with_what_has_been_added() -> None:
     change = watchdog.lost(5, 1, "two more")
     assert change is not None
     assert change.messages == 2
+
+
+def test_an_exchange_that_is_away_is_told_and_no_trouble_while_nothing_waits_for_it() -> None:
+    facts = replace(SUBSCRIBER, exchanges=(replace(X1, away=True, silent=30.0, connected=False),))
+    told = subscriber_status(facts)
+    assert (told.state, told.cause) == (ClientState.CONNECTED, Cause.AWAY)
+    assert told.reason.startswith("away: x1; ")
+    told = subscriber_status(replace(facts, hole=2.0, missing="what is missing"))
+    assert (told.state, told.cause) == (ClientState.WAITING, Cause.AWAY)
+    assert told.reason.endswith("have waited for 2.0 s for older ones: what is missing")

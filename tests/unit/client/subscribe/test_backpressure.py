@@ -170,3 +170,18 @@ def test_what_holds_most_bytes_is_never_kept_from_all_that_may_bring_what_it_lac
         script.hold(first, source, 9, number=number)
     held_back = script.look()
     assert held_back != {A, B, C}
+
+
+def test_while_a_log_is_away_and_no_more_may_wait_those_that_bring_it_are_left_alone() -> None:
+    script = Script()
+    script.hold(20, A, 1)
+    script.hold(30, C, 1, number=1)
+
+    def look(now: float, *absent: LogId) -> set[LogId]:
+        streams = script.streams.values()
+        return set(script.backpressure.look(streams, 2, script.verified, now, absent=absent))
+
+    assert look(2.0, LogId(*B)) == {A, C}
+    assert look(200.0, LogId(*B)) == {A, C}, "however long it takes"
+    assert look(300.0, LogId(*B), LogId(*C)) == {A}, "one that is away is read when it is back"
+    assert look(301.0) == set()

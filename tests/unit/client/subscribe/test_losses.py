@@ -8,7 +8,7 @@ from roq.client.subscribe.losses import LossRules
 from roq.client.subscribe.stream import Held, Stream
 from roq.model import LogId, PublisherId
 from roq.protocol.batch import Kind
-from roq.timing import LOSS_SECONDS, REPLAY_SECONDS, STRIPED_LOSS_SECONDS
+from roq.timing import AWAY_SECONDS, LOSS_SECONDS, REPLAY_SECONDS, STRIPED_LOSS_SECONDS
 
 A, B = (1, 7), (2, 7)
 NEVER = float("-inf")
@@ -217,3 +217,43 @@ def test_it_says_when_only_the_word_of_the_monitor_is_missing() -> None:
     script.rules.topology_known(1.1)
     assert script.lost_until(1.2, NEVER, 1.0) == 20
     assert not script.rules.doubtful
+
+
+# --- durable queues -------------------------------------------------------------------------------
+
+
+def durable(away_seconds: float = AWAY_SECONDS) -> Script:
+    script = Script()
+    script.rules = LossRules(away_seconds)
+    script.rules.durable = True
+    script.hold(20, A, at=1.0)
+    return script
+
+
+def test_a_hole_of_a_durable_queue_waits_for_the_log_of_an_exchange_that_does_not_answer() -> None:
+    script = durable()
+    assert script.lost_until(0.9 + AWAY_SECONDS, 500.0, 0.9) is None
+    assert script.lost_until(1.0 + AWAY_SECONDS, 500.0, 0.9) == 20
+
+
+def test_how_long_is_the_users_choice() -> None:
+    assert durable(30.0).lost_until(30.9, 50.0, 0.9) is None
+    assert durable(30.0).lost_until(31.0, 50.0, 0.9) == 20
+    assert durable(float("inf")).lost_until(1e9, 1e9, 0.9) is None
+    assert durable(0.0).lost_until(1.0 + LOSS_SECONDS, 50.0, 0.9) == 20, "no less than volatile"
+
+
+def test_it_waits_no_longer_than_that_of_a_volatile_queue_when_all_exchanges_answer() -> None:
+    assert durable().lost_until(1.1, 1.0, 1.0) == 20
+    script = durable()
+    script.stream.held.clear()
+    script.hold(20, A, at=1.0, floor=10)
+    assert script.lost_until(0.9 + STRIPED_LOSS_SECONDS, 500.0, 500.0) is None
+    assert script.lost_until(1.0 + STRIPED_LOSS_SECONDS, 500.0, 500.0) == 20
+
+
+def test_what_was_put_aside_at_an_exchange_that_is_gone_waits_likewise() -> None:
+    script = durable(30.0)
+    assert not script.rules.over(1.0, 30.9, {A: 50.0, B: 0.9})
+    assert script.rules.over(1.0, 31.0, {A: 50.0, B: 0.9})
+    assert script.rules.over(1.0, 1.0 + LOSS_SECONDS, {A: 50.0, B: 50.0})

@@ -8,7 +8,8 @@ from itertools import count
 import pytest
 
 from roq.client.session.events import SessionFacts, SessionState
-from roq.client.state import Cause
+from roq.client.state import Cause, ClientState
+from roq.client.status.status import subscriber_status
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.client.subscribe.machine import Order, Starts, SubscriberMachine
 from roq.machine import Tick
@@ -284,3 +285,94 @@ def test_what_waits_is_looked_through_only_when_there_is_a_report_to_make() -> N
     merge.put_aside = put_aside  # type: ignore[method-assign]
     script.machine.handle(LogId(1, 1), Tick(), 0.0)
     assert not looks
+
+
+# --- exchanges of a durable queue that are away ---------------------------------------------------
+
+
+def two() -> Script:
+    script = Script()
+    for number in (1, 2):
+        script.open(number)
+    for number in (1, 2):
+        script.confirm(number, end=9)
+    return script
+
+
+def test_an_exchange_of_a_durable_queue_is_left_when_the_queue_has_it_no_more() -> None:
+    machine = two().machine
+    one, other = LogId(1, 1), LogId(2, 1)
+    assert machine.topology_known([one], [1, 2], 1.0) == []
+    assert machine.away == {other}
+    assert machine.topology_known([one, other], [1, 2], 2.0) == []
+    assert not machine.away, "it is back"
+    assert machine.topology_known([one], [1], 3.0) == [other]
+    assert machine.topology_known([one], [], 3.0) == [other], "volatile: gone for good"
+
+
+def test_a_log_that_was_made_anew_takes_the_place_of_the_one_that_was_away() -> None:
+    machine = two().machine
+    assert machine.topology_known([LogId(1, 1)], [1, 2], 1.0) == []
+    assert machine.topology_known([LogId(1, 1), LogId(2, 5)], [1, 2], 2.0) == [LogId(2, 1)]
+
+
+def test_the_start_does_not_wait_for_an_exchange_that_is_away() -> None:
+    script = Script()
+    for number in (1, 2):
+        script.open(number)
+    script.confirm(1, end=9)
+    assert script.machine.topology_known([LogId(1, 1)], [1, 2], 1.0) == [LogId(2, 1)]
+
+
+def test_what_waits_for_an_exchange_that_is_away_comes_when_it_is_back_and_others_do_not_wait() -> (
+    None
+):
+    script = two()
+    machine = script.machine
+    publishers = [PublisherId(bytes([number]) * 16) for number in range(2)]
+
+    def batch(publisher: PublisherId, sequence: int) -> bytes:
+        return pack(
+            [b"x"], publisher=publisher, epoch=1 + sequence, link_number=1,
+            first_sequence=sequence, created_us=1,
+        )  # fmt: skip
+
+    machine.topology_known([LogId(1, 1)], [1, 2], 1.0)
+    machine.merge.add(LogId(1, 1), b"t", 9, batch(publishers[0], 1), 1.0)
+    machine.merge.add(LogId(1, 1), b"t", 10, batch(publishers[1], 0), 1.0)
+    for now in (8.0, 60.0, 290.0):
+        machine.settle(now, [])
+    assert [each.publisher for each in machine.take()] == [publishers[1]]
+    facts = machine.facts("orders", WELL, 60.0)
+    status = subscriber_status(facts)
+    assert (status.state, status.cause) == (ClientState.WAITING, Cause.AWAY)
+    assert "away: x2; what is in a log comes back" in status.reason
+    assert "1 messages from sequence 0 are missing; not read to the end since: " in status.reason
+    machine.topology_known([LogId(1, 1), LogId(2, 1)], [1, 2], 291.0)
+    machine.merge.add(LogId(2, 1), b"t", 9, batch(publishers[0], 0), 291.0)
+    assert [each.sequence for each in machine.take()] == [0, 1]
+    assert not machine.gaps
+
+
+def test_what_waits_for_an_exchange_that_is_away_is_bounded() -> None:
+    script = Script()
+    machine = script.machine = SubscriberMachine(
+        [b""], LATEST, nonce=lambda: bytes(16), now=0.0, held_bytes_max=10_000
+    )
+    for number in (1, 2):
+        script.open(number)
+    for number in (1, 2):
+        script.confirm(number, end=0)
+    publisher = PublisherId(b"p" * 16)
+    machine.topology_known([LogId(1, 1)], [1, 2], 1.0)
+    for sequence in range(1, 61):
+        batch = pack(
+            [b"x" * 500], publisher=publisher, epoch=1 + sequence, link_number=1,
+            first_sequence=sequence, created_us=1,
+        )  # fmt: skip
+        machine.merge.add(LogId(1, 1), b"t", sequence, batch, 1.0)
+    machine.pace(1.0)
+    assert machine.held_back == {LogId(1, 1)}, "the places alone fill the memory: no more is read"
+    machine.topology_known([LogId(1, 1), LogId(2, 1)], [1, 2], 2.0)
+    machine.pace(2.0)
+    assert not machine.held_back

@@ -12,9 +12,9 @@ import errno
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Final, Self
 
-PIECE = 64
+PIECE: Final = 64
 """Bytes that a disk writes as a whole, at most."""
 
 
@@ -28,6 +28,7 @@ class Inode:
     """Written, and lost by a sync that failed: seen by readers, gone after a power cut."""
 
     def seen(self) -> bytearray:
+        """What a reader gets."""
         contents = bytearray(self.synced)
         for at, data in [*self.ghosts, *self.pending]:
             _put(contents, at, data)
@@ -44,26 +45,31 @@ class LossyFiles:
     def __init__(self) -> None:
         self.names_synced: dict[str, Inode] = {}
         self.names_seen: dict[str, Inode] = {}
-        self.changes: list[Callable[[dict[str, Inode]], None]] = []
+        self.changes: list[Callable[[dict[str, Inode]], object]] = []
         self.fail: Callable[[str], None] = lambda _: None
 
     def names(self) -> list[str]:
+        """See `Files`, as for all of these."""
         return list(self.names_seen)
 
     def size(self, name: str) -> int:
+        """Bytes of a file."""
         self.fail("size")
         return len(self._of(name).seen())
 
     def read(self, name: str, at: int, size: int) -> bytes:
+        """What is seen there."""
         self.fail("read")
         return bytes(self._of(name).seen()[at : at + size])
 
     def create(self, name: str) -> None:
+        """Make an empty file."""
         self.fail("create")
         inode = Inode()
         self._change(lambda names: names.__setitem__(name, inode))
 
     def write(self, name: str, at: int, buffers: Sequence[bytes | memoryview]) -> None:
+        """Write; half of it if that fails."""
         data = b"".join(map(bytes, buffers))
         try:
             self.fail("write")
@@ -73,6 +79,7 @@ class LossyFiles:
         self._of(name).pending.append((at, data))
 
     def sync(self, name: str) -> None:
+        """Keep what was written to the file."""
         inode = self._of(name)
         try:
             self.fail("sync")
@@ -85,6 +92,7 @@ class LossyFiles:
         inode.pending = []
 
     def rename(self, old: str, new: str) -> None:
+        """Give a file another name."""
         self.fail("rename")
         self._of(old)
 
@@ -95,10 +103,12 @@ class LossyFiles:
         self._change(move)
 
     def remove(self, name: str) -> None:
+        """Remove a file."""
         self.fail("remove")
         self._change(lambda names: names.pop(name, None))
 
     def sync_folder(self) -> None:
+        """Keep the names as they are now."""
         self.fail("sync_folder")
         self.names_synced = dict(self.names_seen)
         self.changes = []
@@ -119,7 +129,7 @@ class LossyFiles:
         after.names_seen = dict(after.names_synced)
         return after
 
-    def _change(self, change: Callable[[dict[str, Inode]], None]) -> None:
+    def _change(self, change: Callable[[dict[str, Inode]], object]) -> None:
         change(self.names_seen)
         self.changes.append(change)
 
