@@ -22,6 +22,7 @@ from roq.errors import ConfigError, RoQError
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.cell import Cell
 from roq.simulation.forecast.outcome import Outcome, Sums, outcome
+from roq.simulation.lab.masters import SparkWish
 from roq.simulation.lab.session import Session
 from roq.simulation.lab.shipping import missing
 
@@ -134,15 +135,17 @@ class Spark:
 
 
 @contextmanager
-def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
+def on_spark(master: str, *, ship: bool, wish: SparkWish | None = None) -> Iterator[Spark]:
     """Workers of a Spark session that ends with the block, unless there was one before.
 
     Args:
         master: of the Spark cluster; that of the session that is there counts more.
         ship: send RoQ's own code to the executors.
+        wish: what is asked of Spark beside that.
 
     Raises:
-        ConfigError: there is no PySpark here, or executors cannot import the model.
+        ConfigError: there is no PySpark here, the master cannot have that, or executors cannot
+            import the model.
         Unavailable: Spark does not start.
     """
     try:
@@ -153,7 +156,7 @@ def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
     with tempfile.TemporaryDirectory(prefix="roq-sweep-") as name:
         folder = Path(name)
         try:
-            session.start(master, folder / "spark.log", folder if ship else None)
+            session.start(master, folder / "spark.log", folder if ship else None, wish)
             yield Spark(session.context)
         finally:
             session.stop()
