@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -27,6 +27,8 @@ from roq.simulation.lab.traces.summary import remarks, summarise
 from roq.simulation.lab.traces.tables import EVENTS, KPI, LATENCY, REJECTED
 from roq.simulation.lab.traces.tap import Tap
 from roq.testing.running import RunningCluster
+
+NewQueue = Callable[..., str]
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
@@ -167,18 +169,10 @@ def test_a_run_without_any_traces_has_windows_of_which_nothing_is_known(
 
 
 @pytest.fixture
-def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
-    with roq.connect(roq_cluster.address) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def traces_queue(cluster: roq.Cluster) -> Iterator[str]:
-    name = f"load-{uuid.uuid4().hex[:8]}-traces"
-    cluster.create_queue(name)
+def traces_queue(new_queue: NewQueue, cluster: roq.Cluster) -> str:
+    name = new_queue()
     cluster.add_exchange(name)
-    yield name
-    cluster.remove_queue(name)
+    return name
 
 
 def now_us() -> int:
@@ -266,7 +260,7 @@ def test_what_a_queue_tells_goes_from_the_tap_into_figures(
     traces_queue: str,
     tmp_path: Path,
 ) -> None:
-    under_load = traces_queue.removesuffix("-traces")
+    under_load = f"{traces_queue}-load"
     cluster.create_queue(under_load, limits={"exchanges_max": 1})  # else it may grow
     place = Place(str(tmp_path), RUN)
     collector = Collector(spark, roq_cluster.address, traces_queue, place, RUN, seconds=0.5)
