@@ -10,9 +10,11 @@ import multiprocessing
 import os
 import signal
 import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 WAVE: Final = 8
 """Tasks of one Spark job, for each core: progress is told and results are kept job by job."""
+AHEAD: Final = 2
+"""Jobs that Spark has at the same time."""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -115,20 +119,25 @@ class Spark:
             raise lacking from None
 
     def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
-        """Some jobs one after the other, so that what is done is done.
+        """Some jobs one after the other, so that what is done is done; the next one always waits in
+        Spark, so no executor is idle while the last tasks of a job go on.
 
-        They run in a thread, for a thread that waits for Spark itself hears of an interruption only
+        They run in threads, for a thread that waits for Spark itself hears of an interruption only
         when it is over.
         """
         wave = WAVE * self._context.defaultParallelism
-        with ThreadPoolExecutor(1, thread_name_prefix="job") as thread:
-            for first in range(0, len(tasks), wave):
-                job = thread.submit(self._collect, tasks[first : first + wave])
-                try:
-                    yield from job.result()
-                except KeyboardInterrupt:
-                    self._context.cancelAllJobs()
-                    raise
+        waves = iter([tasks[first : first + wave] for first in range(0, len(tasks), wave)])
+        with ThreadPoolExecutor(AHEAD, thread_name_prefix="job") as threads:
+            jobs = deque(threads.submit(self._collect, some) for some in islice(waves, AHEAD))
+            try:
+                while jobs:
+                    yield from jobs.popleft().result()
+                    jobs.extend(threads.submit(self._collect, some) for some in islice(waves, 1))
+            except BaseException:
+                for job in jobs:
+                    job.cancel()
+                self._context.cancelAllJobs()
+                raise
 
     def _collect(self, tasks: Sequence[bytes]) -> list[bytes]:
         return self._context.parallelize(tasks, len(tasks)).mapPartitions(perform).collect()
