@@ -40,8 +40,21 @@ open_option = click.option("--open", "open_page", is_flag=True, help="Open the p
     "--all", "everything", is_flag=True, help="All figures, not just those that say most."
 )
 @click.option("--json", "as_json", is_flag=True, help="run.json on one line, for programs.")
+@click.option(
+    "--remote",
+    default="",
+    metavar="URL",
+    help="Work figures and series out again, on a Spark Connect server: sc://host:15002.",
+)
+@click.option(
+    "--evaluate", is_flag=True, help="Work figures and series out again, on a local Spark."
+)
+@click.option("--leave-out", is_flag=True, help="With these two: go on without damaged files.")
 @open_option
-def report(run: str, runs: Path, everything: bool, as_json: bool, open_page: bool) -> None:
+def report(
+    run: str, runs: Path, everything: bool, as_json: bool, remote: str, evaluate: bool,
+    leave_out: bool, open_page: bool,
+) -> None:  # fmt: skip
     """Show what came of a run, and write its page and picture again.
 
     RUN is the id of a run, its folder, or `latest`. The page (report.html) needs nothing but
@@ -51,8 +64,12 @@ def report(run: str, runs: Path, everything: bool, as_json: bool, open_page: boo
     Example:
       roq sim report
       roq sim report ramp-live-20260131-235959 --all --open
+      roq sim report latest --remote sc://10.0.0.9:15002
     """
     folder: Path = wanted("roq.simulation.lab.archive.folder").find(run, runs)
+    if remote or evaluate:
+        again = wanted("roq.simulation.lab.traces.evaluate").evaluate
+        again(folder, remote=remote, leave_out=leave_out)
     made(folder, everything=everything, as_json=as_json, open_page=open_page)
 
 

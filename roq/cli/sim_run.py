@@ -53,6 +53,29 @@ def model_sizes(only: str = "") -> tuple[Option, ...]:
     )  # fmt: skip
 
 
+SPARK: Final[tuple[Option, ...]] = (
+    click.option("--master", default="local[*]", show_default=True,
+                 help="Of Spark: local[*], spark://host:7077, yarn, k8s://https://host:6443."),
+    click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Spark's configuration."),
+    click.option("--executors", type=click.IntRange(0, 100_000), default=0,
+                 help="Of Spark, how many; 0: as the cluster gives them."),
+    click.option("--executor-cores", type=click.IntRange(0, 10_000), default=0,
+                 help="Of each executor; 0: as Spark has it."),
+    click.option("--executor-memory", default="", metavar="SIZE",
+                 help="Of each executor, as Spark writes it: 2g."),
+    click.option("--ship", is_flag=True, help="Send RoQ's own code to the executors."),
+)  # fmt: skip
+
+
+def spark_wish(given: dict[str, Any]) -> object:
+    """What these options ask of Spark, taken out of what was given."""
+    masters = wanted("roq.simulation.lab.masters")
+    return masters.SparkWish(
+        conf=masters.told(given.pop("conf")),
+        **{name: given.pop(name) for name in ("executors", "executor_cores", "executor_memory")},
+    )
+
+
 def with_options(*options: Option) -> Option:
     """Give a command all of these, in this order."""
 
@@ -64,7 +87,10 @@ def with_options(*options: Option) -> Option:
     return decorated
 
 
-LIVE_ONLY: Final = ("cluster", "master", "tasks", "traces", "plain", "ship")
+LIVE_ONLY: Final = (
+    "cluster", "master", "tasks", "traces", "traces_at", "trace_exchanges", "plain", "ship",
+)  # fmt: skip
+SPARK_ONLY: Final = ("conf", "executors", "executor_cores", "executor_memory")
 MODEL_ONLY: Final = ("hosts", "queues", "publishers", "cells", "workers")
 OPTIONS: Final[tuple[Option, ...]] = (
     click.option("--model", is_flag=True, help="Play it on the model instead of a real cluster."),
@@ -77,15 +103,18 @@ OPTIONS: Final[tuple[Option, ...]] = (
     OUT,
     click.option("--cluster", default="", metavar="ADDRESS",
                  help="Live: a cluster that runs; else the run starts one of its own."),
-    click.option("--master", default="local[*]", show_default=True,
-                 help="Live: of Spark; `local[*]` gets as many slots as are needed."),
     click.option("--tasks", type=click.IntRange(0, 1_000), default=0,
                  help="Live: tasks that share the load; 0: as many as it needs."),
     click.option("--traces/--no-traces", default=True, show_default=True,
-                 help="Live: keep what monitors and clients say as Parquet."),
+                 help="Live: keep what monitors and clients say as a table."),
+    click.option("--traces-at", default="", metavar="URI",
+                 help="Live: where that table is, in reach of all executors (hdfs://…, s3a://…, a "
+                 "mounted folder); else the folder of the run."),
+    click.option("--trace-exchanges", type=click.IntRange(1, 64), default=2, show_default=True,
+                 help="Live: exchanges of the queue that traces go through."),
     click.option("--plain", is_flag=True,
                  help="Live: plain stages, where barriers cannot be (dynamic allocation)."),
-    click.option("--ship", is_flag=True, help="Live: send RoQ's own code to the executors."),
+    *SPARK,
     *model_sizes("Model: "),
     click.option("--workers", type=click.IntRange(0, 256), default=1, show_default=True,
                  help="Model: processes that share the cells; 0: one for each core."),
@@ -110,6 +139,7 @@ def run(
     Example:
       roq sim run short --open            # on a cluster of its own, half a minute
       roq sim run ramp --cluster 10.0.0.1:5000 --master spark://10.0.0.9:7077
+      roq sim run ramp --cluster … --master yarn --executors 4 --traces-at hdfs://10.0.0.9/traces
       roq sim run eqs-2011 --scale 0.1              # eighteen minutes in two
       roq sim run cluster --model --queues 20  # 100 hosts for an hour
     """
@@ -130,10 +160,10 @@ def run(
 
 def _check_kind(context: click.Context, *, model: bool) -> None:
     """Refuse options that mean nothing for this kind of run."""
-    for name in LIVE_ONLY if model else MODEL_ONLY:
+    for name in (*LIVE_ONLY, *SPARK_ONLY) if model else MODEL_ONLY:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             kind = "a live run" if model else "a model (--model)"
-            raise click.UsageError(f"--{name} is for {kind}")
+            raise click.UsageError(f"--{name.replace('_', '-')} is for {kind}")
 
 
 def _live(name: str, seed: int, given: dict[str, Any]) -> Path:
@@ -144,6 +174,7 @@ def _live(name: str, seed: int, given: dict[str, Any]) -> Path:
     scenario = _with_rules(reading.read(path), given["settings"])
     wish = request.LiveRequest(
         scenario=scenario, where=str(path), seed=seed, scale=given["scale"], out=given["out"],
+        spark=spark_wish(dict(given)),
         **{option: given[option] for option in LIVE_ONLY},
     )  # fmt: skip
     for each in wanted("roq.simulation.lab.archive.folder").settle(given["out"]):

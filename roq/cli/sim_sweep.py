@@ -10,7 +10,7 @@ import click
 from roq.cli.failures import INTERRUPTED, wanted
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import note, print_table
-from roq.cli.sim_run import OUT, SCALE, Option, model_sizes, with_options
+from roq.cli.sim_run import OUT, SCALE, SPARK, Option, model_sizes, spark_wish, with_options
 
 if TYPE_CHECKING:
     from roq.simulation.forecast.sweep import Swept
@@ -32,8 +32,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     click.option("--local", is_flag=True, help="Processes of this machine, without Spark."),
     click.option("--workers", type=click.IntRange(0, 256), default=0,
                  help="With --local: how many; 0: one for each core."),
-    click.option("--master", default="local[*]", show_default=True, help="Of the Spark cluster."),
-    click.option("--ship", is_flag=True, help="Send RoQ's own code to the executors."),
+    *SPARK,
 )  # fmt: skip
 
 
@@ -59,6 +58,7 @@ def sweep(
         settings=dict(map(orders.setting, settings)),
         metrics=tuple(metrics) or wanted("roq.simulation.forecast.outcome").METRICS,
         spark=not local,
+        wish=spark_wish(given),
         **given,
     )
     found: Swept | None = None

@@ -15,6 +15,11 @@ def bucket_of(seconds: float) -> int:
     return int(math.log(max(seconds, _LEAST) / _LEAST) / _STEP)
 
 
+def middle_of(bucket: int) -> float:
+    """Seconds in the middle of a bucket."""
+    return _LEAST * math.exp((bucket + 0.5) * _STEP)
+
+
 class Histogram:
     """Counts of seconds; a percentile is exact to about 1 %."""
 
@@ -38,15 +43,12 @@ class Histogram:
         for bucket in sorted(self._counts):
             seen += self._counts[bucket]
             if seen >= rank:
-                return _LEAST * math.exp((bucket + 0.5) * _STEP)
+                return middle_of(bucket)
         return 0.0
 
     def mean(self) -> float:
         """Seconds; 0.0 if there is none."""
-        middles = (
-            _LEAST * math.exp((bucket + 0.5) * _STEP) * count
-            for bucket, count in self._counts.items()
-        )
+        middles = (middle_of(bucket) * count for bucket, count in self._counts.items())
         return sum(middles) / len(self) if self else 0.0
 
     def __len__(self) -> int:

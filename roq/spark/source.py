@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 from roq.errors import ConfigError, StaleEpoch, Unavailable
 from roq.model import LogId
 from roq.read.log_reader import LogReader
-from roq.spark.filters import narrowed
+from roq.spark.filters import Bounds, bounded, narrowed
 from roq.spark.loss import lose
 from roq.spark.offsets import (
     Departed,
@@ -133,14 +133,16 @@ class BatchReader(Shipped, DataSourceReader):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._prefixes = options.prefixes
+        self._bounds = Bounds()
 
     @property
     def pushFilters(self) -> PickTopics:  # noqa: N802 - Spark's
-        """Let the exchanges pick topics; called where Spark's configuration permits it."""
+        """Let filters make less to be read; called where Spark's configuration permits it."""
         return PickTopics(self._pick)
 
     def _pick(self, filters: list[Filter]) -> list[Filter]:
         self._prefixes, left = narrowed(self._prefixes, filters)
+        self._bounds = bounded(left)
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -156,6 +158,11 @@ class BatchReader(Shipped, DataSourceReader):
             options = self._options
             start = _offsets_at(options.start, "startingOffsets", logs, spans, options)
             end = _offsets_at(options.end, "endingOffsets", logs, spans, options)
+            bounds = self._bounds
+            since = logs.seek(bounds.since_us) if bounds.since_us is not None else {}
+            before = logs.seek(bounds.before_us) if bounds.before_us is not None else {}
+            first, until = bounds.within(start.next, end.next, since, before)
+            start, end = replace(start, next=first), replace(end, next=until)
             return _partitions(start, end, logs, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ SCHEMA: Final = pa.schema(
         pa.field("properties", pa.map_(pa.string(), pa.string())),
     ]
 )
+_S3A: Final = re.compile(r"\As3[an]://")
 KEEP_BATCHES: Final = 100
 """Spark repeats the newest micro-batch at most; older decisions are kept for people."""
 KEEP_ATTEMPTS: Final = timedelta(days=1)
@@ -73,7 +75,7 @@ class Staging:
 
     def __init__(self, location: str) -> None:
         try:
-            self._files, self._root = _place_of(location)
+            self._files, self._root = place_of(location)
             for folder in ("attempts", "batches"):
                 self._files.create_dir(f"{self._root}/{folder}", recursive=True)
         except (OSError, ValueError, pa.ArrowException) as error:
@@ -272,15 +274,23 @@ def query_of(checkpoint: str) -> str:
     if not checkpoint:
         return ""
     try:
-        files, root = _place_of(checkpoint)
+        files, root = place_of(checkpoint)
         with files.open_input_stream(f"{root}/metadata") as source:
             return str(json.loads(source.read())["id"])
     except (OSError, ValueError, TypeError, KeyError, pa.ArrowException):
         return ""
 
 
-def _place_of(location: str) -> tuple[fs.FileSystem, str]:
+def place_of(location: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URI, and the path in there.
+
+    Args:
+        location: as Spark takes it; what Hadoop calls `s3a:` is `s3:` to pyarrow.
+
+    Raises:
+        OSError, ValueError, pa.ArrowException: there is no such file system, or it is out of reach.
+    """
     if "://" in location or location.startswith("file:"):
-        files, root = fs.FileSystem.from_uri(location)
+        files, root = fs.FileSystem.from_uri(_S3A.sub("s3://", location))
         return files, root
     return fs.LocalFileSystem(), location

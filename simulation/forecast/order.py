@@ -13,6 +13,7 @@ from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.grid import Value, value, varied
 from roq.simulation.forecast.outcome import METRICS
 from roq.simulation.lab.archive.folder import RUNS
+from roq.simulation.lab.masters import SparkWish
 from roq.simulation.scenario import reading
 from roq.simulation.scenario.scenario import Scenario
 
@@ -69,6 +70,7 @@ class SweepOrder(Order, frozen=True, kw_only=True):
         metrics: figures in the table and the heat-maps.
         spark: on Spark; else in processes of this machine.
         master: of the Spark cluster.
+        wish: what is asked of Spark beside that.
         ship: send RoQ's own code to the executors.
     """
 
@@ -78,6 +80,7 @@ class SweepOrder(Order, frozen=True, kw_only=True):
     metrics: tuple[str, ...] = METRICS
     spark: bool = True
     master: str = "local[*]"
+    wish: SparkWish = SparkWish()
     ship: bool = False
 
 

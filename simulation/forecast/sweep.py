@@ -136,7 +136,7 @@ def check(metrics: Sequence[str]) -> None:
 
 def _workers(order: SweepOrder) -> AbstractContextManager[Workers]:
     if order.spark:
-        return on_spark(order.master, ship=order.ship)
+        return on_spark(order.master, ship=order.ship, wish=order.wish)
     return nullcontext(Processes(order.workers))
 
 

@@ -10,9 +10,11 @@ import multiprocessing
 import os
 import signal
 import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -22,6 +24,7 @@ from roq.errors import ConfigError, RoQError
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.cell import Cell
 from roq.simulation.forecast.outcome import Outcome, Sums, outcome
+from roq.simulation.lab.masters import SparkWish
 from roq.simulation.lab.session import Session
 from roq.simulation.lab.shipping import missing
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 WAVE: Final = 8
 """Tasks of one Spark job, for each core: progress is told and results are kept job by job."""
+AHEAD: Final = 2
+"""Jobs that Spark has at the same time."""
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -114,35 +119,42 @@ class Spark:
             raise lacking from None
 
     def results(self, tasks: Sequence[bytes]) -> Iterator[bytes]:
-        """Some jobs one after the other, so that what is done is done.
+        """Some jobs one after the other, so that what is done is done; the next one always waits in
+        Spark, so no executor is idle while the last tasks of a job go on.
 
-        They run in a thread, for a thread that waits for Spark itself hears of an interruption only
+        They run in threads, for a thread that waits for Spark itself hears of an interruption only
         when it is over.
         """
         wave = WAVE * self._context.defaultParallelism
-        with ThreadPoolExecutor(1, thread_name_prefix="job") as thread:
-            for first in range(0, len(tasks), wave):
-                job = thread.submit(self._collect, tasks[first : first + wave])
-                try:
-                    yield from job.result()
-                except KeyboardInterrupt:
-                    self._context.cancelAllJobs()
-                    raise
+        waves = iter([tasks[first : first + wave] for first in range(0, len(tasks), wave)])
+        with ThreadPoolExecutor(AHEAD, thread_name_prefix="job") as threads:
+            jobs = deque(threads.submit(self._collect, some) for some in islice(waves, AHEAD))
+            try:
+                while jobs:
+                    yield from jobs.popleft().result()
+                    jobs.extend(threads.submit(self._collect, some) for some in islice(waves, 1))
+            except BaseException:
+                for job in jobs:
+                    job.cancel()
+                self._context.cancelAllJobs()
+                raise
 
     def _collect(self, tasks: Sequence[bytes]) -> list[bytes]:
         return self._context.parallelize(tasks, len(tasks)).mapPartitions(perform).collect()
 
 
 @contextmanager
-def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
+def on_spark(master: str, *, ship: bool, wish: SparkWish | None = None) -> Iterator[Spark]:
     """Workers of a Spark session that ends with the block, unless there was one before.
 
     Args:
         master: of the Spark cluster; that of the session that is there counts more.
         ship: send RoQ's own code to the executors.
+        wish: what is asked of Spark beside that.
 
     Raises:
-        ConfigError: there is no PySpark here, or executors cannot import the model.
+        ConfigError: there is no PySpark here, the master cannot have that, or executors cannot
+            import the model.
         Unavailable: Spark does not start.
     """
     try:
@@ -153,7 +165,7 @@ def on_spark(master: str, *, ship: bool) -> Iterator[Spark]:
     with tempfile.TemporaryDirectory(prefix="roq-sweep-") as name:
         folder = Path(name)
         try:
-            session.start(master, folder / "spark.log", folder if ship else None)
+            session.start(master, folder / "spark.log", folder if ship else None, wish)
             yield Spark(session.context)
         finally:
             session.stop()

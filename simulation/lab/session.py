@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roq.errors import ConfigError, Unavailable
+from roq.simulation.lab.masters import SparkWish, is_local, settings_for
 from roq.simulation.lab.shipping import packed
 
 if TYPE_CHECKING:
@@ -21,14 +22,12 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[3]
 MASTER_SECONDS: Final = 3.0
 END_SECONDS: Final = 15.0
-_LOCAL: Final = re.compile(r"local(?:\[(?:\*|\d+)(?:\s*,\s*\d+)?\])?\Z")
 _STANDALONE: Final = re.compile(r"spark://([^:/,]+):(\d+)\Z")
 _TAIL: Final = 2_000
 _SETTINGS: Final = {
     "spark.app.name": "roq sim",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     # On a busy machine Python takes its time to be there.
     "spark.python.authenticate.socketTimeout": "60s",
@@ -40,15 +39,15 @@ class Session:
 
     Args:
         given: a session that is there already.
-        settings: of one of its own, beside those that all have.
+        needed: configuration that one of its own must have; nobody may ask for something else.
     """
 
     def __init__(
-        self, given: SparkSession | None = None, settings: Mapping[str, str] | None = None
+        self, given: SparkSession | None = None, needed: Mapping[str, str] | None = None
     ) -> None:
         self._session = given
         self._given = given is not None
-        self._settings = {**_SETTINGS, **(settings or {})}
+        self._needed = needed or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -62,7 +61,9 @@ class Session:
         """Of the session."""
         return self.spark.sparkContext
 
-    def start(self, master: str, log: Path, ship: Path | None) -> None:
+    def start(
+        self, master: str, log: Path, ship: Path | None, wish: SparkWish | None = None
+    ) -> None:
         """Start Spark, if no session was given; takes some ten seconds.
 
         Args:
@@ -70,19 +71,21 @@ class Session:
             log: file for what Java has to say.
             ship: folder for a zip of RoQ's packages for the executors, which has to stay there;
                 None: they have them.
+            wish: what is asked of Spark beside that.
 
         Raises:
-            ConfigError: PySpark is missing, or there is no such master.
+            ConfigError: PySpark is missing, there is no such master, or it cannot have that.
             Unavailable: Spark does not start; says what it has said.
         """
         if self._session is None:
-            self._session = self._make(master, log)
+            self._session = self._make(master, log, wish or SparkWish())
             # What is wrong with a task is told by its exception; locally that is all there is.
-            self.context.setLogLevel("OFF" if _LOCAL.match(master) else "ERROR")
+            self.context.setLogLevel("OFF" if is_local(master) else "ERROR")
         if ship is not None:
             self.context.addPyFile(str(packed(ship)))
 
-    def _make(self, master: str, log: Path) -> SparkSession:
+    def _make(self, master: str, log: Path, wish: SparkWish) -> SparkSession:
+        asked = settings_for(master, wish, self._needed, cores=os.cpu_count() or 1)
         try:
             from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - it is an extra
             from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
@@ -91,11 +94,11 @@ class Session:
             raise ConfigError("this needs PySpark: pip install 'roq-cluster[sim]'") from None
         _check_master(master)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings = {"spark.master": master, **self._settings}
-        if _LOCAL.match(master):
+        settings = dict(_SETTINGS)
+        if is_local(master):
             settings["spark.executorEnv.PYTHONPATH"] = str(ROOT)
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
-        conf = SparkConf().setAll(list(settings.items()))
+        conf = SparkConf().setAll(list((settings | asked).items()))
         try:
             with log.open("ab") as output:
                 popen = {"stdout": output, "stderr": output, "start_new_session": True}
@@ -134,6 +137,30 @@ class Session:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def connected(remote: str) -> SparkSession:
+    """A session of a Spark Connect server, for queries.
+
+    Args:
+        remote: `sc://host:15002`.
+
+    Raises:
+        ConfigError: the client of Spark Connect is missing.
+        Unavailable: no server answers.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - it is an extra
+
+        session = SparkSession.builder.remote(remote).create()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+    except ImportError as error:
+        raise ConfigError(
+            f"Spark Connect needs its client: pip install 'pyspark[connect]' ({error})"
+        ) from None
+    except Exception as error:  # noqa: BLE001 - told in words of one's own
+        raise Unavailable(f"no Spark Connect server answers at {remote}: {said(error)}") from None
+    return session
 
 
 def said(error: Exception) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,23 +18,16 @@ from roq.spark.sink import NotPublished, publish, publisher_id
 from roq.spark.staging import SCHEMA, Staging
 from roq.testing.running import RunningCluster
 
+NewQueue = Callable[..., str]
+
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
 ROWS = 2_000
 
 
 @pytest.fixture
-def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
-    with roq.connect(roq_cluster.address) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def queue(cluster: roq.Cluster) -> Iterator[str]:
-    name = f"sink-{uuid.uuid4().hex[:8]}"
-    cluster.create_queue(name, limits={"exchanges_max": 1})
-    yield name
-    cluster.remove_queue(name)
+def queue(new_queue: NewQueue) -> str:
+    return new_queue(exchanges_max=1)
 
 
 def numbers(spark: SparkSession, rows: int = ROWS) -> DataFrame:

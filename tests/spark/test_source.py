@@ -7,18 +7,21 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col
+from pyspark.sql.functions import col, lit
 
 import roq
 from roq.spark.options import read_options
 from roq.spark.queue_logs import QueueLogs
 from roq.testing.running import RunningCluster
+
+NewQueue = Callable[..., str]
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
@@ -26,17 +29,8 @@ DEADLINE_SECONDS = 120.0
 
 
 @pytest.fixture
-def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
-    with roq.connect(roq_cluster.address) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def queue(cluster: roq.Cluster) -> Iterator[str]:
-    name = f"spark-{uuid.uuid4().hex[:8]}"
-    cluster.create_queue(name, limits={"exchanges_max": 1, "batch_messages": 100})
-    yield name
-    cluster.remove_queue(name)
+def queue(new_queue: NewQueue) -> str:
+    return new_queue(exchanges_max=1, batch_messages=100)
 
 
 def publish(cluster: roq.Cluster, queue: str, topic: str, payloads: list[bytes]) -> None:
@@ -70,7 +64,9 @@ def test_a_batch_query_reads_all_logs_in_order(
     cluster.add_exchange(queue)
     publish(cluster, queue, "eu.be", numbered(1_000))
     publish(cluster, queue, "us", numbered(500))
-    rows = source(spark, roq_cluster, queue).select("payload", "topic", "sequence").collect()
+    rows = (
+        source(spark, roq_cluster, queue).select("payload", "topic", "sequence", "offset").collect()
+    )
     for topic, count in (("eu.be", 1_000), ("us", 500)):
         mine = [(bytes(row.payload), row.sequence) for row in rows if row.topic == topic]
         assert mine == list(zip(numbered(count), range(count), strict=True))
@@ -83,6 +79,19 @@ def test_a_batch_query_reads_all_logs_in_order(
             spark.conf.set(pushdown, enabled)
             europe = source(spark, roq_cluster, queue).filter(col("topic").startswith("eu."))
             assert europe.count() == 1_000
+            some = source(spark, roq_cluster, queue).filter(
+                col("exchange").isin(1, 2)
+                & (col("offset") >= 2)
+                & (col("offset") < 4)
+                & (col("appended") > lit(datetime(2020, 1, 1, tzinfo=UTC)))
+            )
+            kept = [row for row in rows if 2 <= row.offset < 4]
+            assert kept
+            assert sorted(bytes(row.payload) for row in some.collect()) == sorted(
+                bytes(row.payload) for row in kept
+            )
+            later = col("appended") >= lit(datetime(2100, 1, 1, tzinfo=UTC))
+            assert source(spark, roq_cluster, queue).filter(later).count() == 0
     finally:
         spark.conf.unset(pushdown)
 

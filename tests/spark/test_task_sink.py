@@ -7,9 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,8 @@ from roq.spark.staging import Staging
 from roq.spark.task_sink import Publishing
 from roq.testing.running import RunningCluster
 
+NewQueue = Callable[..., str]
+
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
 ROWS = 4_000
@@ -32,17 +33,8 @@ FAULTY = Path(__file__).with_name("faulty_sink.py")
 
 
 @pytest.fixture
-def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
-    with roq.connect(roq_cluster.address) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def queue(cluster: roq.Cluster) -> Iterator[str]:
-    name = f"tasks-{uuid.uuid4().hex[:8]}"
-    cluster.create_queue(name, limits={"exchanges_max": 2})
-    yield name
-    cluster.remove_queue(name)
+def queue(new_queue: NewQueue) -> str:
+    return new_queue(exchanges_max=2)
 
 
 def numbers(spark: SparkSession, rows: int = ROWS) -> DataFrame:

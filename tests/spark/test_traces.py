@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from runs import run_of
 from traces import RUN, Story, exchange, move, queue, scale
 
@@ -20,13 +21,14 @@ from roq.errors import ConfigError, QueueNotFound
 from roq.simulation.lab.archive.document import EventKind, Run
 from roq.simulation.lab.traces import collect
 from roq.simulation.lab.traces.collect import Collector
-from roq.simulation.lab.traces.files import CHECKPOINT, TracesError, files, put
 from roq.simulation.lab.traces.messages import CLIENT_TOPIC, ClientTrace, encode
-from roq.simulation.lab.traces.rows import Part
+from roq.simulation.lab.traces.place import CHECKPOINT, Part, Place, TracesError
 from roq.simulation.lab.traces.summary import remarks, summarise
 from roq.simulation.lab.traces.tables import EVENTS, KPI, LATENCY, REJECTED
 from roq.simulation.lab.traces.tap import Tap
 from roq.testing.running import RunningCluster
+
+NewQueue = Callable[..., str]
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
@@ -78,8 +80,8 @@ def test_figures_and_windows_say_what_the_traces_hold(spark: SparkSession, tmp_p
     # Two messages of a stranger, each the first one under its topic.
     stranger = story.messages[0]._replace(payload=b"x", sender=b"s" * 16, sequence=0)
     story.messages += [stranger, stranger._replace(topic="another")]
-    story.write(tmp_path, now=20.0)
-    figures, series = summarise(spark, tmp_path, LOADED)
+    place = story.write(tmp_path, now=20.0)
+    figures, series = summarise(spark, place, LOADED)
 
     expected = {
         "sent": 6_000, "received": 11_700, "lost": 1, "doubled": 1, "reordered": 0, "failed": 0,
@@ -129,17 +131,21 @@ def test_a_hole_in_the_statistics_is_told_and_damaged_files_are_named_or_left_ou
     story = told(silent=(2.5, 6.0))
     for at in range(20):
         story.client("subscriber-0", at, [0.002], messages=1)
-    story.write(tmp_path, now=20.0)
-    path, *_ = files(tmp_path, LATENCY)
+    place = story.write(tmp_path, now=20.0)
+    (path,) = tmp_path.glob(f"run={RUN}/*/table={LATENCY}/*.parquet")
     data = bytearray(path.read_bytes())
     data[100:200] = bytes(100)
     path.write_bytes(data)
     (path.parent / "notes.txt").write_text("somebody's")
-    with pytest.raises(TracesError, match=str(path)):
-        summarise(spark, tmp_path, LOADED)
+    pq.write_table(pa.table({"a": [1]}), path.with_name("foreign.parquet"))
+    half = tmp_path / f"run={RUN}" / "batches=1-1" / f"table={LATENCY}" / "half.parquet"
+    half.parent.mkdir(parents=True)
+    half.write_bytes(path.read_bytes()[:100])  # and there its driver was ended
+    with pytest.raises(TracesError, match=f"{path.name}|foreign"):
+        summarise(spark, place, LOADED)
 
-    figures, series = summarise(spark, tmp_path, LOADED, leave_out=True)
-    assert (figures["files_left_out"], figures["exchanges_most"]) == (1, 2)
+    figures, series = summarise(spark, place, LOADED, leave_out=True)
+    assert (figures["files_left_out"], figures["exchanges_most"]) == (2, 2)
     assert [window.covered for window in series.windows[1:8]] == [1, 0.25, 0, 0, 0, 0.75, 1]
     assert figures["silent_seconds"] == pytest.approx(4.0)
     assert [window.serving for window in series.windows[1:7]] == [1, 0, 0, 0, 0, 1]
@@ -151,29 +157,22 @@ def test_a_hole_in_the_statistics_is_told_and_damaged_files_are_named_or_left_ou
 def test_a_run_without_any_traces_has_windows_of_which_nothing_is_known(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    figures, series = summarise(spark, tmp_path, LOADED)
+    place = Place(str(tmp_path), RUN)
+    figures, series = summarise(spark, place, LOADED)
     assert figures["traces"] == 0
     assert not {"sent", "lost", "moves", "latency_p50_ms", "exchanges_most"} & set(figures)
     assert {window.covered for window in series.windows} == {0.0}
-    assert summarise(spark, tmp_path, msgspec.structs.replace(LOADED, seconds=0.0))[1].windows == []
+    assert summarise(spark, place, msgspec.structs.replace(LOADED, seconds=0.0))[1].windows == []
 
 
 # --- collected ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
-    with roq.connect(roq_cluster.address) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def traces_queue(cluster: roq.Cluster) -> Iterator[str]:
-    name = f"load-{uuid.uuid4().hex[:8]}-traces"
-    cluster.create_queue(name)
+def traces_queue(new_queue: NewQueue, cluster: roq.Cluster) -> str:
+    name = new_queue()
     cluster.add_exchange(name)
-    yield name
-    cluster.remove_queue(name)
+    return name
 
 
 def now_us() -> int:
@@ -194,10 +193,12 @@ def client_traces(source: str, count: int) -> list[bytes]:
     ]  # fmt: skip
 
 
-def rows(folder: Path, table: str) -> list[dict[str, object]]:
+def rows(place: Place, table: str) -> list[dict[str, object]]:
     found: list[dict[str, object]] = []
-    for path in files(folder, table):
-        found += pq.ParquetFile(path).read().to_pylist()
+    for path in place.files():
+        if f"table={table}/" in path:
+            with place.opened(path) as source:
+                found += pq.ParquetFile(source).read().to_pylist()
     return found
 
 
@@ -209,12 +210,17 @@ def test_each_trace_is_kept_once_although_the_collector_is_ended_in_the_middle(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def collector() -> Collector:
-        return Collector(spark, roq_cluster.address, traces_queue, tmp_path, run=RUN, seconds=0.2)
+    place = Place(str(tmp_path), RUN)
 
-    def fails(folder: Path, run: str, batch: int, parts: Iterable[Part]) -> None:
-        put(folder, run, batch, list(parts)[:2])
+    def collector() -> Collector:
+        return Collector(spark, roq_cluster.address, traces_queue, place, RUN, seconds=0.2)
+
+    def fails(rows: DataFrame, place: Place, part: Part) -> None:
+        keep(rows, place, part)
         raise OSError("no space left")
+
+    keep = collect.keep
+    monkeypatch.setattr(collect, "MERGED", 2)
 
     with cluster.publisher(traces_queue) as one, cluster.publisher(traces_queue) as two:
         one.publish_many(client_traces("one", 40), CLIENT_TOPIC)
@@ -224,16 +230,15 @@ def test_each_trace_is_kept_once_although_the_collector_is_ended_in_the_middle(
         first = collector()
         first.start()
         assert first.drain(DRAIN_SECONDS), first.failure
-        assert len(rows(tmp_path, LATENCY)) == 40
-        monkeypatch.setattr(collect, "put", fails)
+        assert len(rows(place, LATENCY)) == 40
+        monkeypatch.setattr(collect, "keep", fails)
         two.publish_many(client_traces("two", 50), CLIENT_TOPIC)
         two.flush()
         assert not first.drain(DRAIN_SECONDS)
         assert first.failure == "traces are not collected any more: no space left"
         first.stop()
-        assert 40 < len(rows(tmp_path, LATENCY)) < 90
 
-        monkeypatch.setattr(collect, "put", put)
+        monkeypatch.setattr(collect, "keep", keep)
         second = collector()
         second.start()
         one.publish_many(client_traces("three", 30), CLIENT_TOPIC)
@@ -241,10 +246,10 @@ def test_each_trace_is_kept_once_although_the_collector_is_ended_in_the_middle(
         assert second.drain(DRAIN_SECONDS), second.failure
         second.stop()
         second.stop()
-    kept = Counter((row["source"], row["number"]) for row in rows(tmp_path, LATENCY))
+    kept = Counter((row["source"], row["number"]) for row in rows(place, LATENCY))
     wanted = (("one", 40), ("two", 50), ("three", 30))
     assert kept == Counter((name, number) for name, count in wanted for number in range(count))
-    (rejected,) = rows(tmp_path, REJECTED)
+    (rejected,) = rows(place, REJECTED)
     assert rejected["payload"] == b"not a trace"
 
 
@@ -255,9 +260,10 @@ def test_what_a_queue_tells_goes_from_the_tap_into_figures(
     traces_queue: str,
     tmp_path: Path,
 ) -> None:
-    under_load = traces_queue.removesuffix("-traces")
+    under_load = f"{traces_queue}-load"
     cluster.create_queue(under_load, limits={"exchanges_max": 1})  # else it may grow
-    collector = Collector(spark, roq_cluster.address, traces_queue, tmp_path, run=RUN, seconds=0.5)
+    place = Place(str(tmp_path), RUN)
+    collector = Collector(spark, roq_cluster.address, traces_queue, place, RUN, seconds=0.5)
     collector.start()
     try:
         with cluster.publisher(traces_queue) as traces, cluster.publisher(under_load) as load:
@@ -272,29 +278,29 @@ def test_what_a_queue_tells_goes_from_the_tap_into_figures(
         collector.stop()
         cluster.remove_queue(under_load)
     assert tap.dropped == 0
-    assert collector.rows[KPI] == tap.published == len(rows(tmp_path, KPI))
+    assert tap.published == len(rows(place, KPI))
     run: Run = msgspec.structs.replace(
         LOADED, began_us=began_us, seconds=(ended_us - began_us) / 1e6
     )
-    figures, series = summarise(spark, tmp_path, run)
+    figures, series = summarise(spark, place, run)
     assert figures["traces"] == tap.published
     assert figures["traces_missing"] == figures["traces_rejected"] == 0
     assert figures["exchanges_most"] == 1
     assert figures["exchange_messages_in"] > 0
     assert series.windows
-    assert rows(tmp_path, EVENTS) == []
+    assert rows(place, EVENTS) == []
 
 
 def test_what_cannot_be_collected_is_said_at_once(
     spark: SparkSession, roq_cluster: RunningCluster, traces_queue: str, tmp_path: Path
 ) -> None:
     with pytest.raises(QueueNotFound, match="there-is-none"):
-        Collector(spark, roq_cluster.address, "there-is-none", tmp_path, run=RUN).start()
-    with pytest.raises(TracesError, match="cannot be called"):
-        Collector(spark, roq_cluster.address, traces_queue, tmp_path, run="../up").start()
-    told().write(tmp_path, now=20.0)
+        Collector(
+            spark, roq_cluster.address, "there-is-none", Place(str(tmp_path), RUN), RUN
+        ).start()
+    place = told().write(tmp_path, now=20.0)
     with pytest.raises(TracesError, match=f"{CHECKPOINT} is gone"):
-        Collector(spark, roq_cluster.address, traces_queue, tmp_path, run=RUN).start()
+        Collector(spark, roq_cluster.address, traces_queue, place, RUN).start()
 
 
 def test_a_checkpoint_of_another_queue_is_refused(
@@ -304,7 +310,8 @@ def test_a_checkpoint_of_another_queue_is_refused(
     cluster.create_queue(name)
     with cluster.publisher(name) as publisher:
         publisher.publish_many(client_traces("one", 4), CLIENT_TOPIC)
-    collector = Collector(spark, roq_cluster.address, name, tmp_path, run=RUN, seconds=0.2)
+    place = Place(str(tmp_path), RUN)
+    collector = Collector(spark, roq_cluster.address, name, place, RUN, seconds=0.2)
     collector.start()
     assert collector.drain(DRAIN_SECONDS), collector.failure
     collector.stop()
@@ -312,6 +319,6 @@ def test_a_checkpoint_of_another_queue_is_refused(
     cluster.create_queue(name)
     try:
         with pytest.raises(ConfigError, match="belongs to another queue"):
-            Collector(spark, roq_cluster.address, name, tmp_path, run=RUN).start()
+            Collector(spark, roq_cluster.address, name, place, RUN).start()
     finally:
         cluster.remove_queue(name)

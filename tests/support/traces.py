@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from roq.demo.latency import Histogram
 from roq.protocol.kpi import ExchangeKpi, MoveKpi, NumericDocument, QueueKpi, ScaleKpi
 from roq.simulation.lab.archive.document import EventKind
-from roq.simulation.lab.traces.files import put
 from roq.simulation.lab.traces.messages import AnyTrace, ClientTrace, EventTrace, KpiTrace, encode
-from roq.simulation.lab.traces.rows import Message, files_of
+from roq.simulation.lab.traces.place import Part, Place
+from roq.simulation.lab.traces.rows import Message, record_batches
+from roq.simulation.lab.traces.tables import TABLE, TABLES, WIDE
 
 BEGAN_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000
@@ -93,9 +98,20 @@ class Story:
             )
         )  # fmt: skip
 
-    def write(self, folder: Path, batch: int = 0, now: float = 0.0) -> None:
-        """Put all of it into the tables of a run."""
-        put(folder, self.run, batch, files_of(self.messages, self.run, us(now)))
+    def write(self, folder: Path, batch: int = 0, now: float = 0.0) -> Place:
+        """Put all of it into the table of the run, as one part; no Spark is needed."""
+        place = Place(str(folder), self.run)
+        part = Path(place.uri.removeprefix("file://")) / Part(batch, batch).name
+        rows = pa.Table.from_batches(record_batches(self.messages, self.run, us(now)), WIDE)
+        for table in TABLES:
+            some = rows.filter(pc.field(TABLE) == table).drop_columns(TABLE)
+            if some.num_rows:
+                (part / f"{TABLE}={table}").mkdir(parents=True)
+                path = part / f"{TABLE}={table}" / f"part-{uuid.uuid4().hex}.parquet"
+                pq.write_table(some, path, write_page_checksum=True)
+        part.mkdir(parents=True, exist_ok=True)
+        (part / "_SUCCESS").touch()
+        return place
 
 
 def us(at: float) -> int:

@@ -12,6 +12,7 @@ from typing import Final
 
 import roq
 from roq.client.addresses import parse_addresses
+from roq.client.admin.views import ScalingRules
 from roq.errors import ConfigError, QueueExists, RoQError
 from roq.simulation.lab.live import faults
 from roq.simulation.lab.live.interrupts import Aside, check
@@ -118,7 +119,8 @@ class Environment:
 
     def _start_spark(self) -> None:
         setting = self._setting
-        self._spark.start(setting.request.master, setting.folder / "spark.log", self._ship)
+        request = setting.request
+        self._spark.start(request.master, setting.folder / "spark.log", self._ship, request.spark)
 
     def _start_cluster(self) -> None:
         scenario = self._setting.request.scenario
@@ -141,8 +143,14 @@ class Environment:
         rules = queue_rules(scenario)
         if rules is not None:
             cluster.set_rules(queues.load, rules)
-        for name in filter(None, (queues.messages, queues.traces)):
-            self._make_queue(cluster, name, {"exchanges_max": 1})
+        self._make_queue(cluster, queues.messages, {"exchanges_max": 1})
+        if queues.traces:
+            many = self._setting.request.trace_exchanges
+            self._make_queue(cluster, queues.traces, {"exchanges_max": many})
+            for _ in range(many - 1):
+                cluster.add_exchange(queues.traces)
+            fixed = ScalingRules(name=queues.traces, exchanges_min=many, exchanges_max=many)
+            cluster.set_rules(queues.traces, fixed)
 
     def _make_queue(self, cluster: roq.Cluster, name: str, limits: dict[str, int]) -> None:
         ours = True

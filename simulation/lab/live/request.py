@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from roq.simulation.lab.archive.folder import RUNS
+from roq.simulation.lab.masters import SparkWish
 from roq.simulation.scenario.scenario import Scenario
 
 
@@ -23,10 +24,14 @@ class LiveRequest(msgspec.Struct, frozen=True, kw_only=True):
         cluster: addresses of configuration managers of a running cluster, separated by commas;
             empty: the run starts one of its own, and faults are possible.
         master: of Spark; a local one without a number of slots gets as many as are needed.
+        spark: what is asked of Spark beside that.
         tasks: that share the load; 0: as many as it needs.
         out: where the folder of the run is made.
-        traces: whether what monitors and clients say is kept as Parquet; without, figures come from
+        traces: whether what monitors and clients say is kept as a table; without, figures come from
             the final tallies, and the series is coarser.
+        traces_at: a folder (path or URI) for the table that the driver and all executors reach;
+            empty: the folder of the run.
+        trace_exchanges: that the queue of traces has.
         plain: plain stages instead of barrier ones (for dynamic allocation).
         ship: send RoQ's own code to the executors.
     """
@@ -37,8 +42,11 @@ class LiveRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
     cluster: str = ""
     master: str = "local[*]"
+    spark: SparkWish = SparkWish()
     tasks: Annotated[int, Meta(ge=0, le=1_000)] = 0
     out: Path = RUNS
     traces: bool = True
+    traces_at: str = ""
+    trace_exchanges: Annotated[int, Meta(ge=1, le=64)] = 2
     plain: bool = False
     ship: bool = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import os
 import platform
 import threading
 from contextlib import ExitStack
@@ -43,9 +44,12 @@ from roq.simulation.lab.live.plan import plan
 from roq.simulation.lab.live.request import LiveRequest
 from roq.simulation.lab.live.setting import LiveFailed, Queues, Setting
 from roq.simulation.lab.live.show import Show, Silent
-from roq.simulation.lab.live.tasks import Tasks, master_for
+from roq.simulation.lab.live.tasks import ONCE, Tasks
 from roq.simulation.lab.live.tracing import Tracing
 from roq.simulation.lab.live.verdict import Counts, TaskTally, count, figures
+from roq.simulation.lab.masters import master_for, settings_for
+from roq.simulation.lab.traces.collect import check_reach
+from roq.simulation.lab.traces.place import Place
 from roq.simulation.real.results import Machine, measured
 from roq.simulation.scenario.offered import offered
 from roq.simulation.scenario.scenario import Scenario
@@ -93,6 +97,7 @@ def run(
         )
     slots = len(made.shares) + (TRACE_SLOTS if request.traces else 0)
     master = request.master if session is not None else master_for(request.master, slots)
+    settings_for(master, request.spark, ONCE, cores=os.cpu_count() or 1)  # refuses what cannot be
     if request.cluster:
         # No user is to wait for Spark to hear that.
         roq.connect(parse_addresses(request.cluster)).close()
@@ -183,12 +188,22 @@ class LiveRun:
     def _trace(self, stack: ExitStack, cluster: roq.Cluster, queues: Queues) -> Tracing | None:
         if not queues.traces:
             return None
-        tracing = Tracing(cluster, queues, self._setting.folder, self._setting.clock)
+        setting = self._setting
+        place = self._place()
+        tracing = Tracing(cluster, queues, place, setting.run, setting.clock)
         stack.callback(tracing.close)
         self._show.step("traces are kept from now on")
-        Aside(lambda: tracing.start(self._spark.spark), "traces").wait()
+        spark, tasks = self._spark.spark, len(setting.plan.shares)
+        Aside(lambda: check_reach(spark, place, tasks), "place").wait()
+        check(setting.stop)
+        Aside(lambda: tracing.start(spark), "traces").wait()
         check(self._setting.stop)
         return tracing
+
+    def _place(self) -> Place:
+        """Of the traces."""
+        setting = self._setting
+        return Place(setting.request.traces_at or str(setting.folder), setting.run)
 
     def _told_to_stop(self) -> None:
         self._show.step("it is to end: a moment, so that nothing is left behind")
@@ -207,10 +222,11 @@ class LiveRun:
             seed=request.seed,
             settings={
                 "master": request.master,
+                **{f"conf {name}": value for name, value in request.spark.conf.items()},
                 "tasks": len(setting.plan.shares),
                 "stage": "plain" if request.plain else "barrier",
                 "cluster": request.cluster or "its own",
-                "traces": "kept" if request.traces else "not kept",
+                "traces": self._place().uri if request.traces else "not kept",
                 "window_seconds": setting.window,
             },
             versions=_versions(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import threading
 import time
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
 SLOTS_SECONDS: Final = 30.0
 REACH_SECONDS: Final = 5.0
-_LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?\Z")
-_ONCE: Final = {
+ONCE: Final = {
     # A task that is begun again would publish again.
     "spark.task.maxFailures": "1",
     "spark.stage.maxConsecutiveAttempts": "1",
@@ -45,26 +43,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-def master_for(master: str, slots: int) -> str:
-    """The master to use: a local one without a number gets as many slots as are needed.
-
-    Raises:
-        ConfigError: a local one with too few slots.
-    """
-    found = _LOCAL.match(master)
-    if found is None:
-        return master
-    given = found[1]
-    if given is None or given == "*":
-        return f"local[{slots}]"
-    if int(given) < slots:
-        raise ConfigError(
-            f"master {master} has fewer slots than the {slots} that this run needs, for all its "
-            f"tasks work at the same time: use local[{slots}] or local[*], or fewer --tasks"
-        )
-    return master
-
-
 class Tasks(Session):
     """The session of a run, and what its tasks do there.
 
@@ -73,7 +51,7 @@ class Tasks(Session):
     """
 
     def __init__(self, given: SparkSession | None = None) -> None:
-        super().__init__(given, _ONCE)
+        super().__init__(given, ONCE)
 
     def wait_for_slots(self, slots: int) -> None:
         """Until so many tasks can run at the same time, that of the traces among them.

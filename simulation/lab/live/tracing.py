@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import roq
@@ -12,7 +11,8 @@ from roq.client.publish.publisher import Publisher
 from roq.simulation.lab.archive.document import Run, Series
 from roq.simulation.lab.live.clocks import Clock, monotonic_us
 from roq.simulation.lab.live.setting import Queues
-from roq.simulation.lab.traces.collect import Collector
+from roq.simulation.lab.traces.collect import MERGED, Collector, merge
+from roq.simulation.lab.traces.place import Part, Place
 from roq.simulation.lab.traces.summary import remarks, summarise
 from roq.simulation.lab.traces.tap import Tap
 
@@ -32,24 +32,28 @@ class Tracing:
     Args:
         cluster: where the queues live.
         queues: of the run.
-        folder: of the run.
+        place: for the table.
+        run: id of the run.
         clock: of the driver.
 
     Attributes:
         publisher: for traces of the driver.
     """
 
-    def __init__(self, cluster: roq.Cluster, queues: Queues, folder: Path, clock: Clock) -> None:
+    def __init__(
+        self, cluster: roq.Cluster, queues: Queues, place: Place, run: str, clock: Clock
+    ) -> None:
         self.publisher: Publisher = cluster.publisher(queues.traces, block=False)
         self._cluster = cluster
         self._traces = queues.traces
-        self._folder = folder
+        self._place = place
+        self._run = run
         self._collector: Collector | None = None
         self._lacking = ""
         self._hurried = False
         ahead_us = clock.now_us() - monotonic_us()
         self._tap = Tap(
-            cluster, queues.load, self.publisher, folder.name,
+            cluster, queues.load, self.publisher, run,
             wall=lambda monotonic: round(monotonic * 1_000_000) + ahead_us,
         )  # fmt: skip
         self._tapping = False
@@ -70,7 +74,11 @@ class Tracing:
         try:
             self._lacking = self._drained(spark)
             self._end_collector()
-            return ({}, None) if self._lacking else summarise(spark, self._folder, run)
+            if self._lacking:
+                return {}, None
+            if len(parts := self._place.parts) > MERGED:
+                merge(spark, self._place, Part(0, parts[-1].last))
+            return summarise(spark, self._place, run)
         except Exception as error:
             log.warning("the traces cannot be summarised", exc_info=True)
             self._lacking = str(error) or repr(error)
@@ -111,9 +119,8 @@ class Tracing:
     def _collect(self, spark: SparkSession) -> None:
         """Begin to collect, or go on where it was ended."""
         self._collector = Collector(
-            spark, ",".join(self._cluster.addresses), self._traces, self._folder,
-            run=self._folder.name,
-        )  # fmt: skip
+            spark, ",".join(self._cluster.addresses), self._traces, self._place, self._run
+        )
         self._collector.start()
 
     def _drained(self, spark: SparkSession) -> str:

@@ -92,7 +92,6 @@ FIGURES: Final[dict[str, Figure]] = {
     "model_cpu_seconds": Figure("CPU that playing the model took", "s"),
     "silent_seconds": Figure("Statistics stream silent", "s", -1),
     "files_left_out": Figure("Files of traces left out", "", -1),
-    "rows_left_out": Figure("Events and overloads of traces left out", "", -1),
     "limits_left_out": Figure("Changes of the limit left out", "", -1),
 }
 """Those that are known, in the order in which they are shown."""

@@ -1,9 +1,9 @@
-"""The collector: one streaming query from the queue of traces to Parquet files in the run's folder.
+"""The collector: one streaming query from the queue of traces into the table of a run.
 
-Executors make rows and Parquet of the messages; the driver alone writes, so that no executor needs
-the folder. Spark gives a micro-batch that is done again the same number and the same messages, and
-its files replace what was left of it: each message of the queue is in the tables exactly once,
-whenever the driver or an executor ends.
+Executors make rows of the messages and write them; the driver learns of names and sizes alone, so
+its memory does not depend on how much is traced. Spark gives a micro-batch that is done again the
+same number and the same messages, and its part replaces what was left of it: each message of the
+queue is in the table exactly once, whenever the driver or an executor ends.
 
 The query needs a slot for itself beside the load (`local[n + 1]`).
 """
@@ -14,19 +14,20 @@ import json
 import re
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from roq.errors import RoQError
-from roq.simulation.lab.traces.files import CHECKPOINT, TracesError, files, put, remove
-from roq.simulation.lab.traces.rows import Message, Part, files_of
-from roq.simulation.lab.traces.tables import TABLES
+from roq.simulation.lab.traces.place import CHECKPOINT, Part, Place, TracesError
+from roq.simulation.lab.traces.rows import Message, record_batches
+from roq.simulation.lab.traces.tables import TABLE, WIDE
 from roq.spark import register
 from roq.spark.offsets import Offsets, read_offsets
 from roq.spark.options import read_options
@@ -37,13 +38,22 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 TRIGGER_SECONDS: Final = 3.0
+TRIGGER_BATCHES: Final = 5_000
+"""Batches of the logs that one micro-batch reads at most: a backlog comes bit by bit."""
 LOOK_SECONDS: Final = 0.1
-_RUN: Final = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
-_PARTS: Final = "table STRING, minute BIGINT, rows BIGINT, data BINARY"
+MERGED: Final = 16
+"""So many micro-batches become one part, so many of these again, and so on."""
+FILE_BYTES: Final = 64 * 1024 * 1024
+"""Of what is merged, each file gets about so much."""
+RETAINED: Final = 10
+"""Micro-batches that the checkpoint remembers: each is some files."""
 _REASON: Final = re.compile(r"^(?:\w+\.)*[A-Z]\w+: (.+)$")
 """How Python ends a traceback."""
 _QUERY: Final = "=== Streaming Query ==="
 """Behind this Spark describes the query, not what is wrong with it."""
+_PROBE: Final = "probe"
+
+Taker = Callable[["DataFrame"], None]
 
 
 class Collector:
@@ -53,32 +63,22 @@ class Collector:
         spark: whose executors do the work.
         cluster: addresses of configuration managers, separated by commas.
         queue: of traces, of this run alone.
-        folder: of the run.
-        run: its id; traces of others are rejected. Empty: the name of the folder.
+        place: of the table.
+        run: its id; traces of others are rejected.
         seconds: between two micro-batches.
-
-    Attributes:
-        rows: written so far by this collector, by table.
-        batches: micro-batches that are done.
+        taker: is given the rows of each micro-batch when they are kept.
     """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        cluster: str,
-        queue: str,
-        folder: Path,
-        *,
-        run: str = "",
-        seconds: float = TRIGGER_SECONDS,
-    ) -> None:
-        self.rows: Counter[str] = Counter()
-        self.batches = 0
+        self, spark: SparkSession, cluster: str, queue: str, place: Place, run: str, *,
+        seconds: float = TRIGGER_SECONDS, taker: Taker | None = None,
+    ) -> None:  # fmt: skip
         self._spark = spark
         self._options = {"cluster": cluster, "queue": queue, "failOnDataLoss": "false"}
-        self._folder = folder
-        self._run = run or folder.name
+        self._place = place
+        self._run = run
         self._seconds = seconds
+        self._taker = taker
         self._query: StreamingQuery | None = None
         self._logs: QueueLogs | None = None
         self._failure = ""
@@ -96,17 +96,15 @@ class Collector:
         """Begin with what stands in the queue, or where an earlier collector of this run was ended.
 
         Raises:
-            TracesError: the folder has traces but not how far they go; a run that has no such name.
+            TracesError: the place has traces but not how far they go.
             ConfigError: an earlier collector has read another queue.
             RoQError: the cluster or the queue cannot be used; the text says why.
         """
-        if not _RUN.match(self._run):
-            raise TracesError(f"a run cannot be called {self._run!r}: letters, digits, . _ -")
-        checkpoint = self._folder / CHECKPOINT
-        if not checkpoint.is_dir() and any(files(self._folder, table) for table in TABLES):
+        place = self._place
+        if not place.names(CHECKPOINT) and place.parts:
             raise TracesError(
-                f"{self._folder} has traces, but {checkpoint} is gone: how far they go is not "
-                "known. Use another folder, or remove them"
+                f"{place.uri} has traces, but its {CHECKPOINT} is gone: how far they go is not "
+                "known. Use another place, or remove them"
             )
         self._logs = QueueLogs(read_options(dict(self._options), streaming=True))
         try:
@@ -116,19 +114,21 @@ class Collector:
             self.stop()
             raise
         register(self._spark)
+        self._spark.conf.set("spark.sql.streaming.minBatchesToRetain", str(RETAINED))
         self._query = (
             self._spark.readStream.format("roq")
             .options(**self._options, startingOffsets="earliest")
+            .option("maxBatchesPerTrigger", TRIGGER_BATCHES)
             .load()
             .writeStream.foreachBatch(self._collect)
             .queryName(f"traces of {self._run}")
-            .option("checkpointLocation", str(checkpoint.absolute()))
+            .option("checkpointLocation", f"{place.uri}/{CHECKPOINT}")
             .trigger(processingTime=f"{round(self._seconds * 1_000)} milliseconds")
             .start()
         )
 
     def drain(self, timeout: float) -> bool:
-        """Wait until all that stands in the queue now is in the tables.
+        """Wait until all that stands in the queue now is in the table.
 
         Args:
             timeout: seconds.
@@ -168,38 +168,120 @@ class Collector:
             self._logs = None
 
     def _done(self, queue_id: str) -> Offsets:
-        document = committed(self._folder / CHECKPOINT)
+        document = committed(self._place)
         return read_offsets(document, queue_id) if document is not None else Offsets(queue_id)
 
     def _collect(self, messages: DataFrame, batch: int) -> None:
         """One micro-batch."""
-        if self.batches == 0:
-            remove(self._folder, batch)  # only the first one can have been begun before
-        make = partial(_parts, run=self._run, now_us=time.time_ns() // 1_000)
+        make = partial(_rows, run=self._run, now_us=time.time_ns() // 1_000)
         columns = messages.select("payload", "topic", "publisher", "sequence", "appended")
-        found = columns.mapInArrow(make, _PARTS).collect()
-        parts = [Part(row.table, row.minute, row.rows, bytes(row.data)) for row in found]
-        put(self._folder, self._run, batch, parts)
-        for part in parts:
-            self.rows[part.table] += part.rows
-        self.batches += 1
+        rows = columns.mapInArrow(make, from_arrow_schema(WIDE))
+        if self._taker is None:
+            keep(rows, self._place, Part(batch, batch))
+        else:
+            rows.persist()
+            try:
+                keep(rows, self._place, Part(batch, batch))
+                self._taker(rows)
+            finally:
+                rows.unpersist()
+        if (due := due_at(batch)) is not None:
+            merge(messages.sparkSession, self._place, due)
 
 
-def committed(checkpoint: Path) -> dict[str, object] | None:
+def keep(rows: DataFrame, place: Place, part: Part) -> None:
+    """Write a part of the table; one of the same name is replaced.
+
+    Args:
+        rows: with the columns of `tables.WIDE`.
+        place: of the table.
+        part: which one.
+    """
+    rows.write.mode("overwrite").partitionBy(TABLE).parquet(f"{place.uri}/{part.name}")
+
+
+def due_at(batch: int) -> Part | None:
+    """What is merged behind a micro-batch; None: nothing. It depends on the number alone."""
+    size = 1
+    while (batch + 1) % (size * MERGED) == 0:
+        size *= MERGED
+    return Part(batch + 1 - size, batch) if size > 1 else None
+
+
+def merge(spark: SparkSession, place: Place, within: Part) -> None:
+    """Make one part of all those that lie within these micro-batches.
+
+    Args:
+        spark: does the work.
+        place: of the table.
+        within: the micro-batches.
+    """
+    parts = [
+        each for each in place.parts if within.first <= each.first and each.last <= within.last
+    ]
+    if len(parts) > 1:
+        files = place.files(parts)
+        merged = Part(parts[0].first, parts[-1].last)
+        rows = read(spark, place, files).drop("file")
+        keep(rows.coalesce(ceil(max(1, sum(files.values())) / FILE_BYTES)), place, merged)
+    place.clear()
+
+
+def read(spark: SparkSession, place: Place, files: Iterable[str]) -> DataFrame:
+    """Rows of these files: the columns of `tables.WIDE`, and the `file` that each is from."""
+    schema = from_arrow_schema(WIDE)
+    paths = [f"{place.uri}/{each}" for each in files]
+    if not paths:
+        return spark.createDataFrame([], schema.add("file", "string"))
+    rows = spark.read.schema(schema).option("basePath", place.uri).parquet(*paths)
+    return rows.select(*WIDE.names, f.col("_metadata.file_path").alias("file"))
+
+
+def check_reach(spark: SparkSession, place: Place, tasks: int) -> None:
+    """Let tasks write there, and see whether that is found.
+
+    Args:
+        spark: whose executors write.
+        place: of the table.
+        tasks: as many executors may have a say.
+
+    Raises:
+        TracesError: executors do not reach the place, or reach another one than the driver.
+    """
+    uri = f"{place.uri}/{_PROBE}"
+    try:
+        spark.range(0, tasks, 1, tasks).write.mode("overwrite").parquet(uri)
+        found = place.names(_PROBE)
+    except Exception as error:  # noqa: BLE001 - told in words of one's own
+        raise TracesError(
+            f"{place.uri}: traces cannot be kept there: {reason(str(error))}"
+        ) from None
+    there = sum(name.endswith(".parquet") for name in found)
+    if there < tasks or "_SUCCESS" not in found:
+        raise TracesError(
+            f"{place.uri}: of {tasks} files that tasks have written there, the driver finds {there}"
+            f"{'' if '_SUCCESS' in found else ', and no _SUCCESS'}: executors do not share this "
+            "place with the driver. Give a URI that all of them reach (--traces-at hdfs://…, "
+            "s3a://…, or a folder that is mounted everywhere)"
+        )
+    place.remove(_PROBE)
+
+
+def committed(place: Place) -> dict[str, object] | None:
     """The offsets up to which a query has done its work; None if it has done none yet.
 
     Args:
-        checkpoint: its folder. `offsets/N` holds what micro-batch N was to read, one source a line
-            behind version and metadata; `commits/N` is there when it is done.
+        place: of the table. In its checkpoint `offsets/N` holds what micro-batch N was to read, one
+            source a line behind version and metadata; `commits/N` is there when it is done.
     """
-    done = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdecimal()]
+    done = [int(name) for name in place.names(f"{CHECKPOINT}/commits") if name.isdecimal()]
     if not done:
         return None
+    path = f"{CHECKPOINT}/offsets/{max(done)}"
     try:
-        text = (checkpoint / "offsets" / str(max(done))).read_text()
-        document: dict[str, object] = json.loads(text.splitlines()[2])
-    except (OSError, ValueError, IndexError) as error:
-        raise TracesError(f"{checkpoint}: cannot be read: {error}") from None
+        document: dict[str, object] = json.loads(place.text(path).splitlines()[2])
+    except (ValueError, IndexError) as error:
+        raise TracesError(f"{place.uri}/{path}: cannot be read: {error}") from None
     return document
 
 
@@ -211,13 +293,9 @@ def reason(text: str) -> str:
     return told[-1] if told else (lines[0] if lines else "without a reason")
 
 
-def _parts(batches: Iterable[pa.RecordBatch], run: str, now_us: int) -> Iterator[pa.RecordBatch]:
-    """In an executor: messages become files."""
-    for part in files_of(_messages(batches), run, now_us):
-        yield pa.RecordBatch.from_pydict(
-            {"table": [part.table], "minute": [part.minute], "rows": [part.rows],
-             "data": [part.data]}
-        )  # fmt: skip
+def _rows(batches: Iterable[pa.RecordBatch], run: str, now_us: int) -> Iterator[pa.RecordBatch]:
+    """In an executor: messages become rows."""
+    return record_batches(_messages(batches), run, now_us)
 
 
 def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:

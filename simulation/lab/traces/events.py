@@ -1,9 +1,9 @@
-"""What happened in a run, in order of time, and how quickly overloads were answered; pure."""
+"""What happened in a run, in order of time; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from roq.model import exchange_name
 from roq.simulation.lab.archive.document import EVENTS_MAX, Event, EventKind
@@ -16,59 +16,45 @@ _SCALES: Final = {
     ("out", "failed"): EventKind.SCALE_FAILED,
     ("in", "failed"): EventKind.SCALE_FAILED,
 }
-MOVED: Final = "accepted"
-NOT_MOVED: Final = ("failed", "given_up")
-
-
-class Overload(NamedTuple):
-    """Periods without a pause in which one exchange got too much."""
-
-    exchange: int
-    begin_us: int
-    end_us: int
 
 
 def told(rows: Rows, grid: Grid) -> list[Event]:
-    """What driver and tap have told."""
-    return [
-        Event(
-            at=grid.at(row["time_us"]),
-            kind=EventKind(row["event"]),
-            exchange=row["exchange"],
-            text=row["text"],
-        )
-        for row in rows
-    ]
+    """What rows of `Traces.told` say."""
+    return [event for row in rows if (event := _EVENTS[row["kind"]](row, grid)) is not None]
 
 
-def moves(rows: Rows, grid: Grid) -> list[Event]:
-    """Publishers that have moved, or could not."""
-    events = []
-    for row in rows:
-        if row["state"] != MOVED and row["state"] not in NOT_MOVED:
-            continue
-        way = f"{_names(row['sources'])} → {_names(row['targets'])}"
-        kind = EventKind.MOVE if row["state"] == MOVED else EventKind.MOVE_FAILED
-        target = row["targets"][0] if row["targets"] else 0
-        text = f"publisher {row['publisher'][:8]} {way}: {row['reason']}"
-        events.append(Event(at=grid.at(row["time_us"]), kind=kind, exchange=target, text=text))
-    return events
+def _event(row: dict[str, Any], grid: Grid) -> Event:
+    """What driver or tap told."""
+    at, kind = grid.at(row["time_us"]), EventKind(row["event"])
+    return Event(at=at, kind=kind, exchange=row["exchange"], text=row["text"])
 
 
-def scalings(rows: Rows, grid: Grid) -> list[Event]:
-    """Exchanges that were added or removed, or could not be."""
-    events = []
-    for row in rows:
-        kind = _SCALES.get((row["direction"], row["state"]))
-        if kind is not None:
-            number = row["exchange"] or 0
-            name = exchange_name(number) if number else "an exchange"
-            what = "came" if row["direction"] == "out" else "went"
-            if kind is EventKind.SCALE_FAILED:
-                what = "could not come" if row["direction"] == "out" else "could not go"
-            text = f"{name} {what}: {row['reason']}"
-            events.append(Event(at=grid.at(row["time_us"]), kind=kind, exchange=number, text=text))
-    return events
+def _move(row: dict[str, Any], grid: Grid) -> Event:
+    """A publisher has moved, or could not."""
+    kind = EventKind.MOVE if row["state"] == "accepted" else EventKind.MOVE_FAILED
+    target = row["targets"][0] if row["targets"] else 0
+    way = f"{_names(row['sources'])} → {_names(row['targets'])}"
+    text = f"publisher {row['publisher'][:8]} {way}: {row['reason']}"
+    return Event(at=grid.at(row["time_us"]), kind=kind, exchange=target, text=text)
+
+
+def _scaling(row: dict[str, Any], grid: Grid) -> Event | None:
+    """An exchange was added or removed, or could not be."""
+    kind = _SCALES.get((row["direction"], row["state"]))
+    if kind is None:
+        return None
+    number = row["exchange"] or 0
+    name = exchange_name(number) if number else "an exchange"
+    what = "came" if row["direction"] == "out" else "went"
+    if kind is EventKind.SCALE_FAILED:
+        what = "could not come" if row["direction"] == "out" else "could not go"
+    text = f"{name} {what}: {row['reason']}"
+    return Event(at=grid.at(row["time_us"]), kind=kind, exchange=number, text=text)
+
+
+_EVENTS: Final[dict[str, Callable[[dict[str, Any], Grid], Event | None]]] = {
+    "event": _event, "move": _move, "scale": _scaling,
+}  # fmt: skip
 
 
 def births_and_deaths(rows: Rows, grid: Grid, last_us: int, most: float) -> list[Event]:
@@ -109,7 +95,7 @@ def gaps(holes: Rows, quiet: Iterable[Span], grid: Grid) -> list[Event]:
     """When nothing is known: of all exchanges, or of one while others were heard.
 
     Args:
-        holes: those rows of `Traces.unusual`.
+        holes: rows of `Traces.holes`.
         quiet: silences of the whole stream.
         grid: the load.
     """
@@ -134,54 +120,6 @@ def in_order(events: Iterable[Event]) -> tuple[list[Event], int]:
     """All of them in order of time, and how many were too many."""
     found = sorted(events, key=lambda event: event.at)
     return found[:EVENTS_MAX], max(0, len(found) - EVENTS_MAX)
-
-
-def overloads(rows: Rows, grid: Grid) -> list[Overload]:
-    """Overloads within the load.
-
-    Args:
-        rows: those of `Traces.unusual` that are no holes.
-        grid: the load.
-    """
-    open_: dict[int, Overload] = {}
-    ended: list[Overload] = []
-    for row in rows:
-        exchange = row["exchange"]
-        begin, end = max(row["begin_us"], grid.begin_us), min(row["end_us"], grid.end_us)
-        if end <= begin:
-            continue
-        before = open_.get(exchange)
-        if before is not None and begin <= before.end_us:
-            open_[exchange] = Overload(exchange, before.begin_us, max(end, before.end_us))
-            continue
-        if before is not None:
-            ended.append(before)
-        open_[exchange] = Overload(exchange, begin, end)
-    return sorted([*ended, *open_.values()], key=lambda each: each.begin_us)
-
-
-def reactions(
-    found: Sequence[Overload], rows: Rows, grace_us: int = 2 * MICROSECONDS
-) -> list[float]:
-    """For each overload that was answered: seconds until a publisher had moved away.
-
-    Args:
-        found: overloads.
-        rows: of `Traces.moves`.
-        grace_us: a move is told so much later than it relieves the exchange.
-    """
-    moved: list[dict[str, Any]] = [row for row in rows if row["state"] == MOVED]
-    seconds = []
-    for each in found:
-        times = [
-            row["time_us"]
-            for row in moved
-            if each.exchange in row["sources"]
-            and each.begin_us <= row["time_us"] <= each.end_us + grace_us
-        ]
-        if times:
-            seconds.append((min(times) - each.begin_us) / MICROSECONDS)
-    return seconds
 
 
 def _names(numbers: Sequence[int]) -> str:

@@ -18,24 +18,27 @@ import argparse
 import csv
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import groupby
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from roq.errors import RoQError
 from roq.model import exchange_name
 from roq.protocol.kpi import text
-from roq.simulation.lab.archive.folder import find
-from roq.simulation.lab.traces.files import TracesError, minute_of, sound
-from roq.simulation.lab.traces.tables import KPI, LATENCY
+from roq.simulation.lab.archive.folder import find, read_run
+from roq.simulation.lab.traces.place import Place, TracesError, place_of
+from roq.simulation.lab.traces.tables import KPI, LATENCY, SCHEMAS, TABLE
 
 Line = list[str]
+T = TypeVar("T")
+_MINUTE_US: Final = 60_000_000
 _STAMP: Final = "%Y-%m-%d_%H:%M:%S"
 
 
@@ -49,16 +52,16 @@ def lines(folder: Path, *, leave_out: bool = False) -> Iterator[Line]:
     Raises:
         TracesError: there are no traces, or a file is damaged; names it.
     """
-    if not any((folder / table).is_dir() for table in (KPI, LATENCY)):
+    place = place_of(read_run(folder))
+    paths = [path for path in place.files() if _table(path)] if place is not None else []
+    if place is None or not paths:
         raise TracesError(f"{folder} has no traces: only live runs keep them, without --no-traces")
-    found = [
-        (minute_of(path), table, path)
-        for table in (KPI, LATENCY)
-        for path in sound(folder, table, leave_out=leave_out)[0]
-    ]
+    spans = dict(_each(paths, partial(_minutes, place), leave_out=leave_out))
     writer = _Writer()
-    for _, paths in groupby(sorted(found), key=itemgetter(0)):
-        rows = [row for _, table, path in paths for row in _rows(path, table)]
+    for minute in sorted({minute for span in spans.values() for minute in span}):
+        within = [path for path in spans if minute in spans[path]]
+        found = _each(within, partial(_rows, place, minute=minute), leave_out=leave_out)
+        rows = [row for _, some in found for row in some]
         for row in sorted(_once(rows), key=itemgetter("time_us", "source", "number")):
             yield from writer.line(row)
     yield from writer.end()
@@ -135,8 +138,46 @@ _COLUMNS: Final = {
 }  # fmt: skip
 
 
-def _rows(path: Path, table: str) -> list[dict[str, Any]]:
-    content: pa.Table = pq.ParquetFile(path).read(_COLUMNS[table])
+def _table(path: str) -> str:
+    """Which rows a file has; empty: none that have lines."""
+    return next((table for table in _COLUMNS if f"/{TABLE}={table}/" in path), "")
+
+
+def _each(
+    paths: Iterable[str], look: Callable[[str], T], *, leave_out: bool
+) -> Iterator[tuple[str, T]]:
+    """What a look at each of these files gives."""
+    for path in paths:
+        try:
+            yield path, look(path)
+        except (OSError, pa.ArrowException) as error:
+            if not leave_out:
+                why = str(error).splitlines()[0][:300]
+                raise TracesError(f"{path}: it is damaged: {why}") from None
+
+
+def _minutes(place: Place, path: str) -> range:
+    """Those of which a file may tell, as its statistics say."""
+    with place.opened(path) as source:
+        found = pq.ParquetFile(source)
+        column = found.schema_arrow.get_field_index("time_us")
+        groups = [found.metadata.row_group(at) for at in range(found.num_row_groups)]
+    times = [group.column(column).statistics for group in groups]
+    if not times:
+        return range(0)
+    first, last = min(each.min for each in times), max(each.max for each in times)
+    return range(first // _MINUTE_US, last // _MINUTE_US + 1)
+
+
+def _rows(place: Place, path: str, minute: int) -> list[dict[str, Any]]:
+    begin, table = minute * _MINUTE_US, _table(path)
+    inside = (ds.field("time_us") >= begin) & (ds.field("time_us") < begin + _MINUTE_US)
+    with place.opened(path) as source:
+        options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+        files = ds.ParquetFileFormat(default_fragment_scan_options=options)
+        content = files.make_fragment(source).to_table(
+            schema=SCHEMAS[table], columns=_COLUMNS[table], filter=inside
+        )
     rows: list[dict[str, Any]] = content.to_pylist()
     return rows
 

@@ -1,14 +1,13 @@
-"""Messages of the queue of traces as rows of tables, and rows as Parquet files."""
+"""Messages of the queue of traces as rows of the table, and rows as Arrow batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from io import BytesIO
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from roq.errors import RoQError
 from roq.protocol.kpi import (
@@ -28,9 +27,8 @@ from roq.simulation.lab.traces.messages import (
     KpiTrace,
     decode,
 )
-from roq.simulation.lab.traces.tables import EVENTS, KPI, LATENCY, REJECTED, SCHEMAS
+from roq.simulation.lab.traces.tables import EVENTS, KPI, LATENCY, REJECTED, TABLE, WIDE
 
-MINUTE_US: Final = 60_000_000
 DAY_US: Final = 86_400_000_000
 """A trace whose time is further away than this was not made in this run."""
 BUCKET_MAX: Final = 2_000
@@ -39,8 +37,8 @@ WINDOW_SECONDS_MAX: Final = 3_600.0
 SECONDS_MAX: Final = 1e14
 """Of sums of latencies: beyond it sums of these would be no numbers any more."""
 PAYLOAD_MAX: Final = 4_096
-ROWS_MAX: Final = 20_000
-"""Of one file, so that a task does not need memory for all of its rows."""
+ROWS_MAX: Final = 10_000
+"""Of one Arrow batch, so that a task does not need memory for all of its rows."""
 _NAMES: Final = {"number": "exchange"}
 """Fields of documents that have another name as columns."""
 _LEFT_OUT: Final = frozenset({"CMD", "exchange"})
@@ -66,17 +64,7 @@ class Row(NamedTuple):
     """One row, and where it belongs."""
 
     table: str
-    minute: int
     values: dict[str, object]
-
-
-class Part(NamedTuple):
-    """A Parquet file, not written yet."""
-
-    table: str
-    minute: int
-    rows: int
-    data: bytes
 
 
 def row_of(message: Message, run: str, now_us: int) -> Row:
@@ -98,56 +86,43 @@ def row_of(message: Message, run: str, now_us: int) -> Row:
         "sender": message.sender.hex(), "sequence": message.sequence,
         "appended_us": message.appended_us,
     }  # fmt: skip
-    return Row(table, trace.time_us // MINUTE_US, {**origin, **values})
+    return Row(table, {**origin, **values})
 
 
-def files_of(messages: Iterable[Message], run: str, now_us: int) -> Iterator[Part]:
-    """Messages as Parquet files, one or more for each table and minute.
+def record_batches(messages: Iterable[Message], run: str, now_us: int) -> Iterator[pa.RecordBatch]:
+    """One row for each message, in order; those with values that no column can hold are rejected.
 
     Args:
         messages: in order.
         run, now_us: as `row_of`.
     """
-    waiting: dict[tuple[str, int], list[tuple[Message, Row]]] = {}
-    for message in messages:
-        row = row_of(message, run, now_us)
-        rows = waiting.setdefault((row.table, row.minute), [])
-        rows.append((message, row))
-        if len(rows) >= ROWS_MAX:
-            yield from _written(waiting.pop((row.table, row.minute)), now_us)
-    for _, rows in sorted(waiting.items(), key=lambda each: each[0]):
-        yield from _written(rows, now_us)
-
-
-def _written(rows: list[tuple[Message, Row]], now_us: int) -> Iterator[Part]:
-    """Rows of one table and minute; those with values that no column can hold are rejected."""
-    _, (table, minute, _) = rows[0]
-    try:
-        yield Part(table, minute, len(rows), parquet(table, [row.values for _, row in rows]))
-    except _UNFIT:
-        good, bad = [], []
-        for message, row in rows:
-            try:
-                parquet(table, [row.values])
-            except _UNFIT as error:
-                reason = f"a value that its column cannot hold: {error}"
-                bad.append(_rejected(message, reason, now_us).values)
-            else:
-                good.append(row.values)
-        if good:
-            yield Part(table, minute, len(good), parquet(table, good))
-        yield Part(REJECTED, now_us // MINUTE_US, len(bad), parquet(REJECTED, bad))
+    left = iter(messages)
+    while some := list(islice(left, ROWS_MAX)):
+        rows = [row_of(message, run, now_us) for message in some]
+        try:
+            yield _batch(rows)
+        except _UNFIT:
+            yield _batch(
+                [
+                    _fitting(row, message, now_us)
+                    for row, message in zip(rows, some, strict=True)
+                ]
+            )  # fmt: skip
 
 
 _UNFIT: Final = (pa.ArrowException, OverflowError, UnicodeError, TypeError)
 
 
-def parquet(table: str, rows: list[dict[str, object]]) -> bytes:
-    """Rows of a table as a file, with checksums."""
-    out = BytesIO()
-    content = pa.Table.from_pylist(rows, schema=SCHEMAS[table])
-    pq.write_table(content, out, compression="zstd", write_page_checksum=True)
-    return out.getvalue()
+def _batch(rows: Iterable[Row]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{TABLE: row.table, **row.values} for row in rows], WIDE)
+
+
+def _fitting(row: Row, message: Message, now_us: int) -> Row:
+    try:
+        _batch([row])
+    except _UNFIT as error:
+        return _rejected(message, f"a value that its column cannot hold: {error}", now_us)
+    return row
 
 
 def _check(trace: AnyTrace, run: str, now_us: int) -> None:
@@ -220,7 +195,7 @@ def _rejected(message: Message, reason: str, now_us: int) -> Row:
         "topic": message.topic, "reason": _printable(reason), "bytes": len(message.payload),
         "payload": message.payload[:PAYLOAD_MAX],
     }  # fmt: skip
-    return Row(REJECTED, now_us // MINUTE_US, values)
+    return Row(REJECTED, values)
 
 
 def _printable(text: str) -> str:

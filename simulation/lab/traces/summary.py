@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roq.simulation.lab.archive.document import Run, Series, Window
 from roq.simulation.lab.traces import events as run_events
-from roq.simulation.lab.traces.aggregate import Traces
+from roq.simulation.lab.traces.aggregate import WHOLE, Latencies, Row, Rows, Traces
 from roq.simulation.lab.traces.grid import MICROSECONDS, Grid, grid
-from roq.simulation.lab.traces.windows import MS, Latencies, Rows, silences, windows
+from roq.simulation.lab.traces.place import Damaged, Place
+from roq.simulation.lab.traces.windows import silences, windows
 from roq.simulation.scenario.offered import offered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LEFT_OUT_MAX: Final = 100
+"""Damaged files that are left out, at most: each of them costs another attempt."""
 LAST_SECONDS: Final = 5.0
 LAST_SHARE: Final = 0.1
 """The end of a load, for what is said of it: so many seconds, or this share if that is more."""
 
 
 def summarise(
-    spark: SparkSession, folder: Path, run: Run, *, leave_out: bool = False
+    spark: SparkSession, place: Place, run: Run, *, leave_out: bool = False
 ) -> tuple[dict[str, float], Series]:
     """The figures and the series of a live run.
 
     Args:
         spark: does the work.
-        folder: of the run, with its traces.
+        place: of its traces.
         run: what was asked, when the load began (`began_us`) and how long it took (`seconds`).
         leave_out: go on without files that are damaged.
 
@@ -41,44 +43,49 @@ def summarise(
     load = grid(run.began_us, run.seconds)
     if not run.began_us or not load.count:
         return {}, Series(window_seconds=1.0, windows=[])
-    with Traces(spark, folder, leave_out=leave_out) as traces:
-        return _summarised(traces, run, load)
+    without: set[str] = set()
+    while True:
+        # What makes the figures finds what is damaged: nothing is read twice to look for it.
+        try:
+            with Traces(spark, place, without=without) as traces:
+                figures, series = _summarised(traces, run, load)
+        except Damaged as error:
+            if not leave_out or error.file in without or len(without) >= LEFT_OUT_MAX:
+                raise
+            without.add(error.file)
+        else:
+            return {**figures, "files_left_out": float(len(without))}, series
 
 
 def _summarised(traces: Traces, run: Run, load: Grid) -> tuple[dict[str, float], Series]:
-    queue, moves, scalings = traces.queue, traces.moves, traces.scalings
-    clients, latencies = traces.clients(load), traces.latencies(load)
-    received = Latencies(latencies, clients, "subscriber")
-    published = Latencies(latencies, clients, "publisher")
-    exchanges = traces.exchange_windows(load)
-    quiet = silences([row["time_us"] for row in queue], load, traces.hole_seconds)
-    unusual = traces.unusual()
-    over = run_events.overloads([row for row in unusual if not row["hole"]], load)
-    holes = [row for row in unusual if row["hole"]]
+    heard, most = traces.heard, traces.hole_seconds
+    clients = traces.clients(load)
+    latencies = traces.latencies(load, clients)
+    exchanges, holes = traces.exchange_windows(load), traces.holes()
+    quiet = silences(traces.silences(), heard["first_us"], heard["last_us"], load, most)
+    received = {window: each for (role, window), each in latencies.items() if role == "subscriber"}
     each_window = windows(load, run.scenario, exchanges, received, quiet, holes)
-    last_us = queue[-1]["time_us"] if queue else 0
+    lives = traces.lives()
     events, left_out = run_events.in_order(
         [
-            *run_events.told(traces.events, load),
-            *run_events.moves(moves, load),
-            *run_events.scalings(scalings, load),
-            *run_events.births_and_deaths(traces.lives, load, last_us, traces.hole_seconds),
+            *run_events.told(traces.told(), load),
+            *run_events.births_and_deaths(lives, load, heard["last_us"] or 0, most),
             *run_events.gaps(holes, quiet, load),
         ]
     )
     figures = {
         **_clients(clients, run),
-        **_latency(received, published),
+        **_latency(latencies),
         **_exchanges(exchanges, each_window),
-        **_elasticity(queue, moves, scalings, load),
-        **(_overloads(over, run_events.reactions(over, moves)) if traces.limits else {}),
+        **(_elasticity(traces, load) if heard["last_us"] else {}),
+        **(_overloads(traces.overloads(load)) if traces.limits else {}),
         **_wholeness(traces, quiet),
     }
     series = Series(
         window_seconds=load.window_us / MICROSECONDS,
         windows=each_window,
         events=events,
-        events_left_out=left_out,
+        events_left_out=left_out + sum(traces.left_out.values()) - traces.left_out.get("limits", 0),
     )
     return figures, series
 
@@ -92,10 +99,6 @@ def remarks(figures: dict[str, float]) -> list[str]:
         "traces_late": "Traces that came late: {:.0f}; they were counted where they belong.",
         "silent_seconds": "For {:.1f} s nothing is known of the exchanges.",
         "documents_dropped": "Documents of the statistics stream that the tap has lost: {:.0f}.",
-        "rows_left_out": (
-            "Moves, scalings, documents of the queue, overloads and other things told one by one "
-            "that were too many and left out, the last ones: {:.0f}. Figures do not know them."
-        ),
         "limits_left_out": (
             "Changes of the limit that were too many and left out, the last ones: {:.0f}. "
             "Overloads after them are not exact."
@@ -133,14 +136,13 @@ def _clients(rows: Rows, run: Run) -> dict[str, float]:
             "reordered": summed(subscribers, "reordered"),
         }
     if rows:
-        found["clock_error_ms"] = max(row["clock_error"] for row in rows) * MS
+        found["clock_error_ms"] = max(row["clock_error"] for row in rows) * 1_000
     return found
 
 
-def _latency(received: Latencies, published: Latencies) -> dict[str, float]:
+def _latency(latencies: Latencies) -> dict[str, float]:
     found: dict[str, float] = {}
-    whole = received.whole()
-    if whole is not None:
+    if (whole := latencies.get(("subscriber", WHOLE))) is not None:
         found |= {
             "latency_mean_ms": whole.mean,
             "latency_p50_ms": whole.p50,
@@ -149,8 +151,7 @@ def _latency(received: Latencies, published: Latencies) -> dict[str, float]:
             "latency_p999_ms": whole.p999,
             "latency_max_ms": whole.most,
         }
-    calls = published.whole()
-    if calls is not None:
+    if (calls := latencies.get(("publisher", WHOLE))) is not None:
         found |= {"publish_mean_ms": calls.mean, "publish_p99_ms": calls.p99}
     return found
 
@@ -193,39 +194,17 @@ def _last_imbalance(each_window: list[Window]) -> float:
     return max(sums.values()) * len(sums) / sum(sums.values())
 
 
-def _elasticity(queue: Rows, moves: Rows, scalings: Rows, load: Grid) -> dict[str, float]:
-    if not queue:
-        return {}
-    inside = [row for row in queue if load.within(row["time_us"])] or queue[-1:]
-    moved = [row for row in moves if load.within(row["time_us"])]
-    scaled = [row for row in scalings if load.within(row["time_us"])]
-    accepted = [row for row in moved if row["state"] == run_events.MOVED]
-    out = [row for row in scaled if (row["direction"], row["state"]) == ("out", "done")]
-    found = {
-        "exchanges_most": float(max(row["exchanges"] for row in inside)),
-        "exchanges_last": float(inside[-1]["exchanges"]),
-        "moves": float(len(accepted)),
-        "moves_failed": float(sum(row["state"] in run_events.NOT_MOVED for row in moved)),
-        "scale_outs": float(len(out)),
-        "scale_ins": float(
-            sum((row["direction"], row["state"]) == ("in", "done") for row in scaled)
-        ),
-        "scale_failed": float(sum(row["state"] == "failed" for row in scaled)),
-    }
-    if accepted:
-        found["move_pause_mean_ms"] = sum(row["pause_ms"] for row in accepted) / len(accepted)
-        found["move_pause_max_ms"] = max(row["pause_ms"] for row in accepted)
-    if out:
-        found["scale_out_seconds"] = sum(row["seconds"] for row in out) / len(out)
-    return found
+def _elasticity(traces: Traces, load: Grid) -> dict[str, float]:
+    many = traces.exchanges(load)
+    found = {"exchanges_most": many["most"], "exchanges_last": many["last"]}
+    counted = found | traces.elasticity(load)
+    return {name: float(value) for name, value in counted.items() if value is not None}
 
 
-def _overloads(found: list[run_events.Overload], reactions: list[float]) -> dict[str, float]:
-    total = sum(each.end_us - each.begin_us for each in found)
-    figures = {"overload_minutes": total / MICROSECONDS / 60}
-    if reactions:
-        figures["reaction_seconds"] = sum(reactions) / len(reactions)
-        figures["reaction_max_seconds"] = max(reactions)
+def _overloads(found: Row) -> dict[str, float]:
+    figures = {"overload_minutes": (found["seconds"] or 0.0) / 60}
+    if found["mean"] is not None:
+        figures |= {"reaction_seconds": found["mean"], "reaction_max_seconds": found["most"]}
     return figures
 
 
@@ -239,9 +218,7 @@ def _wholeness(traces: Traces, quiet: list[tuple[int, int]]) -> dict[str, float]
         "traces_rejected": float(whole.rejected),
         "documents_dropped": float(whole.dropped),
         "silent_seconds": sum(end - begin for begin, end in quiet) / MICROSECONDS,
-        "files_left_out": float(len(traces.left_out)),
-        "rows_left_out": float(sum(traces.rows_left_out.values())),
-        "limits_left_out": float(traces.limits_left_out),
+        "limits_left_out": float(traces.left_out.get("limits", 0)),
     }
 
 

@@ -1,4 +1,4 @@
-"""The tables that traces are kept in: their columns, and what each of them means.
+"""The kinds of rows that traces are kept as: their columns, and what each of them means.
 
     kpi        one row for each numeric document of the statistics stream
     latency    one row for each client and window in which it did something
@@ -151,7 +151,15 @@ SCHEMAS: Final = {
     table: pa.schema([pa.field(each.name, each.type) for each in columns])
     for table, columns in COLUMNS.items()
 }
-"""As files hold them. `run` (text) and `minute` (int: minutes since 1970) are in their paths."""
+TABLE: Final = "table"
+"""The column that says of which kind a row is; in files it is part of their paths."""
+WIDE: Final = pa.schema(
+    [
+        pa.field(TABLE, _TEXT),
+        *{field.name: field for schema in SCHEMAS.values() for field in schema}.values(),
+    ]
+)
+"""All of them side by side, so that one job writes them; null where a kind has no such column."""
 
 
 def reference() -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final
 
-from roq.demo.latency import Histogram
 from roq.simulation.lab.archive.document import HEARD_FROM, ExchangeWindow, LatencyWindow, Window
 from roq.simulation.lab.traces.grid import MICROSECONDS, Grid
 from roq.simulation.scenario.offered import offered
@@ -19,47 +17,13 @@ Span = tuple[int, int]
 
 DIGITS: Final = 3
 """Of shares, as they are kept."""
-MS: Final = 1_000.0
-
-
-class Latencies:
-    """Histograms of one role, merged over all clients.
-
-    Args:
-        rows: of `Traces.latencies`.
-        sums: of `Traces.clients`.
-        role: publisher or subscriber.
-    """
-
-    def __init__(self, rows: Rows, sums: Rows, role: str) -> None:
-        self._windows: dict[int, Histogram] = {}
-        self._seconds = {row["window"]: row["latency_sum"] for row in sums if row["role"] == role}
-        for row in rows:
-            if row["role"] == role:
-                counts = dict(zip(map(str, row["buckets"]), row["counts"], strict=True))
-                self._windows[row["window"]] = Histogram(counts)
-
-    def window(self, number: int) -> LatencyWindow | None:
-        """Of one window; None if nothing was measured in it."""
-        if not self._windows.get(number):
-            return None
-        histogram = self._windows[number]
-        return LatencyWindow.of(histogram, self._seconds.get(number, 0.0) / len(histogram))
-
-    def whole(self) -> LatencyWindow | None:
-        """Of the whole load; None if nothing was measured."""
-        merged, seconds = Histogram(), 0.0
-        for number, histogram in self._windows.items():
-            merged.merge(histogram)
-            seconds += self._seconds.get(number, 0.0)
-        return LatencyWindow.of(merged, seconds / len(merged)) if merged else None
 
 
 def windows(
     grid: Grid,
     scenario: Scenario,
     exchanges: Rows,
-    latencies: Latencies,
+    latencies: Mapping[int, LatencyWindow],
     silences: Iterable[Span],
     holes: Rows = (),
 ) -> list[Window]:
@@ -69,9 +33,9 @@ def windows(
         grid: where they are.
         scenario: what was to be offered.
         exchanges: rows of `Traces.exchange_windows`.
-        latencies: of the subscribers.
+        latencies: of the subscribers, by window.
         silences: when the statistics stream said nothing.
-        holes: those rows of `Traces.unusual`: when it said nothing of one exchange that serves.
+        holes: rows of `Traces.holes`: when it said nothing of one exchange that serves.
     """
     by_window: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in exchanges:
@@ -96,7 +60,7 @@ def _window(
     number: int,
     scenario: Scenario,
     rows: list[dict[str, Any]],
-    latencies: Latencies,
+    latencies: Mapping[int, LatencyWindow],
     silences: list[Span],
     unheard: Mapping[int, list[Span]],
 ) -> Window:
@@ -117,7 +81,7 @@ def _window(
         at=at,
         exchanges=known,
         serving=len(parts) if _known(stream) else 0,
-        latency=latencies.window(number),
+        latency=latencies.get(number),
         imbalance=imbalance([each.bytes_in for each in known])
         if len(known) == len(parts)
         else None,
@@ -159,23 +123,24 @@ def imbalance(loads: Sequence[float]) -> float | None:
     return max(loads) * len(loads) / total if len(loads) > 1 and total > 0 else None
 
 
-def silences(times: Sequence[int], grid: Grid, most: float) -> list[Span]:
+def silences(
+    holes: Rows, first_us: int | None, last_us: int | None, grid: Grid, most: float
+) -> list[Span]:
     """When a stream said nothing although it should, within the load.
 
     Args:
-        times: of what it said, in order.
+        holes: rows of `Traces.silences`.
+        first_us, last_us: when it said something for the first and the last time; None: never.
         grid: the load.
-        most: seconds that may lie between two of them.
+        most: seconds that may lie between two of its words.
     """
-    edges = [grid.begin_us, *(time for time in times if grid.within(time)), grid.end_us]
-    before = [time for time in times if time < grid.begin_us]
-    after = [time for time in times if time > grid.end_us]
-    if before:
-        edges[0] = before[-1]
-    if after:
-        edges[-1] = after[0]
+    spans = [(row["begin_us"], row["end_us"]) for row in holes]
+    if first_us is None or last_us is None:
+        spans.append((grid.begin_us, grid.end_us))
+    else:
+        spans += [(grid.begin_us, first_us), (last_us, grid.end_us)]
     return [
-        (max(one, grid.begin_us), min(other, grid.end_us))
-        for one, other in pairwise(edges)
-        if other - one > most * MICROSECONDS
+        (max(begin, grid.begin_us), min(end, grid.end_us))
+        for begin, end in sorted(spans)
+        if end - begin > most * MICROSECONDS and begin < grid.end_us and end > grid.begin_us
     ]

@@ -13,7 +13,7 @@ from roq.simulation.lab.live import messages
 from roq.simulation.lab.live.interrupts import Aside, interrupts
 from roq.simulation.lab.live.messages import BadMessage
 from roq.simulation.lab.live.show import Picture, Silent, show
-from roq.simulation.lab.live.tasks import _understood, master_for
+from roq.simulation.lab.live.tasks import _understood
 from roq.simulation.lab.report.terminal import spark
 
 PICTURE = Picture(
@@ -53,14 +53,6 @@ def test_a_pipe_gets_lines() -> None:
 def test_rates_are_drawn_as_heights() -> None:
     assert spark([0, 1, 2, 7]) == " ▁▂█"
     assert spark([]) == spark([0.0]).strip() == ""
-
-
-def test_local_masters_get_the_slots_that_are_needed() -> None:
-    assert master_for("local[*]", 4) == master_for("local", 4) == "local[4]"
-    assert master_for("local[6]", 4) == "local[6]"
-    assert master_for("spark://there:7077", 4) == "spark://there:7077"
-    with pytest.raises(ConfigError, match=r"use local\[4\]"):
-        master_for("local[3]", 4)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ro
 from py4j.protocol import Py4JNetworkError
 
 from roq.simulation.lab.traces.collect import Collector, committed, reason
-from roq.simulation.lab.traces.files import TracesError
+from roq.simulation.lab.traces.place import CHECKPOINT, Place, TracesError
 
 IN_THE_DRIVER = """An exception was raised by the Python Proxy. Return Message: Traceback (last):
   File "clientserver.py", line 644, in _call_proxy
@@ -48,26 +48,32 @@ def test_of_an_error_the_innermost_reason_is_told(text: str, found: str) -> None
     assert reason(text) == found
 
 
+def checkpoint_in(folder: Path) -> tuple[Place, Path]:
+    checkpoint = folder / "run=a-run" / CHECKPOINT
+    for name in ("offsets", "commits"):
+        (checkpoint / name).mkdir(parents=True)
+    return Place(str(folder), "a-run"), checkpoint
+
+
 def test_only_what_is_committed_counts(tmp_path: Path) -> None:
-    assert committed(tmp_path) is None
-    for folder in ("offsets", "commits"):
-        (tmp_path / folder).mkdir()
+    place, checkpoint = checkpoint_in(tmp_path)
+    assert committed(place) is None
     for number in range(12):
         lines = ["v1", "{}", json.dumps({"logs": {"1:1": number}})]
-        (tmp_path / "offsets" / str(number)).write_text("\n".join(lines))
-        (tmp_path / "offsets" / f".{number}.crc").write_bytes(b"")
-    assert committed(tmp_path) is None
+        (checkpoint / "offsets" / str(number)).write_text("\n".join(lines))
+        (checkpoint / "offsets" / f".{number}.crc").write_bytes(b"")
+    assert committed(place) is None
     for number in (0, 1, 9, 10):
-        (tmp_path / "commits" / str(number)).write_text("v1\n{}")
-    assert committed(tmp_path) == {"logs": {"1:1": 10}}
+        (checkpoint / "commits" / str(number)).write_text("v1\n{}")
+    assert committed(place) == {"logs": {"1:1": 10}}
 
 
 def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    place, checkpoint = checkpoint_in(tmp_path)
     for folder in ("offsets", "commits"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "3").write_text("v1\n{}")
-    with pytest.raises(TracesError, match=str(tmp_path)):
-        committed(tmp_path)
+        (checkpoint / folder / "3").write_text("v1\n{}")
+    with pytest.raises(TracesError, match=str(checkpoint)):
+        committed(place)
 
 
 def test_it_can_be_stopped_when_spark_is_gone(tmp_path: Path) -> None:
@@ -75,7 +81,7 @@ def test_it_can_be_stopped_when_spark_is_gone(tmp_path: Path) -> None:
         raise Py4JNetworkError("connection refused")
 
     nothing: Any = None
-    collector = Collector(nothing, "127.0.0.1:1", "a-traces", tmp_path)
+    collector = Collector(nothing, "127.0.0.1:1", "a-traces", Place(str(tmp_path), "r"), "r")
     collector._query = SimpleNamespace(exception=gone, stop=gone)  # type: ignore[assignment]
     collector.stop()
     assert "connection refused" in collector.failure

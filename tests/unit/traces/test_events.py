@@ -1,20 +1,15 @@
-"""What happened, and how quickly overloads were answered."""
+"""What happened, in words."""
 
 from __future__ import annotations
 
-import pytest
 from traces import BEGAN_US, us
 
 from roq.simulation.lab.archive.document import EventKind
 from roq.simulation.lab.traces.events import (
-    Overload,
     births_and_deaths,
     gaps,
     in_order,
-    moves,
-    overloads,
-    reactions,
-    scalings,
+    told,
 )
 from roq.simulation.lab.traces.grid import grid
 
@@ -23,7 +18,7 @@ LOAD = grid(BEGAN_US, 60.0)
 
 def moved(at: float, state: str, source: int = 1) -> dict[str, object]:
     return {
-        "time_us": us(at), "state": state, "sources": [source], "targets": [2],
+        "kind": "move", "time_us": us(at), "state": state, "sources": [source], "targets": [2],
         "publisher": "ab" * 16, "reason": "too much", "pause_ms": 1.0,
     }  # fmt: skip
 
@@ -39,9 +34,9 @@ def above(exchange: int, begin: float, end: float) -> dict[str, object]:
     return {"exchange": exchange, "begin_us": us(begin), "end_us": us(end)}
 
 
-def test_only_the_end_of_a_move_is_an_event() -> None:
-    rows = [moved(1, "started"), moved(2, "accepted"), moved(3, "failed"), moved(4, "given_up")]
-    found = moves(rows, LOAD)
+def test_the_end_of_a_move_is_an_event() -> None:
+    rows = [moved(2, "accepted"), moved(3, "failed"), moved(4, "given_up")]
+    found = told(rows, LOAD)
     assert [(event.at, event.kind) for event in found] == [
         (2.0, EventKind.MOVE), (3.0, EventKind.MOVE_FAILED), (4.0, EventKind.MOVE_FAILED),
     ]  # fmt: skip
@@ -51,13 +46,13 @@ def test_only_the_end_of_a_move_is_an_event() -> None:
 def test_scaling_says_what_came_what_went_and_what_could_not() -> None:
     def row(direction: str, state: str, number: int | None) -> dict[str, object]:
         return {
-            "time_us": us(1), "direction": direction, "state": state, "exchange": number,
-            "reason": "because",
+            "kind": "scale", "time_us": us(1), "direction": direction, "state": state,
+            "exchange": number, "reason": "because",
         }  # fmt: skip
 
     rows = [row("out", "started", None), row("out", "done", 2), row("in", "done", 2),
             row("out", "failed", None)]  # fmt: skip
-    assert [(event.kind, event.text) for event in scalings(rows, LOAD)] == [
+    assert [(event.kind, event.text) for event in told(rows, LOAD)] == [
         (EventKind.SCALE_OUT, "x2 came: because"),
         (EventKind.SCALE_IN, "x2 went: because"),
         (EventKind.SCALE_FAILED, "an exchange could not come: because"),
@@ -87,23 +82,6 @@ def test_a_hole_of_one_exchange_is_told_unless_all_were_silent() -> None:
     assert found[0].text == "no statistics for 5.0 s"
 
 
-def test_periods_of_overload_that_touch_are_one() -> None:
-    rows = [above(1, -2, 1), above(1, 1, 2), above(2, 1, 3), above(1, 5, 6), above(1, 58, 70),
-            above(1, 70, 71)]  # fmt: skip
-    assert overloads(rows, LOAD) == [
-        Overload(1, us(0), us(2)), Overload(2, us(1), us(3)), Overload(1, us(5), us(6)),
-        Overload(1, us(58), us(60)),
-    ]  # fmt: skip
-
-
-def test_a_reaction_lasts_until_somebody_has_left_that_exchange() -> None:
-    found = [Overload(1, us(10), us(20)), Overload(2, us(10), us(20)), Overload(3, us(1), us(2))]
-    rows = [moved(5, "accepted"), moved(11, "failed"), moved(12.5, "accepted"),
-            moved(13, "accepted"), moved(21, "accepted", source=2),
-            moved(9, "accepted", source=3)]  # fmt: skip
-    assert reactions(found, rows) == pytest.approx([2.5, 11.0])
-
-
 def test_events_stand_in_order_of_time() -> None:
-    one, two, three = moves([moved(9, "failed"), moved(2, "accepted"), moved(3, "failed")], LOAD)
+    one, two, three = told([moved(9, "failed"), moved(2, "accepted"), moved(3, "failed")], LOAD)
     assert in_order([one, two, three]) == ([two, three, one], 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from runs import run_of
 from traces import Story, exchange, queue
@@ -11,7 +12,7 @@ from traces import Story, exchange, queue
 from roq.protocol.kpi import SubscriberKpi
 from roq.simulation.lab.archive.folder import write_run
 from roq.simulation.lab.traces.export import lines, main
-from roq.simulation.lab.traces.files import TracesError, files
+from roq.simulation.lab.traces.place import TracesError
 from roq.simulation.lab.traces.tables import KPI
 
 
@@ -33,7 +34,10 @@ def written(folder: Path) -> Path:
     story.client("publisher-0", 60.0, [0.001], messages=3)
     story.client("subscriber-0", 0.0, [0.001], messages=6)
     story.messages.append(story.messages[0])  # an exchange died, and it was sent again
-    story.write(folder)
+    place = story.write(folder)
+    run = run_of("a-run")
+    settings = {**run.settings, "traces": place.uri}
+    write_run(folder, msgspec.structs.replace(run, settings=settings))
     return folder
 
 
@@ -58,13 +62,13 @@ def test_each_kind_of_line_has_its_columns(tmp_path: Path) -> None:
 def test_the_program_prints_them_and_names_what_is_damaged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_run(written(tmp_path), run_of("a-run"))
+    written(tmp_path)
     assert main([str(tmp_path)]) == 0
     assert "EXCH,2023-11-14_22:13:21,1,7,7,70,70,2,x1\n" in capsys.readouterr().out
-    path = files(tmp_path, KPI)[0]
+    (path,) = tmp_path.glob(f"run=*/*/table={KPI}/*.parquet")
     path.write_bytes(b"")
     assert main([str(tmp_path)]) == 1
-    assert str(path) in capsys.readouterr().err
+    assert path.name in capsys.readouterr().err
     assert main([str(tmp_path), "--leave-out"]) == 0
     assert main([str(tmp_path / "nothing")]) == 1
     with pytest.raises(TracesError, match="damaged"):
@@ -72,5 +76,6 @@ def test_the_program_prints_them_and_names_what_is_damaged(
 
 
 def test_a_run_without_traces_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path, run_of("a-run"))
     with pytest.raises(TracesError, match="has no traces"):
         list(lines(tmp_path))

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from io import BytesIO
 
 import msgspec
-import pyarrow.parquet as pq
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from traces import BEGAN_US, RUN, Story, exchange, move, queue, scale
 
 from roq.protocol.kpi import ExchangeKpi, MoveKpi, QueueKpi, ScaleKpi, SubscriberKpi
-from roq.simulation.lab.traces.rows import Message, files_of, row_of
-from roq.simulation.lab.traces.tables import COLUMNS, EVENTS, KPI, LATENCY, REJECTED, SCHEMAS
+from roq.simulation.lab.traces import rows
+from roq.simulation.lab.traces.rows import Message, record_batches, row_of
+from roq.simulation.lab.traces.tables import (
+    COLUMNS,
+    EVENTS,
+    KPI,
+    LATENCY,
+    REJECTED,
+    SCHEMAS,
+    TABLE,
+    WIDE,
+)
 
 CLIENT = {
     "kind": "client", "version": 1, "run": RUN, "time_us": BEGAN_US, "source": "s", "number": 0,
@@ -27,12 +36,18 @@ def message(payload: bytes, topic: str = "kpi") -> Message:
     return Message(payload, topic, b"s" * 16, 3, BEGAN_US + 5)
 
 
+def rows_of(*messages: Message) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for batch in record_batches(messages, RUN, BEGAN_US):
+        assert batch.schema.equals(WIDE)
+        found += batch.to_pylist()
+    return found
+
+
 def rejected(payload: object) -> str:
     data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    found = list(files_of([message(data)], RUN, BEGAN_US))
-    (part,) = found
-    assert part.table == REJECTED
-    (row,) = pq.read_table(BytesIO(part.data)).to_pylist()
+    (row,) = rows_of(message(data))
+    assert row[TABLE] == REJECTED
     return str(row["reason"])
 
 
@@ -49,32 +64,34 @@ def test_documents_clients_and_events_go_into_their_tables() -> None:
         story.document(1.0, document)
     story.client("subscriber-1", 1.0, [0.001, 0.002, 0.002], messages=3)
     story.event(1.0, "fault", "kill")  # type: ignore[arg-type]
-    rows = [row_of(each, RUN, BEGAN_US) for each in story.messages]
-    assert [row.table for row in rows] == [KPI] * 4 + [LATENCY, EVENTS]
-    assert [row.values.get("kind") for row in rows[:4]] == ["exchange", "queue", "move", "scale"]
-    first = rows[0].values
+    found = [row_of(each, RUN, BEGAN_US) for each in story.messages]
+    assert [row.table for row in found] == [KPI] * 4 + [LATENCY, EVENTS]
+    assert [row.values.get("kind") for row in found[:4]] == ["exchange", "queue", "move", "scale"]
+    first = found[0].values
     assert (first["exchange"], first["bytes_in"], first["queue_id"]) == (3, 70, (b"q" * 16).hex())
-    assert rows[4].values["counts"] == [1, 2]
-    assert {row.minute for row in rows} == {BEGAN_US // 60_000_000}
+    assert found[4].values["counts"] == [1, 2]
 
 
-def test_what_a_row_holds_is_what_its_file_holds() -> None:
+def test_what_a_row_holds_stands_beside_columns_of_other_kinds() -> None:
     story = Story()
     story.document(1.0, exchange(3, 70))
-    (part,) = files_of(story.messages, RUN, BEGAN_US)
-    table = pq.read_table(BytesIO(part.data))
-    assert table.schema.equals(SCHEMAS[KPI])
-    row = row_of(story.messages[0], RUN, BEGAN_US).values
-    assert table.to_pylist() == [{name: row.get(name) for name in SCHEMAS[KPI].names}]
+    row = row_of(story.messages[0], RUN, BEGAN_US)
+    wanted = {TABLE: KPI, **row.values}
+    assert rows_of(*story.messages) == [{name: wanted.get(name) for name in WIDE.names}]
 
 
-def test_rows_of_several_minutes_go_into_several_files() -> None:
+def test_columns_of_several_kinds_have_one_type() -> None:
+    for schema in SCHEMAS.values():
+        assert [WIDE.field(field.name).type for field in schema] == schema.types
+
+
+def test_rows_come_in_batches_that_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "ROWS_MAX", 2)
     story = Story()
-    for at in (0.0, 61.0, 59.0, 3_601.0):
+    for at in range(5):
         story.document(at, queue(1))
-    parts = list(files_of(story.messages, RUN, BEGAN_US))
-    assert len({part.minute for part in parts}) == len(parts) > 2
-    assert sum(part.rows for part in parts) == 4
+    batches: list[pa.RecordBatch] = list(record_batches(story.messages, RUN, BEGAN_US))
+    assert [batch.num_rows for batch in batches] == [2, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -127,8 +144,8 @@ def test_one_bad_value_does_not_spoil_its_neighbours() -> None:
     for _ in range(5):
         story.client("subscriber-1", 0.0, [0.001], messages=1)
     bad = message(json.dumps({**CLIENT, "bytes": 2**64}).encode())
-    parts = list(files_of([*story.messages[:2], bad, *story.messages[2:]], RUN, BEGAN_US))
-    assert {part.table: part.rows for part in parts} == {LATENCY: 5, REJECTED: 1}
+    found = rows_of(*story.messages[:2], bad, *story.messages[2:])
+    assert [row[TABLE] for row in found] == [LATENCY] * 2 + [REJECTED] + [LATENCY] * 3
 
 
 @given(st.lists(st.one_of(
@@ -139,10 +156,7 @@ def test_one_bad_value_does_not_spoil_its_neighbours() -> None:
                     ).map(lambda some: msgspec.json.encode({**CLIENT, **_plain(some)})),
 ), max_size=5))  # fmt: skip
 def test_whatever_comes_every_message_is_one_row(payloads: list[bytes]) -> None:
-    parts = list(files_of([message(each) for each in payloads], RUN, BEGAN_US))
-    assert sum(part.rows for part in parts) == len(payloads)
-    for part in parts:
-        assert pq.read_table(BytesIO(part.data)).num_rows == part.rows
+    assert len(rows_of(*map(message, payloads))) == len(payloads)
 
 
 def _plain(some: dict[str, object]) -> dict[str, object]:

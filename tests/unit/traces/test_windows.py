@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from traces import BEGAN_US, SECOND_US, us
 
-from roq.demo.latency import Histogram
-from roq.simulation.lab.archive.document import HEARD_FROM
+from roq.simulation.lab.archive.document import HEARD_FROM, LatencyWindow
 from roq.simulation.lab.traces.grid import Grid, grid
-from roq.simulation.lab.traces.windows import Latencies, imbalance, silences, windows
+from roq.simulation.lab.traces.windows import imbalance, silences, windows
 from roq.simulation.scenario.scenario import Phase, PublisherGroup, Scenario
 
 SCENARIO = Scenario(
@@ -16,7 +15,7 @@ SCENARIO = Scenario(
     title="a test",
     phases=[Phase(name="p", seconds=600, publishers=[PublisherGroup(count=2, rate=5.0)])],
 )
-NOTHING = Latencies([], [], "subscriber")
+NOTHING: dict[int, LatencyWindow] = {}
 
 
 def row(window: int, exchange: int, bytes_in: float, seconds: float = 1.0) -> dict[str, object]:
@@ -93,38 +92,14 @@ def test_imbalance_needs_two_exchanges_and_load() -> None:
     assert imbalance([3.0, 1.0]) == 1.5
 
 
-def test_a_stream_is_silent_where_its_documents_are_far_apart() -> None:
+def test_a_stream_is_silent_where_its_documents_are_far_apart_and_at_both_ends() -> None:
     load = Grid(us(0), us(20), SECOND_US)
-    assert silences([us(at) for at in range(-2, 23)], load, 3.0) == []
-    times = [us(at) for at in (-1, 1, 2, 3, 8, 9, 10, 11, 12, 15, 18, 21.5)]
-    assert silences(times, load, 3.0) == [(us(3), us(8)), (us(18), us(20))]
-    assert silences([], load, 3.0) == [(us(0), us(20))]
-    assert silences([us(-50)], load, 3.0) == [(us(0), us(20))]
-
-
-def test_histograms_of_clients_and_windows_are_merged() -> None:
-    fast, slow = Histogram(), Histogram()
-    fast.add(0.001, 98)
-    slow.add(1.0, 2)
-
-    def made(window: int, histogram: Histogram, role: str = "subscriber") -> dict[str, object]:
-        counts = histogram.counts()
-        buckets = [int(bucket) for bucket in counts]
-        return {"window": window, "role": role, "buckets": buckets, "counts": [*counts.values()]}
-
-    sums = [
-        {"window": 0, "role": "subscriber", "latency_sum": 0.098},
-        {"window": 1, "role": "subscriber", "latency_sum": 2.0},
+    holes = [
+        {"begin_us": us(begin), "end_us": us(end)} for begin, end in ((3, 8), (18, 21.5), (30, 40))
     ]
-    latencies = Latencies([made(0, fast), made(1, slow), made(0, slow, "publisher")], sums,
-                          "subscriber")  # fmt: skip
-    whole, first = latencies.whole(), latencies.window(0)
-    assert whole is not None
-    assert first is not None
-    assert (whole.count, first.count) == (100, 98)
-    assert whole.mean == pytest.approx(20.98)
-    assert whole.p50 == pytest.approx(1.0, rel=0.011)
-    assert whole.p99 == pytest.approx(1_000.0, rel=0.011)
-    assert whole.most == pytest.approx(1_000.0, rel=0.011)
-    assert latencies.window(7) is None
-    assert NOTHING.whole() is None
+    assert silences(holes, us(-1), us(41), load, 3.0) == [(us(3), us(8)), (us(18), us(20))]
+    assert silences([], us(-2), us(22), load, 3.0) == []
+    assert silences([], us(2), us(18), load, 3.0) == []
+    assert silences([], us(4), us(15), load, 3.0) == [(us(0), us(4)), (us(15), us(20))]
+    assert silences([], None, None, load, 3.0) == [(us(0), us(20))]
+    assert silences([], us(-50), us(-50), load, 3.0) == [(us(0), us(20))]
