@@ -23,6 +23,8 @@ ENTRIES_MAX: Final = 10_000
 """Of all marks together; beyond, the newest mark takes in what comes, and is due later."""
 UNCOMMITTED_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is accepted and not committed takes so much at most, and half of the log's memory."""
+UNCOMMITTED_ENTRIES_MAX: Final = 25_000
+"""Likewise of entries: the next process has to look at each one of them before it serves."""
 TURN_BATCHES: Final = 50
 """Batches that may come between two looks."""
 
@@ -123,12 +125,15 @@ class Uncommitted(Generic[B]):
     @property
     def fast_bytes(self) -> int:
         """Batches up to this size need not ask for `room` until the next look."""
+        if self._entries + TURN_BATCHES > UNCOMMITTED_ENTRIES_MAX:
+            return 0
         return (self._most - self._log.uncommitted_bytes) // TURN_BATCHES
 
     def room(self, size: int, now: float) -> bool:
         """Whether a batch can be taken; what is larger than the bound is taken alone."""
         held = self._log.uncommitted_bytes
-        if not held or held + size <= self._most:
+        few = self._entries < UNCOMMITTED_ENTRIES_MAX
+        if few and (not held or held + size <= self._most):
             return True
         if self.waiting_since is None:
             self.waiting_since = now
@@ -136,9 +141,17 @@ class Uncommitted(Generic[B]):
 
     def relieved(self) -> bool:
         """Whether there is room, also for large batches: half of it at least."""
-        if self.waiting_since is not None and 2 * self._log.uncommitted_bytes <= self._most:
+        if (
+            self.waiting_since is not None
+            and 2 * self._log.uncommitted_bytes <= self._most
+            and 2 * self._entries <= UNCOMMITTED_ENTRIES_MAX
+        ):
             self.waiting_since = None
         return self.waiting_since is None
+
+    @property
+    def _entries(self) -> int:
+        return self._log.end - self._log.committed
 
     def take(self, most: int) -> list[Record[B]]:
         """Up to so many entries that are committed and not shown, in order: to be published."""

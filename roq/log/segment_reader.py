@@ -7,11 +7,19 @@ What cannot be read is None, and counted. Segments are told from other files by 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from roq.log.files import Files
-from roq.log.index import LOST, SegmentIndex
+from roq.log.index import (
+    BRIEF_BYTES_MAX,
+    LOST,
+    IndexBrief,
+    SegmentIndex,
+    TopicFilter,
+    read_brief,
+)
 from roq.log.records import (
     ALIGN,
     FRAME_AT,
@@ -45,7 +53,7 @@ class Segment:
         size: bytes of the file.
         kept: bytes that its entries count for.
         first_us, last_us: append times of its first and last entry, µs UTC; 0: unknown.
-        topics: that have an entry here; None: too many to keep, or unknown.
+        topics: which may have an entry here.
     """
 
     name: str
@@ -55,7 +63,7 @@ class Segment:
     kept: int = 0
     first_us: int = 0
     last_us: int = 0
-    topics: frozenset[bytes] | None = None
+    topics: TopicFilter = field(default_factory=TopicFilter)
 
 
 class SegmentReader:
@@ -184,6 +192,16 @@ def index_name(segment: str) -> str:
     return segment.removesuffix(SEGMENT_SUFFIX) + INDEX_SUFFIX
 
 
+def load_brief(files: Files, segment: Segment) -> IndexBrief | None:
+    """What the index file of a closed segment says of it; None: nothing that is certain."""
+    try:
+        data = files.read(index_name(segment.name), 0, BRIEF_BYTES_MAX)
+    except OSError:
+        return None
+    brief = read_brief(data, segment.base)
+    return brief if brief is not None and brief.base + brief.entries == segment.end else None
+
+
 def load_index(files: Files, segment: Segment) -> SegmentIndex:
     """The index of a closed segment: from its file, or by going over the segment."""
     try:
@@ -198,8 +216,13 @@ def load_index(files: Files, segment: Segment) -> SegmentIndex:
 
 def scan_index(files: Files, segment: Segment) -> SegmentIndex:
     """Go over a segment record by record; what cannot be read is lost in the index."""
+    return index_of(scan(files, segment.name, HEAD_BYTES), segment)
+
+
+def index_of(records: Iterable[Found], segment: Segment) -> SegmentIndex:
+    """The index of a segment in which these records were found."""
     index = SegmentIndex(segment.base)
-    for found in scan(files, segment.name, HEAD_BYTES):
+    for found in records:
         if found.kind != RecordKind.BATCH or not index.end <= found.offset < segment.end:
             continue
         while index.end < found.offset:

@@ -47,9 +47,8 @@ B = TypeVar("B")
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """A segment that is larger gets no further group."""
 SEGMENT_ENTRIES: Final = 50_000
-"""Likewise with more entries. So at the start of a process so much is read at most, and a group."""
-TOPICS_LISTED_MAX: Final = 1_024
-"""A closed segment with more topics than this does not keep their names in memory."""
+"""No group is added that would give it more entries, unless the group alone has as many. So at the
+start of a process so much is read at most, and a group."""
 
 
 @dataclass(slots=True)
@@ -220,7 +219,7 @@ class SegmentLog(Generic[B]):
         for segment in self._segments_from(at_least):
             if segment.base >= self.hot.floor:
                 break
-            if segment.topics is not None and topic not in segment.topics:
+            if topic not in segment.topics:
                 continue
             offset = self._reader.index(segment).next_of(topic, at_least)
             if offset is not None and offset < self.hot.floor:
@@ -296,8 +295,9 @@ class SegmentLog(Generic[B]):
             group.indexes, self._indexes = self._indexes, []
             group.removed, self._removed = self._removed, []
             return group
+        entries = self.end - self._active.base
         if self._active.size >= self._segment_bytes or (
-            self._active.end - self._active.base >= self._segment_entries
+            entries > self._segment_entries and self._active.end > self._active.base
         ):
             self._roll()
         active, hot = self._active, self.hot
@@ -373,10 +373,10 @@ class SegmentLog(Generic[B]):
         self._snapshot_due = True
 
     def _close(self, segment: Segment, index: SegmentIndex) -> None:
-        topics = index.topics
-        segment.topics = topics if len(topics) <= TOPICS_LISTED_MAX else None
+        brief = index.brief(segment.first_us, segment.last_us)
+        segment.topics = brief.topics
         self._closed.append(segment)
-        self._indexes.append((index_name(segment.name), index.pack()))
+        self._indexes.append((index_name(segment.name), brief.pack() + index.pack()))
 
     def _make_room(self) -> None:
         while self._closed and self.kept > self.capacity:

@@ -9,6 +9,7 @@ from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange,
 from segmented_log import SegmentedLog
 
 from roq.errors import RemoteProtocolError
+from roq.exchange import commit
 from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.snapshot import FORMAT, decode_snapshot, encode_snapshot
@@ -99,6 +100,22 @@ def test_the_told_end_is_that_of_what_is_committed() -> None:
     made.tick()
     ends += [read_entry(frames[1]).offset for frames in made.there.live[len(ends) + 1 :]]
     assert (ends[0], ends[-1]) == (0, 1)
+
+
+def test_only_so_many_batches_are_accepted_and_not_committed_however_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commit, "UNCOMMITTED_ENTRIES_MAX", 8)
+    monkeypatch.setattr(commit, "TURN_BATCHES", 2)
+    made = Durable()
+    assert made.send(20) == 8
+    made.tick()
+    assert channel.HELD in {letter for letter, _ in made.told()}
+    made.commit(3)
+    assert channel.RESET not in {letter for letter, _ in made.told()}, "half of it is to be free"
+    made.commit(4)
+    assert channel.RESET in {letter for letter, _ in made.told()}
+    assert made.send(20) == 4
 
 
 def test_publishers_are_held_while_the_disk_does_not_follow_and_told_why() -> None:
