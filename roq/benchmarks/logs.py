@@ -1,6 +1,7 @@
 """The life of a log on disk, measured: `python -m roq.benchmarks.logs --help`.
 
     cold    how soon an exchange serves again over a large log, and what memory it takes
+    late    what a reader of old entries at full speed costs the publishers
 
 A log is made by the classes of the log themselves, without an exchange, as fast as the disk takes
 it: a large one in minutes.
@@ -13,12 +14,15 @@ import contextlib
 import itertools
 import json
 import os
+import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
+
+import zmq
 
 from roq.benchmarks.processes import PYTHON, Program, rss_bytes
 from roq.exchange.commit import UNCOMMITTED_BYTES_MAX, UNCOMMITTED_ENTRIES_MAX
@@ -28,7 +32,9 @@ from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog, perform
 from roq.log.streams import spare_of
 from roq.model import Limits, PublisherId
-from roq.protocol import batch
+from roq.protocol import batch, channel, documents
+from roq.protocol.channel import Fetched, FetchRequest, Hello, Ready
+from roq.protocol.framing import Answers, split_answer
 from roq.protocol.spec import ExchangeSpec, encode_spec
 
 QUEUE: Final = b"benchmark-of-log"
@@ -155,6 +161,116 @@ def cold(folder: Path, log: Path, starts: int, first_epoch: int) -> None:
         one.kill()
 
 
+def forget_pages(folder: Path) -> None:
+    """Have the system forget what of these files it holds in memory: it has to read them again."""
+    for path in folder.iterdir():
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+def publish(address: str, seconds: float, messages: int, size: int) -> float:
+    """Publish batches for so long, at most a window of them unacknowledged; gives bytes/s."""
+    payloads = [os.urandom(size) for _ in range(messages)]
+    publisher = PublisherId(os.urandom(16))
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.connect(address)
+        hello = Hello(queue=QUEUE, publisher=publisher, epoch=1, attempt=1)
+        socket.send_multipart([channel.HELLO, documents.encode(hello)])
+        ready = documents.decode(split_answer(socket.recv())[1], Ready)
+        window = min(ready.window_batches, ready.window_bytes // (messages * size + 100))
+        sent = acknowledged = total = 0
+        started = time.monotonic()
+        while time.monotonic() - started < seconds:
+            while sent - acknowledged < window:
+                sent += 1
+                data = batch.pack(
+                    payloads, publisher=publisher, epoch=1, link_number=sent,
+                    first_sequence=(sent - 1) * messages, created_us=0,
+                )  # fmt: skip
+                socket.send_multipart([b"live", data])
+                total += len(data)
+            letter, *rest = split_answer(socket.recv())
+            if letter == channel.ACK:
+                acknowledged = channel.read_number(rest[0])
+        return total * acknowledged / sent / (time.monotonic() - started)
+
+
+def read_old(address: str, seconds: float, until: int, generation: int) -> float:
+    """Fetch the first part of a log, again and again, for so long; gives bytes/s."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger = 0
+        socket.connect(address)
+        answers = Answers()
+        total = at = 0
+        started = time.monotonic()
+        while time.monotonic() - started < seconds:
+            request = FetchRequest(
+                id=1, queue=QUEUE, generation=generation, prefixes=[b""], first=at, until=until,
+                max_bytes=channel.FETCH_BYTES_MAX,
+            )  # fmt: skip
+            socket.send_multipart([channel.FETCH, documents.encode(request)])
+            while True:
+                parts = answers.take(socket.recv())
+                if parts is None:
+                    continue
+                if parts[0] == channel.FETCH:
+                    break
+                total += len(parts[-1])
+            told = documents.decode(parts[1], Fetched)
+            at = 0 if told.done else told.reached
+        return total / (time.monotonic() - started)
+
+
+def late(folder: Path, log: Path, entries: int, chosen: argparse.Namespace) -> None:
+    """Publishers alone, beside a late reader of their exchange, and beside one that reads from
+    another exchange, in turn; print their rates and the ratios.
+
+    The reader is a program that wants a core, and so is its exchange: what is lost beside the
+    reader elsewhere is lost to want of cores and of disk, not to what shares the exchange.
+    """
+    limits = Limits(ring_bytes=16 * _MIB, message_bytes=2 * _MIB, log_bytes=1 << 40)
+    errors = folder / "errors"
+    here = LoneExchange(folder, log, limits, EPOCH + 1)
+    other = LoneExchange(folder, folder / "other", limits, EPOCH + 1)
+    command = [*PYTHON, "roq.benchmarks.logs"]
+    amount = [str(chosen.seconds), str(chosen.messages), str(chosen.size)]
+    arms = {"alone": "", "beside": here.data, "elsewhere": other.data}
+    ratios: dict[str, list[float]] = {"beside": [], "elsewhere": []}
+    try:
+        for number in range(chosen.rounds):
+            rates: dict[str, float] = {}
+            for arm in sorted(arms, reverse=number % 2 == 1):
+                forget_pages(log)
+                forget_pages(folder / "other")
+                writer = Program([*command, "publish", here.data, *amount], errors)
+                reader = None
+                if arms[arm]:
+                    what = [arms[arm], amount[0], str(entries), str(EPOCH)]
+                    reader = Program([*command, "read", *what], errors)
+                rates[arm] = float(writer.read_line(START_SECONDS))
+                if reader is not None:
+                    rates[f"{arm} reader"] = float(reader.read_line(START_SECONDS))
+                    reader.stop()
+                writer.stop()
+            for arm, found in ratios.items():
+                found.append(rates[arm] / rates["alone"])
+            told = ", ".join(f"{arm} {rate / 1e6:.1f}" for arm, rate in rates.items())
+            print(f"round {number + 1}, MB/s: {told}", flush=True)
+    finally:
+        here.kill()
+        other.kill()
+    for arm, found in ratios.items():
+        print(f"{arm}: {statistics.median(found):.2f} of alone ({min(found):.2f} to "
+              f"{max(found):.2f})")  # fmt: skip
+    both = [one / two for one, two in zip(ratios["beside"], ratios["elsewhere"], strict=True)]
+    print(f"beside, of elsewhere: {statistics.median(both):.2f}")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m roq.benchmarks.logs", description=__doc__)
@@ -171,6 +287,27 @@ def main(arguments: Sequence[str]) -> int:
     part.add_argument("--log", type=Path, help="a log that stays; made if it is not there")
     part.add_argument("--epoch", type=int, default=EPOCH + 1, help="of the first start")
     part.set_defaults(run=_cold)
+    part = parts.add_parser("late", help="what a reader of old entries costs the publishers")
+    part.add_argument("--gib", type=float, default=1.0, help="bytes of the log")
+    part.add_argument("--messages", type=int, default=500, help="messages in each batch")
+    part.add_argument("--size", type=int, default=100, help="bytes of a message")
+    part.add_argument("--rounds", type=int, default=5)
+    part.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    part.set_defaults(run=_late, tail=0, topics=4)
+    part = parts.add_parser("publish", help="a part of late")
+    part.add_argument("address")
+    for name, kind in (("seconds", float), ("messages", int), ("size", int)):
+        part.add_argument(name, type=kind)
+    part.set_defaults(
+        run=lambda at: print(publish(at.address, at.seconds, at.messages, at.size), flush=True)
+    )
+    part = parts.add_parser("read", help="a part of late")
+    part.add_argument("address")
+    for name, kind in (("seconds", float), ("until", int), ("generation", int)):
+        part.add_argument(name, type=kind)
+    part.set_defaults(
+        run=lambda at: print(read_old(at.address, at.seconds, at.until, at.generation), flush=True)
+    )
     chosen = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], None] = chosen.run
     run(chosen)
@@ -193,6 +330,23 @@ def _cold(chosen: argparse.Namespace) -> None:
                 flush=True,
             )
         cold(folder, log, chosen.starts, chosen.epoch)
+
+
+def _late(chosen: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory(prefix="roq-bench-") as name:
+        folder = Path(name)
+        counts = [
+            make(
+                folder / log,
+                int(chosen.gib * 2**30),
+                messages=chosen.messages,
+                size=chosen.size,
+                topics=chosen.topics,
+            )
+            for log in ("other", "log")
+        ]
+        entries = min(counts)
+        late(folder, folder / "log", entries, chosen)
 
 
 if __name__ == "__main__":

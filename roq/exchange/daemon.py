@@ -135,8 +135,9 @@ class ExchangeServer:
         self._send_data = super(zmq.Socket, self._data).send
         self._last_burst = 0
         self._readers = ReaderTurns(
-            self.reactor, self.core, self._send, self._perform, self._unreachable, self._settle
-        )
+            self.reactor, self.core, self._send, self._perform, self._unreachable, self._settle,
+            None if self._disk is None else self._disk.at_hand,
+        )  # fmt: skip
         self._stopping_since = 0.0
         self._last_read = 0.0
         self._troubles = TroubleLog(self.core.counters, self._backlogs)

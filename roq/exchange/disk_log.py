@@ -5,19 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import zmq
 
 from roq.exchange.log_writer import LogWriter
 from roq.log.disk import DiskFiles
 from roq.log.files import LogRefused
+from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import Group, SegmentLog, perform
 from roq.log.streams import spare_of
 from roq.protocol.spec import ExchangeSpec
 
 Batch = bytes | zmq.Frame
+T = TypeVar("T")
+
+
+class _Load:
+    """Something that is read from the disk, in the thread that reads ahead."""
+
+    def __init__(self, miss: NotAtHand, then: Callable[[], None]) -> None:
+        self.then = then
+        self._miss = miss
+        self._found: object = None
+
+    def run(self) -> None:
+        """Read it."""
+        self._found = self._miss.load()
+
+    def keep(self) -> None:
+        """Have the log know it, and whoever waits for it told."""
+        self._miss.keep(self._found)
+        self.then()
 
 
 class DiskLog:
@@ -57,6 +77,9 @@ class DiskLog:
         self._writer: LogWriter[Group[Batch]] = LogWriter(
             partial(perform, self._files), call_soon, self._written, self._failed
         )
+        self._reader: LogWriter[_Load] = LogWriter(
+            _Load.run, call_soon, _Load.keep, self._failed, "log reader"
+        )
 
     @property
     def settled(self) -> bool:
@@ -71,9 +94,31 @@ class DiskLog:
         if group is not None:
             self._writer.write(group)
 
+    def at_hand(self, ask: Callable[[], T], then: Callable[[], None]) -> T | None:
+        """Ask for something, unless the disk would have to be waited for: then it is read.
+
+        One thing is read at a time, in a thread of its own; who comes meanwhile asks again.
+
+        Args:
+            ask: asks it of the log; None is no answer of its own.
+            then: called when something was read: ask again.
+
+        Returns:
+            the answer; None: not yet.
+        """
+        self.log.patient = False
+        try:
+            return ask()
+        except NotAtHand as miss:
+            if not self._reader.busy:
+                self._reader.write(_Load(miss, then))
+            return None
+        finally:
+            self.log.patient = True
+
     def close(self) -> bool:
         """Write no more; whether the disk has come to an end with what it was given."""
-        ended = self._writer.close()
+        ended = self._writer.close() and self._reader.close()
         if ended:
             self._files.close()
         return ended

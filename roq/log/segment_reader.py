@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple, cast
 
 from roq.log.files import Files
 from roq.log.index import (
@@ -20,6 +21,7 @@ from roq.log.index import (
     TopicFilter,
     read_brief,
 )
+from roq.log.log import NotAtHand
 from roq.log.records import (
     ALIGN,
     FRAME_AT,
@@ -66,6 +68,15 @@ class Segment:
     topics: TopicFilter = field(default_factory=TopicFilter)
 
 
+class _Large(NamedTuple):
+    """A record that does not lie within a chunk: whose file and place, the bytes asked for, and
+    what the file gave."""
+
+    of: tuple[str, int]
+    asked: int
+    data: bytes
+
+
 class SegmentReader:
     """Reads single entries, with what was read last at hand.
 
@@ -74,6 +85,7 @@ class SegmentReader:
 
     Attributes:
         unreadable: entries that were found lost.
+        patient: wait for the disk; else raise `NotAtHand` for what has to be read from it first.
     """
 
     def __init__(self, files: Files, identity: bytes) -> None:
@@ -84,6 +96,8 @@ class SegmentReader:
         self._growing_index = SegmentIndex(0)
         self._loaded: OrderedDict[str, SegmentIndex] = OrderedDict()
         self._chunks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._large = _Large(("", 0), 0, b"")
+        self.patient = True
 
     def grows(self, segment: Segment, index: SegmentIndex) -> None:
         """This segment is written now; the one before is complete, and its index stays a while."""
@@ -116,30 +130,51 @@ class SegmentReader:
         return found
 
     def _record_at(self, name: str, position: int) -> Found | None:
-        chunk_at = position - position % READ_AHEAD_BYTES
-        chunk = self._chunk(name, chunk_at)
-        size = claimed_bytes(chunk, position - chunk_at)
-        if size and position + size <= chunk_at + len(chunk):
-            return read_record(chunk, position - chunk_at)
-        # It goes beyond the chunk: its head may be cut, too.
-        head = self._bytes(name, position, READ_AHEAD_BYTES)
-        size = claimed_bytes(head, 0)
-        if size > len(head):
-            head = self._bytes(name, position, size)
-        return read_record(head) if size else None
+        whole = self._large.data if self._large.of == (name, position) else None
+        if whole is None:
+            chunk_at = position - position % READ_AHEAD_BYTES
+            chunk = self._chunk(name, chunk_at)
+            size = claimed_bytes(chunk, position - chunk_at)
+            if size and position + size <= chunk_at + len(chunk):
+                return read_record(chunk, position - chunk_at)
+            # It goes beyond the chunk: its head may be cut, too.
+            whole = self._beyond(name, position, max(size, READ_AHEAD_BYTES))
+        size = claimed_bytes(whole, 0)
+        if size > self._large.asked:
+            whole = self._beyond(name, position, size)
+        return read_record(whole) if size else None
 
     def _chunk(self, name: str, at: int) -> bytes:
         key = name, at
         chunk = self._chunks.get(key)
-        if chunk is None:
-            chunk = self._bytes(name, at, READ_AHEAD_BYTES)
-            if name != self._growing:
-                self._chunks[key] = chunk
-                if len(self._chunks) > CHUNKS_MAX:
-                    self._chunks.popitem(last=False)
-        else:
+        if chunk is not None:
             self._chunks.move_to_end(key)
+            return chunk
+        if name == self._growing:  # what was written a moment ago is in the system's memory
+            return self._bytes(name, at, READ_AHEAD_BYTES)
+        if not self.patient:
+            raise NotAtHand(
+                partial(self._bytes, name, at, READ_AHEAD_BYTES),
+                lambda data: self._keep_chunk(key, cast("bytes", data)),
+            )
+        return self._keep_chunk(key, self._bytes(name, at, READ_AHEAD_BYTES))
+
+    def _keep_chunk(self, key: tuple[str, int], chunk: bytes) -> bytes:
+        self._chunks[key] = chunk
+        if len(self._chunks) > CHUNKS_MAX:
+            self._chunks.popitem(last=False)
         return chunk
+
+    def _beyond(self, name: str, position: int, size: int) -> bytes:
+        """From here on so many bytes: of a record that does not lie within a chunk."""
+
+        def keep(data: object) -> None:
+            self._large = _Large((name, position), size, cast("bytes", data))
+
+        if not self.patient and name != self._growing:
+            raise NotAtHand(partial(self._bytes, name, position, size), keep)
+        keep(self._bytes(name, position, size))
+        return self._large.data
 
     def _bytes(self, name: str, at: int, size: int) -> bytes:
         try:
@@ -152,17 +187,30 @@ class SegmentReader:
         if segment.name == self._growing:
             return self._growing_index
         index = self._loaded.get(segment.name)
-        if index is None:
-            try:
-                index = load_index(self._files, segment)
-            except OSError:  # to a reader the same as a segment that is not whole; it is counted
-                index = SegmentIndex(segment.base)
-                while index.end < segment.end:
-                    index.add_lost()
-                self.unreadable += segment.end - segment.base
-            self._remember(segment.name, index)
-        else:
+        if index is not None:
             self._loaded.move_to_end(segment.name)
+            return index
+        load = partial(self._load, segment)
+        if not self.patient:
+            raise NotAtHand(
+                load, lambda found: self._keep_index(segment, cast("SegmentIndex | None", found))
+            )
+        return self._keep_index(segment, load())
+
+    def _load(self, segment: Segment) -> SegmentIndex | None:
+        """The index of a segment; None: the disk does not give the segment. Any thread."""
+        try:
+            return load_index(self._files, segment)
+        except OSError:  # to a reader the same as a segment that is not whole; it is counted
+            return None
+
+    def _keep_index(self, segment: Segment, index: SegmentIndex | None) -> SegmentIndex:
+        if index is None:
+            index = SegmentIndex(segment.base)
+            while index.end < segment.end:
+                index.add_lost()
+            self.unreadable += segment.end - segment.base
+        self._remember(segment.name, index)
         return index
 
     def _remember(self, name: str, index: SegmentIndex) -> None:

@@ -174,6 +174,15 @@ class SegmentLog(Generic[B]):
         return self._reader.unreadable
 
     @property
+    def patient(self) -> bool:
+        """Whether questions wait for the disk; else they raise `NotAtHand` where they would."""
+        return self._reader.patient
+
+    @patient.setter
+    def patient(self, patient: bool) -> None:
+        self._reader.patient = patient
+
+    @property
     def topics(self) -> int:
         """How many topics are remembered."""
         return self.hot.topics

@@ -88,7 +88,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/log/cursors.py",
         EXCHANGE,
-        ("offset < min(until, self._log.committed):", "offset < until:"),
+        ("offset < min(until, self._log.committed) else None", "offset < until else None"),
         ("        end = min(self._until, log.committed)\n",
          "        end = min(self._until, log.end)\n"),
     ),
