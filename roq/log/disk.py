@@ -72,6 +72,18 @@ class DiskFiles:
             os.close(self._lock)
         os.close(self._folder)
 
+    def room(self) -> tuple[int, int, int, int]:
+        """What is left on the disk: bytes free and in all, files that can be made and in all.
+
+        Raises:
+            OSError: the system does not tell.
+        """
+        told = os.statvfs(self._folder)
+        return (
+            told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize, told.f_favail,
+            told.f_files,
+        )  # fmt: skip
+
     def names(self) -> list[str]:
         """As `Files.names`."""
         return [path.name for path in self.folder.iterdir() if path.name != LOCK]

@@ -323,3 +323,5 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """After so long it is not waited for any more."""
     disk: bool = False
     """It is no subscriber that is waited for, but the disk of the exchange."""
+    full: str = ""
+    """Why that has no room: `disk_full`, and where; empty: it has, and is at work."""

@@ -112,7 +112,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        while self._marks and self._marks[0].end <= self._log.committed:\n",
          "        while self._marks and self._marks[0].end <= self._log.end:\n"),
         ("                if link.stay == stay:\n", "                if stay >= 0:\n"),
-        ("        if few and (not held or held + size <= self._most):\n",
+        ("        if fits and (not held or held + size <= self._most):\n",
          "        if held + size >= 0:\n"),
         ("        offsets = range(self.shown, min(self.shown + most, self._log.committed))\n",
          "        offsets = range(self.shown, min(self.shown + most, self._log.end))\n"),

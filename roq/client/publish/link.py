@@ -359,6 +359,7 @@ class Link:
             self.progress_at = now
             self.held = (
                 f"held back by the disk of exchange {self.name}, for {held.seconds:.1f} s"
+                f"{f': {held.full}' if held.full else ''}"
                 if held.disk
                 else f"held back by a slow subscriber ({held.reader.hex()[:8]}) of exchange "
                 f"{self.name}, for {held.seconds:.1f} of at most {held.most:g} s"
