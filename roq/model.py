@@ -132,6 +132,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     messages go."""
     log_seconds: Size = 7 * 24 * 60 * 60
     """Messages that are older go from the log of a durable queue, in whole files."""
+    disk_free_bytes: Size = 256 * 1024 * 1024
+    """An exchange of a durable queue takes nothing more while less of its disk is free, or a tenth
+    of a small one; 0: it takes what the disk takes."""
+    disk_free_files: Size = 1_000
+    """Likewise of files that can still be made."""
 
 
 class ElasticRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -130,6 +130,12 @@ class Cluster:
             self._sync.remove_exchange, queue, exchange, timeout=timeout, on_wait=_in_loop(on_wait)
         )
 
+    async def forget_exchange(
+        self, queue: str, exchange: str, *, timeout: float = COMMAND_SECONDS
+    ) -> None:
+        """Give up an exchange whose host is gone; see `roq.Cluster.forget_exchange`."""
+        await asyncio.to_thread(self._sync.forget_exchange, queue, exchange, timeout=timeout)
+
     async def cordon_host(self, host: str, *, timeout: float = HOST_SECONDS) -> None:
         """Have nothing new placed on a host; what is there stays."""
         await asyncio.to_thread(self._sync.cordon_host, host, timeout=timeout)

@@ -13,6 +13,8 @@
     report.py       tables for the terminal
     picture.py      the same as a picture
     results.py      all of it as one JSON document
+    durable.py      durable queues beside a bare disk and beside stores: `roq bench --durable`
+    logs.py         a program of its own: the life of a log on disk
 
 README.md says how things are measured and why the comparison is fair.
 """

@@ -70,6 +70,11 @@ class RoqCluster:
         except roq.RoQError as error:
             raise BenchmarkError(f"the cluster has no queues: {error}") from None
 
+    @property
+    def client(self) -> str:
+        """Where clients find it."""
+        return self._client
+
     def fill_rings(self) -> None:
         """Let the exchanges keep as much as they ever will, as they do after their first minutes.
 

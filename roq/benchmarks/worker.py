@@ -42,7 +42,10 @@ class PublisherWorker:
             self._client.pace(self._run)
         else:
             self._client.publish(self._run, self._payloads)
-        return Answer(started=started, finished=time.monotonic(), cpu=time.process_time() - cpu)
+        return Answer(
+            started=started, finished=time.monotonic(), cpu=time.process_time() - cpu,
+            latencies_us=getattr(self._client, "ack_us", []) if self._run.rate else [],
+        )  # fmt: skip
 
     def close(self) -> None:
         """End the measurement."""

@@ -24,6 +24,11 @@ RESULTS: Final = Path("benchmarks/results")
     "--rounds", type=click.IntRange(min=1), help="Rounds; the medians over them are shown."
 )
 @click.option(
+    "--durable",
+    is_flag=True,
+    help="Measure durable queues instead: beside the bare disk, JetStream, Redis and Kafka.",
+)
+@click.option(
     "--busy",
     type=click.IntRange(min=0, max=256),
     default=0,
@@ -45,6 +50,7 @@ def bench(
     compare: bool,
     quick: bool,
     rounds: int | None,
+    durable: bool,
     busy: int,
     idle: int,
     output: Path | None,
@@ -61,7 +67,11 @@ def bench(
       roq bench --quick
       roq bench --compare
       roq bench --compare --busy 1 --idle 5
+      roq bench --durable
     """
+    if durable:
+        _bench_durable(rounds or (2 if quick else 5), output or RESULTS, quick, as_json)
+        return
     plan, benchmark, report = (
         wanted(f"roq.benchmarks.{name}", "benchmarks", BENCH)
         for name in ("plan", "benchmark", "report")
@@ -81,3 +91,20 @@ def bench(
     if directory is not None:
         for path in benchmark.write(results, directory):
             note(f"written: {path}")
+
+
+def _bench_durable(rounds: int, directory: Path, quick: bool, as_json: bool) -> None:
+    durable = wanted("roq.benchmarks.durable", "benchmarks", BENCH)
+    results = durable.measure(
+        rounds, 0.4 if quick else 1.0, console(error=True),
+        backlog_bytes=200_000_000 if quick else 1_000_000_000,
+        cold_bytes=1 << 28 if quick else 1 << 30,
+    )  # fmt: skip
+    if as_json:
+        print_json(results)
+    else:
+        durable.show(results, console())
+    if not results.rates:
+        raise Failed("nothing was measured", hint="No results are written.")
+    for path in durable.write(results, directory):
+        note(f"written: {path}")

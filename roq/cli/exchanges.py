@@ -22,6 +22,7 @@ def exchange() -> None:
       roq exchange add orders --host 127.0.0.2
       roq exchange list orders
       roq exchange remove orders x2
+      roq exchange forget orders x1
     """
 
 
@@ -89,6 +90,43 @@ def remove(target: Target, queue: str, exchange: str, wait: float) -> None:
         )
     done(
         f"exchange {exchange} of queue {queue} is removed",
+        as_json=target.as_json,
+        queue=queue,
+        exchange=exchange,
+    )
+
+
+@exchange.command(short_help="Give EXCHANGE of QUEUE up, whose host is gone with its log.")
+@click.argument("queue", shell_complete=completion.queues)
+@click.argument("exchange", shell_complete=completion.exchanges)
+@click.option("--yes", is_flag=True, help="Do it; else it is asked for, after saying what is lost.")
+@change_command
+def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
+    """Give EXCHANGE of QUEUE up, whose host is gone for good with its log.
+
+    What only that log holds is lost, and that is said first. An exchange that is not away is
+    refused: `roq exchange remove` empties it.
+
+    \b
+    Example:
+      roq exchange forget orders x1
+      roq exchange forget orders x1 --yes
+    """
+    with target.connect() as cluster:
+        rows = {row.name: row for row in cluster.exchanges(queue)}
+        row = rows.get(f"x{exchange.removeprefix('x')}")
+        if row is not None and row.state == "away":
+            note(
+                f"{row.name} of queue {queue} is away: its log is on host {row.host}, which is "
+                "lost. With it these are lost: all messages that it has acknowledged and that a "
+                "subscriber has not read yet, and for those to come what is older. Should the host "
+                "come back, its log is removed there."
+            )
+            if not yes:
+                click.confirm("Give it up?", abort=True, err=True)
+        cluster.forget_exchange(queue, exchange, timeout=target.change_timeout)
+    done(
+        f"exchange {exchange} of queue {queue} is given up",
         as_json=target.as_json,
         queue=queue,
         exchange=exchange,

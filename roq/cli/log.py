@@ -15,10 +15,12 @@ import click
 import msgspec
 
 from roq.cli.failures import Failed
-from roq.cli.output import console, print_table
+from roq.cli.output import console, note, print_table
 from roq.errors import RemoteProtocolError
 from roq.log.disk import DiskFiles
 from roq.log.records import Found
+from roq.log.repair import RepairStep, Way, plan
+from roq.log.repair import repair as mend
 from roq.log.survey import LogSurvey, SegmentSurvey
 from roq.protocol.batch import Kind, read_header, read_payloads
 from roq.protocol.entry import read_entry
@@ -34,7 +36,8 @@ def log() -> None:
     """The log of a durable exchange, in its folder.
 
     A host manager keeps the log of each exchange below its data directory, in
-    logs/QUEUE-ID/xNUMBER. Nothing is changed there, so the exchange may run meanwhile.
+    logs/QUEUE-ID/xNUMBER. `verify` and `dump` change nothing there, so the exchange may run
+    meanwhile.
 
     \b
     Example:
@@ -103,6 +106,68 @@ def dump(folder: Path, first: int, count: int | None, payloads: bool, as_json: b
                 )
                 for payload in told["payloads"]:
                     click.echo(f"          {payload}")
+
+
+@log.command()
+@_FOLDER
+@click.option("--yes", is_flag=True, help="Do it; else it is only told.")
+@click.option(
+    "--aside",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for a copy of what goes; NAME.aside in this folder if not given.",
+)
+@_JSON
+def repair(folder: Path, yes: bool, aside: Path | None, as_json: bool) -> None:
+    """Repair a log whose exchange does not run; nothing is guessed.
+
+    What cannot be read is cut off at the end, and passed over elsewhere; files that do not belong
+    there are set aside. What goes is copied first. Each start of an exchange cuts off and passes
+    over by itself: this is for a log that a start refuses, and for indexes that are wrong. Stop the
+    queue before: a log that a process has is refused. Ends with 1 if something is left to do.
+
+    \b
+    Example:
+      roq log repair /var/lib/roq/logs/8e1f…/x1
+      roq log repair /var/lib/roq/logs/8e1f…/x1 --yes
+    """
+    files = DiskFiles(folder)
+    try:
+        steps = plan(files)
+        if steps and yes:
+            goes = any(step.way in {Way.CUT, Way.ASIDE} for step in steps)
+            there = aside or Path(f"{folder.resolve().name}.aside")
+            _do(files, there, steps, goes=goes)
+            left = plan(files)
+        else:
+            left = steps
+    except OSError as error:
+        raise Failed(f"{folder} cannot be repaired: {error}") from error
+    finally:
+        files.close()
+    if as_json:
+        document = {"steps": msgspec.to_builtins(steps), "done": yes, "left": len(left)}
+        click.echo(json.dumps(document, indent=2))
+    else:
+        for step in steps:
+            click.echo(f"{step.way}: {step.name}: {step.text}")
+        click.echo("nothing to repair" if not steps else "done" if yes else "nothing was changed")
+    if left:
+        raise Failed(
+            f"{len(left)} things are to be done in {folder}",
+            hint="" if yes else "Read what they are; --yes does them.",
+        )
+
+
+def _do(files: DiskFiles, aside: Path, steps: list[RepairStep], *, goes: bool) -> None:
+    if not goes:
+        mend(files, files, steps)
+        return
+    kept = DiskFiles(aside)
+    try:
+        mend(files, kept, steps)
+    finally:
+        kept.close()
+    note(f"what was taken out is in {aside}")
 
 
 def _told(found: Found, *, payloads: bool) -> dict[str, Any]:

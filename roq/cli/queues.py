@@ -305,6 +305,7 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
             *_activity(view),
             ("Host", description.host),
             ("Durability", description.durability),
+            *_retention(description),
             ("Created", f"{created} ({age_text(max(age, 0.0))} ago)"),
             ("Monitor", description.monitor),
             ("Statistics", description.statistics),
@@ -319,6 +320,15 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
     note("")
     print_exchanges(description.exchanges, description.name)
     print_memory(description.from_memory)
+
+
+def _retention(description: QueueDescription) -> list[tuple[str, str]]:
+    """For how long messages stay in the logs, in words."""
+    if description.durability == VOLATILE:
+        return []
+    limits = description.limits
+    stays = f"{age_text(limits.log_seconds)}, {bytes_text(limits.log_bytes)} for each exchange"
+    return [("Retention", f"{stays}, whichever comes first, read or not")]
 
 
 def _shown_state(state: str, reasons: Sequence[str]) -> str:

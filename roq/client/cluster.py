@@ -283,6 +283,26 @@ class Cluster(HostCommands):
                 on_wait(str(waits))
             self._pause(AGAIN_SECONDS)
 
+    def forget_exchange(
+        self, queue: str, exchange: str, *, timeout: float = COMMAND_SECONDS
+    ) -> None:
+        """Give up an exchange of a durable queue whose host is gone with its log.
+
+        What only that log holds is lost: messages that were acknowledged and that somebody has not
+        read yet. Should the host come back, the log is removed there.
+
+        Args:
+            queue: name of the queue.
+            exchange: its name, such as `x2`, or its number.
+            timeout: seconds for the change.
+
+        Raises:
+            ExchangeNotFound: the queue has no such exchange.
+            RequestError: it is not away; `remove_exchange` empties it.
+        """
+        document = request(2100, QName=check_name(queue), Exchange=str(exchange), Forget=True)
+        self._ask(document, timeout)
+
     # --- scaling rules ----------------------------------------------------------------------------
 
     def set_rules(self, queue: str, rules: ScalingRules) -> None:

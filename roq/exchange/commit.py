@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
+from roq.exchange.disk_room import DiskRoom
 from roq.exchange.links import Link
 from roq.log.log import Log, Record
 
@@ -23,6 +24,8 @@ ENTRIES_MAX: Final = 10_000
 """Of all marks together; beyond, the newest mark takes in what comes, and is due later."""
 UNCOMMITTED_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is accepted and not committed takes so much at most, and half of the log's memory."""
+UNCOMMITTED_ENTRIES_MAX: Final = 25_000
+"""Likewise of entries: the next process has to look at each one of them before it serves."""
 TURN_BATCHES: Final = 50
 """Batches that may come between two looks."""
 
@@ -112,10 +115,12 @@ class Uncommitted(Generic[B]):
     Attributes:
         waiting_since: since when there has been no room; None: there is.
         shown: everything below this offset was given out to be published.
+        disk: where it is to be written.
     """
 
-    def __init__(self, log: LateLog[B]) -> None:
+    def __init__(self, log: LateLog[B], disk: DiskRoom) -> None:
         self.waiting_since: float | None = None
+        self.disk = disk
         self._log = log
         self._most = min(UNCOMMITTED_BYTES_MAX, log.hot.capacity // 2)
         self.shown = log.committed
@@ -123,12 +128,20 @@ class Uncommitted(Generic[B]):
     @property
     def fast_bytes(self) -> int:
         """Batches up to this size need not ask for `room` until the next look."""
-        return (self._most - self._log.uncommitted_bytes) // TURN_BATCHES
+        if self.disk.full or self._entries + TURN_BATCHES > UNCOMMITTED_ENTRIES_MAX:
+            return 0
+        most = min(self._most, self.disk.spare)
+        return int(most - self._log.uncommitted_bytes) // TURN_BATCHES
 
     def room(self, size: int, now: float) -> bool:
-        """Whether a batch can be taken; what is larger than the bound is taken alone."""
+        """Whether a batch can be taken; what is larger than the bound is taken alone.
+
+        Nothing is that has no room on the disk.
+        """
         held = self._log.uncommitted_bytes
-        if not held or held + size <= self._most:
+        few = self._entries < UNCOMMITTED_ENTRIES_MAX
+        fits = few and not self.disk.full and held + size <= self.disk.spare
+        if fits and (not held or held + size <= self._most):
             return True
         if self.waiting_since is None:
             self.waiting_since = now
@@ -136,9 +149,24 @@ class Uncommitted(Generic[B]):
 
     def relieved(self) -> bool:
         """Whether there is room, also for large batches: half of it at least."""
-        if self.waiting_since is not None and 2 * self._log.uncommitted_bytes <= self._most:
+        if (
+            self.waiting_since is not None
+            and not self.disk.full
+            and 2 * self._log.uncommitted_bytes <= min(self._most, self.disk.spare)
+            and 2 * self._entries <= UNCOMMITTED_ENTRIES_MAX
+        ):
             self.waiting_since = None
         return self.waiting_since is None
+
+    @property
+    def why_full(self) -> str:
+        """Why the disk has no room for what waits; empty: it has, and is at work."""
+        waits = self.waiting_since is not None and not self._log.uncommitted_bytes
+        return self.disk.text if self.disk.full or waits else ""
+
+    @property
+    def _entries(self) -> int:
+        return self._log.end - self._log.committed
 
     def take(self, most: int) -> list[Record[B]]:
         """Up to so many entries that are committed and not shown, in order: to be published."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,8 @@ from roq.protocol.spec import ExchangeSpec
 from roq.ranges import UNREADABLE
 
 _EPOCHS = 1 << 63
+MAY_BE_NONE: Final = frozenset({"disk_free_bytes", "disk_free_files"})
+"""Limits that may be 0."""
 
 
 def load_spec(path: Path) -> ExchangeSpec:
@@ -49,5 +52,5 @@ def _limit_problems(limits: Limits) -> list[str]:
     return [
         f"limits.{name} is {value} and must be at least 1"
         for name, value in msgspec.structs.asdict(limits).items()
-        if value < 1
+        if value < (name not in MAY_BE_NONE)
     ]

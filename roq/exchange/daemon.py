@@ -135,8 +135,9 @@ class ExchangeServer:
         self._send_data = super(zmq.Socket, self._data).send
         self._last_burst = 0
         self._readers = ReaderTurns(
-            self.reactor, self.core, self._send, self._perform, self._unreachable, self._settle
-        )
+            self.reactor, self.core, self._send, self._perform, self._unreachable, self._settle,
+            None if self._disk is None else self._disk.at_hand,
+        )  # fmt: skip
         self._stopping_since = 0.0
         self._last_read = 0.0
         self._troubles = TroubleLog(self.core.counters, self._backlogs)
@@ -190,6 +191,7 @@ class ExchangeServer:
             exchange=self.info,
             load=self._load,
             top=busiest_publishers(self.core),
+            disk_full=self.core.disk_full,
             stopping=bool(self._stopping_since),
             idle=self.core.idle,
         )
@@ -287,12 +289,15 @@ class ExchangeServer:
         )
         try:
             core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
-                spec.queue_id, spec.number, spec.epoch, spec.limits, late=disk.log
-            )
+                spec.queue_id, spec.number, spec.epoch, spec.limits, late=disk.log,
+                place=f"{spec.log} of host {spec.host}",
+            )  # fmt: skip
             now = self.reactor.now()
             core.begin(now, time_us)
             # Who reads slowly reads from the disk in the end: nobody waits for that.
             core.backpressure.rule(0)
+            disk.measured = core.disk.measured
+            disk.look_now()
             recovered = disk.log.recovered
             core.recover(now, recovered.snapshot, recovered.since, recovered.changes)
             for problem in recovered.problems[:PROBLEMS_MAX]:
@@ -524,7 +529,9 @@ class ExchangeServer:
         self._settle()
         self._readers.look()
         self._listening.read()
-        self._troubles.look(now)
+        if self._disk is not None:
+            self._disk.look()
+        self._troubles.look(now, self.core.disk_full)
         at = self.reactor.beat_after(self.core.next_deadline())
         self._timer = self.reactor.call_at(at, self._tick)
 

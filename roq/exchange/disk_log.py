@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import zmq
 
+from roq.exchange.disk_room import Room
 from roq.exchange.log_writer import LogWriter
 from roq.log.disk import DiskFiles
 from roq.log.files import LogRefused
+from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import Group, SegmentLog, perform
 from roq.log.streams import spare_of
 from roq.protocol.spec import ExchangeSpec
 
 Batch = bytes | zmq.Frame
+T = TypeVar("T")
+
+
+class _Load:
+    """Something that is read from the disk, in the thread that reads ahead."""
+
+    def __init__(self, miss: NotAtHand) -> None:
+        self._miss = miss
+        self._found: object = None
+
+    def run(self) -> None:
+        """Read it."""
+        self._found = self._miss.load()
+
+    def keep(self) -> None:
+        """Have the log know it."""
+        self._miss.keep(self._found)
 
 
 class DiskLog:
@@ -52,11 +70,20 @@ class DiskLog:
         except LogRefused as error:
             self._files.close()
             raise LogRefused(f"{spec.log}: {error}") from None
+        self.measured: Callable[[Room], None] = lambda _: None
+        """Called when it was looked how much room the disk has."""
         self.failure = ""
         """Why nothing can be written any more; empty: all is well."""
         self._writer: LogWriter[Group[Batch]] = LogWriter(
-            partial(perform, self._files), call_soon, self._written, self._failed
+            self._perform, call_soon, self._written, self._failed
         )
+        self._reader: LogWriter[_Load] = LogWriter(
+            _Load.run, call_soon, self._was_read, self._failed, "log reader"
+        )
+        self._then: Callable[[], None] | None = None
+        """Of those that wait until something is read."""
+        self._room: Room | None = None
+        """Measured by the writing thread behind a group."""
 
     @property
     def settled(self) -> bool:
@@ -75,15 +102,68 @@ class DiskLog:
         if group is not None:
             self._writer.write(group)
 
+    def at_hand(self, ask: Callable[[], T], then: Callable[[], None]) -> T | None:
+        """Ask for something, unless the disk would have to be waited for: then it is read.
+
+        One thing is read at a time, in a thread of its own; who comes meanwhile asks again.
+
+        Args:
+            ask: asks it of the log; None is no answer of its own.
+            then: called when something was read: ask again.
+
+        Returns:
+            the answer; None: not yet.
+        """
+        self.log.patient = False
+        try:
+            return ask()
+        except NotAtHand as miss:
+            self._then = then
+            if not self._reader.busy:
+                self._reader.write(_Load(miss))
+            return None
+        finally:
+            self.log.patient = True
+
+    def look(self) -> None:
+        """Have it looked how much room the disk has; the disk may take its time for that."""
+        if not self._reader.busy:
+            self._reader.write(_Load(NotAtHand(self._measure, self._keep_room)))
+
+    def look_now(self) -> None:
+        """The same, at once."""
+        self._keep_room(self._measure())
+
     def close(self) -> bool:
         """Write no more; whether the disk has come to an end with what it was given."""
-        ended = self._writer.close()
+        ended = self._writer.close() and self._reader.close()
         if ended:
             self._files.close()
         return ended
 
+    def _perform(self, group: Group[Batch]) -> None:
+        perform(self._files, group)
+        self._room = self._measure()
+
+    def _measure(self) -> Room | None:
+        try:
+            return Room(*self._files.room())
+        except OSError:  # what the system does not tell is not looked at; writes tell it then
+            return None
+
+    def _keep_room(self, room: object) -> None:
+        if isinstance(room, Room):
+            self.measured(room)
+
+    def _was_read(self, load: _Load) -> None:
+        load.keep()
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
     def _written(self, group: Group[Batch]) -> None:
         self.log.commit(group.end)
+        self._keep_room(self._room)
         self._committed()
 
     def _failed(self, error: Exception) -> None:

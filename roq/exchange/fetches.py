@@ -6,6 +6,8 @@ that takes nothing for long is given up. One fetch per reader: a newer one repla
 
 An answer for which a full connection had no room waits here as well, and goes first: who fetches
 much does not keep those who share the connection from being answered.
+
+A connection whose next piece has to be read from the disk waits, too, while others are served.
 """
 
 from __future__ import annotations
@@ -83,6 +85,8 @@ class Fetches(Generic[B]):
         self._by_route: dict[bytes, _Line] = {}
         self._ready: deque[_Line] = deque()
         self._blocked: list[_Line] = []
+        self._reading: deque[_Line] = deque()
+        """These wait for the disk, in the order in which they have begun to."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -120,10 +124,9 @@ class Fetches(Generic[B]):
         if line is None:
             return 0
         self._count -= len(line.fetches)
-        if line in self._ready:
-            self._ready.remove(line)
-        else:
-            self._blocked.remove(line)
+        for lines in (self._ready, self._reading, self._blocked):
+            if line in lines:
+                lines.remove(line)
         return len(line.fetches)
 
     def runnable(self, now: float) -> bool:
@@ -138,7 +141,11 @@ class Fetches(Generic[B]):
         return min((line.retry_at for line in self._blocked), default=None)
 
     def next_piece(self) -> Piece[B]:
-        """What to send now; only when `runnable`. Answer with `sent`, `blocked` or `cancel`."""
+        """What to send now; only when `runnable`. Answer with `sent`, `blocked` or `cancel`.
+
+        Raises:
+            NotAtHand: it has to be read first. Answer with `wait`, and `go_on` when it was.
+        """
         line = self._ready[0]
         if line.answers:
             return Piece(line.route, line.answers[0], None, 0)
@@ -174,6 +181,15 @@ class Fetches(Generic[B]):
         else:
             del self._by_route[line.route]
 
+    def wait(self) -> None:
+        """The next piece has to be read from the disk: this connection waits for that."""
+        self._reading.append(self._ready.popleft())
+
+    def go_on(self) -> None:
+        """Something was read: whoever has waited longest comes first, and finds it."""
+        self._reading.extend(self._ready)
+        self._ready, self._reading = self._reading, deque()
+
     def blocked(self, now: float) -> int:
         """The connection is full: try again a little later. Gives how many fetches are given up."""
         line = self._ready[0]
@@ -188,7 +204,7 @@ class Fetches(Generic[B]):
 
     def check(self) -> None:
         """Assert the invariants."""
-        queued = [*self._ready, *self._blocked]
+        queued = [*self._ready, *self._blocked, *self._reading]
         assert len(queued) == len(self._by_route)  # noqa: S101
         assert all(self._by_route[line.route] is line for line in queued)  # noqa: S101
         assert sum(len(line.fetches) for line in queued) == self._count <= FETCHES_MAX  # noqa: S101

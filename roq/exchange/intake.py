@@ -203,7 +203,9 @@ class Intake(Generic[B]):
         slowest = self._backpressure.slowest
         if self._uncommitted is not None and self._uncommitted.waiting_since is not None:
             waited = min(self._now - self._uncommitted.waiting_since, HELD_SECONDS_MAX)
-            held = Held(reader=b"", seconds=waited, most=0.0, disk=True)
+            held = Held(
+                reader=b"", seconds=waited, most=0.0, disk=True, full=self._uncommitted.why_full
+            )
         elif self._backpressure.near and slowest is not None:
             held = Held(
                 reader=slowest.name,

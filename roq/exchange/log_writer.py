@@ -30,6 +30,7 @@ class LogWriter(Generic[G]):
         call_soon: has a function called in the loop, from any thread.
         done: called in the loop when a group is on the disk.
         failed: called in the loop when one is not; nothing more is written.
+        name: of the thread.
 
     Attributes:
         busy: a group is being written, or one has failed: none may be handed over.
@@ -41,6 +42,7 @@ class LogWriter(Generic[G]):
         call_soon: Callable[[Callable[[], None]], None],
         done: Callable[[G], None],
         failed: Callable[[Exception], None],
+        name: str = "log writer",
     ) -> None:
         self.busy = False
         self._perform = perform
@@ -48,7 +50,7 @@ class LogWriter(Generic[G]):
         self._done = done
         self._failed = failed
         self._groups: SimpleQueue[G | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="log writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def write(self, group: G) -> None:
@@ -70,7 +72,7 @@ class LogWriter(Generic[G]):
                 self._tell(error)
                 return
             except Exception as error:
-                log.exception("the log writer crashed", extra={"event": "crashed"})
+                log.exception("the %s crashed", self._thread.name, extra={"event": "crashed"})
                 self._tell(error)
                 return
             self._call_soon(partial(self._written, group))

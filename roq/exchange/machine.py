@@ -19,6 +19,7 @@ from roq.exchange.backpressure import RESERVE_PARTS, Backpressure
 from roq.exchange.commit import CommitGate, LateLog, Uncommitted
 from roq.exchange.consumers import Consumers
 from roq.exchange.counters import Counters
+from roq.exchange.disk_room import DiskRoom
 from roq.exchange.events import (
     Effect,
     Event,
@@ -78,8 +79,10 @@ class ExchangeCore(Generic[B]):
         log: where batches are kept; None: in a ring. If it is not empty, call `recover`.
         late: the log instead, if it commits later than it accepts: what is committed comes out of
             `take_committed` and is published then.
+        place: where it lies, in words.
 
     Attributes:
+        disk: whether there is room for a late log.
         append: takes one batch in; see `Intake.append`.
         memory: what of the log is in memory: all of it, unless it lies on a disk.
         idle: nobody has come, or been there, for `IDLE_AFTER_SECONDS`.
@@ -93,6 +96,7 @@ class ExchangeCore(Generic[B]):
         limits: Limits,
         log: Log[B | bytes] | None = None,
         late: LateLog[B | bytes] | None = None,
+        place: str = "",
     ) -> None:
         self.queue = queue
         self.number = number
@@ -129,7 +133,8 @@ class ExchangeCore(Generic[B]):
             window_batches=limits.window_batches, durable=late is not None,
         )  # fmt: skip
         gate: CommitGate[B | bytes] = CommitGate(self.log)
-        self._uncommitted = None if late is None else Uncommitted(late)
+        self.disk = DiskRoom(limits, place)
+        self._uncommitted = None if late is None else Uncommitted(late, self.disk)
         self._publishers: Publishers[B] = Publishers(
             ready, queue, limits, self.log, gate, self.links, self.streams, self.counters
         )
@@ -232,6 +237,11 @@ class ExchangeCore(Generic[B]):
             most: so many at once; there are more while `all_shown` is False.
         """
         return [] if self._uncommitted is None else self._uncommitted.take(most)
+
+    @property
+    def disk_full(self) -> str:
+        """Why nothing is accepted for want of room on the disk; empty: there is room."""
+        return "" if self._uncommitted is None else self._uncommitted.why_full
 
     @property
     def all_shown(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Final
 import zmq
 
 from roq.exchange.events import Effect, Send
+from roq.exchange.fetches import Piece
 from roq.exchange.machine import ExchangeCore
 from roq.runtime.interfaces import Timer
 from roq.runtime.reactor import Reactor
@@ -38,6 +39,10 @@ class Outcome(Enum):
 SendParts = Callable[[bytes, tuple[bytes, ...], bytes | zmq.Frame | None], Outcome]
 """Sends to one peer without waiting."""
 
+OldPiece = Piece[bytes | zmq.Frame]
+AtHand = Callable[[Callable[[], OldPiece], Callable[[], None]], OldPiece | None]
+"""Asks for a piece; gives None if it has to be read, and calls the second one when it was."""
+
 
 class ReaderTurns:
     """Serves the readers of one exchange.
@@ -48,6 +53,7 @@ class ReaderTurns:
         perform: performs what the core decides.
         gone: called when a peer is not there any more.
         served: called afterwards: publishers may be told more than before.
+        at_hand: asks for the next piece (see `DiskLog.at_hand`); None: nothing is on a disk.
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class ReaderTurns:
         perform: Callable[[list[Effect]], None],
         gone: Callable[[bytes], None],
         served: Callable[[], None],
+        at_hand: AtHand | None = None,
     ) -> None:
         self._reactor = reactor
         self._core = core
@@ -67,6 +74,7 @@ class ReaderTurns:
         self._perform = perform
         self._gone = gone
         self._served = served
+        self._at_hand = at_hand
         self._serving = False
         """Whether `_serve` is about to be called."""
         self._retry_timer = Timer(0.0, self._serve)
@@ -145,7 +153,10 @@ class ReaderTurns:
 
     def _send_piece(self, now: float) -> None:
         fetches = self._fetches
-        piece = fetches.next_piece()
+        piece = self._next_piece()
+        if piece is None:
+            fetches.wait()
+            return
         outcome = self._send(piece.route, piece.parts, piece.batch)
         if outcome is Outcome.SENT:
             fetches.sent(piece)
@@ -167,3 +178,12 @@ class ReaderTurns:
             self._gone(delivery.route)
         else:
             self._consumers.blocked(delivery)
+
+    def _next_piece(self) -> OldPiece | None:
+        if self._at_hand is None:
+            return self._fetches.next_piece()
+        return self._at_hand(self._fetches.next_piece, self._was_read)
+
+    def _was_read(self) -> None:
+        self._fetches.go_on()
+        self.look()

@@ -24,10 +24,19 @@ class TroubleLog(Generic[B]):
         self._backlogs = backlogs
         self._told = counters.abuse()
         self._told_cut_off = 0
+        self._told_full = False
         self._next = 0.0
 
-    def look(self, now: float) -> None:
-        """Write a line if there is something new to tell, and time for it."""
+    def look(self, now: float, disk_full: str = "") -> None:
+        """Write a line if there is something new to tell, and time for it.
+
+        Args:
+            disk_full: why nothing is accepted for want of room; told when that begins and ends.
+        """
+        if bool(disk_full) != self._told_full:
+            self._told_full = bool(disk_full)
+            text = disk_full or "the disk has room again: everything is accepted"
+            log.warning("%s", text, extra={"event": "disk_full" if disk_full else "disk_room"})
         if now >= self._next:
             self._next = now + REPEAT_SECONDS
             self.tell()

@@ -15,7 +15,11 @@ SCAN_MAX: Final = 2_000
 
 
 class Cursor(Protocol):
-    """Goes over what is wanted, in order of offset; what has left the log is passed over."""
+    """Goes over what is wanted, in order of offset; what has left the log is passed over.
+
+    Where the log raises `NotAtHand`, so does `offset`, and goes on from there when it is called
+    again.
+    """
 
     def offset(self) -> int | None:
         """The next batch that is wanted, and is there; None if there is none within reach."""
@@ -49,23 +53,30 @@ class WantsCursor(Generic[B]):
         self.evicted = 0
         self._heap: list[tuple[int, int]] = []
         """(next offset, index of the want), lowest first."""
-        for index in range(len(wants)):
-            self._push(index, 0)
+        self._looked_at = 0
+        """Wants that were looked for; the others not yet, as the log may have to read for them."""
+        self._behind = 0
+        """What stands below was found, or is gone."""
 
     def offset(self) -> int | None:
         """The next batch that is wanted."""
-        floor = self._log.floor
-        while self._heap and self._heap[0][0] < floor:
-            self._push(heapq.heappop(self._heap)[1], floor)
-        while self._heap and self._log.record(self._heap[0][0]) is None:
-            self.advance()
-        return self._heap[0][0] if self._heap else None
+        while self._looked_at < len(self._wants):
+            self._push(self._looked_at, 0)
+            self._looked_at += 1
+        while True:
+            at_least = max(self._log.floor, self._behind)
+            while self._heap and self._heap[0][0] < at_least:
+                self._next(at_least)
+            if not self._heap:
+                return None
+            offset = self._heap[0][0]
+            if self._log.record(offset) is not None:
+                return offset
+            self._behind = offset + 1
 
     def advance(self) -> None:
         """That batch is on its way."""
-        offset = self._heap[0][0]
-        while self._heap and self._heap[0][0] == offset:
-            self._push(heapq.heappop(self._heap)[1], offset + 1)
+        self._behind = self._heap[0][0] + 1
 
     @property
     def reached(self) -> int:
@@ -75,13 +86,25 @@ class WantsCursor(Generic[B]):
     @property
     def done(self) -> bool:
         """Whether nothing wanted is left."""
-        return not self._heap
+        return not self._heap and self._looked_at == len(self._wants)
+
+    def _next(self, at_least: int) -> None:
+        """The first of the heap goes on to what is at or above this."""
+        index = self._heap[0][1]
+        offset = self._find(index, at_least)
+        heapq.heappop(self._heap)
+        if offset is not None:
+            heapq.heappush(self._heap, (offset, index))
 
     def _push(self, index: int, at_least: int) -> None:
+        offset = self._find(index, at_least)
+        if offset is not None:
+            heapq.heappush(self._heap, (offset, index))
+
+    def _find(self, index: int, at_least: int) -> int | None:
         topic, first, until = self._wants[index]
         offset = self._log.next_of(topic, max(first, at_least))
-        if offset is not None and offset < min(until, self._log.committed):
-            heapq.heappush(self._heap, (offset, index))
+        return offset if offset is not None and offset < min(until, self._log.committed) else None
 
 
 class SpanCursor(Generic[B]):

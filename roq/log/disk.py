@@ -14,14 +14,12 @@ from roq.log.files import LogRefused
 LOCK: Final = "lock"
 BUFFERS_MAX: Final = 1_000
 """Of one call; the system takes 1,024."""
-_READERS_MAX: Final = 32
-"""Files that are open for reading."""
 
 
 class DiskFiles:
     """A folder (`roq.log.files.Files`), made if it is not there. `close()` gives it back.
 
-    One thread writes, another one may read meanwhile.
+    One thread writes; any may read meanwhile.
 
     Args:
         folder: where it is.
@@ -33,7 +31,6 @@ class DiskFiles:
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder = folder
-        self._reading: dict[str, int] = {}
         self._writing: dict[str, int] = {}
         self._lock = -1
         if read_only:
@@ -68,13 +65,24 @@ class DiskFiles:
 
     def close(self) -> None:
         """Give the folder back."""
-        for descriptor in (*self._reading.values(), *self._writing.values()):
+        for descriptor in self._writing.values():
             os.close(descriptor)
-        self._reading.clear()
         self._writing.clear()
         if self._lock >= 0:
             os.close(self._lock)
         os.close(self._folder)
+
+    def room(self) -> tuple[int, int, int, int]:
+        """What is left on the disk: bytes free and in all, files that can be made and in all.
+
+        Raises:
+            OSError: the system does not tell.
+        """
+        told = os.statvfs(self._folder)
+        return (
+            told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize, told.f_favail,
+            told.f_files,
+        )  # fmt: skip
 
     def names(self) -> list[str]:
         """As `Files.names`."""
@@ -86,23 +94,19 @@ class DiskFiles:
 
     def read(self, name: str, at: int, size: int) -> bytes:
         """As `Files.read`."""
-        descriptor = self._reading.get(name)
-        if descriptor is None:
-            if len(self._reading) >= _READERS_MAX:
-                # The writing thread may take out files that leave, so this is one step.
-                oldest = self._reading.pop(list(self._reading)[0], None)  # noqa: RUF015
-                if oldest is not None:
-                    os.close(oldest)
-            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
-            self._reading[name] = descriptor
+        # A descriptor of its own: any thread may read, while another one removes the file.
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
         parts = []
-        while size > 0:
-            part = os.pread(descriptor, size, at)
-            if not part:
-                break
-            parts.append(part)
-            at += len(part)
-            size -= len(part)
+        try:
+            while size > 0:
+                part = os.pread(descriptor, size, at)
+                if not part:
+                    break
+                parts.append(part)
+                at += len(part)
+                size -= len(part)
+        finally:
+            os.close(descriptor)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def create(self, name: str) -> None:
@@ -152,10 +156,9 @@ class DiskFiles:
         return descriptor
 
     def _forget(self, name: str) -> None:
-        for known in (self._reading, self._writing):
-            descriptor = known.pop(name, None)
-            if descriptor is not None:
-                os.close(descriptor)
+        descriptor = self._writing.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _make_folder(folder: Path) -> None:

@@ -3,6 +3,16 @@
 An index is kept in memory while its segment is written, and lies in a file of its own afterwards.
 It is a help and no truth: a file that is missing or not whole is made again from the segment.
 
+A file begins with what a start wants to know of the segment, so that it need not read the rest:
+
+    0  "RQIH"   4  u16 format   6  u16 bytes of the filter
+    8  u64 base   16  u32 entries   20  u32 of these that cannot be read
+    24 u64 append time of the first one, µs UTC   32  u64 likewise of the last one
+    40 u64 sum of all before and of the filter
+    48 the filter of its topics
+
+Then follows (and with this files of earlier versions begin):
+
     0  "RQIX"   4  u16 format   6  u16 0   8  u64 base   16  u32 entries   20  u32 topics
     24 u64 sum of all before and of all that follows
     32 per topic: u16 bytes of its name, u32 its entries, the name; then padding to 8
@@ -15,11 +25,13 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 from typing import Final, Self
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
 from roq.log.records import ALIGN
 
@@ -32,6 +44,103 @@ _TOPIC: Final = Struct("<HI")
 _U32: Final = next(code for code in "IL" if array(code).itemsize == 4)
 LOST: Final = 0
 """The position of an entry that cannot be read: no record stands where the head of a segment is."""
+BRIEF_MAGIC: Final = b"RQIH"
+_BRIEF: Final = Struct("<4sHHQIIQQQ")
+TOPICS_FILTERED_MAX: Final = 1_024
+"""With more topics, a segment's filter lets everything pass."""
+_FILTER_BITS: Final = 16
+"""For each topic at least; with the hashes below, of 1,000 strangers one passes."""
+_FILTER_HASHES: Final = 6
+_FILTER_BYTES_MAX: Final = 2_048
+BRIEF_BYTES_MAX: Final = _BRIEF.size + _FILTER_BYTES_MAX
+"""So much of a file holds its brief in any case."""
+
+assert TOPICS_FILTERED_MAX * _FILTER_BITS <= 8 * _FILTER_BYTES_MAX  # noqa: S101
+
+
+class TopicFilter:
+    """Which topics a segment may have: none of its own is denied, few others are let pass.
+
+    Attributes:
+        bits: its bytes, a power of two; none: everything passes.
+    """
+
+    __slots__ = ("bits",)
+
+    def __init__(self, bits: bytes = b"") -> None:
+        self.bits = bits
+
+    @classmethod
+    def of(cls, topics: Collection[bytes]) -> Self:
+        """The filter of these topics."""
+        if len(topics) > TOPICS_FILTERED_MAX:
+            return cls()
+        size = 8
+        while size * 8 < len(topics) * _FILTER_BITS:
+            size *= 2
+        bits = bytearray(size)
+        for topic in topics:
+            for bit in _bits_of(topic, size):
+                bits[bit >> 3] |= 1 << (bit & 7)
+        return cls(bytes(bits))
+
+    def __contains__(self, topic: bytes) -> bool:
+        bits = self.bits
+        return not bits or all(
+            bits[bit >> 3] & 1 << (bit & 7) for bit in _bits_of(topic, len(bits))
+        )
+
+
+def _bits_of(topic: bytes, size: int) -> Iterator[int]:
+    """The bits that stand for a topic in a filter of so many bytes."""
+    digest = xxh3_128_intdigest(topic)
+    first, step = digest & 0xFFFFFFFFFFFFFFFF, (digest >> 64) | 1
+    return ((first + number * step) % (8 * size) for number in range(_FILTER_HASHES))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBrief:
+    """What the file of an index says at its beginning.
+
+    Attributes:
+        base: the offset of the segment's first entry.
+        entries: how many it has.
+        lost: how many of these cannot be read.
+        first_us, last_us: append times of its first and last entry that can, µs UTC; 0: there is
+            none.
+        topics: which topics it may have.
+    """
+
+    base: int
+    entries: int
+    lost: int
+    first_us: int
+    last_us: int
+    topics: TopicFilter
+
+    def pack(self) -> bytes:
+        """Its bytes."""
+        bits = self.topics.bits
+        head = _BRIEF.pack(
+            BRIEF_MAGIC, FORMAT, len(bits), self.base, self.entries, self.lost, self.first_us,
+            self.last_us, 0,
+        )[:-8]  # fmt: skip
+        return head + _SUM.pack(_sum(head, bits)) + bits
+
+
+def read_brief(data: bytes, base: int) -> IndexBrief | None:
+    """What the file of an index begins with; None: nothing of this segment, or it is not whole."""
+    if len(data) < _BRIEF.size:
+        return None
+    magic, number, size, told_base, entries, lost, first_us, last_us, told = _BRIEF.unpack_from(
+        data
+    )
+    if (magic, number, told_base) != (BRIEF_MAGIC, FORMAT, base):
+        return None
+    bits = data[_BRIEF.size : _BRIEF.size + size]
+    if len(bits) != size or size & (size - 1) or told != _sum(data[: _BRIEF.size - 8], bits):
+        return None
+    return IndexBrief(base, entries, lost, first_us, last_us, TopicFilter(bits))
 
 
 class SegmentIndex:
@@ -53,11 +162,6 @@ class SegmentIndex:
         """The offset behind its last entry."""
         return self.base + len(self._positions)
 
-    @property
-    def topics(self) -> frozenset[bytes]:
-        """The topics that have an entry here."""
-        return frozenset(self._topics)
-
     def add(self, topic: bytes, position: int) -> None:
         """The next entry stands at this position of the file."""
         offsets = self._topics.get(topic)
@@ -73,6 +177,13 @@ class SegmentIndex:
     def lose(self, offset: int) -> None:
         """This entry cannot be read any more."""
         self._positions[offset - self.base] = LOST
+
+    def brief(self, first_us: int, last_us: int) -> IndexBrief:
+        """What its file is to say at its beginning; the times as there."""
+        return IndexBrief(
+            self.base, len(self._positions), self._positions.count(LOST), first_us, last_us,
+            TopicFilter.of(self._topics),
+        )  # fmt: skip
 
     def lost(self) -> list[int]:
         """The entries that cannot be read."""
@@ -95,7 +206,7 @@ class SegmentIndex:
         return None
 
     def pack(self) -> bytes:
-        """The bytes of its file."""
+        """The bytes of its file that follow the brief."""
         names = b"".join(
             _TOPIC.pack(len(name), len(offsets)) + name for name, offsets in self._topics.items()
         )
@@ -110,6 +221,8 @@ class SegmentIndex:
     @classmethod
     def read(cls, data: bytes, base: int) -> Self | None:
         """The index in a file; None if it is not whole, or of another segment."""
+        if data[:4] == BRIEF_MAGIC and len(data) >= _BRIEF.size:
+            data = data[_BRIEF.size + _BRIEF.unpack_from(data)[2] :]
         if len(data) < _HEAD_BYTES:
             return None
         magic, number, _, told_base, entries, topics = _HEAD.unpack_from(data)

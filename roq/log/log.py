@@ -14,9 +14,24 @@ A log has three positions, floor ≤ committed ≤ end:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 B = TypeVar("B")
+
+
+class NotAtHand(Exception):
+    """What is asked for has to be read from the disk first, and the log was told not to wait.
+
+    Attributes:
+        load: reads it; to be called in another thread.
+        keep: takes what that gave. After it the same question comes further.
+    """
+
+    def __init__(self, load: Callable[[], object], keep: Callable[[object], object]) -> None:
+        super().__init__("what is asked for is on the disk")
+        self.load = load
+        self.keep = keep
 
 
 class Topic(Protocol):

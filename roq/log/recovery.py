@@ -40,6 +40,8 @@ from roq.log.segment_reader import (
     Segment,
     head_of,
     index_name,
+    index_of,
+    load_brief,
     load_index,
     parse_name,
     scan,
@@ -48,7 +50,6 @@ from roq.log.segment_reader import (
 from roq.log.segments import (
     SEGMENT_BYTES,
     SEGMENT_ENTRIES,
-    TOPICS_LISTED_MAX,
     Recovered,
     SegmentLog,
 )
@@ -362,13 +363,12 @@ class _Opening:
     def _closed(self, segments: list[_File], base: int) -> list[Segment]:
         """The segments that stay as they are, up to the offset at which a new one begins."""
         closed: list[Segment] = []
-        names = frozenset(self._files.names())
         for number, file in enumerate(segments):
             end = min(segments[number + 1].base if number + 1 < len(segments) else base, base)
             if end <= file.base:
                 continue
             segment = Segment(file.name, file.base, end, file.size, kept=file.size - HEAD_BYTES)
-            self._measure(segment, file, names)
+            self._measure(segment, file)
             closed.append(segment)
         if closed and closed[-1].end < base:
             closed[-1].end = base
@@ -381,22 +381,34 @@ class _Opening:
                 one.first_us = one.last_us = other.first_us
         return closed
 
-    def _measure(self, segment: Segment, file: _File, names: frozenset[str]) -> None:
-        """Learn a segment's times and topics; tell what of it is lost."""
-        index = load_index(self._files, segment)
+    def _measure(self, segment: Segment, file: _File) -> None:
+        """Learn a segment's times and topics; tell what of it is lost.
+
+        Its index file says all that at its beginning. If it does not, the whole index is read, or
+        made, and the file is written for the next start.
+        """
+        brief = load_brief(self._files, segment)
+        if brief is not None and not brief.lost:
+            segment.first_us, segment.last_us = brief.first_us, brief.last_us
+            segment.topics = brief.topics
+            return
+        if brief is None and file.found:
+            index = index_of(file.found, segment)
+        else:
+            index = load_index(self._files, segment)
         for first, behind in _ranges(index.lost()):
             if not any(a <= first and behind <= b for a, b in self._recovered.lost):
                 self._lost(first, behind)
-        topics = index.topics
-        segment.topics = topics if len(topics) <= TOPICS_LISTED_MAX else None
         segment.first_us = self._time_of(segment, index, range(segment.base, segment.end))
         segment.last_us = self._time_of(
             segment, index, range(segment.end - 1, segment.base - 1, -1)
         )
-        name = index_name(file.name)
-        if name not in names:
+        known, brief = brief, index.brief(segment.first_us, segment.last_us)
+        segment.topics = brief.topics
+        if known is None:
+            name = index_name(file.name)
             self._files.create(name)
-            self._files.write(name, 0, [index.pack()])
+            self._files.write(name, 0, [brief.pack() + index.pack()])
 
     def _time_of(self, segment: Segment, index: SegmentIndex, offsets: range) -> int:
         """The append time of the first of these that can be read."""

@@ -7,11 +7,21 @@ What cannot be read is None, and counted. Segments are told from other files by 
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple, cast
 
 from roq.log.files import Files
-from roq.log.index import LOST, SegmentIndex
+from roq.log.index import (
+    BRIEF_BYTES_MAX,
+    LOST,
+    IndexBrief,
+    SegmentIndex,
+    TopicFilter,
+    read_brief,
+)
+from roq.log.log import NotAtHand
 from roq.log.records import (
     ALIGN,
     FRAME_AT,
@@ -45,7 +55,7 @@ class Segment:
         size: bytes of the file.
         kept: bytes that its entries count for.
         first_us, last_us: append times of its first and last entry, µs UTC; 0: unknown.
-        topics: that have an entry here; None: too many to keep, or unknown.
+        topics: which may have an entry here.
     """
 
     name: str
@@ -55,7 +65,16 @@ class Segment:
     kept: int = 0
     first_us: int = 0
     last_us: int = 0
-    topics: frozenset[bytes] | None = None
+    topics: TopicFilter = field(default_factory=TopicFilter)
+
+
+class _Large(NamedTuple):
+    """A record that does not lie within a chunk: whose file and place, the bytes asked for, and
+    what the file gave."""
+
+    of: tuple[str, int]
+    asked: int
+    data: bytes
 
 
 class SegmentReader:
@@ -66,6 +85,7 @@ class SegmentReader:
 
     Attributes:
         unreadable: entries that were found lost.
+        patient: wait for the disk; else raise `NotAtHand` for what has to be read from it first.
     """
 
     def __init__(self, files: Files, identity: bytes) -> None:
@@ -76,6 +96,8 @@ class SegmentReader:
         self._growing_index = SegmentIndex(0)
         self._loaded: OrderedDict[str, SegmentIndex] = OrderedDict()
         self._chunks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._large = _Large(("", 0), 0, b"")
+        self.patient = True
 
     def grows(self, segment: Segment, index: SegmentIndex) -> None:
         """This segment is written now; the one before is complete, and its index stays a while."""
@@ -108,30 +130,51 @@ class SegmentReader:
         return found
 
     def _record_at(self, name: str, position: int) -> Found | None:
-        chunk_at = position - position % READ_AHEAD_BYTES
-        chunk = self._chunk(name, chunk_at)
-        size = claimed_bytes(chunk, position - chunk_at)
-        if size and position + size <= chunk_at + len(chunk):
-            return read_record(chunk, position - chunk_at)
-        # It goes beyond the chunk: its head may be cut, too.
-        head = self._bytes(name, position, READ_AHEAD_BYTES)
-        size = claimed_bytes(head, 0)
-        if size > len(head):
-            head = self._bytes(name, position, size)
-        return read_record(head) if size else None
+        whole = self._large.data if self._large.of == (name, position) else None
+        if whole is None:
+            chunk_at = position - position % READ_AHEAD_BYTES
+            chunk = self._chunk(name, chunk_at)
+            size = claimed_bytes(chunk, position - chunk_at)
+            if size and position + size <= chunk_at + len(chunk):
+                return read_record(chunk, position - chunk_at)
+            # It goes beyond the chunk: its head may be cut, too.
+            whole = self._beyond(name, position, max(size, READ_AHEAD_BYTES))
+        size = claimed_bytes(whole, 0)
+        if size > self._large.asked:
+            whole = self._beyond(name, position, size)
+        return read_record(whole) if size else None
 
     def _chunk(self, name: str, at: int) -> bytes:
         key = name, at
         chunk = self._chunks.get(key)
-        if chunk is None:
-            chunk = self._bytes(name, at, READ_AHEAD_BYTES)
-            if name != self._growing:
-                self._chunks[key] = chunk
-                if len(self._chunks) > CHUNKS_MAX:
-                    self._chunks.popitem(last=False)
-        else:
+        if chunk is not None:
             self._chunks.move_to_end(key)
+            return chunk
+        if name == self._growing:  # what was written a moment ago is in the system's memory
+            return self._bytes(name, at, READ_AHEAD_BYTES)
+        if not self.patient:
+            raise NotAtHand(
+                partial(self._bytes, name, at, READ_AHEAD_BYTES),
+                lambda data: self._keep_chunk(key, cast("bytes", data)),
+            )
+        return self._keep_chunk(key, self._bytes(name, at, READ_AHEAD_BYTES))
+
+    def _keep_chunk(self, key: tuple[str, int], chunk: bytes) -> bytes:
+        self._chunks[key] = chunk
+        if len(self._chunks) > CHUNKS_MAX:
+            self._chunks.popitem(last=False)
         return chunk
+
+    def _beyond(self, name: str, position: int, size: int) -> bytes:
+        """From here on so many bytes: of a record that does not lie within a chunk."""
+
+        def keep(data: object) -> None:
+            self._large = _Large((name, position), size, cast("bytes", data))
+
+        if not self.patient and name != self._growing:
+            raise NotAtHand(partial(self._bytes, name, position, size), keep)
+        keep(self._bytes(name, position, size))
+        return self._large.data
 
     def _bytes(self, name: str, at: int, size: int) -> bytes:
         try:
@@ -144,17 +187,30 @@ class SegmentReader:
         if segment.name == self._growing:
             return self._growing_index
         index = self._loaded.get(segment.name)
-        if index is None:
-            try:
-                index = load_index(self._files, segment)
-            except OSError:  # to a reader the same as a segment that is not whole; it is counted
-                index = SegmentIndex(segment.base)
-                while index.end < segment.end:
-                    index.add_lost()
-                self.unreadable += segment.end - segment.base
-            self._remember(segment.name, index)
-        else:
+        if index is not None:
             self._loaded.move_to_end(segment.name)
+            return index
+        load = partial(self._load, segment)
+        if not self.patient:
+            raise NotAtHand(
+                load, lambda found: self._keep_index(segment, cast("SegmentIndex | None", found))
+            )
+        return self._keep_index(segment, load())
+
+    def _load(self, segment: Segment) -> SegmentIndex | None:
+        """The index of a segment; None: the disk does not give the segment. Any thread."""
+        try:
+            return load_index(self._files, segment)
+        except OSError:  # to a reader the same as a segment that is not whole; it is counted
+            return None
+
+    def _keep_index(self, segment: Segment, index: SegmentIndex | None) -> SegmentIndex:
+        if index is None:
+            index = SegmentIndex(segment.base)
+            while index.end < segment.end:
+                index.add_lost()
+            self.unreadable += segment.end - segment.base
+        self._remember(segment.name, index)
         return index
 
     def _remember(self, name: str, index: SegmentIndex) -> None:
@@ -184,6 +240,16 @@ def index_name(segment: str) -> str:
     return segment.removesuffix(SEGMENT_SUFFIX) + INDEX_SUFFIX
 
 
+def load_brief(files: Files, segment: Segment) -> IndexBrief | None:
+    """What the index file of a closed segment says of it; None: nothing that is certain."""
+    try:
+        data = files.read(index_name(segment.name), 0, BRIEF_BYTES_MAX)
+    except OSError:
+        return None
+    brief = read_brief(data, segment.base)
+    return brief if brief is not None and brief.base + brief.entries == segment.end else None
+
+
 def load_index(files: Files, segment: Segment) -> SegmentIndex:
     """The index of a closed segment: from its file, or by going over the segment."""
     try:
@@ -198,8 +264,13 @@ def load_index(files: Files, segment: Segment) -> SegmentIndex:
 
 def scan_index(files: Files, segment: Segment) -> SegmentIndex:
     """Go over a segment record by record; what cannot be read is lost in the index."""
+    return index_of(scan(files, segment.name, HEAD_BYTES), segment)
+
+
+def index_of(records: Iterable[Found], segment: Segment) -> SegmentIndex:
+    """The index of a segment in which these records were found."""
     index = SegmentIndex(segment.base)
-    for found in scan(files, segment.name, HEAD_BYTES):
+    for found in records:
         if found.kind != RecordKind.BATCH or not index.end <= found.offset < segment.end:
             continue
         while index.end < found.offset:

@@ -47,11 +47,10 @@ B = TypeVar("B")
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 """A segment that is larger gets no further group."""
 SEGMENT_ENTRIES: Final = 50_000
-"""Likewise with more entries. So at the start of a process so much is read at most, and a group."""
+"""No group is added that would give it more entries, unless the group alone has as many. So at the
+start of a process so much is read at most, and a group."""
 CHANGES_BYTES: Final = 4 * 1024 * 1024
 """After so much about consumer groups a snapshot is due, so that a start reads little more."""
-TOPICS_LISTED_MAX: Final = 1_024
-"""A closed segment with more topics than this does not keep their names in memory."""
 
 
 @dataclass(slots=True)
@@ -183,6 +182,15 @@ class SegmentLog(Generic[B]):
         return self._reader.unreadable
 
     @property
+    def patient(self) -> bool:
+        """Whether questions wait for the disk; else they raise `NotAtHand` where they would."""
+        return self._reader.patient
+
+    @patient.setter
+    def patient(self, patient: bool) -> None:
+        self._reader.patient = patient
+
+    @property
     def topics(self) -> int:
         """How many topics are remembered."""
         return self.hot.topics
@@ -228,7 +236,7 @@ class SegmentLog(Generic[B]):
         for segment in self._segments_from(at_least):
             if segment.base >= self.hot.floor:
                 break
-            if segment.topics is not None and topic not in segment.topics:
+            if topic not in segment.topics:
                 continue
             offset = self._reader.index(segment).next_of(topic, at_least)
             if offset is not None and offset < self.hot.floor:
@@ -309,10 +317,10 @@ class SegmentLog(Generic[B]):
             group.indexes, self._indexes = self._indexes, []
             group.removed, self._removed = self._removed, []
             return group
-        entries = self._active.end - self._active.base
-        if entries >= self._segment_entries or (
-            # One without entries is not complete: the next one would have its name.
-            entries and self._active.size >= self._segment_bytes
+        entries = self.end - self._active.base
+        # One without entries is not complete: the next one would have its name.
+        if self._active.end > self._active.base and (
+            self._active.size >= self._segment_bytes or entries > self._segment_entries
         ):
             self._roll()
         active, hot = self._active, self.hot
@@ -395,10 +403,10 @@ class SegmentLog(Generic[B]):
         self._snapshot_due = True
 
     def _close(self, segment: Segment, index: SegmentIndex) -> None:
-        topics = index.topics
-        segment.topics = topics if len(topics) <= TOPICS_LISTED_MAX else None
+        brief = index.brief(segment.first_us, segment.last_us)
+        segment.topics = brief.topics
         self._closed.append(segment)
-        self._indexes.append((index_name(segment.name), index.pack()))
+        self._indexes.append((index_name(segment.name), brief.pack() + index.pack()))
 
     def _make_room(self) -> None:
         while self._closed and self.kept > self.capacity:

@@ -56,6 +56,7 @@ class Exchange:
         doubted: a publisher could not reach it, and it has not reported since.
         arrivals: publishers sent there since its last report.
         expected: bytes per minute that these will probably bring.
+        disk_full: why it accepts nothing for want of room on its disk.
     """
 
     info: ExchangeInfo
@@ -70,6 +71,7 @@ class Exchange:
     window: LoadWindow = field(default_factory=LoadWindow)
     arrivals: int = 0
     expected: float = 0.0
+    disk_full: str = ""
 
     @property
     def number(self) -> int:
@@ -212,6 +214,7 @@ class Exchanges:
         exchange.seen = now
         exchange.doubted = False
         exchange.load = message.load
+        exchange.disk_full = message.disk_full
         exchange.stopping = message.stopping
         exchange.idle = message.idle
         exchange.arrivals = 0

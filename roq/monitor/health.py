@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from roq.model import exchange_name
@@ -10,6 +10,8 @@ from roq.protocol.control import Health
 from roq.protocol.reports import Check
 
 NAMES_MAX: Final = 10
+FULL_MAX: Final = 3
+"""Disks that are described."""
 
 
 def of_monitor(
@@ -23,6 +25,7 @@ def of_monitor(
     policy_trouble: str,
     holding: Collection[int],
     behind: Collection[int],
+    full: Mapping[int, str],
     request_id: int,
 ) -> Health:
     """The answer of a monitor: ready if it shows exchanges to clients.
@@ -37,12 +40,15 @@ def of_monitor(
         policy_trouble: why the policy that is wanted decides nothing; empty if it does.
         holding: numbers of exchanges whose publishers wait for a slow subscriber.
         behind: numbers of those that have left one behind.
+        full: those that accept nothing for want of room on their disks, and why.
         request_id: of the request that is answered.
     """
     policy = Check(
         name="policy", ok=not policy_trouble, detail=policy_trouble or "decides", essential=False
     )
     checks = [_exchanges(serving, missing), _manager(trouble), policy, _slow(holding, behind)]
+    if full:
+        checks.append(_full(full))
     if takeover:
         text = "has just taken over and waits for exchanges to report; messages flow"
         checks.insert(0, Check(name="settled", ok=False, detail=text))
@@ -83,6 +89,18 @@ def _slow(holding: Collection[int], behind: Collection[int]) -> Check:
         name="subscribers",
         ok=not texts,
         detail="; ".join(texts) or "read as fast as is published",
+        essential=False,
+    )
+
+
+def _full(full: Mapping[int, str]) -> Check:
+    shown = "; ".join(
+        f"{exchange_name(number)}: {full[number]}" for number in sorted(full)[:FULL_MAX]
+    )
+    return Check(
+        name="disks",
+        ok=False,
+        detail=f"{_names(full)} hold publishers back. {shown}",
         essential=False,
     )
 

@@ -263,6 +263,7 @@ class MonitorMachine:
             policy_trouble=self._elasticity.policy_trouble,
             holding=[each.info.number for each in self._exchanges if each.load.holding],
             behind=[each.info.number for each in self._exchanges if each.load.behind],
+            full={each.number: each.disk_full for each in self._exchanges if each.disk_full},
             request_id=request_id,
         )
 

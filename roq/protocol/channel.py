@@ -325,3 +325,5 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """It is no subscriber that is waited for, but the disk of the exchange."""
     group: bool = False
     """It is a consumer group, `reader` the beginning of its name: it is waited for for ever."""
+    full: str = ""
+    """Why that has no room: `disk_full`, and where; empty: it has, and is at work."""

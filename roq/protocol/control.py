@@ -361,6 +361,8 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
     """Epoch of the monitor that it reports to from now on, told once to the one that it leaves."""
     idle: bool = False
     """It serves nobody, and reports half as often."""
+    disk_full: str = ""
+    """Why it accepts nothing for want of room on its disk; empty: it does."""
 
 
 class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):

@@ -75,6 +75,8 @@ LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
     "exchanges_max": (1, 1_024),
     "log_bytes": (1 << 20, 1 << 44),
     "log_seconds": (1, 100 * 365 * 24 * 60 * 60),
+    "disk_free_bytes": (0, 1 << 44),
+    "disk_free_files": (0, 1 << 32),
 }
 """Limit of a queue → smallest and largest value."""
 
@@ -185,6 +187,8 @@ class RemoveExchange(Public, frozen=True, kw_only=True, tag=2100):
     QName: str
     Exchange: str | int
     """Its name (`x2`) or its number."""
+    Forget: bool = False
+    """Give it up although its host is gone with its log; only then."""
 
 
 class ListQueues(Public, frozen=True, kw_only=True, tag=2101):
@@ -277,7 +281,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(2011, "queue exists", QueueExistsRequest, "`COMMENT` YES; 1101 NO if there is none"),
     Command(2100, "remove exchange", RemoveExchange,
             "`COMMENT` SUCCESS, `Exchange` (name), `Number`; 1101 with `CODE` not_empty while it "
-            "is being emptied", True),
+            "is being emptied. One whose host is gone with its log is given up with `Forget` only",
+            True),
     Command(2101, "list queues", ListQueues, "`Queues`: a list of `QueueRow`"),
     Command(2102, "list hosts", ListHosts, "`Hosts`: a list of `HostRow`"),
     Command(2103, "list exchanges", ListExchanges, "`Exchanges`: a list of `ExchangeRow`"),

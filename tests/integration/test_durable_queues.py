@@ -315,11 +315,12 @@ def test_a_disk_that_is_full_is_named_and_what_was_acknowledged_stays(tmp_path: 
             client.create_queue("orders", durability="flush")
             with client.publisher("orders", delivery_timeout=300) as publisher:
                 receipts = [publisher.publish(os.urandom(50_000)) for _ in range(100)]
-                assert until(lambda: "No space left on device" in health(running), 90)
+                assert until(lambda: "disk_full" in health(running), 90)
+                assert until(lambda: "disk_full" in publisher.trouble, 30)
+                assert str(logs) in publisher.trouble
                 done = sum(receipt.done() for receipt in receipts)
                 assert 0 < done < len(receipts)
                 subprocess.run(["mount", "-o", "remount,size=64m", str(logs)], check=True)
-                client.start_queue("orders")
                 publisher.flush(timeout=60)
             with client.subscriber("orders", start="earliest") as subscriber:
                 for _ in receipts:

@@ -8,19 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 import zmq
 from exchange_process import DEADLINE_SECONDS, EPOCH, QUEUE, Peers, Process, spec
 
 from roq.model import Limits
 from roq.protocol import channel, documents
-from roq.protocol.channel import Hello, Ready
+from roq.protocol.channel import Held, Hello, Ready, Reset
 from roq.protocol.framing import split_answer
 from roq.protocol.spec import encode_spec
 from roq.runtime import exits
 
 pytestmark = pytest.mark.integration
 SMALL = Limits(message_bytes=1024 * 1024, ring_bytes=8 * 1024 * 1024)
+UNGUARDED = msgspec.structs.replace(SMALL, disk_free_bytes=0, disk_free_files=0)
 
 
 @pytest.fixture
@@ -31,8 +33,10 @@ def peers() -> Iterator[Peers]:
 
 
 @contextmanager
-def durable(tmp_path: Path, log: Path, epoch: int = EPOCH) -> Iterator[Process]:
-    process = Process(tmp_path, spec(limits=SMALL, log=str(log), epoch=epoch))
+def durable(
+    tmp_path: Path, log: Path, epoch: int = EPOCH, limits: Limits = SMALL
+) -> Iterator[Process]:
+    process = Process(tmp_path, spec(limits=limits, log=str(log), epoch=epoch))
     try:
         yield process
     finally:
@@ -156,7 +160,7 @@ def test_a_disk_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_full_disk_ends_it_and_keeps_what_was_acknowledged(tmp_path: Path, peers: Peers) -> None:
     with disk(tmp_path / "disk", "size=2m") as folder:
-        with durable(tmp_path, folder / "x1") as first:
+        with durable(tmp_path, folder / "x1", limits=UNGUARDED) as first:
             publisher = peers.publisher(first)
             for _ in range(10):
                 publisher.send(bytes(50_000))
@@ -179,3 +183,37 @@ def test_a_full_disk_ends_it_and_keeps_what_was_acknowledged(tmp_path: Path, pee
         with durable(tmp_path, folder / "x1", EPOCH + 1) as second:
             assert ready(peers, second).expected >= acked + 1
             assert second.stop() == exits.STOPPED
+
+
+def test_a_disk_that_is_nearly_full_holds_publishers_back_until_it_has_room(
+    tmp_path: Path, peers: Peers
+) -> None:
+    with disk(tmp_path / "disk", "size=4m") as folder:
+        filler = folder / "filler"
+        filler.write_bytes(bytes(2_000_000))
+        with durable(tmp_path, folder / "x1") as process:
+            publisher = peers.publisher(process)
+            for _ in range(100):
+                publisher.send(bytes(50_000))
+            acked, told = 0, ""
+            while "disk_full" not in told:
+                letter, body = split_answer(publisher.socket.recv())
+                acked = channel.read_number(body) if letter == channel.ACK else acked
+                told = documents.decode(body, Held).full if letter == channel.HELD else told
+            assert f"{folder}/x1 of host 127.0.0.1" in told
+            assert 5 < acked < 60
+            reader = peers.reader(process, b"t")
+            assert len(reader.fetch((b"t", acked - 5, acked))) == 5
+
+            filler.unlink()  # somebody makes room, and nobody tells the exchange
+            letter = b""
+            while letter != channel.RESET:
+                letter, body = split_answer(publisher.socket.recv())
+            expected = documents.decode(body, Reset).expected
+            assert expected > acked
+            publisher.number = expected - 1
+            publisher.send(b"again")
+            publisher.settle()
+            assert "disk_full: " in process.log
+            assert "the disk has room again" in process.log
+            assert process.stop() == exits.STOPPED

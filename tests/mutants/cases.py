@@ -88,7 +88,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/log/cursors.py",
         EXCHANGE,
-        ("offset < min(until, self._log.committed):", "offset < until:"),
+        ("offset < min(until, self._log.committed) else None", "offset < until else None"),
         ("        end = min(self._until, log.committed)\n",
          "        end = min(self._until, log.end)\n"),
     ),
@@ -112,7 +112,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        while self._marks and self._marks[0].end <= self._log.committed:\n",
          "        while self._marks and self._marks[0].end <= self._log.end:\n"),
         ("                if link.stay == stay:\n", "                if stay >= 0:\n"),
-        ("        if not held or held + size <= self._most:\n", "        if held + size >= 0:\n"),
+        ("        if fits and (not held or held + size <= self._most):\n",
+         "        if held + size >= 0:\n"),
         ("        offsets = range(self.shown, min(self.shown + most, self._log.committed))\n",
          "        offsets = range(self.shown, min(self.shown + most, self._log.end))\n"),
         ("        last.end = self._log.end\n", "        last.end += 0\n"),

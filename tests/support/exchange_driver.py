@@ -120,11 +120,14 @@ class Exchange:
         ]
 
 
+PLACE = "/logs of host h"
+
+
 def exchange(
     log: Log[bytes] | None = None, late: LateLog[bytes] | None = None, **limits: int
 ) -> Exchange:
     allowed = Limits(**limits)
-    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, allowed, log, late)
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, allowed, log, late, PLACE)
     core.begin(0.0, 1_000)
     return Exchange(core, allowed)
 

@@ -42,7 +42,7 @@ class NatsServer:
         configuration = home / "nats.conf"
         configuration.write_text(
             f'listen: "127.0.0.1:-1"\nports_file_dir: "{home}"\n'
-            f'max_pending: {PENDING_BYTES}\nwrite_deadline: "60s"\n'
+            f'max_pending: {PENDING_BYTES}\nwrite_deadline: "60s"\n{self.settings(home)}'
         )
         self._program = Program(
             [str(shutil.which("nats-server")), "-c", str(configuration)],
@@ -57,6 +57,10 @@ class NatsServer:
                 self._url = json.loads(ports.read_text())["nats"][0]
             except (OSError, ValueError):
                 self._program.wait(0.02)
+
+    def settings(self, home: Path) -> str:  # noqa: ARG002 - a store needs it
+        """What else stands in its configuration."""
+        return ""
 
     def stop(self) -> None:
         """Stop it."""

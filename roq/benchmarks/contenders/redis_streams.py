@@ -26,9 +26,14 @@ BLOCK_MS: Final = 1_000
 
 
 class RedisServer:
-    """A redis-server on a free port."""
+    """A redis-server on a free port.
 
-    def __init__(self) -> None:
+    Args:
+        sync: when its append-only file is synced: `always`, `everysec`; empty: there is none.
+    """
+
+    def __init__(self, sync: str = "") -> None:
+        self._sync = sync
         self._program: Program | None = None
         self._port = 0
 
@@ -58,12 +63,15 @@ class RedisServer:
         return {"exchange": self._program.pid} if self._program else {}
 
     def _command(self, directory: Path) -> list[str]:
+        home = directory / f"redis-{self._sync}"
+        home.mkdir(exist_ok=True)
         settings = {
             "bind": "127.0.0.1",
             "port": str(self._port),
             "save": "",
-            "appendonly": "no",
-            "dir": str(directory),
+            "appendonly": "yes" if self._sync else "no",
+            "appendfsync": self._sync or "no",
+            "dir": str(home),
             "logfile": str(directory / "redis.log"),
             # A subscriber that reads slowly must not be cut off in the middle.
             "client-output-buffer-limit": "normal 0 0 0",
@@ -104,7 +112,13 @@ class RedisClient:
 
 
 class RedisPublisher(RedisClient):
-    """The sending side."""
+    """The sending side.
+
+    Attributes:
+        ack_us: how long each answer took, when that was measured.
+    """
+
+    ack_us: list[float]
 
     def publish(self, run: Run, payloads: list[bytes]) -> None:
         """XADD in pipelines."""
@@ -118,8 +132,11 @@ class RedisPublisher(RedisClient):
 
     def pace(self, run: Run) -> None:
         """XADD one at a time."""
+        self.ack_us = []
         for payload in paced(run):
+            began = time.monotonic()
             self.client.xadd(run.topic, {b"p": payload})
+            self.ack_us.append((time.monotonic() - began) * 1e6)
 
 
 class RedisSubscriber(RedisClient):

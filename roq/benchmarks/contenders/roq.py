@@ -9,6 +9,7 @@ order and duplicate checks, gap repair.
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 import roq
@@ -87,6 +88,25 @@ class RoqBatchPublisher(RoqPublisher):
         publisher.flush(timeout=RUN_SECONDS)
 
 
+class RoqAckedPublisher(RoqPublisher):
+    """By message, each acknowledgement waited for.
+
+    Attributes:
+        ack_us: how long each took.
+    """
+
+    ack_us: list[float]
+
+    def pace(self, run: Run) -> None:
+        """Publish at a rate, and wait for each acknowledgement."""
+        publish = self._open_publisher().publish
+        self.ack_us = []
+        for payload in paced(run):
+            began = time.monotonic()
+            publish(payload, run.topic).result(RUN_SECONDS)
+            self.ack_us.append((time.monotonic() - began) * 1e6)
+
+
 class RoqSubscriber:
     """The receiving side, by message."""
 
@@ -142,6 +162,8 @@ class RoqBatchSubscriber(RoqSubscriber):
 
 def publisher(style: str, options: dict[str, str]) -> BenchPublisher:
     """The sending side in a style."""
+    if style == "acked":
+        return RoqAckedPublisher(options)
     return RoqBatchPublisher(options) if style == "batches" else RoqPublisher(options)
 
 

@@ -429,7 +429,8 @@ class Link:
 def _who_holds(held: channel.Held, exchange: str) -> str:
     """For whom acknowledgements wait, in a sentence."""
     if held.disk:
-        return f"held back by the disk of exchange {exchange}, for {held.seconds:.1f} s"
+        full = f": {held.full}" if held.full else ""
+        return f"held back by the disk of exchange {exchange}, for {held.seconds:.1f} s{full}"
     if held.group:
         return (
             f"held back by consumer group {held.reader.decode(errors='replace')!r} of exchange "

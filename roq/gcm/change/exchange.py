@@ -236,6 +236,7 @@ class ExchangeSagas:
         """Have an exchange emptied by the queue's monitor, then stop it (2100)."""
         queue = self._steps.queues.demand(request.QName)
         exchange = _named(queue, str(request.Exchange))
+        _check_forgetting(queue, exchange, forget=request.Forget)
         if len(_wanted(queue)) <= 1 and exchange.here:
             raise RequestError(
                 f"{exchange_name(exchange.number)} is the last exchange of queue {queue.name!r}: "
@@ -435,6 +436,22 @@ def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:
 
 def _wanted(queue: Queue) -> list[ExchangeRecord]:
     return [exchange for exchange in queue.record.exchanges if exchange.here]
+
+
+def _check_forgetting(queue: Queue, exchange: ExchangeRecord, *, forget: bool) -> None:
+    """What is away with a log is given up by who says so, and nothing else is."""
+    name = exchange_name(exchange.number)
+    if exchange.away and not forget:
+        raise RequestError(
+            f"{name} of queue {queue.name!r} is away with host {exchange.host}, and so is its log: "
+            f"wait for the host, or give it up, and what it holds: roq exchange forget "
+            f"{queue.name} {name}"
+        )
+    if forget and not exchange.away:
+        raise RequestError(
+            f"{name} of queue {queue.name!r} is not away: there is nothing to give up. "
+            f"`roq exchange remove {queue.name} {name}` empties it and stops it"
+        )
 
 
 def _all_away(queue: Queue) -> bool:

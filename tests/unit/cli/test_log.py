@@ -25,17 +25,18 @@ def roq(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, ["log", *map(str, arguments)])
 
 
+def settings() -> LogSettings:
+    return LogSettings(
+        queue=b"q" * 16, exchange=3, epoch=5, cluster="c", host="h", ring_bytes=1 << 20,
+        topics_max=100, topics_spare=0, capacity_bytes=1 << 30, keep_us=1 << 60,
+        now_us=1_700_000_000_000_000, segment_entries=10,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     files = DiskFiles(tmp_path)
-    log = open_log(
-        files,
-        LogSettings(
-            queue=b"q" * 16, exchange=3, epoch=5, cluster="c", host="h", ring_bytes=1 << 20,
-            topics_max=100, topics_spare=0, capacity_bytes=1 << 30, keep_us=1 << 60,
-            now_us=1_700_000_000_000_000, segment_entries=10,
-        ),
-    )  # fmt: skip
+    log = open_log(files, settings())
     core: ExchangeCore[bytes] = ExchangeCore(b"q" * 16, 3, 5, Limits(), late=log)
     for number in range(BATCHES):
         batch = pack(
@@ -105,3 +106,33 @@ def test_a_folder_without_a_log_is_refused_in_a_line(tmp_path: Path) -> None:
         assert "this folder holds no log of RoQ" in done.stderr
     assert roq("verify", tmp_path / "nowhere").exit_code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_that_a_process_has_is_not_repaired(folder: Path) -> None:
+    refused = roq("repair", folder, "--yes")
+    assert refused.exit_code == 1
+    assert "another process has the log" in refused.stderr
+
+
+def test_a_repair_is_told_and_then_done_with_a_copy_of_what_goes(tmp_path: Path) -> None:
+    log = tmp_path / "x1"
+    log.mkdir()
+    made = DiskFiles(log)
+    open_log(made, settings())
+    made.close()
+    half = log / "00000000000000000000-00000000000000000005.seg.new"
+    half.write_bytes(b"half")
+    aside = tmp_path / "aside"
+
+    told = roq("repair", log, "--aside", aside)
+    assert told.exit_code == 1
+    assert "set aside: 0000" in told.output
+    assert "nothing was changed" in told.output
+    assert half.exists()
+    assert not aside.exists()
+
+    done = roq("repair", log, "--aside", aside, "--yes")
+    assert done.exit_code == 0, done.output
+    assert not half.exists()
+    assert (aside / half.name).read_bytes() == b"half"
+    assert roq("repair", log).output == "nothing to repair\n"

@@ -120,6 +120,19 @@ def test_the_list_tells_what_is_done_for_a_slow_subscriber(
     assert (rows[0]["slow_subscriber"], rows[0]["hold_seconds"]) == ("hold", 60)
 
 
+def test_a_durable_queue_shows_for_how_long_messages_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Durable(TellingCluster):
+        def describe(self, name: str) -> QueueDescription:
+            return msgspec.structs.replace(super().describe(name), durability="flush")
+
+    monkeypatch.setattr(roq, "connect", Durable().connect)
+    lines = CliRunner().invoke(queue, ["show", "without_rules"]).stdout.splitlines()
+    (told,) = [line for line in lines if line.startswith("Retention")]
+    assert "7 days, 10.7 GB for each exchange, whichever comes first" in told
+
+
 @pytest.mark.parametrize(("name", "slow"), [("without_rules", "hold"), ("drop", "drop")])
 def test_a_queue_shows_what_is_done_for_a_slow_subscriber(
     monkeypatch: pytest.MonkeyPatch, name: str, slow: str

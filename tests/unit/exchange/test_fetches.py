@@ -308,3 +308,30 @@ def test_a_part_of_the_log_from_beyond_its_end_is_empty() -> None:
     fetches.start(b"r", span(7, 9, b""))
     offsets, fetched = drain(fetches)
     assert (offsets, fetched.reached, fetched.done) == ([], 3, True)
+
+
+def test_who_waits_for_the_disk_holds_nobody_up_and_is_first_when_it_was_read() -> None:
+    fetches = Fetches(ring(b"a", b"b", b"c"))
+    for route, topic in ((b"1", b"a"), (b"2", b"b"), (b"3", b"c")):
+        fetches.start(route, request((topic, 0, 3)))
+    fetches.wait()
+    fetches.wait()
+    fetches.check()
+    assert take(fetches) == (b"3", 2)
+    fetches.go_on()
+    fetches.check()
+    assert [take(fetches) for _ in range(3)][:2] == [(b"1", 0), (b"2", 1)]
+
+
+def test_who_waits_for_the_disk_may_go() -> None:
+    fetches = Fetches(ring(b"a", b"b"))
+    fetches.start(b"1", request((b"a", 0, 3)))
+    fetches.start(b"2", request((b"b", 0, 3)))
+    fetches.wait()
+    assert fetches.cancel(b"1") == 1
+    fetches.check()
+    fetches.wait()
+    assert not fetches.runnable(0.0)
+    assert fetches
+    fetches.go_on()
+    assert take(fetches) == (b"2", 1)

@@ -9,10 +9,13 @@ from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange,
 from segmented_log import SegmentedLog
 
 from roq.errors import RemoteProtocolError
+from roq.exchange import commit
+from roq.exchange.disk_room import DiskRoom, Room
 from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.snapshot import FORMAT, decode_snapshot, encode_snapshot
 from roq.machine import Tick
+from roq.model import Limits
 from roq.protocol import channel, documents
 from roq.protocol.channel import Bye, Held, Ready, StreamState
 from roq.protocol.entry import read_entry
@@ -80,6 +83,62 @@ def test_a_batch_is_published_and_acknowledged_when_it_is_committed() -> None:
     assert [channel.read_number(body) for _, body in made.told()] == [3]
 
 
+def room(free: int, *, files: int = 1_000_000) -> Room:
+    """Of a disk of 100 GB."""
+    return Room(free, 100_000_000_000, files, 1_000_000)
+
+
+def test_a_disk_that_is_nearly_full_holds_publishers_and_says_where_until_it_has_room() -> None:
+    made = Durable()
+    disk = made.there.core.disk
+    assert made.send(2) == 2
+    disk.measured(room(1_000_000))
+    assert made.send(2) == 0
+    made.tick()
+    (held,) = [documents.decode(body, Held) for letter, body in made.told()
+               if letter == channel.HELD]  # fmt: skip
+    assert held.disk
+    assert held.full.startswith("disk_full: 1.0 MB are free in /logs of host h")
+    assert made.there.core.disk_full == held.full
+    made.commit()  # what was accepted is written, shown and acknowledged
+    assert shown(made.there) == [0, 1]
+    assert channel.ACK in {letter for letter, _ in made.told()}
+
+    disk.measured(room(300 * 1024 * 1024))
+    made.tick()
+    assert channel.RESET not in {letter for letter, _ in made.told()}, "not a quarter more is free"
+    disk.measured(room(400 * 1024 * 1024))
+    made.tick()
+    assert channel.RESET in {letter for letter, _ in made.told()}
+    assert made.there.core.disk_full == ""
+    assert made.send(2) == 2
+
+
+def test_a_disk_that_takes_no_more_files_is_full() -> None:
+    made = Durable()
+    made.there.core.disk.measured(room(50_000_000_000, files=999))
+    assert made.send() == 0
+    assert "999 files can be made" in made.there.core.disk_full
+
+
+def test_what_is_accepted_has_room_on_the_disk_by_then() -> None:
+    made = Durable()
+    made.there.core.disk.measured(Room(5 * BATCH, 40 * BATCH, 0, 0))
+    assert made.send(100) == 3  # five fit, two batches are half of what is to stay free
+    made.tick()
+    assert made.there.core.disk_full == ""
+    made.commit()
+    made.there.core.disk.measured(Room(2 * BATCH, 40 * BATCH, 0, 0))
+    made.tick()
+    assert "disk_full" in made.there.core.disk_full
+
+
+def test_a_disk_of_which_nothing_is_to_stay_free_is_not_looked_at() -> None:
+    disk = DiskRoom(Limits(disk_free_bytes=0, disk_free_files=0), "/logs")
+    disk.measured(Room(0, 100, 0, 100))
+    assert (disk.full, disk.spare) == (False, float("inf"))
+
+
 def test_markers_are_published_in_their_turn() -> None:
     made = Durable()
     made.send()
@@ -99,6 +158,22 @@ def test_the_told_end_is_that_of_what_is_committed() -> None:
     made.tick()
     ends += [read_entry(frames[1]).offset for frames in made.there.live[len(ends) + 1 :]]
     assert (ends[0], ends[-1]) == (0, 1)
+
+
+def test_only_so_many_batches_are_accepted_and_not_committed_however_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commit, "UNCOMMITTED_ENTRIES_MAX", 8)
+    monkeypatch.setattr(commit, "TURN_BATCHES", 2)
+    made = Durable()
+    assert made.send(20) == 8
+    made.tick()
+    assert channel.HELD in {letter for letter, _ in made.told()}
+    made.commit(3)
+    assert channel.RESET not in {letter for letter, _ in made.told()}, "half of it is to be free"
+    made.commit(4)
+    assert channel.RESET in {letter for letter, _ in made.told()}
+    assert made.send(20) == 4
 
 
 def test_publishers_are_held_while_the_disk_does_not_follow_and_told_why() -> None:

@@ -184,6 +184,11 @@ def test_a_removed_queue_says_which_logs_are_left(script: Script) -> None:
 
 
 def test_an_exchange_that_is_away_may_be_given_up(script: Script) -> None:
+    refused = script.ask(2100, QName="q", Exchange="x1", Forget=True)
+    assert "x1 of queue 'q' is not away" in refused["COMMENT"]
     lose(script, "h1")
-    script.ask(2100, QName="q", Exchange="x1")
+    refused = script.ask(2100, QName="q", Exchange="x1")
+    assert "roq exchange forget q x1" in refused["COMMENT"]
+    assert set(states(script)) == {1, 2}
+    script.ask(2100, QName="q", Exchange="x1", Forget=True)
     assert set(states(script)) == {2}

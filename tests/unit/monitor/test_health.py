@@ -11,7 +11,7 @@ from roq.protocol.control import Health
 def ask(**changes: object) -> Health:
     values: dict[str, object] = {
         "takeover": False, "serving": {1, 2}, "missing": (), "trouble": "", "policy_trouble": "",
-        "holding": (), "behind": (), "request_id": 7,
+        "holding": (), "behind": (), "full": {}, "request_id": 7,
         **changes,
     }  # fmt: skip
     return of_monitor("orders", str(values.pop("state", "running")), **values)  # type: ignore[arg-type]
@@ -25,6 +25,14 @@ def test_one_that_has_exchanges_is_ready() -> None:
     health = ask()
     assert (health.id, health.role, health.name, health.ready) == (7, "monitor", "orders", True)
     assert texts(health) == {}
+
+
+def test_an_exchange_whose_disk_is_full_is_named_with_the_reason() -> None:
+    health = ask(full={2: "disk_full: 1 MB are free in /logs of host h"})
+    assert health.ready
+    assert texts(health)["disks"] == (
+        "x2 hold publishers back. x2: disk_full: 1 MB are free in /logs of host h"
+    )
 
 
 def test_one_without_exchanges_is_not() -> None:

@@ -1,0 +1,109 @@
+"""NATS JetStream with a file store and nats-py: each message is acknowledged by the server.
+
+nats-py waits for the acknowledgement of each publish; as many as RoQ's batch holds messages are
+under way at once. The server syncs its files every two minutes, or, where it can, after each write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from roq.benchmarks.case import Run
+from roq.benchmarks.clients import paced_async
+from roq.benchmarks.contenders import nats_core
+from roq.benchmarks.contenders.nats_core import NatsClient, NatsServer
+
+if TYPE_CHECKING:
+    from nats.js import JetStreamContext
+
+MODULE: Final = "jetstream"
+ACK_SECONDS: Final = 30.0
+ALWAYS_SINCE: Final = (2, 10)
+"""The first version of nats-server that can sync after each write."""
+
+
+class JetStreamServer(NatsServer):
+    """A nats-server with a store; `always`: it syncs after each write."""
+
+    def __init__(self, *, always: bool) -> None:
+        super().__init__()
+        self._always = always
+
+    def settings(self, home: Path) -> str:
+        """The store beside what every server is told."""
+        sync = "  sync_interval: always\n" if self._always else ""
+        return f'jetstream {{\n  store_dir: "{home / "store"}"\n{sync}}}\n'
+
+
+class JetStreamPublisher(NatsClient):
+    """The sending side.
+
+    Attributes:
+        ack_us: how long each acknowledgement took, when it was measured.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.ack_us: list[float] = []
+        self._context: JetStreamContext | None = None
+
+    def publish(self, run: Run, payloads: list[bytes]) -> None:
+        """A list of publishes at a time; their acknowledgements are waited for."""
+        self._runner.run(self._publish(run, payloads))
+
+    def pace(self, run: Run) -> None:
+        """Publish at a rate, and wait for each acknowledgement."""
+        self._runner.run(self._pace(run))
+
+    async def _open(self, run: Run) -> None:
+        await super()._open(run)
+        self._context = self._client().jetstream()
+        await self._context.add_stream(name=_stream(run), subjects=[run.topic.rstrip(".")])
+
+    async def _publish(self, run: Run, payloads: list[bytes]) -> None:
+        context, subject, left = self._streams(), run.topic.rstrip("."), run.count
+        while left > 0:
+            async with asyncio.TaskGroup() as group:
+                for payload in payloads[:left]:
+                    group.create_task(context.publish(subject, payload, timeout=ACK_SECONDS))
+            left -= len(payloads)
+
+    async def _pace(self, run: Run) -> None:
+        context, subject = self._streams(), run.topic.rstrip(".")
+        self.ack_us = []
+        async for payload in paced_async(run):
+            began = time.monotonic()
+            await context.publish(subject, payload, timeout=ACK_SECONDS)
+            self.ack_us.append((time.monotonic() - began) * 1e6)
+
+    def _streams(self) -> JetStreamContext:
+        assert self._context is not None  # noqa: S101 - the harness opens first
+        return self._context
+
+
+def _stream(run: Run) -> str:
+    return run.topic.rstrip(".").replace(".", "-")
+
+
+def publisher(style: str, options: dict[str, str]) -> JetStreamPublisher:  # noqa: ARG001
+    """The sending side."""
+    return JetStreamPublisher(options["url"])
+
+
+def missing(*, always: bool) -> str | None:
+    """Why this contender cannot run here."""
+    reason = nats_core.missing()
+    if reason is not None or not always:
+        return reason
+    told = subprocess.run(
+        [str(shutil.which("nats-server")), "--version"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    number = told.rpartition("v")[2].split(".")
+    if tuple(int(part) for part in number[:2] if part.isdigit()) < ALWAYS_SINCE:
+        return f"{told} cannot sync after each write; 2.10 can"
+    return None

@@ -1,0 +1,79 @@
+"""Whether the disk of a durable exchange has room for more. Pure: it is told what was measured.
+
+    room --(less is free than is to stay free)--> full --(a quarter more than that is free)--> room
+
+While it is full nothing is accepted; readers and retention go on, and what leaves makes room. What
+is accepted and not yet written fits into what was free, so the disk is not full when it is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from roq.model import Limits
+
+SHARE_MAX: Final = 0.1
+"""Of a small disk no more than this share is to stay free."""
+AGAIN: Final = 1.25
+"""So much more than has to stay free has to be free before anything is accepted again."""
+WRITTEN_SHARE: Final = 0.5
+"""Of what is to stay free this may be taken by what is accepted already, and by indexes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a file system says of itself; of no files at all: it counts none."""
+
+    bytes_free: int
+    bytes_total: int
+    files_free: int
+    files_total: int
+
+
+class DiskRoom:
+    """One disk.
+
+    Args:
+        limits: what is to stay free of it; 0: it is not looked at.
+        place: which one it is: its folder and host.
+
+    Attributes:
+        full: nothing is accepted.
+        spare: bytes that may be accepted and not written.
+        text: why nothing is accepted, or why what is larger than `spare` is not.
+    """
+
+    def __init__(self, limits: Limits, place: str) -> None:
+        self.full = False
+        self.spare = float("inf")
+        self.text = ""
+        self._limits = limits
+        self._place = place
+
+    def measured(self, room: Room) -> None:
+        """It is like this now."""
+        limits = self._limits
+        least_bytes = min(limits.disk_free_bytes, int(SHARE_MAX * room.bytes_total))
+        least_files = min(limits.disk_free_files, int(SHARE_MAX * room.files_total))
+        more = AGAIN if self.full else 1.0
+        short_of_bytes = room.bytes_free < more * least_bytes
+        short_of_files = room.files_free < more * least_files
+        self.full = short_of_bytes or short_of_files
+        self.spare = (
+            max(0.0, room.bytes_free - WRITTEN_SHARE * least_bytes) if least_bytes else float("inf")
+        )
+        if short_of_files and not short_of_bytes:
+            what = f"{room.files_free:,} files can be made"
+            kept = f"{least_files:,} are to stay free (limit disk_free_files)"
+        else:
+            what = f"{_megabytes(room.bytes_free)} MB are free"
+            kept = f"{_megabytes(least_bytes)} are to stay free (limit disk_free_bytes)"
+        self.text = (
+            f"disk_full: {what} in {self._place}, and {kept}: make room there, or give the queue "
+            "less to keep"
+        )
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / 1e6:,.1f}"

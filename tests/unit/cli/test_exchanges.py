@@ -1,0 +1,47 @@
+"""What `roq exchange forget` says before it gives an exchange up."""
+
+from __future__ import annotations
+
+from unittest.mock import MagicMock
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+import roq
+from roq.cli.exchanges import exchange
+from roq.client.admin.views import ExchangeSummary, Listing
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+    """One whose x1 is away and whose x2 runs."""
+    rows = [
+        {
+            "Name": f"x{number}", "Number": number, "Host": f"h{number}", "Data": "", "Live": "",
+            "State": state, "Epoch": 1, "Pid": 0,
+        }
+        for number, state in ((1, "away"), (2, "running"))
+    ]  # fmt: skip
+    connected = MagicMock()
+    connected.__enter__.return_value = connected
+    connected.exchanges.return_value = Listing(msgspec.convert(rows, list[ExchangeSummary]), None)
+    monkeypatch.setattr(roq, "connect", lambda *_, **__: connected)
+    return connected
+
+
+def test_what_is_lost_is_said_first_and_done_when_it_is_said_again(cluster: MagicMock) -> None:
+    no = CliRunner().invoke(exchange, ["forget", "orders", "x1"], input="n\n")
+    assert no.exit_code == 1
+    assert "its log is on host h1, which is lost" in no.stderr
+    assert "acknowledged and that a subscriber has not read yet" in no.stderr
+    cluster.forget_exchange.assert_not_called()
+    assert CliRunner().invoke(exchange, ["forget", "orders", "1"], input="y\n").exit_code == 0
+    assert cluster.forget_exchange.call_args.args == ("orders", "1")
+
+
+def test_one_that_is_not_away_is_left_to_the_cluster_to_refuse(cluster: MagicMock) -> None:
+    cluster.forget_exchange.side_effect = roq.RequestError("x2 is not away")
+    refused = CliRunner().invoke(exchange, ["forget", "orders", "x2", "--yes"])
+    assert refused.exit_code != 0
+    assert "lost" not in refused.stderr

@@ -1,0 +1,85 @@
+"""The log of a durable exchange in a real folder: what is read back does not hold the loop up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import msgspec
+import pytest
+
+from roq.exchange.disk_log import DiskLog
+from roq.log.disk import DiskFiles
+from roq.model import Limits
+from roq.protocol.spec import ExchangeSpec
+
+BATCH = b"x" * 40_000
+
+
+class Made:
+    """A log, and the calls that its threads have asked the loop for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.failed: list[str] = []
+        values = {
+            "child": "q.x1", "queue": "q", "queue_id": b"q" * 16, "epoch": 5, "bind": "127.0.0.1",
+            "advertise": "127.0.0.1", "ports": (0, 0), "manager": "", "monitor": "", "number": 1,
+            "host": "127.0.0.1", "log": str(folder),
+            "limits": Limits(ring_bytes=1 << 20, message_bytes=1 << 16),
+        }  # fmt: skip
+        spec = msgspec.convert(values, ExchangeSpec)
+        self.disk = DiskLog(spec, 1_000, self.calls.put, lambda: None, self.failed.append)
+        self.log = self.disk.log
+        for _ in range(60):
+            self.log.append(b"t", BATCH, len(BATCH))
+        self.disk.write_on(lambda: b"")
+        self.turn()
+
+    def turn(self) -> None:
+        self.calls.get(timeout=30)()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    one = Made(tmp_path / "log")
+    yield one
+    one.disk.close()
+
+
+def test_what_is_in_memory_is_there_at_once(made: Made) -> None:
+    assert made.log.hot.floor > 1
+    record = made.disk.at_hand(lambda: made.log.record(59), lambda: None)
+    assert record is not None
+    assert made.log.patient
+
+
+def test_what_is_on_the_disk_is_read_in_a_thread_and_asked_for_again(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The segment that is written is in the system's memory; another process has an old one.
+    made.log._reader._growing = ""
+    readers: list[str] = []
+    read = DiskFiles.read
+
+    def seen(files: DiskFiles, name: str, at: int, size: int) -> bytes:
+        readers.append(threading.current_thread().name)
+        return read(files, name, at, size)
+
+    monkeypatch.setattr(DiskFiles, "read", seen)
+    again: list[str] = []
+    found = None
+    for _ in range(10):
+        found = made.disk.at_hand(lambda: made.log.record(1), lambda: again.append("again"))
+        if found is not None:
+            break
+        assert made.disk.at_hand(lambda: made.log.record(0), lambda: again.append("again")) is None
+        assert made.calls.qsize() <= 1, "one thing is read at a time"
+        made.turn()
+    assert found is not None
+    assert found[2] == BATCH
+    assert again
+    assert set(readers) == {"log reader"}
+    assert made.failed == []

@@ -1,0 +1,122 @@
+"""A log on disk that was told not to wait: it says what has to be read, and goes on from there."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from memory_files import MemoryFiles
+
+from roq.log.cursors import Cursor, cursor
+from roq.log.log import NotAtHand
+from roq.log.recovery import LogSettings, open_log
+from roq.log.segment_reader import CHUNKS_MAX, READ_AHEAD_BYTES
+from roq.log.segments import SegmentLog, perform
+from roq.protocol.channel import FetchRequest
+
+TOPICS = [b"a", b"b", b"c"]
+
+
+def log_of(chance: random.Random, sizes: list[int]) -> SegmentLog[bytes]:
+    """A log of entries of these sizes, of which memory holds the last one at most."""
+    files = MemoryFiles()
+    log = open_log(
+        files,
+        LogSettings(
+            queue=b"q" * 16, exchange=3, epoch=5, cluster="c", host="h", ring_bytes=1,
+            topics_max=100, topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1_000,
+            segment_bytes=1 << 20, segment_entries=50,
+        ),
+    )  # fmt: skip
+    for size in sizes:
+        log.append(chance.choice(TOPICS), bytes([size % 251]) * size, size)
+        group = log.gather(lambda: b"")
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    return log
+
+
+def taken(found: Cursor, log: SegmentLog[bytes]) -> list[int]:
+    """All offsets that a cursor finds, each read as well; what is not at hand is read for it."""
+    offsets: list[int] = []
+    while True:
+        try:
+            offset = found.offset()
+            if offset is None:
+                if found.done:
+                    return offsets
+                continue
+            record = log.record(offset)
+        except NotAtHand as miss:
+            assert not log.patient
+            miss.keep(miss.load())
+            continue
+        assert record is not None
+        assert set(record[2]) <= {record[3] % 251}
+        offsets.append(offset)
+        found.advance()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_read_ahead_is_what_is_read_with_patience(seed: int) -> None:
+    chance = random.Random(seed)
+    size = chance.choice([200, 3_000, READ_AHEAD_BYTES // 2])
+    log = log_of(chance, [chance.randrange(size) for _ in range(200)])
+    requests = [
+        FetchRequest(id=1, queue=b"q", generation=5, prefixes=prefixes, first=0, until=200)
+        for prefixes in ([b""], [b"a", b"c"])
+    ]
+    wants = [(topic, chance.randrange(150), 200) for topic in TOPICS]
+    requests.append(FetchRequest(id=1, queue=b"q", generation=5, wants=wants))
+    for request in requests:
+        log.patient = True
+        with_patience = taken(cursor(log, request), log)
+        assert with_patience
+        log.patient = False
+        assert taken(cursor(log, request), log) == with_patience
+
+
+def test_a_large_entry_is_read_as_a_whole_and_costs_one_place() -> None:
+    sizes = [3 * READ_AHEAD_BYTES, 10, 2 * READ_AHEAD_BYTES, 10, 5 * READ_AHEAD_BYTES, 1]
+    log = log_of(random.Random(1), sizes)
+    log.patient = False
+    request = FetchRequest(id=1, queue=b"q", generation=5, prefixes=[b""], first=0, until=6)
+    found = cursor(log, request)
+    for _ in range(20):
+        try:
+            if found.offset() is None:
+                break
+            found.advance()
+        except NotAtHand as miss:
+            data = miss.load()
+            miss.keep(data)
+            assert not isinstance(data, bytes) or len(data) <= 5 * READ_AHEAD_BYTES + 1_000
+    assert found.done
+
+
+def test_what_was_read_is_kept_while_others_read() -> None:
+    """Whoever is first in line finds what was read for it, so everybody gets on."""
+    log = log_of(random.Random(2), [READ_AHEAD_BYTES // 4] * 120)
+    log.patient = False
+    readers = [
+        cursor(
+            log,
+            FetchRequest(id=1, queue=b"q", generation=5, prefixes=[b""], first=at, until=100),
+        )
+        for at in range(0, 100, 100 // (2 * CHUNKS_MAX))
+    ]
+    steps = 0
+    while readers:
+        steps += 1
+        assert steps < 50_000
+        one = readers.pop(0)
+        try:
+            while one.offset() is not None:
+                one.advance()
+                break
+            if not one.done:
+                readers.append(one)
+        except NotAtHand as miss:
+            miss.keep(miss.load())
+            readers.insert(0, one)

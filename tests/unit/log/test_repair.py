@@ -1,0 +1,112 @@
+"""A log that is repaired by hand: what goes is copied first, and nothing is guessed."""
+
+from __future__ import annotations
+
+import pytest
+from memory_files import MemoryFiles
+
+from roq.log.files import LogRefused
+from roq.log.recovery import META, LogSettings, open_log
+from roq.log.repair import Way, plan, repair
+from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX
+from roq.log.segments import perform
+
+BATCH = b"x" * 100
+
+
+def settings(epoch: int, queue: bytes = b"q" * 16) -> LogSettings:
+    return LogSettings(
+        queue=queue, exchange=3, epoch=epoch, cluster="c", host="h", ring_bytes=1, topics_max=100,
+        topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1_000,
+        segment_bytes=1 << 30, segment_entries=10,
+    )  # fmt: skip
+
+
+def made(count: int = 35, queue: bytes = b"q" * 16) -> MemoryFiles:
+    files = MemoryFiles()
+    log = open_log(files, settings(5, queue))
+    for number in range(count):
+        log.advance_clock(1_000 + number)
+        log.append(b"t", BATCH, len(BATCH))
+        group = log.gather(lambda: b"")
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    return files
+
+
+def names(files: MemoryFiles, suffix: str = SEGMENT_SUFFIX) -> list[str]:
+    return sorted(name for name in files.names() if name.endswith(suffix))
+
+
+def done(files: MemoryFiles) -> tuple[list[Way], MemoryFiles]:
+    """Repair it; what was done, and what was set aside."""
+    steps, aside = plan(files), MemoryFiles()
+    repair(files, aside, steps)
+    assert plan(files) == []
+    return [step.way for step in steps], aside
+
+
+def test_a_log_that_is_whole_is_left_alone() -> None:
+    files = made()
+    before = {name: bytes(data) for name, data in files.contents.items()}
+    assert plan(files) == []
+    assert {name: bytes(data) for name, data in files.contents.items()} == before
+
+
+def test_an_end_that_is_no_whole_record_is_cut_off_and_copied() -> None:
+    files = made()
+    last = names(files)[-1]
+    whole = bytes(files.contents[last])
+    files.contents[last] = bytearray(whole[:-40])
+    ways, aside = done(files)
+    assert ways == [Way.CUT]
+    (kept,) = aside.contents.values()
+    assert bytes(files.contents[last]) + bytes(kept) == whole[:-40]
+    log = open_log(files, settings(6))
+    assert (log.end, log.recovered.problems) == (34, [])
+
+
+def test_an_entry_that_is_damaged_is_told_to_the_next_start() -> None:
+    files = made()
+    files.contents[names(files)[1]][500] ^= 4
+    ways, aside = done(files)
+    assert ways == [Way.SKIP]
+    assert aside.contents == {}
+    log = open_log(files, settings(6))
+    ((first, behind),) = log.recovered.lost
+    assert behind == first + 1
+    assert [offset for offset in range(35) if log.record(offset) is None] == [first]
+
+
+@pytest.mark.parametrize("broken", ["missing", "torn"])
+def test_an_index_that_is_not_of_its_segment_is_made_again(broken: str) -> None:
+    files = made()
+    name = names(files, INDEX_SUFFIX)[1]
+    before = bytes(files.contents[name])
+    if broken == "missing":
+        files.remove(name)
+    else:
+        files.contents[name] = files.contents[name][:-3]
+    assert done(files)[0] == [Way.INDEX]
+    assert bytes(files.contents[name]) == before
+
+
+def test_files_that_do_not_belong_there_are_set_aside_and_a_start_takes_the_log_again() -> None:
+    files, other = made(), made(queue=b"r" * 16)
+    foreign = f"{100:020d}-{5:020d}{SEGMENT_SUFFIX}"
+    files.contents[foreign] = other.contents[names(other)[0]]
+    with pytest.raises(LogRefused):
+        open_log(files, settings(6))
+    files.contents["half.new"] = bytearray(b"half")
+    ways, aside = done(files)
+    assert ways == [Way.ASIDE, Way.ASIDE]
+    assert set(aside.contents) == {foreign, "half.new"}
+    assert open_log(files, settings(6)).end == 35
+
+
+def test_a_folder_that_does_not_say_whose_it_is_is_not_guessed() -> None:
+    files = made()
+    files.contents[META] = bytearray(b"{")
+    with pytest.raises(LogRefused, match="Restore it"):
+        plan(files)
