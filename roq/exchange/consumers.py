@@ -28,7 +28,7 @@ from roq.log.groups import (
     decode_deltas,
     encode_deltas,
 )
-from roq.log.log import Log
+from roq.log.log import Log, NotAtHand
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
 from roq.protocol import consuming, documents
 from roq.protocol.channel import PREFIXES_MAX, READER_BYTES
@@ -144,6 +144,8 @@ class Consumers(Generic[B]):
         self._numbers = NumberedLeases()
         self._awake: OrderedDict[str, ConsumerGroup[B]] = OrderedDict()
         """Groups that may have something to hand out, in the order of their turns."""
+        self._reading: dict[str, ConsumerGroup[B]] = {}
+        """Groups that wait for the disk."""
         self._seen = log.committed
         self._blocked: deque[tuple[float, Delivery[B]]] = deque()
         self._touched: dict[str, None] = {}
@@ -276,7 +278,11 @@ class Consumers(Generic[B]):
         return self._blocked[0][0] if self._blocked else None
 
     def next_delivery(self) -> Delivery[B] | None:
-        """What to send now, if there is anything; answer with `sent` or `blocked`, or `gone`."""
+        """What to send now, if there is anything; answer with `sent` or `blocked`, or `gone`.
+
+        Raises:
+            NotAtHand: it has to be read from the disk; call `go_on` when it is there.
+        """
         while self._blocked and self._blocked[0][0] <= self._now:
             _, delivery = self._blocked.popleft()
             delivery.peer.member.blocked = False
@@ -285,7 +291,12 @@ class Consumers(Generic[B]):
         if not self._awake:
             return None  # who was waited for has gone
         name, group = next(iter(self._awake.items()))
-        found = group.next_lease(self._numbers)
+        try:
+            found = group.next_lease(self._numbers)
+        except NotAtHand:
+            del self._awake[name]
+            self._reading[name] = group
+            raise
         if group.changed:
             self._touched[name] = None
         if found is None:
@@ -299,6 +310,11 @@ class Consumers(Generic[B]):
         peer = self._by_member[name, lease.member.id]
         head = LEASE.pack(lease.number, lease.first, lease.length, lease.attempts + 1)
         return Delivery(peer, lease, (LEASED + peer.tag, head, topic.name, frame), batch, size)
+
+    def go_on(self) -> None:
+        """Something was read from the disk."""
+        self._awake.update(self._reading)
+        self._reading.clear()
 
     def sent(self, delivery: Delivery[B]) -> None:
         """It is on its way."""
@@ -492,6 +508,7 @@ class Consumers(Generic[B]):
                 self._dismiss(group.seek(self._log.committed), group)
                 del self._groups[group.name]
                 self._awake.pop(group.name, None)
+                self._reading.pop(group.name, None)
                 self._touched.pop(group.name, None)
                 self._deleted.append(group.name)
                 self._backpressure.leave(_reader_of(group.name))

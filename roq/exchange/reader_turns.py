@@ -10,12 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import zmq
 
 from roq.exchange.events import Effect, Send
-from roq.exchange.fetches import Piece
 from roq.exchange.machine import ExchangeCore
 from roq.runtime.interfaces import Timer
 from roq.runtime.reactor import Reactor
@@ -39,9 +38,15 @@ class Outcome(Enum):
 SendParts = Callable[[bytes, tuple[bytes, ...], bytes | zmq.Frame | None], Outcome]
 """Sends to one peer without waiting."""
 
-OldPiece = Piece[bytes | zmq.Frame]
-AtHand = Callable[[Callable[[], OldPiece], Callable[[], None]], OldPiece | None]
-"""Asks for a piece; gives None if it has to be read, and calls the second one when it was."""
+T = TypeVar("T")
+
+
+class AtHand(Protocol):
+    """Asks for something; gives None if it has to be read, and calls `then` when it was."""
+
+    def __call__(self, ask: Callable[[], T], then: Callable[[], None]) -> T | None:
+        """See `DiskLog.at_hand`."""
+        ...
 
 
 class ReaderTurns:
@@ -153,7 +158,7 @@ class ReaderTurns:
 
     def _send_piece(self, now: float) -> None:
         fetches = self._fetches
-        piece = self._next_piece()
+        piece = self._next(fetches.next_piece)
         if piece is None:
             fetches.wait()
             return
@@ -167,7 +172,7 @@ class ReaderTurns:
             self._core.counters.fetches_abandoned += fetches.blocked(now)
 
     def _deliver(self) -> None:
-        delivery = self._consumers.next_delivery()
+        delivery = self._next(self._consumers.next_delivery)
         if delivery is None:
             return
         outcome = self._send(delivery.route, delivery.parts, delivery.batch)
@@ -179,11 +184,10 @@ class ReaderTurns:
         else:
             self._consumers.blocked(delivery)
 
-    def _next_piece(self) -> OldPiece | None:
-        if self._at_hand is None:
-            return self._fetches.next_piece()
-        return self._at_hand(self._fetches.next_piece, self._was_read)
+    def _next(self, ask: Callable[[], T]) -> T | None:
+        return ask() if self._at_hand is None else self._at_hand(ask, self._was_read)
 
     def _was_read(self) -> None:
         self._fetches.go_on()
+        self._consumers.go_on()
         self.look()

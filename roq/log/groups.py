@@ -644,10 +644,11 @@ class ConsumerGroup(Generic[B]):
     def _open_next(self) -> None:
         """Look at the batch at `next`: what of it is the group's, and not done, is ready."""
         offset = self.next
+        known = self._known.get(offset, 0)
+        count = 0 if known is None else self._count_at(offset)  # nothing has changed if that raises
         self.next += 1
-        known = self._known.pop(offset, 0)
+        self._known.pop(offset, None)
         tried = self._tried.pop(offset, [])
-        count = 0 if known is None else self._count_at(offset)
         if not count:
             if self.base == offset:
                 self._advance()
