@@ -165,6 +165,7 @@ class Cluster:
         connect_timeout: float | None = None,
         linger: float = 0.001,
         delivery_timeout: float = 60.0,
+        offsets: bool = False,
         on_state: OnState | None = None,
         publisher_id: bytes | None = None,
     ) -> Publisher:
@@ -182,6 +183,7 @@ class Cluster:
             delivery_timeout=delivery_timeout,
             block=False,
             receipt=Receipt,
+            offsets=offsets,
             on_state=_in_loop(on_state),
             publisher_id=publisher_id,
         )

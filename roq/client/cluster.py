@@ -305,6 +305,7 @@ class Cluster(HostCommands):
         delivery_timeout: float = 60.0,
         block: bool = True,
         receipt: type[Receipt] = Receipt,
+        offsets: bool = False,
         on_state: OnState | None = None,
         publisher_id: bytes | None = None,
     ) -> Publisher:
@@ -313,6 +314,7 @@ class Cluster(HostCommands):
         Args:
             name: by which people find it in `roq top`; None: program, host and process id.
             connect_timeout: seconds that opening may take; None: as long as `connect` was told.
+            offsets: receipts tell the offset of their batch (`SendStatus.offset`).
             publisher_id: 16 bytes for a publisher that must be the same one when it is tried again:
                 what it publishes anew, from the first message on and in the same order, subscribers
                 drop as doubles. None: a new random one. Two at once must never share one.
@@ -329,6 +331,7 @@ class Cluster(HostCommands):
             delivery_timeout=delivery_timeout,
             block=block,
             receipt=receipt,
+            offsets=offsets,
             on_state=on_state,
         )
         return self._adopt(publisher)

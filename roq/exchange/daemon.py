@@ -42,7 +42,7 @@ from roq.exchange.reader_turns import Outcome, ReaderTurns
 from roq.exchange.trouble_log import TroubleLog
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
-from roq.protocol.channel import ACK, CONTROL, NUMBER
+from roq.protocol.channel import ACK, CONTROL
 from roq.protocol.control import ExchangeReport
 from roq.protocol.entry import announcement
 from roq.protocol.framing import join_answer, join_large, join_live
@@ -401,9 +401,11 @@ class ExchangeServer:
             route = link.route
             if route is None:
                 continue
-            outcome = self._send(route, (ACK, NUMBER.pack(link.committed)))
+            outcome = self._send(route, (ACK, link.acknowledgement(link.committed)))
             if outcome is Outcome.SENT:
                 link.seen = link.acked_at
+                if link.places is not None:
+                    link.places.told = link.committed
             elif outcome is Outcome.BLOCKED:
                 self.core.intake.ack_later(link)
             else:

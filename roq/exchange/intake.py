@@ -256,6 +256,8 @@ class Intake(Generic[B]):
                 return None
         if after > stream.next:  # noqa: PLR1730 - max() is a call, and this is the hot path
             stream.next = after
+        if link.places is not None:
+            link.places.add(link.expected, self._log.end - 1)
         link.expected += 1
         link.messages += count
         link.batches += 1

@@ -33,8 +33,10 @@ class NoWaiter:
 class Script:
     """Drives a link and remembers what it did."""
 
-    def __init__(self, jitter: Jitter | None = None) -> None:
-        self.links = Links(PublisherId(b"p" * 16), LIMITS, delivery_seconds=20.0, jitter=jitter)
+    def __init__(self, jitter: Jitter | None = None, *, offsets: bool = False) -> None:
+        self.links = Links(
+            PublisherId(b"p" * 16), LIMITS, delivery_seconds=20.0, jitter=jitter, offsets=offsets
+        )
         self.now = 100.0
         self.receipts: list[Receipt] = []
 
@@ -58,7 +60,12 @@ class Script:
         return self.feed(Assignment(b"q" * 16, exchange, epoch, LIMITS))
 
     def accept(
-        self, expected: int = 1, exchange: ExchangeInfo = X1, *, durable: bool = False
+        self,
+        expected: int = 1,
+        exchange: ExchangeInfo = X1,
+        *,
+        durable: bool = False,
+        places: list[channel.Run] | None = None,
     ) -> list[Effect]:
         return self.says(
             channel.READY,
@@ -67,6 +74,7 @@ class Script:
                 generation=exchange.generation, expected=expected,
                 message_bytes=1, batch_bytes=1, batch_messages=1,
                 window_bytes=1 << 20, window_batches=4, durable=durable,
+                places=places or [],
             ),
         )  # fmt: skip
 

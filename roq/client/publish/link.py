@@ -136,7 +136,7 @@ class Link:
         self._hello = hello
         self._waits = waits
         self._ready_seconds = ready_seconds
-        self._status = SendStatus(outcome=Outcome.ACCEPTED)
+        self._status = SendStatus(outcome=Outcome.OK)
         self._ready_by = 0.0
         self.progress_at = 0.0
         self._ready_at = 0.0
@@ -249,7 +249,7 @@ class Link:
         try:
             kind, body = frames
             if kind == channel.ACK:
-                return self._acked(channel.read_number(body), now)
+                return self._acked(channel.read_number(body), body, now)
             if kind == channel.READY:
                 return self._hello_accepted(documents.decode(body, channel.Ready), now)
             if kind == channel.RESET:
@@ -341,13 +341,15 @@ class Link:
 
     # --- what the exchange says -------------------------------------------------------------------
 
-    def _acked(self, number: int, now: float) -> list[LinkEffect]:
+    def _acked(self, number: int, body: bytes, now: float) -> list[LinkEffect]:
         window = self.window
         if self.phase is not LinkPhase.READY or number < window.low:
             return []
         if number >= window.low + window.under_way:
             window.tally.malformed += 1
             return self._fail("the exchange acknowledged what was never sent", lost=False)
+        if len(body) > channel.NUMBER.size:
+            window.place(channel.read_runs(body), number, self._status)
         window.acknowledge(number, self._status, now)
         self.progress_at = now
         self.held = ""
@@ -379,13 +381,15 @@ class Link:
         if not (ready.expected == 1 or window.low <= ready.expected <= window.sent_high + 1):
             return self._fail(f"exchange {exchange.name} knows this link differently", lost=False)
         self._status = SendStatus(
-            outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=ready.exchange_epoch
-        )
+            outcome=Outcome.OK, exchange=exchange.name, exchange_epoch=ready.exchange_epoch,
+            log=self.log, stored=True, flushed=ready.durable,
+        )  # fmt: skip
         window.buffer.confirm(durable=ready.durable)
         if ready.expected < window.low:
             window.tally.forgotten += 1
             window.restart()
         else:
+            window.place(ready.places, ready.expected - 1, self._status)
             window.acknowledge(ready.expected - 1, self._status, now)
         window.window_batches = max(1, ready.window_batches)
         window.window_bytes = max(1, ready.window_bytes)
@@ -423,7 +427,7 @@ class Link:
                 # An exchange that refuses a Hello does not name itself: a doubt remains.
                 lost |= self.window.buffer.doubt
             return self._fail(reason, lost=lost)
-        status = SendStatus(outcome=Outcome.FAILED, reason=reason)
+        status = SendStatus(outcome=Outcome.REFUSED, reason=reason)
         number = refused.link_number
         if self.phase is not LinkPhase.READY or not self.window.refuse(number, status):
             return []

@@ -83,6 +83,7 @@ class Links:
         limits: used until the first exchange is assigned.
         delivery_seconds: what is not acknowledged for so long is given up.
         jitter: spreads publishers that have lost the same exchange; None: they wait the longest.
+        offsets: exchanges are asked for the offset of each batch.
         now: the present time.
 
     Attributes:
@@ -105,9 +106,11 @@ class Links:
         delivery_seconds: float,
         jitter: Jitter | None = None,
         now: float = 0.0,
+        offsets: bool = False,
     ) -> None:
         self.publisher = publisher
         self.queue_id = b""
+        self._offsets = offsets
         self.limits = limits
         self.topics = Topics(limits.topics)
         self.tally = Tally()
@@ -594,6 +597,7 @@ class Links:
             epoch=link.window.epoch,
             attempt=self._attempt,
             streams=self.topics.states(firsts, now, since),
+            places=link.window.low if self._offsets else 0,
         )
         return channel.HELLO, documents.encode(hello)
 

@@ -54,7 +54,7 @@ class PublisherMachine:
         new_receipt: makes the receipt of a batch.
         wall_us: the time of day in µs since 1970.
         now: the present time.
-        jitter: see `Links`.
+        jitter, offsets: see `Links`.
 
     Attributes:
         links: the exchanges that it publishes at.
@@ -78,10 +78,12 @@ class PublisherMachine:
         wall_us: Callable[[], int],
         now: float,
         jitter: Jitter | None = None,
+        offsets: bool = False,
     ) -> None:
         self.links = Links(
-            publisher, limits, delivery_seconds=delivery_seconds, jitter=jitter, now=now
-        )
+            publisher, limits, delivery_seconds=delivery_seconds, jitter=jitter, now=now,
+            offsets=offsets,
+        )  # fmt: skip
         self.packer = Packer(new_receipt, limits, linger_seconds)
         self.messages = 0
         self.batches = 0

@@ -58,6 +58,7 @@ class Publisher:
         delivery_timeout: seconds after which an unacknowledged batch is given up.
         block: False: `publish` raises `WouldBlock` instead of waiting.
         receipt: the class of the receipts.
+        offsets: receipts tell the offset of their batch in the log of the exchange.
         on_state: called with a `StateChange` whenever the publisher stands differently, in a thread
             for such calls; what it raises is logged.
 
@@ -81,6 +82,7 @@ class Publisher:
         delivery_timeout: float = 60.0,
         block: bool = True,
         receipt: type[Receipt] = Receipt,
+        offsets: bool = False,
         on_state: OnState | None = None,
     ) -> None:
         if (
@@ -116,6 +118,7 @@ class Publisher:
             delivery_seconds=delivery_timeout,
             new_receipt=lambda: receipt(self),
             on_change=self._reporter.look_soon,
+            offsets=offsets,
         )
         self._packer = self._shell.machine.packer
         _opened.add(self)

@@ -13,12 +13,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from msgspec import structs
+
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.replay import ReplayBuffer
 from roq.client.publish.stats import Tally
 from roq.errors import LocalProtocolError
 from roq.model import PublisherId
 from roq.protocol import batch as wire
+from roq.protocol.channel import Run
 
 
 class Stream:
@@ -230,6 +233,21 @@ class SendWindow:
         self._sent = again
 
     # --- acknowledged -----------------------------------------------------------------------------
+
+    def place(self, runs: Iterable[Run], number: int, status: SendStatus) -> None:
+        """Tell receipts of batches up to this link number, which are acknowledged, their offsets.
+
+        Args:
+            runs: where batches lie, as the exchange says.
+            number: as `acknowledge` will be told.
+            status: what was achieved for all of them.
+        """
+        for first, offset, count in runs:
+            begin, behind = max(first, self.low), min(first + count, number + 1, self.next)
+            if begin < behind:
+                batches = islice(self._batches, begin - self.low, behind - self.low)
+                for at, sealed in enumerate(batches, offset + begin - first):
+                    sealed.receipt.settle(structs.replace(status, offset=at))
 
     def acknowledge(self, number: int, status: SendStatus, now: float) -> None:
         """Everything up to this link number is in the log."""

@@ -75,7 +75,7 @@ class PublisherShell:
         queue: name of the queue.
         publisher: id of the publisher.
         name: as people see it.
-        linger_seconds, delivery_seconds, new_receipt: see `PublisherMachine`.
+        linger_seconds, delivery_seconds, new_receipt, offsets: see `PublisherMachine`.
         on_change: called, perhaps with the lock held, when `facts` may have changed.
 
     Attributes:
@@ -97,6 +97,7 @@ class PublisherShell:
         delivery_seconds: float,
         new_receipt: Callable[[], Receipt],
         on_change: Callable[[], None],
+        offsets: bool = False,
     ) -> None:
         self.guard = engine.guard(f"the publisher of queue {queue}")
         self.lock = self.guard.lock
@@ -110,6 +111,7 @@ class PublisherShell:
             wall_us=lambda: time_ns() // 1000,
             now=monotonic(),
             jitter=engine.jitter,
+            offsets=offsets,
         )
         self.failure: RoQError | None = None
         self._full_seen = 0

@@ -8,6 +8,7 @@ from publisher_script import (
     X1,
     X2,
     Script,
+    from_link,
     link_at,
     opened,
     sent,
@@ -209,7 +210,7 @@ def test_a_refused_batch_becomes_a_void_and_the_rest_follows(ready: Script) -> N
     assert wire.read_header(transmit.batches[0].data).kind == wire.Kind.VOID
     status = ready.receipts[0].status
     assert status is not None
-    assert status.outcome is Outcome.FAILED
+    assert status.outcome is Outcome.REFUSED
     assert "65 MiB" in status.reason
 
 
@@ -449,3 +450,31 @@ def test_a_connection_that_has_worked_for_a_while_is_made_again_at_once(ready: S
         ready.now += STEADY_SECONDS
         opened(ready.lost("cut"))
         ready.accept()
+
+
+def test_receipts_tell_offsets_where_they_were_asked_for() -> None:
+    script = Script(offsets=True)
+    assert opened(script.assign()).places == 1
+    script.accept()
+    for _ in range(4):
+        script.publish()
+    body = channel.NUMBER.pack(3) + channel.pack_runs([(1, 40, 2), (3, 90, 7)])
+    from_link(script, script.link, channel.ACK, body)
+    statuses = [receipt.status for receipt in script.receipts[:3]]
+    assert [status and status.offset for status in statuses] == [40, 41, 90]
+    assert [status and (status.log, status.stored) for status in statuses] == [(X1.log, True)] * 3
+    assert not script.receipts[3].done(), "a run that is too long acknowledges nothing"
+    hello = opened(script.lost("cut"))
+    assert hello.places == 4
+    script.accept(expected=5, places=[(4, 95, 1)])
+    status = script.receipts[3].status
+    assert status is not None
+    assert (status.ok, status.offset) == (True, 95)
+
+
+def test_an_acknowledgement_without_the_place_is_one_all_the_same(ready: Script) -> None:
+    ready.publish()
+    ready.ack(1)
+    status = ready.receipts[0].status
+    assert status is not None
+    assert (status.ok, status.offset, status.stored, status.flushed) == (True, None, True, False)
