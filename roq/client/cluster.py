@@ -147,7 +147,8 @@ class Cluster(HostCommands):
             exists_ok: an existing queue is no error; it stays as it is. It is one if it is not
                 durable and a durable one is asked for.
             durability: `none`: messages live in the memory of the exchanges. `flush`: each exchange
-                acknowledges what is on its disk, and goes on with it after a restart.
+                acknowledges what is on its disk, and goes on with it after a restart. `async`:
+                likewise, but it acknowledges what is written, and syncs it within 100 ms.
             limits: what the queue allows, where it differs from the defaults of `Limits`.
             timeout: seconds.
 

@@ -42,7 +42,7 @@ from roq.exchange.reader_turns import Outcome, ReaderTurns
 from roq.exchange.trouble_log import TroubleLog
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
-from roq.protocol.channel import ACK, CONTROL
+from roq.protocol.channel import ACK, CONTROL, NUMBER, SYNCED
 from roq.protocol.control import ExchangeReport
 from roq.protocol.entry import announcement
 from roq.protocol.framing import join_answer, join_large, join_live
@@ -283,11 +283,16 @@ class ExchangeServer:
             return ExchangeCore(spec.queue_id, spec.number, spec.epoch, spec.limits)
         time_us = time.time_ns() // 1_000
         disk = self._disk = DiskLog(
-            spec, time_us, self.reactor.call_soon, self._disk_written, self._disk_failed
+            spec, time_us, self.reactor, self._disk_written, self._disk_failed
         )
         try:
             core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
-                spec.queue_id, spec.number, spec.epoch, spec.limits, late=disk.log
+                spec.queue_id,
+                spec.number,
+                spec.epoch,
+                spec.limits,
+                late=disk.log,
+                ahead=spec.ahead,
             )
             now = self.reactor.now()
             core.begin(now, time_us)
@@ -414,7 +419,17 @@ class ExchangeServer:
         if answers:
             self._perform(answers)
         if self._disk is not None:
+            self._tell_synced()
             self._disk.write_on(self.core.snapshot)
+
+    def _tell_synced(self) -> None:
+        """What does not arrive is made good by the next one."""
+        for link, number in self.core.take_synced().items():
+            route = link.route
+            if route is not None and self._send(route, (SYNCED, NUMBER.pack(number))) is (
+                Outcome.GONE
+            ):
+                self._handle(Unreachable(route))
 
     def _disk_written(self) -> None:
         """The disk has come further: publishers are told, and everybody is shown that."""

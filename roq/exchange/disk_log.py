@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Final, Protocol, cast
 
 import zmq
 
@@ -13,11 +13,28 @@ from roq.exchange.log_writer import LogWriter
 from roq.log.disk import DiskFiles
 from roq.log.files import LogRefused
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import Group, SegmentLog, perform
+from roq.log.segments import Group, SegmentLog, Sync, perform, perform_sync
 from roq.log.streams import spare_of
 from roq.protocol.spec import ExchangeSpec
 
 Batch = bytes | zmq.Frame
+
+SYNC_SECONDS: Final = 0.1
+"""A log that runs ahead of its disk is synced so long after something was written,"""
+SYNC_BYTES: Final = 16 * 1024 * 1024
+"""or when so much is not synced."""
+
+
+class Timers(Protocol):
+    """What is wanted of the loop."""
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Have a function called in the loop, from any thread."""
+        ...
+
+    def call_later(self, delay: float, function: Callable[[], None]) -> object:
+        """Have it called after so many seconds."""
+        ...
 
 
 class DiskLog:
@@ -26,7 +43,7 @@ class DiskLog:
     Args:
         spec: of an exchange that has a folder.
         now_us: wall clock, µs UTC.
-        call_soon: has a function called in the loop, from any thread.
+        loop: has functions called.
         committed: called when more of the log is committed.
         failed: called, with why in a sentence, when nothing can be committed any more.
 
@@ -38,7 +55,7 @@ class DiskLog:
         self,
         spec: ExchangeSpec,
         now_us: int,
-        call_soon: Callable[[Callable[[], None]], None],
+        loop: Timers,
         committed: Callable[[], None],
         failed: Callable[[str], None],
     ) -> None:
@@ -55,13 +72,22 @@ class DiskLog:
         self.failure = ""
         """Why nothing can be written any more; empty: all is well."""
         self._writer: LogWriter[Group[Batch]] = LogWriter(
-            partial(perform, self._files), call_soon, self._written, self._failed
+            partial(perform, self._files), loop.call_soon, self._written, self._failed
         )
+        self._call_later = loop.call_later
+        self._timed = False
+        """Whether the next sync has its time."""
+        self._syncer: LogWriter[Sync] | None = None
+        """None: what is written is synced."""
+        if spec.ahead:
+            self._syncer = LogWriter(
+                partial(perform_sync, self._files), loop.call_soon, self._synced, self._failed
+            )
 
     @property
     def settled(self) -> bool:
         """Whether nothing waits for the disk, or nothing more can come of that."""
-        return bool(self.failure) or self.log.committed >= self.log.end
+        return bool(self.failure) or self.log.synced >= self.log.end
 
     def write_on(self, snapshot: Callable[[], bytes]) -> None:
         """Have written what has gathered, unless the disk is still at what was before."""
@@ -70,10 +96,14 @@ class DiskLog:
         group = self.log.gather(snapshot)
         if group is not None:
             self._writer.write(group)
+        elif self.log.sync_wanted:
+            self._sync()
 
     def close(self) -> bool:
         """Write no more; whether the disk has come to an end with what it was given."""
         ended = self._writer.close()
+        if self._syncer is not None:
+            ended = self._syncer.close() and ended
         if ended:
             self._files.close()
         return ended
@@ -81,6 +111,33 @@ class DiskLog:
     def _written(self, group: Group[Batch]) -> None:
         self.log.commit(group.end)
         self._committed()
+        self._pace()
+
+    def _pace(self) -> None:
+        """Have what is written synced: now, if it is much, or in a moment."""
+        log = self.log
+        if self._syncer is None or log.synced >= log.committed:
+            return
+        if log.unsynced_bytes >= SYNC_BYTES:
+            self._sync()
+        elif not self._timed and not self._syncer.busy:
+            self._timed = True
+            self._call_later(SYNC_SECONDS, self._sync_in_time)
+
+    def _sync_in_time(self) -> None:
+        self._timed = False
+        self._sync()
+
+    def _sync(self) -> None:
+        if self._syncer is not None and not self._syncer.busy:
+            sync = self.log.gather_sync()
+            if sync is not None:
+                self._syncer.write(sync)
+
+    def _synced(self, sync: Sync) -> None:
+        self.log.commit_sync(sync.end)
+        self._committed()
+        self._pace()
 
     def _failed(self, error: Exception) -> None:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -102,4 +159,5 @@ def _settings(spec: ExchangeSpec, now_us: int) -> LogSettings:
         capacity_bytes=limits.log_bytes,
         keep_us=limits.log_seconds * 1_000_000,
         now_us=now_us,
+        ahead=spec.ahead,
     )

@@ -112,7 +112,9 @@ class Publishers(Generic[B]):
                     link.addresses = state.addresses
             for name, following in state.streams:
                 self._stands(publisher, name, following)
-        for offset in range(max(since, self._log.floor), self._log.end):
+        following = max(since, self._log.floor)
+        while (offset := self._log.following(following)) < self._log.end:
+            following = offset + 1
             record = self._log.record(offset)
             if record is None:
                 continue

@@ -7,8 +7,9 @@ What cannot be read is None, and counted. Segments are told from other files by 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from roq.log.files import Files
 from roq.log.index import LOST, SegmentIndex
@@ -246,3 +247,23 @@ def head_of(files: Files, name: str) -> SegmentHead | None:
         return read_head(files.read(name, 0, HEAD_BYTES))
     except OSError:
         return None
+
+
+class _Placed(Protocol):
+    @property
+    def base(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+P = TypeVar("P", bound=_Placed)
+
+
+def counting(found: Iterable[P]) -> list[P]:
+    """Of all segments that are there those that count, in order: a later process decides."""
+    segments: list[P] = []
+    for file in sorted(found, key=lambda each: (each.epoch, each.base)):
+        while segments and segments[-1].base >= file.base:
+            segments.pop()
+        segments.append(file)
+    return segments

@@ -8,6 +8,7 @@ document, or the binary body where the table says so. What an exchange sends tra
     publisher → exchange                        exchange → publisher
     [FF H] Hello                                [FF R] Ready        (Hello accepted)
     [topic][batch]                              [FF A] <u64 runs    cumulative link number
+                                                [FF Y] <u64         synced up to this link number
     [FF B] Bye                                  [FF X] Reset        replay from `expected`
                                                 [FF N] Refused      Hello or one batch refused
                                                 [FF W] Held         acks wait for a slow reader
@@ -54,6 +55,8 @@ CONTROL: Final = 0xFF
 HELLO: Final = b"\xffH"
 READY: Final = b"\xffR"
 ACK: Final = b"\xffA"
+SYNCED: Final = b"\xffY"
+"""Of an exchange that acknowledges ahead of its disk: what is on it by now."""
 RESET: Final = b"\xffX"
 REFUSED: Final = b"\xffN"
 HELD: Final = b"\xffW"
@@ -74,7 +77,8 @@ READER_BYTES: Final = NONCE_BYTES - 1
 """What of a nonce stays the same when a reader subscribes to another one: its last bytes."""
 
 NUMBER: Final = Struct("<Q")
-"""What begins the body of ACK (link number) and that of FETCHED_ENTRY (request id)."""
+"""A link number: the body of SYNCED, and what begins that of ACK. A request id: what begins that of
+FETCHED_ENTRY."""
 _RUN: Final = Struct("<QQQ")
 Run = tuple[int, int, int]
 """Link number and offset of the first batch, and the number of batches."""
@@ -164,6 +168,9 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     window_batches: Whole
     durable: bool = False
     """What is acknowledged outlives the exchange: it is not to be sent elsewhere as well."""
+    ahead: bool = False
+    """A power cut may take what is acknowledged, until it is told to be synced: the publisher keeps
+    it for as long, and sends again what Ready does not know any more."""
     places: list[tuple[Whole, Offset, Whole]] = []
     """Runs of batches from `Hello.places` on, as in ACK, as far as the exchange remembers them."""
 
@@ -348,3 +355,6 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """After so long it is not waited for any more."""
     disk: bool = False
     """It is no subscriber that is waited for, but the disk of the exchange."""
+    accepted: Whole = 0
+    """With `disk`: the exchange has the batches up to this link number; its disk has not confirmed
+    those that are not acknowledged."""

@@ -123,10 +123,14 @@ class Exchange:
 
 
 def exchange(
-    log: Log[bytes] | None = None, late: LateLog[bytes] | None = None, **limits: int
+    log: Log[bytes] | None = None,
+    late: LateLog[bytes] | None = None,
+    *,
+    ahead: bool = False,
+    **limits: int,
 ) -> Exchange:
     allowed = Limits(**limits)
-    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, allowed, log, late)
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, allowed, log, late, ahead=ahead)
     core.begin(0.0, 1_000)
     return Exchange(core, allowed)
 

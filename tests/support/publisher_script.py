@@ -65,6 +65,7 @@ class Script:
         exchange: ExchangeInfo = X1,
         *,
         durable: bool = False,
+        ahead: bool = False,
         places: list[channel.Run] | None = None,
     ) -> list[Effect]:
         return self.says(
@@ -73,7 +74,7 @@ class Script:
                 exchange=exchange.number, exchange_epoch=exchange.epoch,
                 generation=exchange.generation, expected=expected,
                 message_bytes=1, batch_bytes=1, batch_messages=1,
-                window_bytes=1 << 20, window_batches=4, durable=durable,
+                window_bytes=1 << 20, window_batches=4, durable=durable, ahead=ahead,
                 places=places or [],
             ),
         )  # fmt: skip

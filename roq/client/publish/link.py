@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from msgspec import structs
+
 from roq.client.publish.receipt import Outcome, SendStatus
 from roq.client.publish.send_window import PendingBatch, SendWindow
 from roq.errors import RemoteProtocolError
@@ -142,6 +144,8 @@ class Link:
         self._ready_at = 0.0
         self.held = ""
         self.held_at = 0.0
+        self._accepted = 0
+        """Up to this link number the exchange has all, and its disk does not confirm it."""
         self._flaps = 0
         self._reset: tuple[int, float] = (0, 0.0)
         self._leave_at: float | None = None
@@ -193,6 +197,7 @@ class Link:
             return []
         self.phase = LinkPhase.OPENING
         self.held = ""
+        self._accepted = 0
         self.window.unsend()
         self.window.tally.connections += 1
         self._ready_by = now + self._ready_seconds
@@ -244,12 +249,16 @@ class Link:
             self.progress_at = now
         return self.window.take_unsent()
 
-    def received(self, frames: list[bytes], now: float) -> list[LinkEffect]:
+    def received(  # noqa: PLR0911 - one for each message
+        self, frames: list[bytes], now: float
+    ) -> list[LinkEffect]:
         """A message from the exchange."""
         try:
             kind, body = frames
             if kind == channel.ACK:
                 return self._acked(channel.read_number(body), body, now)
+            if kind == channel.SYNCED:
+                return self._is_synced(channel.read_number(body))
             if kind == channel.READY:
                 return self._hello_accepted(documents.decode(body, channel.Ready), now)
             if kind == channel.RESET:
@@ -353,12 +362,28 @@ class Link:
         window.acknowledge(number, self._status, now)
         self.progress_at = now
         self.held = ""
+        self._accepted = 0
         return self._send()
+
+    def _is_synced(self, number: int) -> list[LinkEffect]:
+        if self.phase is LinkPhase.READY and 0 < number < self.window.low:
+            self.window.buffer.synced(number)
+        return []
+
+    def expire(self, before: float, delivery_seconds: float) -> None:
+        """Give up what was sealed before this time and is not acknowledged."""
+        why = self.reason or self.held
+        reason = f"not acknowledged within {delivery_seconds:g} s" + (f": {why}" if why else "")
+        held = structs.replace(
+            self._status, outcome=Outcome.FLUSH_TIMEOUT, flushed=False, reason=reason
+        )
+        self.window.expire(before, reason, self._accepted, held)
 
     def _was_held(self, held: channel.Held, now: float) -> list[LinkEffect]:
         if self.phase is LinkPhase.READY:
             self.held_at = self.held_at if self.held else self.progress_at
             self.progress_at = now
+            self._accepted = held.accepted if held.disk else 0
             self.held = (
                 f"held back by the disk of exchange {self.name}, for {held.seconds:.1f} s"
                 if held.disk
@@ -378,14 +403,20 @@ class Link:
         if (ready.exchange, ready.generation) != self.log:
             return self._fail(f"another exchange answers at {exchange.data}", lost=True)
         window = self.window
-        if not (ready.expected == 1 or window.low <= ready.expected <= window.sent_high + 1):
+        fits = window.low <= ready.expected <= window.sent_high + 1
+        if not (fits or ready.expected == 1 or (ready.ahead and 0 < ready.expected < window.low)):
             return self._fail(f"exchange {exchange.name} knows this link differently", lost=False)
         self._status = SendStatus(
             outcome=Outcome.OK, exchange=exchange.name, exchange_epoch=ready.exchange_epoch,
-            log=self.log, stored=True, flushed=ready.durable,
+            log=self.log, stored=True, flushed=ready.durable and not ready.ahead,
         )  # fmt: skip
-        window.buffer.confirm(durable=ready.durable)
-        if ready.expected < window.low:
+        lost = window.buffer.take_lost(ready.expected, ready.exchange_epoch)
+        window.buffer.confirm(durable=ready.durable, ahead=ready.ahead, epoch=ready.exchange_epoch)
+        if lost or (ready.ahead and ready.expected < window.low):
+            window.tally.forgotten += 1
+            window.buffer.renumber()
+            window.take_back(lost, ready.expected)
+        elif ready.expected < window.low:
             window.tally.forgotten += 1
             window.restart()
         else:

@@ -318,11 +318,7 @@ class Links:
         self.replay.forget(now)
         effects: list[LinkEffect] = []
         for link in self.all:
-            link.window.expire(
-                now - self.delivery_seconds,
-                f"not acknowledged within {self.delivery_seconds:g} s"
-                + (f": {link.reason or link.held}" if link.reason or link.held else ""),
-            )
+            link.expire(now - self.delivery_seconds, self.delivery_seconds)
             effects += link.tick(now)
         every = self._after(effects, now)
         if self._ask_at is not None and now >= self._ask_at:
@@ -590,6 +586,7 @@ class Links:
         firsts: dict[Stream, int] = {}
         for one in self.all:
             one.window.lower_firsts(firsts)
+        link.window.buffer.lower_firsts(firsts)
         self._attempt += 1
         hello = channel.Hello(
             queue=self.queue_id,

@@ -323,7 +323,20 @@ class SendWindow:
     def restart(self) -> None:
         """The exchange has forgotten this link: number from 1 again under the same epoch."""
         self.tally.replayed_batches += sum(1 for sealed in self._batches if sealed.sent)
+        self.buffer.renumber()
         self._renumber_from(0, 1)
+
+    def take_back(self, lost: list[PendingBatch], expected: int) -> None:
+        """The exchange has lost what it had acknowledged from this link number on: send it again.
+
+        Args:
+            lost: as much of it as is still there, in order; it stays acknowledged.
+            expected: the link number that the exchange wants next.
+        """
+        self.tally.replayed_batches += len(lost)
+        self.tally.replayed_batches += sum(1 for sealed in self._batches if sealed.sent)
+        self._batches.extendleft(reversed(lost))
+        self._renumber_from(0, expected)
 
     def _renumber_from(self, index: int, number: int) -> None:
         """Give the batches from `index` on the link numbers from `number` on; send all again."""
@@ -366,10 +379,17 @@ class SendWindow:
         self._sent, self._sent_bytes = sent, sent_bytes
         return True
 
-    def expire(self, before: float, reason: str) -> int:
+    def expire(
+        self, before: float, reason: str, accepted: int = 0, held: SendStatus | None = None
+    ) -> int:
         """Give up what was sealed before this time; gives the number of messages.
 
         What never left has failed; what left without an answer is unknown.
+
+        Args:
+            accepted: link number up to which the exchange has said to have everything, while its
+                disk does not confirm it.
+            held: what is told of those batches.
         """
         given_up = 0
         for sealed in self._batches:
@@ -380,6 +400,9 @@ class SendWindow:
                     continue
                 break
             given_up += sealed.count
+            if held is not None and sealed.sent and sealed.link_number <= accepted:
+                self._void(sealed, held)
+                continue
             outcome = Outcome.UNKNOWN if sealed.sent else Outcome.FAILED
             self._void(sealed, SendStatus(outcome=outcome, reason=reason))
         return given_up

@@ -80,7 +80,7 @@ class Tally:
 
     def give_up(self, messages: int, status: SendStatus) -> None:
         """So many messages were not delivered, or it is not known."""
-        if status.outcome is Outcome.UNKNOWN:
+        if status.outcome in {Outcome.UNKNOWN, Outcome.FLUSH_TIMEOUT}:
             self.unknown_messages += messages
         else:
             self.failed_messages += messages

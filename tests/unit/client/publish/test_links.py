@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 from publisher_script import (
+    LIMITS,
     X1,
     X2,
     Script,
@@ -14,7 +15,7 @@ from publisher_script import (
     sent,
 )
 
-from roq.client.publish.events import AskAttach, Leave, Received, Serving
+from roq.client.publish.events import AskAttach, Assignment, Leave, Received, Serving
 from roq.client.publish.link import (
     FLAPS_MAX,
     READY_SECONDS,
@@ -478,3 +479,41 @@ def test_an_acknowledgement_without_the_place_is_one_all_the_same(ready: Script)
     status = ready.receipts[0].status
     assert status is not None
     assert (status.ok, status.offset, status.stored, status.flushed) == (True, None, True, False)
+
+
+def test_what_is_not_synced_is_sent_again_when_the_exchange_has_lost_it() -> None:
+    script = Script()
+    script.assign()
+    script.accept(durable=True, ahead=True)
+    for _ in range(4):
+        script.publish()
+    script.ack(3)
+    status = script.receipts[0].status
+    assert status is not None
+    assert (status.ok, status.stored, status.flushed) == (True, True, False)
+    script.feed(Received(script.link, [channel.SYNCED, channel.NUMBER.pack(1)]))
+    script.now += 15.0  # longer than what a volatile exchange has acknowledged is kept
+    script.feed(Tick())
+    script.lost("power cut")
+    later = structs.replace(X1, epoch=9, data="tcp://h:9")
+    script.feed(Assignment(b"q" * 16, later, 2, LIMITS))
+    assert sent(script.accept(2, later, durable=True, ahead=True)) == [2, 3, 4]
+    script.ack(4)
+    assert all(receipt.status and receipt.status.ok for receipt in script.receipts)
+    assert script.links.tally.acked_batches == 4, "each counts once"
+
+
+def test_what_the_disk_does_not_confirm_in_time_is_told_to_be_there(ready: Script) -> None:
+    ready.publish()
+    ready.publish()
+    ready.says(channel.HELD, channel.Held(reader=b"", seconds=1, most=0, disk=True, accepted=1))
+    ready.now += 21.0
+    ready.feed(Tick())
+    statuses = [receipt.status for receipt in ready.receipts]
+    assert [status and status.outcome for status in statuses] == [
+        Outcome.FLUSH_TIMEOUT, Outcome.UNKNOWN,
+    ]  # fmt: skip
+    assert statuses[0] is not None
+    assert (statuses[0].exchange, statuses[0].stored, statuses[0].flushed) == ("x1", True, False)
+    assert "disk of exchange x1" in statuses[0].reason
+    assert ready.links.tally.unknown_messages == 2
