@@ -307,6 +307,10 @@ class Cluster(HostCommands):
         block: bool = True,
         receipt: type[Receipt] = Receipt,
         offsets: bool = False,
+        retry_times: int = 2,
+        retry_times_async: int = 2,
+        retry_refused: bool = False,
+        avoid_slower_than: float | None = None,
         on_state: OnState | None = None,
         publisher_id: bytes | None = None,
     ) -> Publisher:
@@ -316,6 +320,7 @@ class Cluster(HostCommands):
             name: by which people find it in `roq top`; None: program, host and process id.
             connect_timeout: seconds that opening may take; None: as long as `connect` was told.
             offsets: receipts tell the offset of their batch (`SendStatus.offset`).
+            retry_times, retry_times_async, retry_refused, avoid_slower_than: see `Publisher`.
             publisher_id: 16 bytes for a publisher that must be the same one when it is tried again:
                 what it publishes anew, from the first message on and in the same order, subscribers
                 drop as doubles. None: a new random one. Two at once must never share one.
@@ -333,6 +338,10 @@ class Cluster(HostCommands):
             block=block,
             receipt=receipt,
             offsets=offsets,
+            retry_times=retry_times,
+            retry_times_async=retry_times_async,
+            retry_refused=retry_refused,
+            avoid_slower_than=avoid_slower_than,
             on_state=on_state,
         )
         return self._adopt(publisher)

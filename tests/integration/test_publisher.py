@@ -159,6 +159,40 @@ def test_receipts_tell_where_their_batches_lie(scene: Scene) -> None:
     assert len({status.offset for status in statuses}) == len(statuses)
 
 
+def test_a_send_is_tried_at_another_exchange_within_its_time(scene: Scene) -> None:
+    first = scene.exchange(1)
+    publisher = scene.publisher(retry_times=2, delivery_timeout=120.0)
+    assert publisher.send(b"before").exchange == "x1"
+    scene.exchange(2)
+    released = first.freeze()
+    try:
+        status = publisher.send(b"now", timeout=90.0)
+        assert (status.outcome, status.exchange) == (Outcome.OK, "x2")
+        told: list[str] = []
+        future = publisher.send_async(b"later", callback=lambda told_: told.append(told_.exchange))
+        assert future.result(30).exchange == "x2"
+    finally:
+        released.set()
+    publisher.close()
+    assert told == ["x2"]
+
+
+def test_one_way_messages_arrive_and_hold_up_no_flush(scene: Scene) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher()
+    publisher.flush()
+    released = exchange.freeze()
+    try:
+        receipt = publisher.publish(b"one way", "t", wait=False)
+        publisher.flush(30)
+        assert not receipt.done()
+    finally:
+        released.set()
+    assert receipt.wait(30).ok
+    assert publisher.stats().one_way_lost == 0
+    assert scene.log() == expected("t", [b"one way"])
+
+
 def test_messages_behind_a_busy_link_leave_without_a_flush(scene: Scene) -> None:
     scene.exchange()
     publisher = scene.publisher()

@@ -12,6 +12,7 @@ from roq.client.publish.events import (
     Relocate,
     TellRelocated,
 )
+from roq.client.publish.latency import LatencyBook
 from roq.client.publish.link import Open, Transmit
 from roq.client.publish.links import Links
 from roq.client.publish.receipt import Receipt
@@ -33,10 +34,17 @@ class NoWaiter:
 class Script:
     """Drives a link and remembers what it did."""
 
-    def __init__(self, jitter: Jitter | None = None, *, offsets: bool = False) -> None:
+    def __init__(
+        self,
+        jitter: Jitter | None = None,
+        *,
+        offsets: bool = False,
+        latency: LatencyBook | None = None,
+    ) -> None:
         self.links = Links(
-            PublisherId(b"p" * 16), LIMITS, delivery_seconds=20.0, jitter=jitter, offsets=offsets
-        )
+            PublisherId(b"p" * 16), LIMITS, delivery_seconds=20.0, jitter=jitter, offsets=offsets,
+            latency=latency,
+        )  # fmt: skip
         self.now = 100.0
         self.receipts: list[Receipt] = []
 

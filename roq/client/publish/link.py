@@ -19,6 +19,7 @@ from typing import Final
 
 from msgspec import structs
 
+from roq.client.publish.latency import LatencyBook
 from roq.client.publish.receipt import Outcome, SendStatus
 from roq.client.publish.send_window import PendingBatch, SendWindow
 from roq.errors import RemoteProtocolError
@@ -106,6 +107,7 @@ class Link:
         hello: gives the frames of the next Hello.
         waits: after Ready it sends nothing before `release`.
         ready_seconds: what the exchange may take to answer a Hello.
+        latency: is told how long acknowledgements take, and says whether that is too long.
 
     Attributes:
         phase: where it stands.
@@ -127,6 +129,7 @@ class Link:
         *,
         waits: bool = False,
         ready_seconds: float = READY_SECONDS,
+        latency: LatencyBook | None = None,
     ) -> None:
         self.number = number
         self.exchange = exchange
@@ -137,6 +140,7 @@ class Link:
         self.suspect = False
         self._hello = hello
         self._waits = waits
+        self._latency = latency
         self._ready_seconds = ready_seconds
         self._status = SendStatus(outcome=Outcome.OK)
         self._ready_by = 0.0
@@ -328,8 +332,16 @@ class Link:
         self.exchange = exchange
         return self.open(now)
 
+    def give_up(self, reason: str) -> list[LinkEffect]:
+        """Go elsewhere; the exchange may be well."""
+        return [] if self.phase is LinkPhase.IDLE else self._fail(reason, lost=False)
+
     def tick(self, now: float) -> list[LinkEffect]:
         """Time has passed."""
+        if self._latency is not None and not self.held:
+            quiet = self.quiet(now)
+            if quiet and self._latency.took(self.process, quiet, now):
+                return self._too_slow(quiet)
         if self.phase is LinkPhase.OPENING and now >= self._ready_by:
             return self._fail(f"no answer: {self.reason}", lost=True, late=True)
         leave_at = self._leave_at
@@ -357,13 +369,21 @@ class Link:
         if number >= window.low + window.under_way:
             window.tally.malformed += 1
             return self._fail("the exchange acknowledged what was never sent", lost=False)
+        oldest = window.sealed_at
         if len(body) > channel.NUMBER.size:
             window.place(channel.read_runs(body), number, self._status)
         window.acknowledge(number, self._status, now)
         self.progress_at = now
+        if self._latency is not None and not self.held:
+            took = now - max(oldest, self._ready_at)
+            if self._latency.took(self.process, took, now):
+                return self._too_slow(took)
         self.held = ""
         self._accepted = 0
         return self._send()
+
+    def _too_slow(self, took: float) -> list[LinkEffect]:
+        return self._fail(f"exchange {self.name} took {took:.2f} s to acknowledge", lost=False)
 
     def _is_synced(self, number: int) -> list[LinkEffect]:
         if self.phase is LinkPhase.READY and 0 < number < self.window.low:
@@ -458,7 +478,9 @@ class Link:
                 # An exchange that refuses a Hello does not name itself: a doubt remains.
                 lost |= self.window.buffer.doubt
             return self._fail(reason, lost=lost)
-        status = SendStatus(outcome=Outcome.REFUSED, reason=reason)
+        status = SendStatus(
+            outcome=Outcome.REFUSED, exchange=self.name, log=self.log, reason=reason
+        )
         number = refused.link_number
         if self.phase is not LinkPhase.READY or not self.window.refuse(number, status):
             return []

@@ -85,12 +85,14 @@ class Receipt:
 
     Attributes:
         count: messages of the batch that share this receipt; final once it is `done()`.
+        one_way: none of its messages is waited for.
     """
 
-    __slots__ = ("_callbacks", "_status", "_waiter", "count")
+    __slots__ = ("_callbacks", "_status", "_waiter", "count", "one_way")
 
     def __init__(self, waiter: Waiter) -> None:
         self.count = 0
+        self.one_way = False
         self._waiter = waiter
         self._status: SendStatus | None = None
         self._callbacks: list[Callable[[], None]] | None = None
@@ -125,7 +127,7 @@ class Receipt:
         """
         status = self.wait(timeout)
         if not status.ok:
-            raise DeliveryError(status.reason or "not acknowledged yet", self.count)
+            raise failure(status, self.count)
         return status
 
     def __repr__(self) -> str:
@@ -170,6 +172,11 @@ class Receipt:
             rings, self._callbacks = self._callbacks, None
         for ring in rings or ():
             ring()
+
+
+def failure(status: SendStatus, messages: int) -> DeliveryError:
+    """What is raised for a fate that is no success."""
+    return DeliveryError(status.reason or "not acknowledged yet", messages, str(status.outcome))
 
 
 PENDING = SendStatus(outcome=Outcome.PENDING, reason="not acknowledged yet")

@@ -9,6 +9,7 @@ was acknowledged goes to the link's replay buffer (`roq.client.publish.replay`).
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -232,6 +233,18 @@ class SendWindow:
             self.tally.replayed_batches += 1
         self._sent = again
 
+    @property
+    def sealed_at(self) -> float:
+        """When the oldest batch was sealed; infinite: there is none."""
+        return self._batches[0].sealed_at if self._batches else math.inf
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether anything is not acknowledged that somebody waits for."""
+        return self.owed_batches > 0 and any(
+            sealed.owed and not sealed.receipt.one_way for sealed in self._batches
+        )
+
     # --- acknowledged -----------------------------------------------------------------------------
 
     def place(self, runs: Iterable[Run], number: int, status: SendStatus) -> None:
@@ -440,7 +453,7 @@ class SendWindow:
     def _settle_failed(self, sealed: PendingBatch, status: SendStatus) -> None:
         if not sealed.receipt.done():
             sealed.receipt.settle(status)
-            self.tally.give_up(sealed.count, status)
+            self.tally.give_up(sealed.count, status, one_way=sealed.receipt.one_way)
 
     def _drop_owed(self, sealed: PendingBatch) -> None:
         if sealed.owed:

@@ -15,7 +15,8 @@ from publisher_script import (
     sent,
 )
 
-from roq.client.publish.events import AskAttach, Assignment, Leave, Received, Serving
+from roq.client.publish.events import AskAttach, Assignment, Elsewhere, Leave, Received, Serving
+from roq.client.publish.latency import LatencyBook
 from roq.client.publish.link import (
     FLAPS_MAX,
     READY_SECONDS,
@@ -517,3 +518,75 @@ def test_what_the_disk_does_not_confirm_in_time_is_told_to_be_there(ready: Scrip
     assert (statuses[0].exchange, statuses[0].stored, statuses[0].flushed) == ("x1", True, False)
     assert "disk of exchange x1" in statuses[0].reason
     assert ready.links.tally.unknown_messages == 2
+
+
+def test_what_waits_is_tried_at_another_exchange_under_its_sequence(ready: Script) -> None:
+    ready.publish()
+    ready.publish()
+    effects = ready.feed(Elsewhere("a message waits"))
+    assert effects == [Drop(2), AskAttach(((1, 5),))]
+    ready.assign(X2, 2)
+    effects = ready.accept(exchange=X2)
+    assert sent(effects) == [1, 2]
+    firsts = [
+        wire.read_header(sealed.data).first_sequence
+        for effect in effects
+        if isinstance(effect, Transmit)
+        for sealed in effect.batches
+    ]
+    assert firsts == [0, 1], "the same messages, and no copies of them"
+
+
+def test_an_exchange_that_owes_nothing_is_not_left_unless_it_is_named(ready: Script) -> None:
+    assert ready.feed(Elsewhere("a message waits")) == []
+    assert ready.feed(Elsewhere("too many topics", "x2")) == []
+    assert ready.feed(Elsewhere("too many topics", "x1")) == [Drop(2), AskAttach(((1, 5),))]
+
+
+def slow_exchange() -> Script:
+    script = Script(latency=LatencyBook(0.1))
+    script.feed(Serving((X1, X2)))
+    script.assign()
+    script.accept()
+    return script
+
+
+def test_an_exchange_that_acknowledges_too_slowly_is_left_and_named() -> None:
+    script = slow_exchange()
+    for number in range(1, 4):
+        script.publish()
+        script.now += 0.2
+        effects = script.ack(number)
+    assert effects == [Drop(2), AskAttach(((1, 5),))]
+    assert "0.20 s" in script.links.reason
+    script.assign(X2, 2)
+    script.accept(exchange=X2)
+    script.lost("cut")
+    script.lost("refused")
+    script.now += 1.0  # the second failure in a row waits before it asks
+    assert script.feed(Tick()) == [AskAttach(((2, 8), (1, 5)))]
+
+
+def test_one_that_says_nothing_is_left_as_well_but_not_one_that_is_held_back() -> None:
+    script = slow_exchange()
+    script.publish()
+    held = channel.Held(reader=b"r" * 16, seconds=1, most=10)
+    script.says(channel.HELD, held)
+    script.now += 0.5
+    assert script.feed(Tick()) == []
+    script.ack(1)
+    script.publish()
+    effects = []
+    for _ in range(3):
+        script.now += 0.2
+        effects += script.feed(Tick())
+    assert effects == [Drop(2), AskAttach(((1, 5),))]
+
+
+def test_the_only_exchange_is_used_however_slow_it_is() -> None:
+    script = slow_exchange()
+    script.feed(Serving((X1,)))
+    for number in range(1, 9):
+        script.publish()
+        script.now += 0.5
+        assert script.ack(number) == []
