@@ -198,11 +198,13 @@ class DeliveryError(RoQError):
 
     Attributes:
         messages: how many.
+        outcome: what became of them, as `Outcome` names it; empty: they had different fates.
     """
 
-    def __init__(self, text: str, messages: int) -> None:
+    def __init__(self, text: str, messages: int, outcome: str = "") -> None:
         super().__init__(text)
         self.messages = messages
+        self.outcome = outcome
 
 
 REQUEST_ERRORS: dict[str, type[RequestError]] = {

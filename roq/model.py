@@ -97,6 +97,8 @@ VOLATILE: Final = "none"
 """Durability of a queue whose messages live in the memory of its exchanges."""
 FLUSH: Final = "flush"
 """Durability of one whose exchanges acknowledge what is on their disk, and nothing before."""
+ASYNC: Final = "async"
+"""Durability of one whose exchanges acknowledge what is written, and sync it a moment later."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

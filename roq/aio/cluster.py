@@ -171,6 +171,10 @@ class Cluster:
         connect_timeout: float | None = None,
         linger: float = 0.001,
         delivery_timeout: float = 60.0,
+        offsets: bool = False,
+        retry_times_async: int = 2,
+        retry_refused: bool = False,
+        avoid_slower_than: float | None = None,
         on_state: OnState | None = None,
         publisher_id: bytes | None = None,
     ) -> Publisher:
@@ -188,6 +192,10 @@ class Cluster:
             delivery_timeout=delivery_timeout,
             block=False,
             receipt=Receipt,
+            offsets=offsets,
+            retry_times_async=retry_times_async,
+            retry_refused=retry_refused,
+            avoid_slower_than=avoid_slower_than,
             on_state=_in_loop(on_state),
             publisher_id=publisher_id,
         )

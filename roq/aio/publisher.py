@@ -81,11 +81,12 @@ class Publisher:
         key: str | None = None,
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
+        wait: bool = True,
     ) -> Receipt:
         """Publish one message; a plain call that never waits.
 
         Args:
-            payload, topic, key, tags, properties: as in `roq.Publisher.publish`.
+            payload, topic, key, tags, properties, wait: as in `roq.Publisher.publish`.
 
         Returns:
             The receipt of the batch; it can be awaited.
@@ -94,8 +95,41 @@ class Publisher:
             WouldBlock: the window is full: `await drain()` and try again.
             RoQError: as `roq.Publisher.publish`.
         """
-        receipt = self._sync.publish(payload, topic, key, tags, properties)
+        receipt = self._sync.publish(payload, topic, key, tags, properties, wait)
         return cast("Receipt", receipt)
+
+    async def send(
+        self,
+        payload: Payload,
+        topic: str = "",
+        key: str | None = None,
+        tags: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> SendStatus:
+        """Publish one message and wait until its fate is known; waits for room, too.
+
+        It is tried at other exchanges as `roq.Publisher.send_async` says.
+
+        Args:
+            payload, topic, key, tags, properties: as in `roq.Publisher.publish`.
+
+        Raises:
+            DeliveryError: it was not delivered; `outcome` says what became of it.
+            Unavailable: there was no room for the publisher's `timeout`.
+        """
+        sync = self._sync
+        deadline = monotonic() + sync.delivery_timeout
+        tries = sync.retry_times_async
+        while True:
+            await self.drain()
+            receipt = self.publish(payload, topic, key, tags, properties)
+            sync.watch(receipt, max(0.0, deadline - monotonic()), tries)
+            status = await receipt
+            if status.ok:
+                return status
+            if not sync.tries_again(status, tries):
+                raise sync_receipt.failure(status, 1)
+            tries -= 1
 
     async def publish_many(
         self,

@@ -80,7 +80,7 @@ def make(
     def group(least: int) -> None:
         log.advance_clock(time.time_ns() // 1_000)
         until = log.end + UNCOMMITTED_ENTRIES_MAX
-        while log.uncommitted_bytes < least and log.end < until:
+        while log.unsynced_bytes < least and log.end < until:
             number = next(numbers)
             data = batch.pack(
                 payloads, publisher=publisher, epoch=1, link_number=number,

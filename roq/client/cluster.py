@@ -152,7 +152,8 @@ class Cluster(HostCommands):
             exists_ok: an existing queue is no error; it stays as it is. It is one if it is not
                 durable and a durable one is asked for.
             durability: `none`: messages live in the memory of the exchanges. `flush`: each exchange
-                acknowledges what is on its disk, and goes on with it after a restart.
+                acknowledges what is on its disk, and goes on with it after a restart. `async`:
+                likewise, but it acknowledges what is written, and syncs it within 100 ms.
             limits: what the queue allows, where it differs from the defaults of `Limits`.
             timeout: seconds.
 
@@ -330,6 +331,11 @@ class Cluster(HostCommands):
         delivery_timeout: float = 60.0,
         block: bool = True,
         receipt: type[Receipt] = Receipt,
+        offsets: bool = False,
+        retry_times: int = 2,
+        retry_times_async: int = 2,
+        retry_refused: bool = False,
+        avoid_slower_than: float | None = None,
         on_state: OnState | None = None,
         publisher_id: bytes | None = None,
     ) -> Publisher:
@@ -338,6 +344,8 @@ class Cluster(HostCommands):
         Args:
             name: by which people find it in `roq top`; None: program, host and process id.
             connect_timeout: seconds that opening may take; None: as long as `connect` was told.
+            offsets: receipts tell the offset of their batch (`SendStatus.offset`).
+            retry_times, retry_times_async, retry_refused, avoid_slower_than: see `Publisher`.
             publisher_id: 16 bytes for a publisher that must be the same one when it is tried again:
                 what it publishes anew, from the first message on and in the same order, subscribers
                 drop as doubles. None: a new random one. Two at once must never share one.
@@ -354,6 +362,11 @@ class Cluster(HostCommands):
             delivery_timeout=delivery_timeout,
             block=block,
             receipt=receipt,
+            offsets=offsets,
+            retry_times=retry_times,
+            retry_times_async=retry_times_async,
+            retry_refused=retry_refused,
+            avoid_slower_than=avoid_slower_than,
             on_state=on_state,
         )
         return self._adopt(publisher)

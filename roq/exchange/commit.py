@@ -23,7 +23,7 @@ B = TypeVar("B")
 ENTRIES_MAX: Final = 10_000
 """Of all marks together; beyond, the newest mark takes in what comes, and is due later."""
 UNCOMMITTED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What is accepted and not committed takes so much at most, and half of the log's memory."""
+"""What is accepted and not synced takes so much at most, and half of the log's memory."""
 UNCOMMITTED_ENTRIES_MAX: Final = 25_000
 """Likewise of entries: the next process has to look at each one of them before it serves."""
 TURN_BATCHES: Final = 50
@@ -34,8 +34,13 @@ class LateLog(Log[B], Protocol[B]):
     """A log that commits later than it accepts."""
 
     @property
-    def uncommitted_bytes(self) -> int:
-        """Bytes of what was accepted and is not committed."""
+    def unsynced_bytes(self) -> int:
+        """Bytes of what was accepted and is not known to be on the disk."""
+        ...
+
+    @property
+    def synced(self) -> int:
+        """Below it everything is on the disk; lower than `committed` if it runs ahead of it."""
         ...
 
     @property
@@ -109,6 +114,51 @@ class CommitGate(Generic[B]):
         self._entries += len(last.numbers)
 
 
+class SyncGate(Generic[B]):
+    """Tells publishers what of that which they were acknowledged is on the disk.
+
+    Only of a log that runs ahead of its disk. What is told is cumulative, so one that does not
+    arrive is made good by the next one.
+    """
+
+    def __init__(self, log: LateLog[B]) -> None:
+        self._log = log
+        self._marks: deque[_Mark] = deque()
+        self._entries = 0
+
+    def acknowledged(self, links: list[Link]) -> None:
+        """These are acknowledged up to their `committed`, which the log has committed by now."""
+        if not links:
+            return
+        numbers = {link: (link.stay, link.committed) for link in links}
+        if self._marks and self._entries + len(numbers) > ENTRIES_MAX:
+            last = self._marks[-1]
+            self._entries -= len(last.numbers)
+            last.end = self._log.committed
+            last.numbers.update(numbers)
+            self._entries += len(last.numbers)
+            return
+        self._marks.append(_Mark(self._log.committed, numbers))
+        self._entries += len(numbers)
+
+    def release(self) -> dict[Link, int]:
+        """Up to which link number each is synced that has come further since the last call."""
+        due: dict[Link, int] = {}
+        while self._marks and self._marks[0].end <= self._log.synced:
+            mark = self._marks.popleft()
+            self._entries -= len(mark.numbers)
+            for link, (stay, number) in mark.numbers.items():
+                if link.stay == stay and number > 0:
+                    due[link] = number
+        return due
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        ends = [mark.end for mark in self._marks]
+        assert ends == sorted(ends)  # noqa: S101
+        assert self._entries == sum(len(mark.numbers) for mark in self._marks)  # noqa: S101
+
+
 class Uncommitted(Generic[B]):
     """What a log has accepted and not committed: bounded, and shown to nobody.
 
@@ -131,14 +181,14 @@ class Uncommitted(Generic[B]):
         if self.disk.full or self._entries + TURN_BATCHES > UNCOMMITTED_ENTRIES_MAX:
             return 0
         most = min(self._most, self.disk.spare)
-        return int(most - self._log.uncommitted_bytes) // TURN_BATCHES
+        return int(most - self._log.unsynced_bytes) // TURN_BATCHES
 
     def room(self, size: int, now: float) -> bool:
         """Whether a batch can be taken; what is larger than the bound is taken alone.
 
         Nothing is that has no room on the disk.
         """
-        held = self._log.uncommitted_bytes
+        held = self._log.unsynced_bytes
         few = self._entries < UNCOMMITTED_ENTRIES_MAX
         fits = few and not self.disk.full and held + size <= self.disk.spare
         if fits and (not held or held + size <= self._most):
@@ -152,7 +202,7 @@ class Uncommitted(Generic[B]):
         if (
             self.waiting_since is not None
             and not self.disk.full
-            and 2 * self._log.uncommitted_bytes <= min(self._most, self.disk.spare)
+            and 2 * self._log.unsynced_bytes <= min(self._most, self.disk.spare)
             and 2 * self._entries <= UNCOMMITTED_ENTRIES_MAX
         ):
             self.waiting_since = None
@@ -161,12 +211,12 @@ class Uncommitted(Generic[B]):
     @property
     def why_full(self) -> str:
         """Why the disk has no room for what waits; empty: it has, and is at work."""
-        waits = self.waiting_since is not None and not self._log.uncommitted_bytes
+        waits = self.waiting_since is not None and not self._log.unsynced_bytes
         return self.disk.text if self.disk.full or waits else ""
 
     @property
     def _entries(self) -> int:
-        return self._log.end - self._log.committed
+        return self._log.end - self._log.synced
 
     def take(self, most: int) -> list[Record[B]]:
         """Up to so many entries that are committed and not shown, in order: to be published."""

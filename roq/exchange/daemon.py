@@ -42,7 +42,7 @@ from roq.exchange.reader_turns import Outcome, ReaderTurns
 from roq.exchange.trouble_log import TroubleLog
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
-from roq.protocol.channel import ACK, CONTROL, NUMBER
+from roq.protocol.channel import ACK, CONTROL, NUMBER, SYNCED
 from roq.protocol.control import ExchangeReport
 from roq.protocol.entry import announcement
 from roq.protocol.framing import join_answer, join_large, join_live
@@ -285,12 +285,12 @@ class ExchangeServer:
             return ExchangeCore(spec.queue_id, spec.number, spec.epoch, spec.limits)
         time_us = time.time_ns() // 1_000
         disk = self._disk = DiskLog(
-            spec, time_us, self.reactor.call_soon, self._disk_written, self._disk_failed
+            spec, time_us, self.reactor, self._disk_written, self._disk_failed
         )
         try:
             core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
                 spec.queue_id, spec.number, spec.epoch, spec.limits, late=disk.log,
-                place=f"{spec.log} of host {spec.host}",
+                ahead=spec.ahead, place=f"{spec.log} of host {spec.host}",
             )  # fmt: skip
             now = self.reactor.now()
             core.begin(now, time_us)
@@ -406,9 +406,11 @@ class ExchangeServer:
             route = link.route
             if route is None:
                 continue
-            outcome = self._send(route, (ACK, NUMBER.pack(link.committed)))
+            outcome = self._send(route, (ACK, link.acknowledgement(link.committed)))
             if outcome is Outcome.SENT:
                 link.seen = link.acked_at
+                if link.places is not None:
+                    link.places.told = link.committed
             elif outcome is Outcome.BLOCKED:
                 self.core.intake.ack_later(link)
             else:
@@ -417,7 +419,17 @@ class ExchangeServer:
         if answers:
             self._perform(answers)
         if self._disk is not None:
+            self._tell_synced()
             self._disk.write_on(self.core.snapshot, self.core.consumers.take_changes)
+
+    def _tell_synced(self) -> None:
+        """What does not arrive is made good by the next one."""
+        for link, number in self.core.take_synced().items():
+            route = link.route
+            if route is not None and self._send(route, (SYNCED, NUMBER.pack(number))) is (
+                Outcome.GONE
+            ):
+                self._handle(Unreachable(route))
 
     def _disk_written(self) -> None:
         """The disk has come further: publishers are told, and everybody is shown that."""

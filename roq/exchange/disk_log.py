@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 
 import zmq
 
@@ -14,7 +15,7 @@ from roq.log.disk import DiskFiles
 from roq.log.files import LogRefused
 from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import Group, SegmentLog, perform
+from roq.log.segments import Group, SegmentLog, Sync, perform, perform_sync
 from roq.log.streams import spare_of
 from roq.protocol.spec import ExchangeSpec
 
@@ -38,13 +39,31 @@ class _Load:
         self._miss.keep(self._found)
 
 
+SYNC_SECONDS: Final = 0.1
+"""A log that runs ahead of its disk is synced so long after something was written,"""
+SYNC_BYTES: Final = 16 * 1024 * 1024
+"""or when so much is not synced."""
+
+
+class Timers(Protocol):
+    """What is wanted of the loop."""
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Have a function called in the loop, from any thread."""
+        ...
+
+    def call_later(self, delay: float, function: Callable[[], None]) -> object:
+        """Have it called after so many seconds."""
+        ...
+
+
 class DiskLog:
     """Loop thread only.
 
     Args:
         spec: of an exchange that has a folder.
         now_us: wall clock, µs UTC.
-        call_soon: has a function called in the loop, from any thread.
+        loop: has functions called.
         committed: called when more of the log is committed.
         failed: called, with why in a sentence, when nothing can be committed any more.
 
@@ -56,7 +75,7 @@ class DiskLog:
         self,
         spec: ExchangeSpec,
         now_us: int,
-        call_soon: Callable[[Callable[[], None]], None],
+        loop: Timers,
         committed: Callable[[], None],
         failed: Callable[[str], None],
     ) -> None:
@@ -75,20 +94,29 @@ class DiskLog:
         self.failure = ""
         """Why nothing can be written any more; empty: all is well."""
         self._writer: LogWriter[Group[Batch]] = LogWriter(
-            self._perform, call_soon, self._written, self._failed
+            self._perform, loop.call_soon, self._written, self._failed
         )
         self._reader: LogWriter[_Load] = LogWriter(
-            _Load.run, call_soon, self._was_read, self._failed, "log reader"
+            _Load.run, loop.call_soon, self._was_read, self._failed, "log reader"
         )
         self._then: Callable[[], None] | None = None
         """Of those that wait until something is read."""
         self._room: Room | None = None
         """Measured by the writing thread behind a group."""
+        self._call_later = loop.call_later
+        self._timed = False
+        """Whether the next sync has its time."""
+        self._syncer: LogWriter[Sync] | None = None
+        """None: what is written is synced."""
+        if spec.ahead:
+            self._syncer = LogWriter(
+                partial(perform_sync, self._files), loop.call_soon, self._synced, self._failed
+            )
 
     @property
     def settled(self) -> bool:
         """Whether nothing waits for the disk, or nothing more can come of that."""
-        return bool(self.failure) or self.log.committed >= self.log.end
+        return bool(self.failure) or self.log.synced >= self.log.end
 
     def write_on(self, snapshot: Callable[[], bytes], changes: Callable[[], bytes]) -> None:
         """Have written what has gathered, unless the disk is still at what was before.
@@ -101,6 +129,8 @@ class DiskLog:
         group = self.log.gather(snapshot, changes)
         if group is not None:
             self._writer.write(group)
+        elif self.log.sync_wanted:
+            self._sync()
 
     def at_hand(self, ask: Callable[[], T], then: Callable[[], None]) -> T | None:
         """Ask for something, unless the disk would have to be waited for: then it is read.
@@ -137,6 +167,8 @@ class DiskLog:
     def close(self) -> bool:
         """Write no more; whether the disk has come to an end with what it was given."""
         ended = self._writer.close() and self._reader.close()
+        if self._syncer is not None:
+            ended = self._syncer.close() and ended
         if ended:
             self._files.close()
         return ended
@@ -165,6 +197,33 @@ class DiskLog:
         self.log.commit(group.end)
         self._keep_room(self._room)
         self._committed()
+        self._pace()
+
+    def _pace(self) -> None:
+        """Have what is written synced: now, if it is much, or in a moment."""
+        log = self.log
+        if self._syncer is None or log.synced >= log.committed:
+            return
+        if log.unsynced_bytes >= SYNC_BYTES:
+            self._sync()
+        elif not self._timed and not self._syncer.busy:
+            self._timed = True
+            self._call_later(SYNC_SECONDS, self._sync_in_time)
+
+    def _sync_in_time(self) -> None:
+        self._timed = False
+        self._sync()
+
+    def _sync(self) -> None:
+        if self._syncer is not None and not self._syncer.busy:
+            sync = self.log.gather_sync()
+            if sync is not None:
+                self._syncer.write(sync)
+
+    def _synced(self, sync: Sync) -> None:
+        self.log.commit_sync(sync.end)
+        self._committed()
+        self._pace()
 
     def _failed(self, error: Exception) -> None:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -186,4 +245,5 @@ def _settings(spec: ExchangeSpec, now_us: int) -> LogSettings:
         capacity_bytes=limits.log_bytes,
         keep_us=limits.log_seconds * 1_000_000,
         now_us=now_us,
+        ahead=spec.ahead,
     )

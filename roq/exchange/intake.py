@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
-from roq.exchange.commit import CommitGate, Uncommitted
+from roq.exchange.commit import CommitGate, SyncGate, Uncommitted
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.links import Link, LinkTable, owner_of
@@ -82,6 +82,7 @@ class Intake(Generic[B]):
         counters: Counters,
         backpressure: Backpressure[B | bytes],
         uncommitted: Uncommitted[B | bytes] | None = None,
+        sync_gate: SyncGate[B | bytes] | None = None,
     ) -> None:
         self._log = log
         self._memory = memory
@@ -90,6 +91,10 @@ class Intake(Generic[B]):
         self._backpressure = backpressure
         self._uncommitted = uncommitted
         """None: the log commits what it accepts."""
+        self._sync_gate = sync_gate
+        self._committed_seen = log.committed
+        self._stuck_since: float | None = None
+        """Since when nothing that waits for the disk was committed, as far as was looked."""
         self._links = links
         self._routes = links.routes
         self._publishers = publishers
@@ -170,6 +175,8 @@ class Intake(Generic[B]):
         due = self._gate.release(links)
         for link in due:
             link.acked_at = self._now
+        if self._sync_gate is not None:
+            self._sync_gate.acknowledged(due)
         return due
 
     def take_answers(self) -> list[Effect]:
@@ -201,12 +208,21 @@ class Intake(Generic[B]):
     def tell_held(self) -> list[Effect]:
         """Tell the publishers that wait for their acks, or for room, why."""
         slowest = self._backpressure.slowest
-        if self._uncommitted is not None and self._uncommitted.waiting_since is not None:
-            waited = min(self._now - self._uncommitted.waiting_since, HELD_SECONDS_MAX)
-            held = Held(
-                reader=b"", seconds=waited, most=0.0, disk=True, full=self._uncommitted.why_full
-            )
-        elif self._backpressure.near and slowest is not None:
+        since = self._disk_stuck_since()
+        if since is not None:
+            waited = min(self._now - since, HELD_SECONDS_MAX)
+            full = "" if self._uncommitted is None else self._uncommitted.why_full
+            return [
+                Send(link.route, (HELD, documents.encode(Held(
+                    reader=b"", seconds=waited, most=0.0, disk=True, full=full,
+                    accepted=link.expected - 1,
+                ))))
+                for link in self._links
+                if link.route is not None and (
+                    link.owes_ack or link.waits or link.committed < link.expected - 1
+                )
+            ]  # fmt: skip
+        if self._backpressure.near and slowest is not None:
             held = Held(
                 reader=slowest.name,
                 seconds=min(max(slowest.waited, slowest.owes), HELD_SECONDS_MAX),
@@ -222,6 +238,19 @@ class Intake(Generic[B]):
             if link.route is not None and (link.owes_ack or link.waits)
         ]
 
+    def _disk_stuck_since(self) -> float | None:
+        """Since when publishers wait for the disk; None: they do not."""
+        if self._uncommitted is None:
+            return None
+        committed = self._log.committed
+        if committed != self._committed_seen or committed >= self._log.end:
+            self._committed_seen, self._stuck_since = committed, None
+        elif self._stuck_since is None:
+            self._stuck_since = self._now  # a tick ago nothing was different: tell it at the next
+            return self._uncommitted.waiting_since
+        since = self._uncommitted.waiting_since
+        return self._stuck_since if since is None else since
+
     def welcome(self, route: bytes) -> None:
         """The publisher has said Hello."""
         self._strangers.pop(route, None)
@@ -231,6 +260,8 @@ class Intake(Generic[B]):
         self._gate.check()
         if self._uncommitted is not None:
             self._uncommitted.check()
+        if self._sync_gate is not None:
+            self._sync_gate.check()
         assert len({id(link) for link in self._acks}) == len(self._acks)  # noqa: S101
         assert all(link.owes_ack for link in self._acks)  # noqa: S101
         assert len(self._strangers) <= STRANGERS_MAX  # noqa: S101
@@ -259,6 +290,8 @@ class Intake(Generic[B]):
                 return None
         if after > stream.next:  # noqa: PLR1730 - max() is a call, and this is the hot path
             stream.next = after
+        if link.places is not None:
+            link.places.add(link.expected, self._log.end - 1)
         link.expected += 1
         link.messages += count
         link.batches += 1

@@ -6,6 +6,7 @@ link numbers 1, 2, 3… without a gap. The table is bounded and forgets who has 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
@@ -13,6 +14,7 @@ from typing import Final
 from roq.log.streams import Stream
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES
+from roq.protocol.channel import NUMBER, Run, pack_runs
 
 LINK_SECONDS: Final = 15 * 60.0
 """A publisher that was away for so long is forgotten."""
@@ -21,6 +23,46 @@ LINK_SECONDS: Final = 15 * 60.0
 def owner_of(publisher: PublisherId, epoch: int) -> bytes:
     """The 24 bytes that each batch of this link has in its header."""
     return publisher + epoch.to_bytes(8, "little")
+
+
+class Places:
+    """Where the batches of a publisher lie that wants to know it: runs, bounded.
+
+    Args:
+        most: so many runs are remembered; a publisher has no more batches unacknowledged.
+    """
+
+    __slots__ = ("_runs", "told")
+
+    def __init__(self, most: int) -> None:
+        self.told = 0
+        """The link number up to which the publisher has been told."""
+        self._runs: deque[Run] = deque(maxlen=max(1, most))
+
+    def add(self, number: int, offset: int) -> None:
+        """The next batch lies here."""
+        if self._runs:
+            first, at, count = self._runs[-1]
+            if first + count == number and at + count == offset:
+                self._runs[-1] = first, at, count + 1
+                return
+        self._runs.append((number, offset, 1))
+
+    def between(self, told: int, number: int) -> list[Run]:
+        """The runs of batches above the link number `told`, up to `number`, in order."""
+        found: list[Run] = []
+        for first, at, count in reversed(self._runs):
+            if first + count - 1 <= told:
+                break
+            begin, behind = max(first, told + 1), min(first + count, number + 1)
+            if begin < behind:
+                found.append((begin, at + begin - first, behind - begin))
+        return found[::-1]
+
+    def clear(self) -> None:
+        """Link numbers start again."""
+        self.told = 0
+        self._runs.clear()
 
 
 class Link:
@@ -39,6 +81,7 @@ class Link:
         "messages",
         "owes_ack",
         "owner",
+        "places",
         "publisher",
         "reported_bytes",
         "reset_at",
@@ -81,6 +124,8 @@ class Link:
         self.reset_for = 0
         """The link number that it was asked to replay from, and when."""
         self.reset_at = 0.0
+        self.places: Places | None = None
+        """Where its batches lie; None: it does not want to know."""
         self.messages = 0
         self.batches = 0
         self.bytes = 0
@@ -103,6 +148,15 @@ class Link:
         self.left = False
         self.addresses = ()
         self.reset_for = 0
+        if self.places is not None:
+            self.places.clear()
+
+    def acknowledgement(self, number: int) -> bytes:
+        """The body of the ACK up to this link number."""
+        body = NUMBER.pack(number)
+        if self.places is None:
+            return body
+        return body + pack_runs(self.places.between(self.places.told, number))
 
     def leave(self, epoch: int) -> None:
         """It publishes elsewhere under this epoch: everything below is refused from now on.

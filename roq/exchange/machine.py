@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, Backlogs, live_high_water_mark
 from roq.exchange.backpressure import RESERVE_PARTS, Backpressure
-from roq.exchange.commit import CommitGate, LateLog, Uncommitted
+from roq.exchange.commit import CommitGate, LateLog, SyncGate, Uncommitted
 from roq.exchange.consumers import Consumers
 from roq.exchange.counters import Counters
 from roq.exchange.disk_room import DiskRoom
@@ -80,6 +80,7 @@ class ExchangeCore(Generic[B]):
         late: the log instead, if it commits later than it accepts: what is committed comes out of
             `take_committed` and is published then.
         place: where it lies, in words.
+        ahead: that log commits ahead of its disk: what is synced comes out of `take_synced`.
 
     Attributes:
         disk: whether there is room for a late log.
@@ -97,6 +98,8 @@ class ExchangeCore(Generic[B]):
         log: Log[B | bytes] | None = None,
         late: LateLog[B | bytes] | None = None,
         place: str = "",
+        *,
+        ahead: bool = False,
     ) -> None:
         self.queue = queue
         self.number = number
@@ -131,16 +134,18 @@ class ExchangeCore(Generic[B]):
             batch_messages=limits.batch_messages,
             window_bytes=min(limits.window_bytes, max(1, limits.ring_bytes // RESERVE_PARTS)),
             window_batches=limits.window_batches, durable=late is not None,
+            ahead=ahead,
         )  # fmt: skip
         gate: CommitGate[B | bytes] = CommitGate(self.log)
         self.disk = DiskRoom(limits, place)
         self._uncommitted = None if late is None else Uncommitted(late, self.disk)
+        self._sync_gate = SyncGate(late) if late is not None and ahead else None
         self._publishers: Publishers[B] = Publishers(
             ready, queue, limits, self.log, gate, self.links, self.streams, self.counters
         )
         self.intake: Intake[B] = Intake(
             limits, self.log, self.memory, gate, self.links, self._publishers, self.subscriptions,
-            self.counters, self.backpressure, self._uncommitted,
+            self.counters, self.backpressure, self._uncommitted, self._sync_gate,
         )  # fmt: skip
         self.append: Callable[[bytes, bytes, B, int], bytes | None] = (
             self.intake.append if late is None else self._accept
@@ -237,6 +242,10 @@ class ExchangeCore(Generic[B]):
             most: so many at once; there are more while `all_shown` is False.
         """
         return [] if self._uncommitted is None else self._uncommitted.take(most)
+
+    def take_synced(self) -> dict[Link, int]:
+        """Up to which link number publishers are to be told that all is on the disk."""
+        return {} if self._sync_gate is None else self._sync_gate.release()
 
     @property
     def disk_full(self) -> str:

@@ -17,7 +17,7 @@ from roq.errors import RemoteProtocolError
 from roq.exchange.commit import CommitGate
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Passed, Publish, Send
-from roq.exchange.links import Link, LinkTable
+from roq.exchange.links import Link, LinkTable, Places
 from roq.exchange.readers import refusal
 from roq.exchange.snapshot import PublisherState
 from roq.log.log import Log
@@ -28,12 +28,12 @@ from roq.protocol.batch import HEADER_BYTES, SEQUENCE_MAX, Kind, pack_empty, rea
 from roq.protocol.channel import (
     ACK,
     CONTROL,
-    NUMBER,
     READY,
     STREAMS_PER_HELLO_MAX,
     Bye,
     Hello,
     Ready,
+    Run,
     StreamState,
 )
 from roq.protocol.version import WIRE_VERSION, other_version
@@ -113,7 +113,9 @@ class Publishers(Generic[B]):
                     link.addresses = state.addresses
             for name, following in state.streams:
                 self._stands(publisher, name, following)
-        for offset in range(max(since, self._log.floor), self._log.end):
+        following = max(since, self._log.floor)
+        while (offset := self._log.following(following)) < self._log.end:
+            following = offset + 1
             record = self._log.record(offset)
             if record is None:
                 continue
@@ -169,12 +171,18 @@ class Publishers(Generic[B]):
         link.waits = False
         link.acked_at = now  # Ready says what has come
         link.streams = self._streams.of(link.publisher)
+        if not hello.places:
+            link.places = None
+        elif link.places is None:
+            link.places = Places(self._limits.window_batches)
         effects: list[Effect] = []
         for state in hello.streams:
             effects += self._show(link, state, fresh=fresh, passed=passed)
         expected = self._gate.reached(link) + 1
-        ready = documents.encode(msgspec.structs.replace(self._ready, expected=expected))
-        return [*effects, Send(route, (READY, ready))]
+        ready = msgspec.structs.replace(
+            self._ready, expected=expected, places=_places(link, hello.places, expected - 1)
+        )
+        return [*effects, Send(route, (READY, documents.encode(ready)))]
 
     def bye(self, route: bytes, document: bytes, now: float) -> list[Effect]:
         """A publisher leaves; a Bye that does not fit its link is not acted upon."""
@@ -188,7 +196,7 @@ class Publishers(Generic[B]):
             self._counters.malformed += 1
             return [refusal(route, "malformed", "Bye without the Hello of this publisher")]
         # What it sent just before is acknowledged here: afterwards there is no connection to do so.
-        last_ack = Send(route, (ACK, NUMBER.pack(self._gate.reached(link))))
+        last_ack = Send(route, (ACK, link.acknowledgement(self._gate.reached(link))))
         self.disconnect(link)
         link.seen = now
         if link.epoch < bye.epoch <= _U63:
@@ -345,6 +353,14 @@ def _state(
         addresses=() if link is None else link.addresses,
         streams=[(stream.topic, stream.next) for stream in streams.values()],
     )
+
+
+def _places(link: Link, lowest: int, reached: int) -> list[Run]:
+    """What Ready says about where batches lie, from a link number on; it is told then."""
+    if link.places is None:
+        return []
+    link.places.told = reached
+    return link.places.between(lowest - 1, reached)
 
 
 def check_topic(topic: bytes) -> None:

@@ -16,6 +16,7 @@ from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import Peer
 from roq.machine import Transitions
 from roq.model import (
+    ASYNC,
     FLUSH,
     HOST_EPOCH_MAX,
     VOLATILE,
@@ -105,7 +106,7 @@ class Child:
 
     Attributes:
         monitor: of an exchange: where its monitor is.
-        durability: of an exchange: `none`, or its log is on the disk of this host.
+        durability: of an exchange: `none`; `async`, `flush`: its log is on the disk of this host.
         erase: its log goes with it.
         cluster: identity of the cluster that has asked for it, as far as that is known.
         history: its crashes.
@@ -306,7 +307,7 @@ def check_start(message: Start) -> None:
         raise InvalidRequest(f"a queue id has 1 to {QUEUE_ID_BYTES_MAX} bytes")
     if isinstance(message, StartExchange) and not 0 < message.number < 1 << 31:
         raise InvalidRequest(f"no exchange has number {message.number}")
-    if isinstance(message, StartExchange) and message.durability not in {VOLATILE, FLUSH}:
+    if isinstance(message, StartExchange) and message.durability not in {VOLATILE, ASYNC, FLUSH}:
         raise InvalidRequest(f"this host knows no durability {message.durability[:40]!r}")
     if not 0 <= message.base <= HOST_EPOCH_MAX:
         raise InvalidRequest(f"{message.base} is no base of epochs")

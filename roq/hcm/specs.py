@@ -5,7 +5,7 @@ from __future__ import annotations
 from roq.hcm.children import EXCHANGE, MONITOR, Child, State
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.settings import Settings
-from roq.model import FLUSH, VOLATILE, exchange_name
+from roq.model import ASYNC, FLUSH, VOLATILE, exchange_name
 from roq.protocol.spec import ExchangeSpec, MonitorSpec, Spec
 
 
@@ -38,6 +38,7 @@ def make_spec(child: Child, settings: Settings, cluster: str, avoid: list[int]) 
             host=settings.host,
             monitor=child.monitor,
             log="" if child.durability == VOLATILE else log_folder(settings.logs, child),
+            ahead=child.durability == ASYNC,
         )
     return MonitorSpec(
         child=child.name,
@@ -70,6 +71,12 @@ def log_folder(logs: str, child: Child) -> str:
     return f"{logs}/{child.queue_id.hex()}/{exchange_name(child.number)}"
 
 
+def _durability(spec: Spec) -> str:
+    if not isinstance(spec, ExchangeSpec) or not spec.log:
+        return VOLATILE
+    return ASYNC if spec.ahead else FLUSH
+
+
 def adopted_child(spec: Spec, pid: int, history: CrashHistory) -> Child:
     """The child whose present process was started with this spec, by an earlier life of ours."""
     exchange = isinstance(spec, ExchangeSpec)
@@ -82,7 +89,7 @@ def adopted_child(spec: Spec, pid: int, history: CrashHistory) -> Child:
         cluster=spec.cluster,
         history=history,
         monitor=spec.monitor if isinstance(spec, ExchangeSpec) else "",
-        durability=FLUSH if isinstance(spec, ExchangeSpec) and spec.log else VOLATILE,
+        durability=_durability(spec),
         state=State.STARTING,
         epoch=spec.epoch,
         alive=True,

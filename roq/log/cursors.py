@@ -125,10 +125,13 @@ class SpanCursor(Generic[B]):
         if self._next < min(log.floor, end):
             self.evicted += min(log.floor, end) - self._next
             self._next = min(log.floor, end)
+        self._next = min(log.following(self._next), max(end, self._next))
         for offset in range(self._next, min(end, self._next + SCAN_MAX)):
             self._next = offset
             record = log.record(offset)
             if record is None:
+                if log.following(offset) != offset:
+                    return None  # the rest is looked at when it is asked again
                 self.evicted += 1
             elif self._everything or record[0].name.startswith(self._prefixes):
                 return offset

@@ -19,7 +19,7 @@ BUFFERS_MAX: Final = 1_000
 class DiskFiles:
     """A folder (`roq.log.files.Files`), made if it is not there. `close()` gives it back.
 
-    One thread writes; any may read meanwhile.
+    One thread writes, others may read and `sync_beside` meanwhile.
 
     Args:
         folder: where it is.
@@ -128,6 +128,14 @@ class DiskFiles:
     def sync(self, name: str) -> None:
         """As `Files.sync`."""
         os.fdatasync(self._writer(name))
+
+    def sync_beside(self, name: str) -> None:
+        """As `Files.sync_beside`; what failed to be written before it was opened counts, too."""
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def rename(self, old: str, new: str) -> None:
         """As `Files.rename`."""

@@ -44,6 +44,10 @@ class Files(Protocol):
         """Wait until everything that was written to the file is on the disk."""
         ...
 
+    def sync_beside(self, name: str) -> None:
+        """As `sync`, in another thread than the one that writes."""
+        ...
+
     def rename(self, old: str, new: str) -> None:
         """Give a file another name, in the place of one that has it."""
         ...

@@ -9,7 +9,9 @@ A log has three positions, floor ≤ committed ≤ end:
   beyond what is committed.
 * *committed*: below it is what counts as kept. The told end of the log and what readers may ask for
   go up to here. Where nothing outlives the process, this is the end.
-* *end*: the offset that the next batch will get. Offsets are contiguous and never used twice.
+* *end*: the offset that the next batch will get. Offsets rise and are never used twice. They follow
+  each other, but for some that a log on disk may leave out where a process begins: these belong to
+  no batch, and are no loss.
 """
 
 from __future__ import annotations
@@ -116,6 +118,10 @@ class Log(Protocol[B]):
 
         What is not committed is always there.
         """
+        ...
+
+    def following(self, offset: int) -> int:
+        """This offset, or the first one above it that was not left out."""
         ...
 
     def next_of(self, topic: bytes, at_least: int) -> int | None:

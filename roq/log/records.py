@@ -6,10 +6,10 @@ integers are little-endian; sums are XXH3 (64 bits).
     segment head                                   record
      0  "RQSG"            magic                     0  u32  size of the record, padding included
      4  u16  format       1                         4  u16  bytes of the topic
-     6  u16               0                         6  u8   kind: 1 BATCH, 2 SNAPSHOT, 3 GROUPS
+     6  u16  left out >> 32                         6  u8   kind: 1 BATCH, 2 SNAPSHOT, 3 GROUPS
      8  16 B queue id                               7  u8   bytes of padding, 0 to 7
     24  u32  exchange                               8  u64  sum of all other bytes of the record
-    28  u32               0                        16  u64  synced: below it all was on the disk
+    28  u32  left out                              16  u64  synced: below it all was on the disk
     32  u64  generation of the log                 24  56 B entry frame (`roq.protocol.entry`)
     40  u64  epoch of the process                  80  topic, then the batch as it came, then
     48  u64  base: the first offset                    padding
@@ -22,6 +22,9 @@ stands where it does not belong, or was left by another log, is not taken for an
 has the frame of an END, whose offset is that of the next batch; its body is read by
 `roq.log.snapshot`. So has a record of GROUPS, which holds what has changed of consumer groups since
 the one before (`roq.log.groups`).
+
+`left out` is how many offsets before the base belong to no entry: a log that commits ahead of the
+disk goes on so far behind what it finds, as others may have been shown more than that.
 
 `synced` is what was known when the group of the record was written: every record below that offset
 was on the disk. So the records at or above the newest claim are those that a power cut, or a failed
@@ -85,6 +88,7 @@ class SegmentHead:
     epoch: int
     base: int
     created_us: int
+    left_out: int = 0
 
 
 class Found(NamedTuple):
@@ -108,8 +112,8 @@ def record_bytes(topic: bytes, size: int) -> int:
 def pack_head(head: SegmentHead) -> bytes:
     """The bytes of a segment head."""
     packed = HEAD.pack(
-        SEGMENT_MAGIC, FORMAT, 0, head.queue, head.exchange, 0, head.generation, head.epoch,
-        head.base, head.created_us, 0,
+        SEGMENT_MAGIC, FORMAT, head.left_out >> 32, head.queue, head.exchange,
+        head.left_out & 0xFFFFFFFF, head.generation, head.epoch, head.base, head.created_us, 0,
     )[:-8]  # fmt: skip
     return packed + _SUM.pack(xxh3_64_intdigest(packed))
 
@@ -118,14 +122,15 @@ def read_head(data: bytes) -> SegmentHead | None:
     """The head at the beginning of a segment; None if it is not whole, or of another format."""
     if len(data) < HEAD_BYTES:
         return None
-    magic, number, _, queue, exchange, _, generation, epoch, base, created_us, told = (
+    magic, number, more, queue, exchange, left_out, generation, epoch, base, created_us, told = (
         HEAD.unpack_from(data)
     )
     if magic != SEGMENT_MAGIC or number != FORMAT:
         return None
     if told != xxh3_64_intdigest(data[: HEAD_BYTES - 8]):
         return None
-    return SegmentHead(queue, exchange, generation, epoch, base, created_us)
+    left_out += more << 32
+    return SegmentHead(queue, exchange, generation, epoch, base, created_us, left_out)
 
 
 def other_format(data: bytes) -> int | None:

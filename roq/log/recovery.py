@@ -6,16 +6,17 @@ be on the disk when something was written behind it. What comes after the newest
 a power cut may have torn, and what after a failed sync may be in the system's memory alone: so far
 as it is whole it is written again, into a new segment, and synced before it counts.
 
-A process begins a segment of its own; nothing is appended to a file of an earlier one.
+A process begins a segment of its own; nothing is appended to a file of an earlier one. If the log
+runs ahead of its disk, that segment begins `LEAP` offsets further on: what earlier processes have
+shown to others and lost, nobody takes for something else.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -32,12 +33,14 @@ from roq.log.records import (
     other_format,
     pack_head,
     pack_record,
+    read_head,
     record_bytes,
 )
 from roq.log.segment_reader import (
     INDEX_SUFFIX,
     SEGMENT_SUFFIX,
     Segment,
+    counting,
     head_of,
     index_name,
     index_of,
@@ -50,6 +53,7 @@ from roq.log.segment_reader import (
 from roq.log.segments import (
     SEGMENT_BYTES,
     SEGMENT_ENTRIES,
+    UNSYNCED_ENTRIES_MAX,
     Recovered,
     SegmentLog,
 )
@@ -63,6 +67,8 @@ NEW_SUFFIX: Final = ".new"
 FORMAT: Final = 1
 """Of what a folder says of itself."""
 PROBLEMS_MAX: Final = 100
+LEAP: Final = 2 * UNSYNCED_ENTRIES_MAX
+"""Offsets that are left out by a log that runs ahead of its disk, where a process begins."""
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +99,7 @@ class LogSettings:
         keep_us: how long entries are kept, µs.
         now_us: the wall clock, µs UTC.
         segment_bytes, segment_entries: a segment with more of these is complete.
+        ahead: it commits what is written, and has it synced later.
     """
 
     queue: bytes
@@ -108,6 +115,7 @@ class LogSettings:
     now_us: int
     segment_bytes: int = SEGMENT_BYTES
     segment_entries: int = SEGMENT_ENTRIES
+    ahead: bool = False
 
 
 def open_log(files: Files, settings: LogSettings) -> SegmentLog[bytes]:
@@ -203,13 +211,23 @@ def read_meta(files: Files) -> Meta:
 
 @dataclass(slots=True)
 class _File:
-    """A segment as it was found; `found` only once it was gone over."""
+    """A segment as it was found; `found` only once it was gone over.
+
+    Attributes:
+        left_out: offsets before its base that belong to no entry.
+    """
 
     name: str
     base: int
     epoch: int
     size: int
     found: list[Found] = field(default_factory=list)
+    left_out: int = 0
+
+    @property
+    def follows(self) -> int:
+        """Where what stands before it ends."""
+        return self.base - self.left_out
 
 
 class _Opening:
@@ -246,7 +264,10 @@ class _Opening:
         closed = self._closed(segments, base)
         if closed:
             base = max(base, closed[-1].end)
-        snapshot = self._restore(tail, entries, end)
+        follows = closed[-1].end if closed else base
+        ahead = self._settings.ahead and bool(segments)
+        goes_on = end + LEAP if ahead else end
+        snapshot = self._restore(tail, entries, end, goes_on)
         stays = [file for file in tail if file.base < base]
         changes = self._changes(tail, snapshot)
         self._recovered.changes = [found.body for found in changes]
@@ -258,16 +279,26 @@ class _Opening:
         ]
         if snapshot is not None and snapshot.offset <= base:
             snapshot = None if any(snapshot in file.found for file in stays) else snapshot
-        active, index = self._begin(base, again, snapshot, changes)
+        if ahead:
+            if again:
+                written = self._begin(base, follows, again, snapshot, changes)
+                self._complete(closed, *written)
+                snapshot, changes = None, []
+            active, index = self._leap(
+                goes_on, closed[-1].end if closed else end, snapshot, changes
+            )
+        else:
+            active, index = self._begin(base, follows, again, snapshot, changes)
         self._clean(closed, active)
         settings = self._settings
-        self._hot.commit(end)
+        self._hot.commit(goes_on)
         self._hot.advance_clock(settings.now_us)
         return SegmentLog(
             self._files, self._head(base), self._hot,
             capacity_bytes=settings.capacity_bytes, keep_us=settings.keep_us, closed=closed,
             active=active, index=index, recovered=self._recovered,
             segment_bytes=settings.segment_bytes, segment_entries=settings.segment_entries,
+            ahead=settings.ahead,
         )  # fmt: skip
 
     # --- what is there ----------------------------------------------------------------------------
@@ -290,6 +321,8 @@ class _Opening:
         segments = counting(found)
         for file in segments:
             data = self._files.read(file.name, 0, HEAD_BYTES)
+            head = read_head(data)
+            file.left_out = 0 if head is None else min(head.left_out, file.base)
             newer = other_format(data)
             if newer is not None:
                 raise LogRefused(
@@ -301,7 +334,7 @@ class _Opening:
         """The newest segments, back to the first one that holds a snapshot; gone over."""
         tail: list[_File] = []
         for file in reversed(segments):
-            self._go_over(file, tail[0].base if tail else None)
+            self._go_over(file, tail[0].follows if tail else None)
             tail.insert(0, file)
             if _begins_here(file):
                 break
@@ -340,12 +373,14 @@ class _Opening:
         """
         claim = _claim(tail)
         entries: list[Found] = []
+        following = tail[0].base if tail else 0
         for file in tail:
+            if file.left_out and following < file.base:
+                if following < file.follows:
+                    self._lost(following, file.follows)
+                following = file.base
             for found in file.found:
-                if found.kind != RecordKind.BATCH:
-                    continue
-                following = entries[-1].offset + 1 if entries else tail[0].base
-                if found.offset < following:
+                if found.kind != RecordKind.BATCH or found.offset < following:
                     continue
                 if found.offset > following:
                     if following >= claim:
@@ -358,13 +393,15 @@ class _Opening:
                     if found.offset > claim:
                         return entries
                 entries.append(found)
+                following = found.offset + 1
         return entries
 
     def _closed(self, segments: list[_File], base: int) -> list[Segment]:
         """The segments that stay as they are, up to the offset at which a new one begins."""
         closed: list[Segment] = []
+        base = next((file.follows for file in segments if file.base == base), base)
         for number, file in enumerate(segments):
-            end = min(segments[number + 1].base if number + 1 < len(segments) else base, base)
+            end = min(segments[number + 1].follows if number + 1 < len(segments) else base, base)
             if end <= file.base:
                 continue
             segment = Segment(file.name, file.base, end, file.size, kept=file.size - HEAD_BYTES)
@@ -424,12 +461,18 @@ class _Opening:
 
     # --- what goes on -----------------------------------------------------------------------------
 
-    def _restore(self, tail: list[_File], entries: list[Found], end: int) -> Found | None:
-        """The hot tail as it was: from the newest snapshot on, which is given back."""
+    def _restore(
+        self, tail: list[_File], entries: list[Found], end: int, goes_on: int
+    ) -> Found | None:
+        """The hot tail as it was: from the newest snapshot on, which is given back.
+
+        Args:
+            goes_on: the offset of the next entry; if it is not `end`, nothing is in memory.
+        """
         record, snapshot = self._snapshot(tail, end)
         since = record.offset if record is not None else tail[0].base if tail else 0
         # What is in memory has no hole: it begins behind the last one.
-        first = end
+        first = goes_on
         for found in reversed(entries):
             if found.offset != first - 1 or found.offset < since:
                 break
@@ -443,7 +486,7 @@ class _Opening:
         self._hot.restore(topics.items(), forgotten_below, first)
         self._recovered.snapshot = None if snapshot is None else snapshot.exchange
         self._recovered.since = since
-        self._hot.committed_to = end
+        self._hot.committed_to = goes_on
         for found in entries:
             if found.offset >= first:
                 self._hot.restore_entry(found.topic, found.frame, found.body, len(found.body))
@@ -475,12 +518,48 @@ class _Opening:
                     self._problem(f"{file.name}: {error}")
         return None, None
 
+    def _complete(self, closed: list[Segment], segment: Segment, index: SegmentIndex) -> None:
+        """This one, which was written again, gets nothing more."""
+        brief = index.brief(segment.first_us, segment.last_us)
+        segment.topics = brief.topics
+        name = index_name(segment.name)
+        self._files.create(name)
+        self._files.write(name, 0, [brief.pack() + index.pack()])
+        closed.append(segment)
+
+    def _leap(
+        self, base: int, follows: int, snapshot: Found | None, changes: list[Found]
+    ) -> tuple[Segment, SegmentIndex]:
+        """The new segment, behind offsets that are left out; its head is on the disk.
+
+        Args:
+            follows: where what stays ends.
+            snapshot: the one that was found, if it stands only where nothing stays.
+            changes: of consumer groups, behind it.
+        """
+        head = pack_head(replace(self._head(base), left_out=base - follows))
+        buffers: list[bytes | memoryview] = [head]
+        for found in (*([] if snapshot is None else [snapshot]), *changes):
+            before, behind = pack_record(
+                RecordKind(found.kind), b"", found.frame, found.body, len(found.body), found.offset
+            )
+            buffers += [before, found.body, behind]
+        name = segment_name(base, self._settings.epoch)
+        self._put(name, buffers)
+        return Segment(name, base, base, sum(map(len, buffers))), SegmentIndex(base)
+
     def _begin(
-        self, base: int, again: list[Found], snapshot: Found | None, changes: list[Found]
+        self,
+        base: int,
+        follows: int,
+        again: list[Found],
+        snapshot: Found | None,
+        changes: list[Found],
     ) -> tuple[Segment, SegmentIndex]:
         """The new segment, with what has to be written again on the disk.
 
         Args:
+            follows: where what stays ends.
             snapshot: the one that was found, if it stands only where nothing stays.
             changes: of consumer groups, behind it.
         """
@@ -492,7 +571,8 @@ class _Opening:
         records += changes
         if not records:
             return segment, index
-        buffers: list[bytes | memoryview] = [pack_head(self._head(base))]
+        head = replace(self._head(base), left_out=base - follows)
+        buffers: list[bytes | memoryview] = [pack_head(head)]
         segment.size = HEAD_BYTES
         for found in records:
             before, behind = pack_record(
@@ -507,12 +587,16 @@ class _Opening:
         if again:
             segment.first_us = read_entry(again[0].frame).appended_us
             segment.last_us = read_entry(again[-1].frame).appended_us
+        self._put(name, buffers)
+        return segment, index
+
+    def _put(self, name: str, buffers: list[bytes | memoryview]) -> None:
+        """Write a whole file, which has its name when all of it is on the disk."""
         self._files.create(name + NEW_SUFFIX)
         self._files.write(name + NEW_SUFFIX, 0, buffers)
         self._files.sync(name + NEW_SUFFIX)
         self._files.rename(name + NEW_SUFFIX, name)
         self._files.sync_folder()
-        return segment, index
 
     def _clean(self, closed: list[Segment], active: Segment) -> None:
         """Remove what has no entry that counts any more, and indexes of what is not there."""
@@ -539,26 +623,6 @@ class _Opening:
             self._recovered.problems.append(text)
 
 
-class _Placed(Protocol):
-    @property
-    def base(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-
-
-P = TypeVar("P", bound=_Placed)
-
-
-def counting(found: Iterable[P]) -> list[P]:
-    """Of all segments that are there those that count, in order: a later process decides."""
-    segments: list[P] = []
-    for file in sorted(found, key=lambda each: (each.epoch, each.base)):
-        while segments and segments[-1].base >= file.base:
-            segments.pop()
-        segments.append(file)
-    return segments
-
-
 def _begins_here(file: _File) -> bool:
     """Whether nothing before this segment is needed: all is there up to its snapshot, and that."""
     following = file.base
@@ -572,7 +636,9 @@ def _begins_here(file: _File) -> bool:
 
 def _claim(tail: list[_File]) -> int:
     """Below it everything was on the disk once."""
-    return max((found.synced for file in tail for found in file.found), default=0)
+    claims = [found.synced for file in tail for found in file.found]
+    claims += [file.base for file in tail if file.left_out]
+    return max(claims, default=0)
 
 
 def _ranges(offsets: list[int]) -> list[tuple[int, int]]:

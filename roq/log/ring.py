@@ -176,6 +176,10 @@ class Ring(Generic[B]):
             raise LookupError(f"offset {offset} is below the floor {self.floor}")
         return record
 
+    def following(self, offset: int) -> int:
+        """As `Log.following`: none is left out."""
+        return offset
+
     def next_of(self, topic: bytes, at_least: int) -> int | None:
         """The first offset of the topic at or above `at_least` that is still in the ring."""
         log = self._topics.get(topic)

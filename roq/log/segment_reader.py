@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 from roq.log.files import Files
 from roq.log.index import (
@@ -317,3 +317,23 @@ def head_of(files: Files, name: str) -> SegmentHead | None:
         return read_head(files.read(name, 0, HEAD_BYTES))
     except OSError:
         return None
+
+
+class _Placed(Protocol):
+    @property
+    def base(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+
+
+P = TypeVar("P", bound=_Placed)
+
+
+def counting(found: Iterable[P]) -> list[P]:
+    """Of all segments that are there those that count, in order: a later process decides."""
+    segments: list[P] = []
+    for file in sorted(found, key=lambda each: (each.epoch, each.base)):
+        while segments and segments[-1].base >= file.base:
+            segments.pop()
+        segments.append(file)
+    return segments

@@ -6,6 +6,10 @@
 the last one; `perform`, in a thread that may wait for the disk, writes it with one gathered write
 and syncs it; `commit` says that it is there. Nothing is read back for it, and no body is copied.
 
+A log that runs *ahead* of its disk commits what is written, and has it synced later: by
+`gather_sync`, `perform_sync` and `commit_sync`, beside the groups. What it has shown to others may
+be lost by a power cut then; the next process leaves so many offsets out that none is used again.
+
 Old entries are read from the files, in chunks and over an index of each segment. What the disk has
 lost (a record whose sum is wrong, a segment that is not there) is `None` when it is asked for, and
 passed over by everything else. Whole segments leave: by their size, or by their age.
@@ -51,6 +55,8 @@ SEGMENT_ENTRIES: Final = 50_000
 start of a process so much is read at most, and a group."""
 CHANGES_BYTES: Final = 4 * 1024 * 1024
 """After so much about consumer groups a snapshot is due, so that a start reads little more."""
+UNSYNCED_ENTRIES_MAX: Final = 1 << 19
+"""A log that runs ahead of its disk does so by so many entries at most."""
 
 
 @dataclass(slots=True)
@@ -68,6 +74,7 @@ class Group(Generic[B]):
         end: what may be committed when it is on the disk.
         indexes: of segments that are complete: name of the file and what stands in it.
         removed: names of files that have left.
+        sync: it is committed when it is synced, and not before.
     """
 
     segment: str = ""
@@ -80,6 +87,20 @@ class Group(Generic[B]):
     end: int = 0
     indexes: list[tuple[str, bytes]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    sync: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """What is synced beside the groups; made by `gather_sync`, for `perform_sync`.
+
+    Attributes:
+        segment: name of the file.
+        end: below it everything is on the disk afterwards.
+    """
+
+    segment: str
+    end: int
 
 
 @dataclass(slots=True)
@@ -113,12 +134,15 @@ class SegmentLog(Generic[B]):
         closed: segments that are complete, in order.
         active: the one that is written, and its index.
         recovered: what was found when it was opened.
+        ahead: it commits what is written, and has it synced later.
 
     Attributes:
         generation: as `Log.generation`.
         hot: the newest batches; what a process needs in memory is theirs.
         floor, committed, capacity, kept, gone: as `Log` says, in bytes on the disk.
-        uncommitted_bytes: of what was accepted and is not committed.
+        synced: below it everything is on the disk; no more than is committed.
+        unsynced_bytes: of what was accepted and is not known to be on the disk.
+        sync_wanted: nothing can be gathered before a sync.
         recovered: what an earlier process has left.
     """
 
@@ -136,13 +160,16 @@ class SegmentLog(Generic[B]):
         recovered: Recovered,
         segment_bytes: int = SEGMENT_BYTES,
         segment_entries: int = SEGMENT_ENTRIES,
+        ahead: bool = False,
     ) -> None:
         self.hot = hot
         self.generation = head.generation
         self.capacity = capacity_bytes
         self.recovered = recovered
-        self.uncommitted_bytes = 0
-        self.committed = hot.committed_to
+        self.unsynced_bytes = 0
+        self.committed = self.synced = hot.committed_to
+        self.sync_wanted = False
+        self._ahead = ahead
         self._head = head
         self._keep_us = keep_us
         self._segment_bytes = segment_bytes
@@ -153,8 +180,11 @@ class SegmentLog(Generic[B]):
         self._written = active.size > 0
         """Whether the active segment has its head."""
         self._gathered = hot.end
-        self._uncommitted: deque[tuple[int, int]] = deque()
-        """(end, bytes) of groups that are under way."""
+        self._under_way: Group[B | bytes] | None = None
+        self._syncs = False
+        """Whether a sync is under way."""
+        self._unsynced: deque[tuple[int, int]] = deque()
+        """(end, bytes) of groups that are not synced."""
         self._ungathered_bytes = 0
         self._snapshot_due = True
         self._changes_bytes = 0
@@ -228,6 +258,13 @@ class SegmentLog(Generic[B]):
             return None
         return self.hot.topic(found.topic), found.frame, found.body, len(found.body)
 
+    def following(self, offset: int) -> int:
+        """This offset, or the first one above it that was not left out."""
+        if offset >= self._active.base:
+            return offset
+        at = bisect_right(self._closed, offset, key=lambda each: each.end)
+        return max(offset, self._closed[at].base if at < len(self._closed) else self._active.base)
+
     def next_of(self, topic: bytes, at_least: int) -> int | None:
         """The first offset of the topic at or above `at_least` that is there."""
         at_least = max(at_least, self.floor)
@@ -275,17 +312,19 @@ class SegmentLog(Generic[B]):
         """Assert the invariants. Costs O(n): tests and simulation only."""
         self.hot.check()
         assert self.floor <= self.committed <= self.end  # noqa: S101
+        assert self.synced <= self.committed  # noqa: S101
+        assert self._ahead or self.synced == self.committed  # noqa: S101
         assert self.committed == self.hot.committed_to  # noqa: S101
         assert self.hot.floor <= self.committed, "what is not committed is in memory"  # noqa: S101
         segments = [*self._closed, self._active]
         assert self.floor == segments[0].base == self.hot.log_floor  # noqa: S101
         for one, other in pairwise(segments):
-            assert one.end == other.base, "segments follow each other"  # noqa: S101
-            assert one.end <= self.committed  # noqa: S101
+            assert one.end <= other.base, "segments follow each other"  # noqa: S101
+            assert one.end <= self.synced  # noqa: S101
         assert self._active.end == self._gathered <= self.end  # noqa: S101
         assert self._index.end == self._active.end  # noqa: S101
-        assert self.uncommitted_bytes == self._ungathered_bytes + sum(  # noqa: S101
-            size for _, size in self._uncommitted
+        assert self.unsynced_bytes == self._ungathered_bytes + sum(  # noqa: S101
+            size for _, size in self._unsynced
         )
 
     # --- the way to the disk ----------------------------------------------------------------------
@@ -296,7 +335,7 @@ class SegmentLog(Generic[B]):
         """All that was appended since the last call, for `perform`; None if there is nothing to do.
 
         One group at a time: None also until the last one is committed, so that each begins where
-        everything before is on the disk.
+        everything before is written. Likewise a segment begins where everything before is synced.
 
         Args:
             snapshot: gives what the exchange wants to know again; called when it is due only, and
@@ -304,27 +343,26 @@ class SegmentLog(Generic[B]):
             changes: gives what of its consumer groups has changed since it was called last; empty:
                 nothing has. They come back in order, from the newest snapshot on.
         """
-        if self._uncommitted:
+        if self._under_way is not None:
             return None
         self._expire()
         # The only snapshot does not leave before another one is on the disk.
         alone = self._snapshot_due and bool(self._removed)
+        full = self._is_full()
+        far = self.end - self.synced > UNSYNCED_ENTRIES_MAX
+        self.sync_wanted = (full or far) and self.synced < self._gathered
+        if self.sync_wanted:
+            return None
         changed = changes()
         if self._gathered == self.end and not alone and not changed:
             if not (self._removed or self._indexes):
                 return None
-            group: Group[B | bytes] = Group(end=self.committed)
-            group.indexes, self._indexes = self._indexes, []
-            group.removed, self._removed = self._removed, []
-            return group
-        entries = self.end - self._active.base
-        # One without entries is not complete: the next one would have its name.
-        if self._active.end > self._active.base and (
-            self._active.size >= self._segment_bytes or entries > self._segment_entries
-        ):
+            group: Group[B | bytes] = Group(end=self.committed, sync=not self._ahead)
+            return self._hand_over(group)
+        if full:
             self._roll()
         active, hot = self._active, self.hot
-        group = Group(segment=active.name, at=active.size, synced=self.committed, end=self.end)
+        group = Group(segment=active.name, at=active.size, synced=self.synced, end=self.end)
         if not self._written:
             group.head = pack_head(self._head_of(active))
             active.size = HEAD_BYTES
@@ -352,19 +390,54 @@ class SegmentLog(Generic[B]):
             active.first_us = active.first_us or read_entry(group.records[0][1]).appended_us
             active.last_us = hot.time_us
         active.end = self._gathered = self.end
-        self._uncommitted.append((self.end, self._ungathered_bytes))
+        self._unsynced.append((self.end, self._ungathered_bytes))
         self._ungathered_bytes = 0
-        group.indexes, self._indexes = self._indexes, []
-        group.removed, self._removed = self._removed, []
+        self._hand_over(group)
+        # What a start cannot do without is never ahead of the disk.
+        whole = group.head is None and group.snapshot is None and not group.removed
+        group.sync = not (self._ahead and whole) or far
         return group
 
+    def _hand_over(self, group: Group[B | bytes]) -> Group[B | bytes]:
+        """With the files that are complete, and those that have left."""
+        group.indexes, self._indexes = self._indexes, []
+        group.removed, self._removed = self._removed, []
+        self._under_way = group
+        return group
+
+    def _is_full(self) -> bool:
+        """Whether the active segment is complete. One without entries is not: the next one would
+        have its name."""
+        active = self._active
+        return active.end > active.base and (
+            active.size >= self._segment_bytes or self.end - active.base > self._segment_entries
+        )
+
     def commit(self, end: int) -> None:
-        """Everything below is on the disk: the group that ended here was performed."""
-        while self._uncommitted and self._uncommitted[0][0] <= end:
-            self.uncommitted_bytes -= self._uncommitted.popleft()[1]
+        """The group that ended here was performed."""
+        group, self._under_way = self._under_way, None
         self.committed = max(self.committed, end)
+        if group is None or group.sync:
+            self._is_synced(self.committed)
         self.hot.commit(self.committed)
         self._make_room()
+
+    def gather_sync(self) -> Sync | None:
+        """What is to be synced by now, for `perform_sync`; None: nothing, or one is under way."""
+        if self._syncs or self.synced >= self.committed:
+            return None
+        self._syncs = True
+        return Sync(self._active.name, self.committed)
+
+    def commit_sync(self, end: int) -> None:
+        """The sync that was to reach this end has returned."""
+        self._syncs = False
+        self._is_synced(end)
+
+    def _is_synced(self, end: int) -> None:
+        self.synced = max(self.synced, end)
+        while self._unsynced and self._unsynced[0][0] <= self.synced:
+            self.unsynced_bytes -= self._unsynced.popleft()[1]
 
     def snapshot(self, exchange: bytes) -> bytes:
         """How the log stands now, with what the exchange adds."""
@@ -389,7 +462,7 @@ class SegmentLog(Generic[B]):
     def _account(self, topic: bytes, size: int) -> None:
         taken = record_bytes(topic, size)
         self._ungathered_bytes += taken
-        self.uncommitted_bytes += taken
+        self.unsynced_bytes += taken
         self.kept += taken
 
     def _roll(self) -> None:
@@ -422,7 +495,8 @@ class SegmentLog(Generic[B]):
         oldest = self._closed.pop(0)
         self.kept -= oldest.kept
         self.gone += oldest.kept
-        self.floor = self.hot.log_floor = oldest.end
+        self.floor = (self._closed[0] if self._closed else self._active).base
+        self.hot.log_floor = self.floor
         self._reader.forget(oldest)
         self._removed += [oldest.name, index_name(oldest.name)]
 
@@ -466,7 +540,7 @@ class SegmentLog(Generic[B]):
 
 
 def perform(files: Files, group: Group[B]) -> None:
-    """Write a group and wait until it is on the disk.
+    """Write a group and, if it says so, wait until it is on the disk.
 
     Raises:
         OSError: it is not known to be there, and never will be: nothing more may be written.
@@ -490,7 +564,8 @@ def perform(files: Files, group: Group[B]) -> None:
                 before, behind = pack_record(kind, b"", frame, body, len(body), group.synced)
                 buffers += (before, body, behind)
         files.write(group.segment, group.at, buffers)
-        files.sync(group.segment)
+        if group.sync:
+            files.sync(group.segment)
         if group.head is not None:
             files.sync_folder()
     for name, data in group.indexes:
@@ -501,3 +576,12 @@ def perform(files: Files, group: Group[B]) -> None:
         if name.endswith(SEGMENT_SUFFIX):
             # One after the other, or a power cut might bring back an old one behind a hole.
             files.sync_folder()
+
+
+def perform_sync(files: Files, sync: Sync) -> None:
+    """Wait until what was written is on the disk; in a thread of its own, beside `perform`.
+
+    Raises:
+        OSError: as `perform`.
+    """
+    files.sync_beside(sync.segment)

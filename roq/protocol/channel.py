@@ -7,7 +7,8 @@ document, or the binary body where the table says so. What an exchange sends tra
 
     publisher → exchange                        exchange → publisher
     [FF H] Hello                                [FF R] Ready        (Hello accepted)
-    [topic][batch]                              [FF A] <u64         cumulative link number
+    [topic][batch]                              [FF A] <u64 runs    cumulative link number
+                                                [FF Y] <u64         synced up to this link number
     [FF B] Bye                                  [FF X] Reset        replay from `expected`
                                                 [FF N] Refused      Hello or one batch refused
                                                 [FF W] Held         acks wait for a slow reader
@@ -20,6 +21,10 @@ document, or the binary body where the table says so. What an exchange sends tra
     [FF f] FetchRequest                         [FF d] <u64 id, topic, entry, batch   (0..n)
                                                 [FF D] <u64 id, topic, entry; then [batch]
                                                 [FF f] Fetched
+
+`runs` stand in an ACK only if the Hello has asked for them (`places`): where the batches lie in the
+log, each run as three <u64: link number and offset of its first batch, and how many batches follow
+each other both by link number and by offset, this one included.
 
 A request that the exchange cannot read is answered with [FF N] Refused (link_number 0).
 
@@ -35,6 +40,7 @@ place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Annotated, Final
 
@@ -49,6 +55,8 @@ CONTROL: Final = 0xFF
 HELLO: Final = b"\xffH"
 READY: Final = b"\xffR"
 ACK: Final = b"\xffA"
+SYNCED: Final = b"\xffY"
+"""Of an exchange that acknowledges ahead of its disk: what is on it by now."""
 RESET: Final = b"\xffX"
 REFUSED: Final = b"\xffN"
 HELD: Final = b"\xffW"
@@ -69,7 +77,11 @@ READER_BYTES: Final = NONCE_BYTES - 1
 """What of a nonce stays the same when a reader subscribes to another one: its last bytes."""
 
 NUMBER: Final = Struct("<Q")
-"""The body of ACK (link number), and what begins that of FETCHED_ENTRY (request id)."""
+"""A link number: the body of SYNCED, and what begins that of ACK. A request id: what begins that of
+FETCHED_ENTRY."""
+_RUN: Final = Struct("<QQQ")
+Run = tuple[int, int, int]
+"""Link number and offset of the first batch, and the number of batches."""
 
 PREFIXES_MAX: Final = 64
 WANTS_MAX: Final = 256
@@ -90,15 +102,28 @@ def transfer_seconds(message_bytes: int) -> float:
 
 
 def read_number(frame: bytes) -> int:
-    """Decode the 8 bytes of an ACK.
+    """The link number of an ACK.
 
     Raises:
         RemoteProtocolError: another size.
     """
-    if len(frame) != NUMBER.size:
-        raise RemoteProtocolError(f"a number has {NUMBER.size} bytes, this one {len(frame)}")
-    number: int = NUMBER.unpack(frame)[0]
+    if len(frame) % _RUN.size != NUMBER.size:
+        raise RemoteProtocolError(
+            f"an acknowledgement has {NUMBER.size} bytes and {_RUN.size} for each run, "
+            f"this one {len(frame)}"
+        )
+    number: int = NUMBER.unpack_from(frame)[0]
     return number
+
+
+def pack_runs(runs: Iterable[Run]) -> bytes:
+    """What stands behind the link number of an ACK."""
+    return b"".join(_RUN.pack(*run) for run in runs)
+
+
+def read_runs(frame: bytes) -> list[Run]:
+    """The runs of an ACK that `read_number` has read."""
+    return list(_RUN.iter_unpack(memoryview(frame)[NUMBER.size :]))
 
 
 class StreamState(msgspec.Struct, frozen=True, array_like=True):
@@ -122,6 +147,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     attempt: Whole
     """Rises with each connection of this publisher; the newest connection owns the link."""
     streams: list[StreamState] = []
+    places: Whole = 0
+    """The lowest link number whose offset it wants to be told; 0: it wants none."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +168,11 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     window_batches: Whole
     durable: bool = False
     """What is acknowledged outlives the exchange: it is not to be sent elsewhere as well."""
+    ahead: bool = False
+    """A power cut may take what is acknowledged, until it is told to be synced: the publisher keeps
+    it for as long, and sends again what Ready does not know any more."""
+    places: list[tuple[Whole, Offset, Whole]] = []
+    """Runs of batches from `Hello.places` on, as in ACK, as far as the exchange remembers them."""
 
 
 class Reset(msgspec.Struct, frozen=True, kw_only=True):
@@ -327,3 +359,6 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """It is a consumer group, `reader` the beginning of its name: it is waited for for ever."""
     full: str = ""
     """Why that has no room: `disk_full`, and where; empty: it has, and is at work."""
+    accepted: Whole = 0
+    """With `disk`: the exchange has the batches up to this link number; its disk has not confirmed
+    those that are not acknowledged."""

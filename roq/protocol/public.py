@@ -26,7 +26,7 @@ from roq.errors import (
     RemoteProtocolError,
     RequestError,
 )
-from roq.model import FLUSH, VOLATILE, check_name
+from roq.model import ASYNC, FLUSH, VOLATILE, check_name
 from roq.model import Limits as QueueLimits
 from roq.protocol import documents
 from roq.protocol.control import (
@@ -55,7 +55,7 @@ from roq.protocol.scaling_rules import (
 INVALID_COMMAND: Final = "INVALID CMD Value"
 T = TypeVar("T", bound=msgspec.Struct)
 
-DURABILITIES: Final = (VOLATILE, FLUSH)
+DURABILITIES: Final = (VOLATILE, ASYNC, FLUSH)
 """Messages live in memory, or are on a disk before they are acknowledged."""
 TRANSACTION_CHARACTERS_MAX: Final = 128
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}\Z")
@@ -507,7 +507,7 @@ def _check_transaction(transaction: str | int) -> None:
 def _check_definition(durability: str, limits: dict[str, int]) -> None:
     if durability not in DURABILITIES:
         raise InvalidRequest(
-            f"Durability {_short(durability)} is not available, only {' and '.join(DURABILITIES)}"
+            f"Durability {_short(durability)} is not available, only {', '.join(DURABILITIES)}"
         )
     limits_of(limits)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from roq.client.io.engine import Translate
 from roq.client.io.monitor_connections import MonitorConnections
+from roq.client.publish.machine import facts_of
 from roq.client.publish.receipt import Receipt, SendStatus
 from roq.client.session.machine import PUBLISHER, SUBSCRIBER
 from roq.client.session.shell import MonitorSession
@@ -170,7 +171,7 @@ class PublisherShell:
         session, now = self._session.facts(), self._time.seen
         if self.publisher is None:
             return publisher_status(PublisherFacts(self._queue, session))
-        return publisher_status(self.publisher.machine.facts(self._queue, session, now))
+        return publisher_status(facts_of(self.publisher.machine, self._queue, session, now))
 
     # --- the session ------------------------------------------------------------------------------
 

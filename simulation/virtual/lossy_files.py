@@ -91,6 +91,9 @@ class LossyFiles:
             _put(inode.synced, at, data)
         inode.pending = []
 
+    def sync_beside(self, name: str) -> None:
+        self.sync(name)
+
     def rename(self, old: str, new: str) -> None:
         """Give a file another name."""
         self.fail("rename")

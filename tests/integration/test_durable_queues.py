@@ -205,13 +205,14 @@ def folders(running: RunningCluster, host: str = "127.0.0.1") -> list[Path]:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("durability", ["flush", "async"])
 def test_what_was_acknowledged_outlives_kills_and_the_end_of_the_whole_cluster(
-    tmp_path: Path,
+    tmp_path: Path, durability: str
 ) -> None:
     chance = random.Random()
     with cluster(data_dir=tmp_path) as running:
         with running.connect() as client:
-            client.create_queue("orders", durability="flush")
+            client.create_queue("orders", durability=durability)
             for _ in range(EXCHANGES - 1):
                 client.add_exchange("orders")
             with traffic(running) as load:
@@ -227,7 +228,7 @@ def test_what_was_acknowledged_outlives_kills_and_the_end_of_the_whole_cluster(
             )  # fmt: skip
             assert load.told == 0
             assert until(lambda: set(states(client).values()) == {"running"})
-            assert client.describe("orders").durability == "flush"
+            assert client.describe("orders").durability == durability
         assert len(folders(running)) == EXCHANGES
     with cluster(data_dir=tmp_path) as running:
         with running.connect() as client:
@@ -351,7 +352,7 @@ def test_a_queue_keeps_the_durability_that_it_was_created_with(
             roq.QueueExists, match="with durability none, and a queue keeps the one"
         ):
             client.create_queue("plain", durability="flush", exists_ok=True)
-        with pytest.raises(roq.InvalidRequest, match="only none and flush"):
+        with pytest.raises(roq.InvalidRequest, match="only none, async, flush"):
             client.create_queue("odd", durability="eternal")
         client.remove_queue("plain")
         client.remove_queue("kept")

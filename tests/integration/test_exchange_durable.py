@@ -34,9 +34,9 @@ def peers() -> Iterator[Peers]:
 
 @contextmanager
 def durable(
-    tmp_path: Path, log: Path, epoch: int = EPOCH, limits: Limits = SMALL
+    tmp_path: Path, log: Path, epoch: int = EPOCH, limits: Limits = SMALL, *, ahead: bool = False
 ) -> Iterator[Process]:
-    process = Process(tmp_path, spec(limits=limits, log=str(log), epoch=epoch))
+    process = Process(tmp_path, spec(limits=limits, log=str(log), epoch=epoch, ahead=ahead))
     try:
         yield process
     finally:
@@ -83,6 +83,32 @@ def test_another_process_goes_on_where_this_one_was_killed(tmp_path: Path, peers
         assert told.exchange_epoch == EPOCH + 1
         found = peers.reader(second, b"t").fetch((b"t", 0, 300))
         assert found == [b"%d" % number for number in range(300)]
+
+
+def test_an_exchange_that_is_ahead_of_its_disk_says_what_is_synced_and_outlives_a_kill(
+    tmp_path: Path, peers: Peers
+) -> None:
+    log = tmp_path / "log"
+    with durable(tmp_path, log, ahead=True) as first:
+        publisher = peers.publisher(first)
+        for number in range(100):
+            publisher.send(b"%d" % number)
+        acked = synced = 0
+        while acked < 100 or synced < 100:
+            letter, body = split_answer(publisher.socket.recv())
+            if letter == channel.ACK:
+                acked = channel.read_number(body)
+            else:
+                assert letter == channel.SYNCED
+                synced = channel.read_number(body)
+                assert synced <= acked
+        first.process.kill()
+        first.wait()
+    with durable(tmp_path, log, EPOCH + 1, ahead=True) as second:
+        told = ready(peers, second)
+        assert (told.expected, told.durable, told.ahead) == (101, True, True)
+        found = peers.reader(second, b"t").fetch((b"t", 0, 100))
+        assert found == [b"%d" % number for number in range(100)]
 
 
 def test_what_was_taken_is_on_the_disk_when_it_is_stopped(tmp_path: Path, peers: Peers) -> None:

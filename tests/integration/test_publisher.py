@@ -30,6 +30,7 @@ from roq.errors import (
     WouldBlock,
 )
 from roq.model import Limits
+from roq.protocol.batch import read_header
 
 pytestmark = pytest.mark.integration
 
@@ -135,7 +136,61 @@ def test_a_message_on_an_idle_link_leaves_at_once(scene: Scene) -> None:
     scene.exchange()
     publisher = scene.publisher(linger=1_000.0)
     status = publisher.publish(b"now").wait(30)
-    assert (status.outcome, status.exchange) == (Outcome.ACCEPTED, "x1")
+    assert (status.outcome, status.exchange) == (Outcome.OK, "x1")
+
+
+def test_receipts_tell_where_their_batches_lie(scene: Scene) -> None:
+    exchange = scene.exchange()
+    others = scene.publisher()
+    publisher = scene.publisher(offsets=True)
+    receipts = []
+    for number in range(300):
+        receipts.append(publisher.publish(b"%d" % number, "mine"))
+        others.publish(b"-", "others")
+    statuses = [receipt.result(30) for receipt in dict.fromkeys(receipts)]
+    assert {status.log for status in statuses} == {exchange.info.log}
+    log = exchange.server.core.log
+    for status, receipt in zip(statuses, dict.fromkeys(receipts), strict=True):
+        assert status.offset is not None
+        record = log.record(status.offset)
+        assert record is not None
+        header = read_header(bytes(record[2]))
+        assert (header.publisher, header.count) == (publisher.id, receipt.count)
+    assert len({status.offset for status in statuses}) == len(statuses)
+
+
+def test_a_send_is_tried_at_another_exchange_within_its_time(scene: Scene) -> None:
+    first = scene.exchange(1)
+    publisher = scene.publisher(retry_times=2, delivery_timeout=120.0)
+    assert publisher.send(b"before").exchange == "x1"
+    scene.exchange(2)
+    released = first.freeze()
+    try:
+        status = publisher.send(b"now", timeout=90.0)
+        assert (status.outcome, status.exchange) == (Outcome.OK, "x2")
+        told: list[str] = []
+        future = publisher.send_async(b"later", callback=lambda told_: told.append(told_.exchange))
+        assert future.result(30).exchange == "x2"
+    finally:
+        released.set()
+    publisher.close()
+    assert told == ["x2"]
+
+
+def test_one_way_messages_arrive_and_hold_up_no_flush(scene: Scene) -> None:
+    exchange = scene.exchange()
+    publisher = scene.publisher()
+    publisher.flush()
+    released = exchange.freeze()
+    try:
+        receipt = publisher.publish(b"one way", "t", wait=False)
+        publisher.flush(30)
+        assert not receipt.done()
+    finally:
+        released.set()
+    assert receipt.wait(30).ok
+    assert publisher.stats().one_way_lost == 0
+    assert scene.log() == expected("t", [b"one way"])
 
 
 def test_messages_behind_a_busy_link_leave_without_a_flush(scene: Scene) -> None:
@@ -309,7 +364,7 @@ def test_waiting_for_a_receipt_works_from_several_threads(scene: Scene) -> None:
     released.set()
     for thread in threads:
         thread.join()
-    assert outcomes == [Outcome.ACCEPTED] * 5
+    assert outcomes == [Outcome.OK] * 5
 
 
 def test_a_forked_child_is_refused_at_once_and_the_parent_goes_on(scene: Scene) -> None:

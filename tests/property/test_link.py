@@ -444,9 +444,9 @@ class World:
         assert receipt.status is not None
         assert found, "a sequence is missing: readers would wait"
         match receipt.status.outcome:
-            case Outcome.ACCEPTED:
+            case Outcome.OK:
                 assert payload in found
-            case Outcome.FAILED:
+            case Outcome.FAILED | Outcome.REFUSED:
                 assert found == {None}
             case _:
                 assert found <= {payload, None}

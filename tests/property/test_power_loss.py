@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import random
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import pytest
 
+from roq.log.cursors import cursor
 from roq.log.files import LogRefused
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import SegmentLog, perform
+from roq.log.segments import SegmentLog, Sync, perform, perform_sync
+from roq.protocol.channel import FetchRequest
 from roq.protocol.entry import NONE, EntryKind, read_entry
 from roq.simulation.virtual.lossy_files import LossyFiles, failing
 
@@ -149,6 +151,156 @@ class History:
         ).digest()
 
 
+@dataclass
+class AheadHistory:
+    """One log that runs ahead of its disk, through many lives.
+
+    What was shown to others (committed) may be lost with the power, but only behind what was
+    synced, and only from some place on; and no offset ever stands for two entries.
+    """
+
+    chance: random.Random
+    files: LossyFiles = field(default_factory=LossyFiles)
+    entries: dict[int, tuple[bytes, bytes, bytes]] = field(default_factory=dict)
+    """By offset: topic, frame, batch; what was lost is not among them any more."""
+    shown: set[int] = field(default_factory=set)
+    """Every offset that was ever committed."""
+    synced: int = 0
+    """Below it nothing may be lost: synced in any life."""
+    kept: int = 0
+    """Likewise, as the power was never cut since."""
+    epoch: int = 0
+    lives: int = 0
+    lost: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+    floor: int = 0
+
+    def live(self) -> None:
+        """Open the log, look at all of it, append for a while, and die."""
+        log = self.open()
+        if log is None:
+            return
+        self.lives += 1
+        self.look(log)
+        if self.chance.random() < 0.3:
+            self.files.fail = failing(self.chance, 0.03)
+        try:
+            for _ in range(self.chance.randrange(12)):
+                if not self.turn(log):
+                    return
+        except OSError:
+            # What the system holds in memory after a failure nobody knows.
+            self.kept = self.synced
+        finally:
+            self.files.fail = lambda _: None
+
+    def open(self) -> SegmentLog[bytes] | None:
+        self.epoch += 1
+        if self.chance.random() < 0.2:
+            self.files.fail = failing(self.chance, 0.1)
+        try:
+            given = settings(self.epoch, **self.limits)
+            return open_log(self.files, replace(given, ahead=True))
+        except LogRefused:
+            return None
+        finally:
+            self.files.fail = lambda _: None
+
+    def look(self, log: SegmentLog[bytes]) -> None:
+        log.check()
+        assert not log.recovered.lost, log.recovered
+        assert log.end > max(self.shown, default=-1), "no offset is shown twice"
+        assert log.floor <= max(self.floor, log.end)
+        there = {at for at in self.entries if log.floor <= at < log.end and log.record(at)}
+        gone = {at for at in self.entries if at >= log.floor} - there
+        assert not gone or not there or min(gone) > max(there), "from some place on"
+        assert all(at >= max(self.synced, self.kept) for at in gone), (gone, self.synced)
+        self.lost += len(gone)
+        gone |= {at for at in self.entries if at < log.floor and at not in self.shown}
+        for at in gone:
+            del self.entries[at]
+        for at in there:
+            record = log.record(at)
+            assert record is not None
+            assert (record[0].name, record[1], bytes(record[2])) == self.entries[at]
+        span = cursor(
+            log, FetchRequest(id=1, queue=b"", generation=1, prefixes=[b""], until=log.end)
+        )
+        found = []
+        while not span.done:
+            offset = span.offset()
+            if offset is not None:
+                found.append(offset)
+                span.advance()
+        assert found == sorted(there), "who reads all of it finds each, and no hole"
+        assert span.evicted == log.floor, (span.evicted, log.floor, log.end, found)
+        if log.recovered.snapshot is not None:
+            assert log.recovered.snapshot == self.digest(log.recovered.since)
+        for topic in TOPICS:
+            assert log.hot.newest(topic) == self.newest(topic)
+        self.shown |= there
+        self.synced = self.kept = max(self.kept, *(at + 1 for at in self.entries), 0)
+
+    def turn(self, log: SegmentLog[bytes]) -> bool:
+        """Append some batches, have them written, and perhaps synced; whether it lives on."""
+        for _ in range(self.chance.randrange(0, 8)):
+            topic = self.chance.choice(TOPICS)
+            batch = self.chance.randbytes(self.chance.choice([0, 5, 90, 700]))
+            before, at = self.newest(topic), log.end
+            frame = log.append(topic, batch, len(batch))
+            assert frame is not None
+            assert read_entry(frame).previous == (NONE if before < 0 else before)
+            self.entries[at] = (topic, frame, batch)
+        group = log.gather(lambda: self.digest(log.end))
+        self.floor = max(self.floor, log.floor)
+        early = log.gather_sync() if self.chance.random() < 0.2 else None
+        if group is not None:
+            perform(self.files, group)
+            if self.chance.random() < 0.1:
+                return False  # before it has heard of it
+            log.commit(group.end)
+            self.shown |= {at for at in self.entries if at < group.end}
+            self.kept = max(self.kept, group.end)
+            self.synced = max(self.synced, log.synced)
+        if early is not None:
+            self.sync(log, early)
+        log.check()
+        if log.sync_wanted or self.chance.random() < 0.3:
+            late = log.gather_sync()
+            if late is not None:
+                self.sync(log, late)
+        self.floor = max(self.floor, log.floor)
+        log.check()
+        return True
+
+    def sync(self, log: SegmentLog[bytes], sync: Sync) -> None:
+        perform_sync(self.files, sync)
+        log.commit_sync(sync.end)
+        self.synced = max(self.synced, sync.end)
+
+    def newest(self, topic: bytes) -> int:
+        return max((at for at, each in self.entries.items() if each[0] == topic), default=-1)
+
+    def digest(self, end: int) -> bytes:
+        """Stands for what an exchange knows when its log ends there."""
+        batches = [each[2] for at, each in sorted(self.entries.items()) if at < end]
+        return blake2b(b"".join(batches), digest_size=8).digest()
+
+
+def play_ahead(seed: int) -> AheadHistory:
+    """As `play`, of a log that runs ahead of its disk."""
+    chance = random.Random(seed)
+    history = AheadHistory(chance)
+    if seed % 2:
+        history.limits = {"capacity_bytes": chance.choice([3_000, 20_000, 1 << 40])}
+    for _ in range(chance.randrange(2, 12)):
+        history.live()
+        if chance.random() < 0.5:
+            history.files = history.files.power_cut(chance)
+            history.kept = history.synced
+    return history
+
+
 def play(seed: int) -> History:
     """One history: lives that end by themselves, by a failure, or with the power."""
     chance = random.Random(seed)
@@ -172,9 +324,18 @@ def test_what_was_committed_is_there_and_nothing_else(first: int) -> None:
     assert sum(history.promised for history in histories) > 500
 
 
+@pytest.mark.parametrize("first", range(0, len(SEEDS), 50))
+def test_what_runs_ahead_loses_only_what_was_not_synced(first: int) -> None:
+    histories = [play_ahead(seed) for seed in SEEDS[first : first + 50]]
+    assert sum(history.lives for history in histories) > 50
+    assert sum(len(history.entries) for history in histories) > 500
+    assert sum(history.lost for history in histories) > 0, "the power takes something"
+
+
 if __name__ == "__main__":
     for number in range(int(sys.argv[1]), int(sys.argv[2])):
         try:
             play(number)
+            play_ahead(number)
         except Exception as error:
             raise SystemExit(f"seed {number}: {type(error).__name__}: {error}") from error

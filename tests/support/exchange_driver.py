@@ -74,8 +74,10 @@ class Exchange:
         for link in self.core.take_acks():
             assert not self.uncommitted(link)
             if link.route is not None:
-                number = channel.NUMBER.pack(link.committed)
-                self.sent.append((link.route, (channel.ACK, number)))
+                body = link.acknowledgement(link.committed)
+                if link.places is not None:
+                    link.places.told = link.committed
+                self.sent.append((link.route, (channel.ACK, body)))
         self.perform(list(self.core.take_answers()))
 
     def uncommitted(self, link: Link) -> list[Header]:
@@ -124,10 +126,16 @@ PLACE = "/logs of host h"
 
 
 def exchange(
-    log: Log[bytes] | None = None, late: LateLog[bytes] | None = None, **limits: int
+    log: Log[bytes] | None = None,
+    late: LateLog[bytes] | None = None,
+    *,
+    ahead: bool = False,
+    **limits: int,
 ) -> Exchange:
     allowed = Limits(**limits)
-    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH, allowed, log, late, PLACE)
+    core: ExchangeCore[bytes] = ExchangeCore(
+        QUEUE, NUMBER, EPOCH, allowed, log, late, PLACE, ahead=ahead
+    )
     core.begin(0.0, 1_000)
     return Exchange(core, allowed)
 
@@ -142,6 +150,8 @@ class Publisher:
     attempt: int = 0
     number: int = 0
     sequences: dict[bytes, int] = field(default_factory=dict)
+    places: int = 0
+    """What its Hello says."""
 
     @property
     def id(self) -> PublisherId:
@@ -162,7 +172,7 @@ class Publisher:
         self.attempt += 1
         hello = Hello(
             version=version, queue=queue, publisher=self.id, epoch=self.epoch,
-            attempt=self.attempt, streams=streams or [],
+            attempt=self.attempt, streams=streams or [], places=self.places,
         )  # fmt: skip
         self.exchange.tell(Received(self.route, (channel.HELLO, documents.encode(hello))))
         self.exchange.serve()

@@ -34,6 +34,10 @@ class MemoryFiles:
     def sync(self, name: str) -> None:
         self._of(name)
 
+    def sync_beside(self, name: str) -> None:
+        """As `Files.sync_beside`."""
+        self.sync(name)
+
     def rename(self, old: str, new: str) -> None:
         self.contents[new] = self._of(old)
         del self.contents[old]

@@ -12,6 +12,7 @@ from roq.client.publish.events import (
     Relocate,
     TellRelocated,
 )
+from roq.client.publish.latency import LatencyBook
 from roq.client.publish.link import Open, Transmit
 from roq.client.publish.links import Links
 from roq.client.publish.receipt import Receipt
@@ -33,8 +34,17 @@ class NoWaiter:
 class Script:
     """Drives a link and remembers what it did."""
 
-    def __init__(self, jitter: Jitter | None = None) -> None:
-        self.links = Links(PublisherId(b"p" * 16), LIMITS, delivery_seconds=20.0, jitter=jitter)
+    def __init__(
+        self,
+        jitter: Jitter | None = None,
+        *,
+        offsets: bool = False,
+        latency: LatencyBook | None = None,
+    ) -> None:
+        self.links = Links(
+            PublisherId(b"p" * 16), LIMITS, delivery_seconds=20.0, jitter=jitter, offsets=offsets,
+            latency=latency,
+        )  # fmt: skip
         self.now = 100.0
         self.receipts: list[Receipt] = []
 
@@ -58,7 +68,13 @@ class Script:
         return self.feed(Assignment(b"q" * 16, exchange, epoch, LIMITS))
 
     def accept(
-        self, expected: int = 1, exchange: ExchangeInfo = X1, *, durable: bool = False
+        self,
+        expected: int = 1,
+        exchange: ExchangeInfo = X1,
+        *,
+        durable: bool = False,
+        ahead: bool = False,
+        places: list[channel.Run] | None = None,
     ) -> list[Effect]:
         return self.says(
             channel.READY,
@@ -66,7 +82,8 @@ class Script:
                 exchange=exchange.number, exchange_epoch=exchange.epoch,
                 generation=exchange.generation, expected=expected,
                 message_bytes=1, batch_bytes=1, batch_messages=1,
-                window_bytes=1 << 20, window_batches=4, durable=durable,
+                window_bytes=1 << 20, window_batches=4, durable=durable, ahead=ahead,
+                places=places or [],
             ),
         )  # fmt: skip
 

@@ -73,14 +73,22 @@ class SegmentedLog(Generic[B]):
         return len(self._topics)
 
     @property
-    def uncommitted_bytes(self) -> int:
-        """As `LateLog.uncommitted_bytes`."""
+    def unsynced_bytes(self) -> int:
+        """As `LateLog.unsynced_bytes`."""
         return sum(self.record(offset)[3] for offset in range(self.committed, self.end))
+
+    @property
+    def synced(self) -> int:
+        """As `LateLog.synced`."""
+        return self.committed
 
     @property
     def hot(self) -> SegmentedLog[B]:
         """As `LateLog.hot`: all of it is in memory."""
         return self
+
+    def following(self, offset: int) -> int:
+        return offset
 
     def commit(self, end: int | None = None) -> None:
         """What was accepted, up to `end` if that is said, counts from now on."""

@@ -22,6 +22,10 @@ PROBE_MESSAGES: Final = 16
 """After so many messages a batch looks at the clock and estimates when its linger ends."""
 
 
+class OneWay(bytes):
+    """A payload of which nobody waits for the acknowledgement, on its way into a batch."""
+
+
 class Attributed(bytes):
     """A payload with attributes, on its way into a batch.
 
@@ -32,6 +36,7 @@ class Attributed(bytes):
 
     attributes: Attributes
     size: int
+    one_way: bool = False
 
     @classmethod
     def of(cls, payload: bytes, attributes: Attributes, packed: int | None = None) -> Self:
@@ -40,6 +45,11 @@ class Attributed(bytes):
         made.attributes = attributes
         made.size = len(payload) + (packed_size(attributes) if packed is None else packed)
         return made
+
+
+def one_way(payload: bytes) -> bool:
+    """Whether nobody waits for the acknowledgement of this payload."""
+    return isinstance(payload, OneWay) or (isinstance(payload, Attributed) and payload.one_way)
 
 
 def size_of(payload: bytes) -> int:
@@ -61,7 +71,7 @@ class OpenBatch:
     """A batch that still takes messages.
 
     Attributes:
-        attributed: whether some of its messages have attributes.
+        attributed: whether some of its messages are more than their payload.
         items: the payloads; may hold more than `taken` of them for a moment.
         most: messages that it may hold.
         small: payloads up to this size may be appended without adding sizes up.
@@ -158,9 +168,10 @@ class Packer:
         )
         batch.limit = self.most if len(items) >= PROBE_MESSAGES else min(PROBE_MESSAGES, self.most)
         batch.big_bytes = self._big_bytes(items)
-        batch.attributed = isinstance(next(iter(items), None), Attributed)
+        batch.attributed = isinstance(next(iter(items), None), Attributed | OneWay)
+        batch.receipt.one_way = one_way(next(iter(items), b""))
         self._opened[topic] = batch
-        if len(items) < self.most:
+        if len(items) < self.most and not batch.receipt.one_way:
             self.fast[topic] = batch
         return batch
 
@@ -192,8 +203,10 @@ class Packer:
         size = size_of(payload)
         if size > self.small_bytes:
             batch.big_bytes += size
-        if size > len(payload):
+        if type(payload) is not bytes:
             batch.attributed = True
+        if batch.receipt.one_way and not one_way(payload):
+            batch.receipt.one_way = False  # somebody waits for one of its messages
         batch.items.append(payload)
         return self.keeps(batch, payload)
 
@@ -248,6 +261,7 @@ class Packer:
     def extend(self, batch: OpenBatch, payloads: list[bytes]) -> bool:
         """Append payloads that fit; False if another thread was quicker and they did not."""
         items, start, count = batch.items, len(batch.items), len(payloads)
+        batch.receipt.one_way = False
         batch.big_bytes += self._big_bytes(payloads)
         items.extend(payloads)
         if len(items) > batch.most:

@@ -55,13 +55,22 @@ class ConnectionLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What is not acknowledged is to be tried at another exchange, if there is one."""
+
+    reason: str
+    exchange: str = ""
+    """Name of the one to leave; empty: all that owe an acknowledgement."""
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """The publisher closes; whatever is not acknowledged is given up."""
 
     reason: str
 
 
-Event = Assignment | Relocate | Serving | Received | ConnectionLost | Leave | Tick
+Event = Assignment | Relocate | Serving | Received | ConnectionLost | Elsewhere | Leave | Tick
 
 
 # --- effects --------------------------------------------------------------------------------------

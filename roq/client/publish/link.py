@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from msgspec import structs
+
+from roq.client.publish.latency import LatencyBook
 from roq.client.publish.receipt import Outcome, SendStatus
 from roq.client.publish.send_window import PendingBatch, SendWindow
 from roq.errors import RemoteProtocolError
@@ -104,6 +107,7 @@ class Link:
         hello: gives the frames of the next Hello.
         waits: after Ready it sends nothing before `release`.
         ready_seconds: what the exchange may take to answer a Hello.
+        latency: is told how long acknowledgements take, and says whether that is too long.
 
     Attributes:
         phase: where it stands.
@@ -125,6 +129,7 @@ class Link:
         *,
         waits: bool = False,
         ready_seconds: float = READY_SECONDS,
+        latency: LatencyBook | None = None,
     ) -> None:
         self.number = number
         self.exchange = exchange
@@ -135,13 +140,16 @@ class Link:
         self.suspect = False
         self._hello = hello
         self._waits = waits
+        self._latency = latency
         self._ready_seconds = ready_seconds
-        self._status = SendStatus(outcome=Outcome.ACCEPTED)
+        self._status = SendStatus(outcome=Outcome.OK)
         self._ready_by = 0.0
         self.progress_at = 0.0
         self._ready_at = 0.0
         self.held = ""
         self.held_at = 0.0
+        self._accepted = 0
+        """Up to this link number the exchange has all, and its disk does not confirm it."""
         self._flaps = 0
         self._reset: tuple[int, float] = (0, 0.0)
         self._leave_at: float | None = None
@@ -193,6 +201,7 @@ class Link:
             return []
         self.phase = LinkPhase.OPENING
         self.held = ""
+        self._accepted = 0
         self.window.unsend()
         self.window.tally.connections += 1
         self._ready_by = now + self._ready_seconds
@@ -244,12 +253,16 @@ class Link:
             self.progress_at = now
         return self.window.take_unsent()
 
-    def received(self, frames: list[bytes], now: float) -> list[LinkEffect]:
+    def received(  # noqa: PLR0911 - one for each message
+        self, frames: list[bytes], now: float
+    ) -> list[LinkEffect]:
         """A message from the exchange."""
         try:
             kind, body = frames
             if kind == channel.ACK:
-                return self._acked(channel.read_number(body), now)
+                return self._acked(channel.read_number(body), body, now)
+            if kind == channel.SYNCED:
+                return self._is_synced(channel.read_number(body))
             if kind == channel.READY:
                 return self._hello_accepted(documents.decode(body, channel.Ready), now)
             if kind == channel.RESET:
@@ -319,8 +332,16 @@ class Link:
         self.exchange = exchange
         return self.open(now)
 
+    def give_up(self, reason: str) -> list[LinkEffect]:
+        """Go elsewhere; the exchange may be well."""
+        return [] if self.phase is LinkPhase.IDLE else self._fail(reason, lost=False)
+
     def tick(self, now: float) -> list[LinkEffect]:
         """Time has passed."""
+        if self._latency is not None and not self.held:
+            quiet = self.quiet(now)
+            if quiet and self._latency.took(self.process, quiet, now):
+                return self._too_slow(quiet)
         if self.phase is LinkPhase.OPENING and now >= self._ready_by:
             return self._fail(f"no answer: {self.reason}", lost=True, late=True)
         leave_at = self._leave_at
@@ -341,23 +362,49 @@ class Link:
 
     # --- what the exchange says -------------------------------------------------------------------
 
-    def _acked(self, number: int, now: float) -> list[LinkEffect]:
+    def _acked(self, number: int, body: bytes, now: float) -> list[LinkEffect]:
         window = self.window
         if self.phase is not LinkPhase.READY or number < window.low:
             return []
         if number >= window.low + window.under_way:
             window.tally.malformed += 1
             return self._fail("the exchange acknowledged what was never sent", lost=False)
+        oldest = window.sealed_at
+        if len(body) > channel.NUMBER.size:
+            window.place(channel.read_runs(body), number, self._status)
         window.acknowledge(number, self._status, now)
         self.progress_at = now
+        if self._latency is not None and not self.held:
+            took = now - max(oldest, self._ready_at)
+            if self._latency.took(self.process, took, now):
+                return self._too_slow(took)
         self.held = ""
+        self._accepted = 0
         return self._send()
+
+    def _too_slow(self, took: float) -> list[LinkEffect]:
+        return self._fail(f"exchange {self.name} took {took:.2f} s to acknowledge", lost=False)
+
+    def _is_synced(self, number: int) -> list[LinkEffect]:
+        if self.phase is LinkPhase.READY and 0 < number < self.window.low:
+            self.window.buffer.synced(number)
+        return []
+
+    def expire(self, before: float, delivery_seconds: float) -> None:
+        """Give up what was sealed before this time and is not acknowledged."""
+        why = self.reason or self.held
+        reason = f"not acknowledged within {delivery_seconds:g} s" + (f": {why}" if why else "")
+        held = structs.replace(
+            self._status, outcome=Outcome.FLUSH_TIMEOUT, flushed=False, reason=reason
+        )
+        self.window.expire(before, reason, self._accepted, held)
 
     def _was_held(self, held: channel.Held, now: float) -> list[LinkEffect]:
         if self.phase is LinkPhase.READY:
             self.held_at = self.held_at if self.held else self.progress_at
             self.progress_at = now
             self.held = _who_holds(held, self.name)
+            self._accepted = held.accepted if held.disk else 0
         return []
 
     def _send(self) -> list[LinkEffect]:
@@ -371,16 +418,24 @@ class Link:
         if (ready.exchange, ready.generation) != self.log:
             return self._fail(f"another exchange answers at {exchange.data}", lost=True)
         window = self.window
-        if not (ready.expected == 1 or window.low <= ready.expected <= window.sent_high + 1):
+        fits = window.low <= ready.expected <= window.sent_high + 1
+        if not (fits or ready.expected == 1 or (ready.ahead and 0 < ready.expected < window.low)):
             return self._fail(f"exchange {exchange.name} knows this link differently", lost=False)
         self._status = SendStatus(
-            outcome=Outcome.ACCEPTED, exchange=exchange.name, exchange_epoch=ready.exchange_epoch
-        )
-        window.buffer.confirm(durable=ready.durable)
-        if ready.expected < window.low:
+            outcome=Outcome.OK, exchange=exchange.name, exchange_epoch=ready.exchange_epoch,
+            log=self.log, stored=True, flushed=ready.durable and not ready.ahead,
+        )  # fmt: skip
+        lost = window.buffer.take_lost(ready.expected, ready.exchange_epoch)
+        window.buffer.confirm(durable=ready.durable, ahead=ready.ahead, epoch=ready.exchange_epoch)
+        if lost or (ready.ahead and ready.expected < window.low):
+            window.tally.forgotten += 1
+            window.buffer.renumber()
+            window.take_back(lost, ready.expected)
+        elif ready.expected < window.low:
             window.tally.forgotten += 1
             window.restart()
         else:
+            window.place(ready.places, ready.expected - 1, self._status)
             window.acknowledge(ready.expected - 1, self._status, now)
         window.window_batches = max(1, ready.window_batches)
         window.window_bytes = max(1, ready.window_bytes)
@@ -418,7 +473,9 @@ class Link:
                 # An exchange that refuses a Hello does not name itself: a doubt remains.
                 lost |= self.window.buffer.doubt
             return self._fail(reason, lost=lost)
-        status = SendStatus(outcome=Outcome.FAILED, reason=reason)
+        status = SendStatus(
+            outcome=Outcome.REFUSED, exchange=self.name, log=self.log, reason=reason
+        )
         number = refused.link_number
         if self.phase is not LinkPhase.READY or not self.window.refuse(number, status):
             return []

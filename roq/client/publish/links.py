@@ -14,6 +14,7 @@ Events:
     Serving         the topology: an exchange that is missing is gone
     Received        a message from the exchange of a link
     ConnectionLost  the connection of a link is gone, or was not established
+    Elsewhere       what waits for its acknowledgement is to be tried at another exchange
     Leave           the publisher closes
     Tick            `next_deadline` has come
 
@@ -42,6 +43,7 @@ from roq.client.publish.events import (
     Assignment,
     ConnectionLost,
     Effect,
+    Elsewhere,
     Event,
     Leave,
     Received,
@@ -49,6 +51,7 @@ from roq.client.publish.events import (
     Serving,
     TellRelocated,
 )
+from roq.client.publish.latency import LatencyBook
 from roq.client.publish.link import (
     READY_SECONDS,
     READY_SECONDS_MOST,
@@ -64,8 +67,6 @@ from roq.client.publish.replay import ReplayBuffer, ReplayBuffers
 from roq.client.publish.send_window import PendingBatch, SendWindow, Stream
 from roq.client.publish.stats import Tally
 from roq.client.publish.topics import NOTHING, Topics
-from roq.client.session.events import SessionFacts
-from roq.client.status.status import PublisherFacts
 from roq.machine import Tick
 from roq.model import NO_LOG, ExchangeInfo, Limits, LogId, PublisherId
 from roq.protocol import channel, documents
@@ -83,6 +84,8 @@ class Links:
         limits: used until the first exchange is assigned.
         delivery_seconds: what is not acknowledged for so long is given up.
         jitter: spreads publishers that have lost the same exchange; None: they wait the longest.
+        offsets: exchanges are asked for the offset of each batch.
+        latency: by which exchanges that are too slow are left alone; None: none is.
         now: the present time.
 
     Attributes:
@@ -93,6 +96,7 @@ class Links:
         replay: acknowledged batches.
         serving: the topology; None before it was told.
         epoch: the highest one under which it publishes; 0: no exchange was ever assigned.
+        used, away_since: whether a link ever worked; since when none does.
         moves: exchanges assigned and relocations done.
         closed: it is over.
     """
@@ -105,24 +109,26 @@ class Links:
         delivery_seconds: float,
         jitter: Jitter | None = None,
         now: float = 0.0,
+        offsets: bool = False,
+        latency: LatencyBook | None = None,
     ) -> None:
         self.publisher = publisher
         self.queue_id = b""
+        self._offsets = offsets
+        self._latency = latency
         self.limits = limits
         self.topics = Topics(limits.topics)
         self.tally = Tally()
         self.replay = ReplayBuffers()
         self.serving: frozenset[LogId] | None = None
         self.epoch = 0
-        self._unanswered = 0
-        """Exchanges that did not answer in time since one was ready."""
-        self._used = False
-        self._away_since: float | None = now
+        self._unanswered = 0  # exchanges that did not answer in time since one was ready
+        self.used = False
+        self.away_since: float | None = now
         self._last_link = 0
         self._attempt = 0
         self.all: tuple[Link, ...] = ()
         self.chooser = LinkChooser(self._add_link(None, 0), self.topics)
-
         self.delivery_seconds = delivery_seconds
         self.moves = 0
         self.closed = False
@@ -226,6 +232,11 @@ class Links:
         return sum(link.window.owed_batches for link in self.all)
 
     @property
+    def waited_for(self) -> bool:
+        """Whether anything is not acknowledged that somebody waits for."""
+        return any(link.window.waited_for for link in self.all)
+
+    @property
     def owed_bytes(self) -> int:
         """Their size."""
         return sum(link.window.owed_bytes for link in self.all)
@@ -234,22 +245,6 @@ class Links:
     def unsettled(self) -> bool:
         """Whether any link holds anything."""
         return any(len(link.window) for link in self.all)
-
-    def facts(self, queue: str, session: SessionFacts, now: float) -> PublisherFacts:
-        """What the watchdog wants to know."""
-        return PublisherFacts(
-            queue,
-            session,
-            exchange=", ".join(sorted(link.name for link in self.chooser.links)),
-            ready=self.ready,
-            used=self._used,
-            reason=self.reason,
-            away=0.0 if self.ready or self._away_since is None else now - self._away_since,
-            owed=self.owed_batches,
-            quiet=max((link.quiet(now) for link in self.all), default=0.0),
-            held=next((link.held for link in self.all if link.held), ""),
-            stalled=max((now - link.held_at for link in self.all if link.held), default=0.0),
-        )
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -269,6 +264,8 @@ class Links:
             case ConnectionLost(number, reason):
                 link = self._link(number)
                 return [] if link is None else self._after(link.connection_lost(reason, now), now)
+            case Elsewhere():
+                return self._elsewhere(event, now)
             case Leave(reason):
                 return self._leave(reason)
             case Tick():
@@ -295,8 +292,8 @@ class Links:
         if self.ready:
             self._works(now)
             return every
-        if self._away_since is None:
-            self._away_since = now
+        if self.away_since is None:
+            self.away_since = now
         self._ready_since, self._unsteady = None, True
         if self._relocation is None and not self._asked and self.detached:
             every += self._want_exchange(now)
@@ -306,7 +303,7 @@ class Links:
         self._failed = ()
         self._unanswered = 0
         if self._ready_since is None:
-            self._ready_since, self._away_since, self._used = now, None, True
+            self._ready_since, self.away_since, self.used = now, None, True
         elif now >= self._ready_since + STEADY_SECONDS:
             self._backoff.reset()
             self._unsteady = False
@@ -315,15 +312,11 @@ class Links:
         self.replay.forget(now)
         effects: list[LinkEffect] = []
         for link in self.all:
-            link.window.expire(
-                now - self.delivery_seconds,
-                f"not acknowledged within {self.delivery_seconds:g} s"
-                + (f": {link.reason or link.held}" if link.reason or link.held else ""),
-            )
+            link.expire(now - self.delivery_seconds, self.delivery_seconds)
             effects += link.tick(now)
         every = self._after(effects, now)
         if self._ask_at is not None and now >= self._ask_at:
-            every.append(self._ask())
+            every.append(self._ask(now))
         return every
 
     def _topology(
@@ -331,6 +324,8 @@ class Links:
     ) -> list[Effect]:
         serving = {exchange.log: exchange for exchange in exchanges}
         self.serving = frozenset(serving)
+        if self._latency is not None:
+            self._latency.serving = tuple((each.number, each.epoch) for each in exchanges)
         self.replay.absolve(emptied)
         effects: list[LinkEffect] = []
         opened = self._relocation.opened if self._relocation is not None else []
@@ -345,6 +340,16 @@ class Links:
             self._replay(())
             every += self._send(now)
         return every
+
+    def _elsewhere(self, event: Elsewhere, now: float) -> list[Effect]:
+        """Leave links as if they had failed, unless it is going elsewhere anyway."""
+        if self._relocation is not None:
+            return []
+        effects: list[LinkEffect] = []
+        for link in self.chooser.links:
+            if link.name == event.exchange or (not event.exchange and link.window.owed_batches):
+                effects += link.give_up(event.reason)
+        return self._after(effects, now)
 
     def _leave(self, reason: str) -> list[Effect]:
         self._ask_at = self._relocation = self._next = None
@@ -413,12 +418,13 @@ class Links:
         if delay:
             self._ask_at = now + delay
             return []
-        return [self._ask()]
+        return [self._ask(now)]
 
-    def _ask(self) -> AskAttach:
+    def _ask(self, now: float) -> AskAttach:
         self._ask_at = None
-        failed, self._failed = self._failed, ()
-        return AskAttach(failed)
+        slow = () if self._latency is None else self._latency.avoided(now)
+        failed, self._failed = (*self._failed, *slow), ()
+        return AskAttach(tuple(dict.fromkeys(failed)))
 
     # --- relocation -------------------------------------------------------------------------------
 
@@ -543,7 +549,7 @@ class Links:
         self._last_link += 1
         link = Link(
             self._last_link, exchange, window, self._hello, waits=waits,
-            ready_seconds=self._ready_seconds(),
+            ready_seconds=self._ready_seconds(), latency=self._latency,
         )  # fmt: skip
         self.all = (*self.all, link)
         return link
@@ -587,6 +593,7 @@ class Links:
         firsts: dict[Stream, int] = {}
         for one in self.all:
             one.window.lower_firsts(firsts)
+        link.window.buffer.lower_firsts(firsts)
         self._attempt += 1
         hello = channel.Hello(
             queue=self.queue_id,
@@ -594,6 +601,7 @@ class Links:
             epoch=link.window.epoch,
             attempt=self._attempt,
             streams=self.topics.states(firsts, now, since),
+            places=link.window.low if self._offsets else 0,
         )
         return channel.HELLO, documents.encode(hello)
 

@@ -22,19 +22,26 @@ from typing import cast
 
 from roq.client.publish.batching import (
     Attributed,
+    OneWay,
     OpenBatch,
     Packer,
     Payload,
     all_bytes,
     as_bytes,
+    one_way,
     part_attributes,
     size_of,
 )
-from roq.client.publish.events import Assignment, Effect, Event, Leave
+from roq.client.publish.events import Assignment, Effect, Elsewhere, Event, Leave
+from roq.client.publish.latency import LatencyBook
 from roq.client.publish.links import Links
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
+from roq.client.publish.retries import Sends
 from roq.client.publish.stats import PublisherStats
+from roq.client.session.events import SessionFacts
+from roq.client.status.status import PublisherFacts
 from roq.errors import MessageTooLarge
+from roq.machine import Tick
 from roq.model import Limits, PublisherId
 from roq.runtime.backoff import Jitter
 
@@ -54,11 +61,12 @@ class PublisherMachine:
         new_receipt: makes the receipt of a batch.
         wall_us: the time of day in µs since 1970.
         now: the present time.
-        jitter: see `Links`.
+        jitter, offsets, latency: see `Links`.
 
     Attributes:
         links: the exchanges that it publishes at.
         packer: the open batches.
+        sends: messages that somebody waits for, to be tried elsewhere in time.
         messages, batches: sealed since the start.
         full_batches: those of them that filled up by themselves.
         unsent: something was sealed since this was reset.
@@ -78,11 +86,15 @@ class PublisherMachine:
         wall_us: Callable[[], int],
         now: float,
         jitter: Jitter | None = None,
+        offsets: bool = False,
+        latency: LatencyBook | None = None,
     ) -> None:
         self.links = Links(
-            publisher, limits, delivery_seconds=delivery_seconds, jitter=jitter, now=now
-        )
+            publisher, limits, delivery_seconds=delivery_seconds, jitter=jitter, now=now,
+            offsets=offsets, latency=latency,
+        )  # fmt: skip
         self.packer = Packer(new_receipt, limits, linger_seconds)
+        self.sends = Sends()
         self.messages = 0
         self.batches = 0
         self.full_batches = 0
@@ -175,7 +187,8 @@ class PublisherMachine:
     def _seal_new(self, topic: str, payloads: list[bytes], now: float) -> Receipt:
         """Seal payloads that were never in an open batch; there must be room."""
         receipt = self._new_receipt()
-        attributed = isinstance(payloads[0], Attributed)
+        attributed = isinstance(payloads[0], Attributed | OneWay)
+        receipt.one_way = one_way(payloads[0])
         self._seal_payloads(topic, payloads, receipt, now, attributed=attributed)
         return receipt
 
@@ -258,7 +271,14 @@ class PublisherMachine:
         effects = self.links.handle(event, now)
         if isinstance(event, Assignment):
             self.packer.adopt(self.links.limits)
+        if isinstance(event, Tick) and self.sends.take_due(now):
+            effects += self.links.handle(Elsewhere("a message waits for its acknowledgement"), now)
         return effects
+
+    def next_deadline(self) -> float | None:
+        """When a `Tick` is wanted at the latest."""
+        times = (self.links.next_deadline(), self.sends.next_deadline())
+        return min((at for at in times if at is not None), default=None)
 
     def seal_due(self, now: float) -> float | None:
         """Seal what has lingered, and everything once the links are idle; when to look again."""
@@ -280,12 +300,15 @@ class PublisherMachine:
         return oldest.opened_at + patience
 
     def seal_open(self, now: float) -> bool:
-        """Seal what is open as far as there is room; whether everything was acknowledged."""
+        """Seal what is open as far as there is room; whether everything was acknowledged.
+
+        What nobody waits for may still be under way.
+        """
         for batch in self.packer:
             if not self.links.chooser.has_room:
                 break
             self._seal(batch, now)
-        return not len(self.packer) and self.links.owed_batches == 0
+        return not len(self.packer) and not self.links.waited_for
 
     def leave(self, reason: str, now: float, *, torn: bool = False) -> list[Effect]:
         """The publisher ends: what is open or not acknowledged is given up.
@@ -303,7 +326,7 @@ class PublisherMachine:
             if not batch.receipt.done():
                 batch.receipt.count = count = min(len(batch.items), batch.most)
                 self.messages += count
-                tally.give_up(count, failed)
+                tally.give_up(count, failed, one_way=batch.receipt.one_way)
                 batch.receipt.settle(failed)
             self.packer.close(batch)
         effects = self.links.handle(Leave(reason), now)
@@ -314,6 +337,7 @@ class PublisherMachine:
                 tally.give_up(self._sealing.count, unknown)
                 self._sealing.settle(unknown)
             told = tally.acked_messages + tally.failed_messages + tally.unknown_messages
+            told += tally.one_way_lost
             self.messages = max(self.messages, told)
             tally.give_up(self.messages - told, unknown)
         return effects
@@ -338,6 +362,7 @@ class PublisherMachine:
             acked_batches=tally.acked_batches,
             failed_messages=tally.failed_messages,
             unknown_messages=tally.unknown_messages,
+            one_way_lost=tally.one_way_lost,
             unacked_batches=links.owed_batches,
             unacked_bytes=links.owed_bytes,
             open_batches=len(self.packer),
@@ -353,3 +378,21 @@ class PublisherMachine:
             exchange=",".join(sorted(exchange.name for exchange in links.exchanges)),
             ready=links.ready,
         )
+
+
+def facts_of(links: Links, queue: str, session: SessionFacts, now: float) -> PublisherFacts:
+    """What the watchdog wants to know."""
+    away = 0.0 if links.ready or links.away_since is None else now - links.away_since
+    return PublisherFacts(
+        queue,
+        session,
+        exchange=", ".join(sorted(link.name for link in links.chooser.links)),
+        ready=links.ready,
+        used=links.used,
+        reason=links.reason,
+        away=away,
+        owed=links.owed_batches,
+        quiet=max((link.quiet(now) for link in links.all), default=0.0),
+        held=next((link.held for link in links.all if link.held), ""),
+        stalled=max((now - link.held_at for link in links.all if link.held), default=0.0),
+    )

@@ -6,6 +6,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
@@ -14,8 +15,10 @@ from typing import Final, Self
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
 from roq.client.naming import client_name
-from roq.client.publish.batching import Attributed, Payload, as_bytes
-from roq.client.publish.receipt import Receipt
+from roq.client.publish.batching import Attributed, OneWay, Payload, as_bytes
+from roq.client.publish.latency import LatencyBook
+from roq.client.publish.receipt import Outcome, Receipt, SendStatus
+from roq.client.publish.sends import AsyncSend, send
 from roq.client.publish.shell import PublisherShell
 from roq.client.publish.stats import PublisherStats
 from roq.client.state import ClientState
@@ -35,6 +38,7 @@ from roq.protocol.attributes import Attributes, attributes_of, packed_size
 
 DELIVERY_SECONDS_MAX: Final = 600.0
 """Below the time after which an exchange forgets a link, so nothing is doubled by a late replay."""
+RETRIES_MAX: Final = 100
 CLOSE_SECONDS_MAX: Final = 5.0
 """For the last flush when the block of a `with` has failed anyway."""
 
@@ -58,6 +62,13 @@ class Publisher:
         delivery_timeout: seconds after which an unacknowledged batch is given up.
         block: False: `publish` raises `WouldBlock` instead of waiting.
         receipt: the class of the receipts.
+        offsets: receipts tell the offset of their batch in the log of the exchange.
+        retry_times, retry_times_async: how often a message of `send`, and of `send_async`, is tried
+            at another exchange, beyond the first try.
+        retry_refused: a message of these that an exchange has refused is published once more, at
+            another exchange and behind what was published since; counts as one of these tries.
+        avoid_slower_than: an exchange that takes more seconds to acknowledge, again and again, is
+            left, and left alone for a while, as long as there is another one; None: none is.
         on_state: called with a `StateChange` whenever the publisher stands differently, in a thread
             for such calls; what it raises is logged.
 
@@ -81,6 +92,11 @@ class Publisher:
         delivery_timeout: float = 60.0,
         block: bool = True,
         receipt: type[Receipt] = Receipt,
+        offsets: bool = False,
+        retry_times: int = 2,
+        retry_times_async: int = 2,
+        retry_refused: bool = False,
+        avoid_slower_than: float | None = None,
         on_state: OnState | None = None,
     ) -> None:
         if (
@@ -93,11 +109,22 @@ class Publisher:
                 f"delivery_timeout is above 0 and at most {DELIVERY_SECONDS_MAX:g} s, "
                 "timeout and linger are not negative, connect_timeout is above 0"
             )
+        if not (0 <= retry_times <= RETRIES_MAX and 0 <= retry_times_async <= RETRIES_MAX) or (
+            avoid_slower_than is not None and not avoid_slower_than > 0
+        ):
+            raise InvalidRequest(
+                f"retry_times and retry_times_async are 0 to {RETRIES_MAX}, avoid_slower_than is "
+                "above 0"
+            )
         self.queue = check_name(queue)
         self.name = client_name(name)
         self.id = PublisherId(publisher_id)
         self._engine = engine
         self.timeout = timeout
+        self.delivery_timeout = delivery_timeout
+        self.retry_times = retry_times
+        self.retry_times_async = retry_times_async
+        self._retry_refused = retry_refused
         self._block = block
         self._window_waits = 0
         self._callback_errors = 0
@@ -116,6 +143,8 @@ class Publisher:
             delivery_seconds=delivery_timeout,
             new_receipt=lambda: receipt(self),
             on_change=self._reporter.look_soon,
+            offsets=offsets,
+            latency=None if avoid_slower_than is None else LatencyBook(avoid_slower_than),
         )
         self._packer = self._shell.machine.packer
         _opened.add(self)
@@ -152,6 +181,7 @@ class Publisher:
         key: str | None = None,
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
+        wait: bool = True,
     ) -> Receipt:
         """Publish one message.
 
@@ -164,6 +194,11 @@ class Publisher:
             tags: at most 32, of at most 255 bytes.
             properties: at most 128, names of at most 255 bytes that do not begin with `roq.`, and
                 texts of at most 32 KiB.
+            wait: False: one way. Nobody waits for its acknowledgement: not `flush`, not `close`,
+                not the end of the program; and if it is given up nobody is told but its receipt
+                and `stats().one_way_lost`. All else is as ever: it needs room in the window, keeps
+                its place in the order of its topic, and is sent again while the publisher is open.
+                In a batch with messages that are waited for it is one of these.
 
         Returns:
             The receipt, shared by all messages of the batch.
@@ -203,9 +238,12 @@ class Publisher:
                     return batch.receipt
         data = as_bytes(payload)
         attributes = attributes_of(key, tags, properties)
-        return self.publish_raw(
-            data if attributes is None else Attributed.of(data, attributes), topic
-        )
+        if attributes is not None:
+            data = Attributed.of(data, attributes)
+            data.one_way = not wait
+        elif not wait:
+            data = OneWay(data)
+        return self.publish_raw(data, topic)
 
     def publish_raw(self, data: bytes, topic: str) -> Receipt:
         """As `publish`, of a payload that has its attributes already, whatever their names."""
@@ -215,6 +253,84 @@ class Publisher:
             if receipt is not None:
                 return receipt
             deadline = self._wait_for_room(deadline)
+
+    def send(
+        self,
+        payload: Payload,
+        topic: str = "",
+        key: str | None = None,
+        tags: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> SendStatus:
+        """Publish one message and wait until its fate is known.
+
+        Args:
+            payload, topic, key, tags, properties: as in `publish`.
+            timeout: seconds for all tries, of which each has an equal part; None: the publisher's
+                `delivery_timeout`. An exchange that has not acknowledged in its part is left, and
+                what it has not acknowledged, this message with it, is sent at another one.
+
+        Returns:
+            What was achieved.
+
+        Raises:
+            DeliveryError: it was not delivered, or it is not known yet; `outcome` says which.
+            RoQError: as `publish`.
+        """
+        seconds = self.delivery_timeout if timeout is None else timeout
+        return send(
+            self,
+            lambda: self.publish(payload, topic, key, tags, properties),
+            seconds,
+            self.retry_times,
+        )
+
+    def send_async(
+        self,
+        payload: Payload,
+        topic: str = "",
+        key: str | None = None,
+        tags: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        callback: Callable[[SendStatus], object] | None = None,
+    ) -> Future[SendStatus]:
+        """Publish one message; its fate comes by a future, and by a callback if there is one.
+
+        Args:
+            payload, topic, key, tags, properties: as in `publish`. The time for all tries is the
+                publisher's `delivery_timeout`, and the tries are `retry_times_async`.
+            callback: called once with what was achieved, in the client's thread for callbacks.
+
+        Returns:
+            A future: what was achieved, or `DeliveryError`.
+
+        Raises:
+            RoQError: as `publish`.
+        """
+        return AsyncSend(
+            self,
+            lambda: self.publish(payload, topic, key, tags, properties),
+            self.delivery_timeout,
+            self.retry_times_async,
+            callback,
+        ).future
+
+    def watch(self, receipt: Receipt, seconds: float, tries: int) -> None:
+        """Have what is not acknowledged tried at other exchanges, so often within this time."""
+        self._shell.watch(receipt, seconds, tries)
+
+    def tries_again(self, status: SendStatus, tries: int) -> bool:
+        """Whether a message of this fate is published once more; its exchange is left then.
+
+        Only what is certainly not delivered is: anything else might come twice.
+        """
+        if not (self._retry_refused and tries > 0 and status.outcome is Outcome.REFUSED):
+            return False
+        self._shell.leave_exchange(status.exchange, status.reason)
+        return True
 
     def publish_many(
         self,
@@ -331,7 +447,7 @@ class Publisher:
     # --- the end ----------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything published so far has been acknowledged.
+        """Wait until everything published so far has been acknowledged, but for `wait=False`.
 
         Args:
             timeout: seconds; None: the publisher's own.

@@ -14,16 +14,26 @@ from typing import Protocol
 import msgspec
 
 from roq.errors import DeliveryError
+from roq.model import NO_LOG, LogId
 
 
 class Outcome(StrEnum):
     """How the delivery of a batch ended."""
 
     PENDING = "pending"
-    ACCEPTED = "accepted"
-    """The exchange has appended it to its log."""
+    OK = "ok"
+    """All that the queue promises was achieved: the exchange has it in its log, on its disk if the
+    queue says so."""
+    FLUSH_TIMEOUT = "flush_timeout"
+    """The exchange has it, and its disk did not confirm in time: it may be there later, or not."""
+    COPY_TIMEOUT = "copy_timeout"
+    """Reserved for copies on other hosts: one did not confirm in time."""
+    COPIES_MISSING = "copies_missing"
+    """Reserved for copies on other hosts: there are fewer than there should be."""
+    REFUSED = "refused"
+    """An exchange did not take it; it is certainly not delivered."""
     FAILED = "failed"
-    """It was given up and certainly not delivered: it never left, or the exchange refused it."""
+    """It was given up and never left; it is certainly not delivered."""
     UNKNOWN = "unknown"
     """It left, and whether it was appended is not known."""
 
@@ -35,13 +45,23 @@ class SendStatus(msgspec.Struct, frozen=True, kw_only=True):
     exchange: str = ""
     """Name of the exchange that accepted it."""
     exchange_epoch: int = 0
+    """Of its process."""
+    log: LogId = NO_LOG
+    """Into which log it went; zeros: into none that is known."""
+    offset: int | None = None
+    """Of the batch in that log; None: the publisher was not opened with `offsets=True`, or the
+    exchange does not know it any more."""
+    stored: bool = False
+    """It is in the log of the exchange: in its memory, or written to its disk."""
+    flushed: bool = False
+    """It is on the disk of the exchange, synced."""
     reason: str = ""
     """Why it was not accepted, in a sentence."""
 
     @property
     def ok(self) -> bool:
-        """Whether the messages were accepted."""
-        return self.outcome is Outcome.ACCEPTED
+        """Whether everything was achieved that the queue promises."""
+        return self.outcome is Outcome.OK
 
 
 _registering = threading.RLock()
@@ -65,12 +85,14 @@ class Receipt:
 
     Attributes:
         count: messages of the batch that share this receipt; final once it is `done()`.
+        one_way: none of its messages is waited for.
     """
 
-    __slots__ = ("_callbacks", "_status", "_waiter", "count")
+    __slots__ = ("_callbacks", "_status", "_waiter", "count", "one_way")
 
     def __init__(self, waiter: Waiter) -> None:
         self.count = 0
+        self.one_way = False
         self._waiter = waiter
         self._status: SendStatus | None = None
         self._callbacks: list[Callable[[], None]] | None = None
@@ -91,7 +113,7 @@ class Receipt:
             timeout: seconds; None waits for as long as the publisher's delivery time-out lets it.
 
         Returns:
-            What was achieved: accepted, failed or unknown; `pending` if `timeout` passed first.
+            What was achieved; `pending` if `timeout` passed first.
         """
         if self._status is None:
             self._waiter.wait_for(self.done, timeout)
@@ -105,7 +127,7 @@ class Receipt:
         """
         status = self.wait(timeout)
         if not status.ok:
-            raise DeliveryError(status.reason or "not acknowledged yet", self.count)
+            raise failure(status, self.count)
         return status
 
     def __repr__(self) -> str:
@@ -150,6 +172,11 @@ class Receipt:
             rings, self._callbacks = self._callbacks, None
         for ring in rings or ():
             ring()
+
+
+def failure(status: SendStatus, messages: int) -> DeliveryError:
+    """What is raised for a fate that is no success."""
+    return DeliveryError(status.reason or "not acknowledged yet", messages, str(status.outcome))
 
 
 PENDING = SendStatus(outcome=Outcome.PENDING, reason="not acknowledged yet")

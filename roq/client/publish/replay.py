@@ -9,6 +9,7 @@ owes nobody anything. All replay buffers together are bounded in bytes.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from roq.model import LogId
 from roq.timing import REPLAY_KEEP_SECONDS, REPLAY_LEFT_SECONDS
 
 if TYPE_CHECKING:
-    from roq.client.publish.send_window import PendingBatch
+    from roq.client.publish.send_window import PendingBatch, Stream
 
 KEEP_BYTES: Final = 16 * 1024 * 1024
 
@@ -31,43 +32,103 @@ class ReplayBuffer:
         left: the publisher has moved elsewhere.
         durable: the exchange keeps what it acknowledges on a disk. Nothing is kept here: what is
             replayed would be in two logs.
+        ahead: likewise, but it acknowledges ahead of the disk. What is not synced is kept here.
+        epoch: of the process that has spoken for the exchange last.
         seconds: for how long a batch is kept.
         batches: the oldest first.
         bytes: their size.
     """
 
-    __slots__ = ("batches", "bytes", "doubt", "durable", "left", "log", "seconds")
+    __slots__ = (
+        "_older",
+        "ahead",
+        "batches",
+        "bytes",
+        "doubt",
+        "durable",
+        "epoch",
+        "left",
+        "log",
+        "seconds",
+    )
 
     def __init__(self, log: LogId) -> None:
         self.log = log
         self.doubt = False
         self.left = False
         self.durable = False
+        self.ahead = False
+        self.epoch = 0
         self.seconds = REPLAY_KEEP_SECONDS
+        self._older = 0
+        """So many of the batches, at the front, have link numbers that do not count any more."""
         self.batches: deque[PendingBatch] = deque()
         self.bytes = 0
 
-    def confirm(self, *, durable: bool = False) -> None:
-        """The exchange is there, with everything that it has acknowledged."""
+    def confirm(self, *, durable: bool = False, ahead: bool = False, epoch: int = 0) -> None:
+        """The exchange is there, with everything that it has acknowledged.
+
+        But for what is not synced, if it acknowledges `ahead` of the disk: see `take_lost`.
+        """
         self.doubt = False
         self.durable = durable
+        self.ahead = ahead
+        self.epoch = epoch
         self.seconds = REPLAY_KEEP_SECONDS
+
+    def renumber(self) -> None:
+        """Link numbers start again: those of what is here do not count any more."""
+        self._older = len(self.batches)
+
+    def synced(self, number: int) -> None:
+        """Everything up to this link number is on the disk, and with it what was before."""
+        while self.batches and (self._older or self.batches[0].link_number <= number):
+            self.drop_oldest()
+
+    def take_lost(self, expected: int, epoch: int) -> list[PendingBatch]:
+        """What was acknowledged ahead of the disk and is lost: it is gone here, and to be sent.
+
+        Args:
+            expected: the link number that the exchange wants next.
+            epoch: of its process.
+        """
+        if not self.ahead:
+            return []
+        if expected == 1 and epoch != self.epoch:
+            self._older = 0
+        kept: deque[PendingBatch] = deque()
+        lost: list[PendingBatch] = []
+        for index, sealed in enumerate(self.batches):
+            old = index < self._older
+            (kept.append if old or sealed.link_number < expected else lost.append)(sealed)
+        self.batches = kept
+        self.bytes = sum(len(sealed.data) for sealed in kept)
+        self._older = min(self._older, len(kept))
+        return lost
+
+    def lower_firsts(self, firsts: dict[Stream, int]) -> None:
+        """Lower each stream's sequence to the first one that the exchange may have lost."""
+        for sealed in self.batches if self.ahead else ():
+            stream, first = sealed.stream, sealed.first_sequence
+            if first < firsts.get(stream, stream.next_sequence):
+                firsts[stream] = first
 
     def add(self, sealed: PendingBatch) -> None:
         """One more was acknowledged."""
-        if self.durable:
+        if self.durable and not self.ahead:
             return
         self.batches.append(sealed)
         self.bytes += len(sealed.data)
 
     def drop_oldest(self) -> None:
         """Let go of one; only if there is one."""
+        self._older = max(0, self._older - 1)
         self.bytes -= len(self.batches.popleft().data)
 
     def forget(self, now: float) -> None:
         """Let go of what is too old, or more than the allowance."""
         batches = self.batches
-        horizon = now - self.seconds
+        horizon = now - self.seconds if self.left or not self.ahead else -math.inf
         while batches and (
             self.bytes > KEEP_BYTES or (not self.doubt and batches[0].acked_at < horizon)
         ):
@@ -89,6 +150,7 @@ class ReplayBuffers:
         cut."""
         buffer = self._buffers.pop(log, None) or ReplayBuffer(log)
         buffer.left = False
+        buffer.renumber()
         self._buffers[log] = buffer
         return buffer
 
@@ -155,4 +217,5 @@ class ReplayBuffers:
         """Assert the invariants."""
         for log, buffer in self._buffers.items():
             assert buffer.log == log  # noqa: S101
+            assert 0 <= buffer._older <= len(buffer.batches)  # noqa: S101, SLF001
             assert buffer.bytes == sum(len(s.data) for s in buffer.batches)  # noqa: S101

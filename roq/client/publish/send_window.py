@@ -9,9 +9,12 @@ was acknowledged goes to the link's replay buffer (`roq.client.publish.replay`).
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
+
+from msgspec import structs
 
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.replay import ReplayBuffer
@@ -19,6 +22,7 @@ from roq.client.publish.stats import Tally
 from roq.errors import LocalProtocolError
 from roq.model import PublisherId
 from roq.protocol import batch as wire
+from roq.protocol.channel import Run
 
 
 class Stream:
@@ -229,7 +233,34 @@ class SendWindow:
             self.tally.replayed_batches += 1
         self._sent = again
 
+    @property
+    def sealed_at(self) -> float:
+        """When the oldest batch was sealed; infinite: there is none."""
+        return self._batches[0].sealed_at if self._batches else math.inf
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether anything is not acknowledged that somebody waits for."""
+        return self.owed_batches > 0 and any(
+            sealed.owed and not sealed.receipt.one_way for sealed in self._batches
+        )
+
     # --- acknowledged -----------------------------------------------------------------------------
+
+    def place(self, runs: Iterable[Run], number: int, status: SendStatus) -> None:
+        """Tell receipts of batches up to this link number, which are acknowledged, their offsets.
+
+        Args:
+            runs: where batches lie, as the exchange says.
+            number: as `acknowledge` will be told.
+            status: what was achieved for all of them.
+        """
+        for first, offset, count in runs:
+            begin, behind = max(first, self.low), min(first + count, number + 1, self.next)
+            if begin < behind:
+                batches = islice(self._batches, begin - self.low, behind - self.low)
+                for at, sealed in enumerate(batches, offset + begin - first):
+                    sealed.receipt.settle(structs.replace(status, offset=at))
 
     def acknowledge(self, number: int, status: SendStatus, now: float) -> None:
         """Everything up to this link number is in the log."""
@@ -305,7 +336,20 @@ class SendWindow:
     def restart(self) -> None:
         """The exchange has forgotten this link: number from 1 again under the same epoch."""
         self.tally.replayed_batches += sum(1 for sealed in self._batches if sealed.sent)
+        self.buffer.renumber()
         self._renumber_from(0, 1)
+
+    def take_back(self, lost: list[PendingBatch], expected: int) -> None:
+        """The exchange has lost what it had acknowledged from this link number on: send it again.
+
+        Args:
+            lost: as much of it as is still there, in order; it stays acknowledged.
+            expected: the link number that the exchange wants next.
+        """
+        self.tally.replayed_batches += len(lost)
+        self.tally.replayed_batches += sum(1 for sealed in self._batches if sealed.sent)
+        self._batches.extendleft(reversed(lost))
+        self._renumber_from(0, expected)
 
     def _renumber_from(self, index: int, number: int) -> None:
         """Give the batches from `index` on the link numbers from `number` on; send all again."""
@@ -348,10 +392,17 @@ class SendWindow:
         self._sent, self._sent_bytes = sent, sent_bytes
         return True
 
-    def expire(self, before: float, reason: str) -> int:
+    def expire(
+        self, before: float, reason: str, accepted: int = 0, held: SendStatus | None = None
+    ) -> int:
         """Give up what was sealed before this time; gives the number of messages.
 
         What never left has failed; what left without an answer is unknown.
+
+        Args:
+            accepted: link number up to which the exchange has said to have everything, while its
+                disk does not confirm it.
+            held: what is told of those batches.
         """
         given_up = 0
         for sealed in self._batches:
@@ -362,6 +413,9 @@ class SendWindow:
                     continue
                 break
             given_up += sealed.count
+            if held is not None and sealed.sent and sealed.link_number <= accepted:
+                self._void(sealed, held)
+                continue
             outcome = Outcome.UNKNOWN if sealed.sent else Outcome.FAILED
             self._void(sealed, SendStatus(outcome=outcome, reason=reason))
         return given_up
@@ -399,7 +453,7 @@ class SendWindow:
     def _settle_failed(self, sealed: PendingBatch, status: SendStatus) -> None:
         if not sealed.receipt.done():
             sealed.receipt.settle(status)
-            self.tally.give_up(sealed.count, status)
+            self.tally.give_up(sealed.count, status, one_way=sealed.receipt.one_way)
 
     def _drop_owed(self, sealed: PendingBatch) -> None:
         if sealed.owed:

@@ -34,14 +34,17 @@ from roq.client.publish.events import (
     Assignment,
     ConnectionLost,
     Effect,
+    Elsewhere,
     Event,
     Relocate,
     Serving,
     TellRelocated,
 )
+from roq.client.publish.latency import LatencyBook
 from roq.client.publish.link import Drop, Open, Say, Transmit
-from roq.client.publish.machine import PublisherMachine
+from roq.client.publish.machine import PublisherMachine, facts_of
 from roq.client.publish.receipt import Receipt
+from roq.client.publish.retries import Tries
 from roq.client.publish.send_window import PendingBatch
 from roq.client.session.events import SessionState
 from roq.client.session.machine import PUBLISHER
@@ -75,7 +78,7 @@ class PublisherShell:
         queue: name of the queue.
         publisher: id of the publisher.
         name: as people see it.
-        linger_seconds, delivery_seconds, new_receipt: see `PublisherMachine`.
+        linger_seconds, delivery_seconds, new_receipt, offsets, latency: see `PublisherMachine`.
         on_change: called, perhaps with the lock held, when `facts` may have changed.
 
     Attributes:
@@ -97,6 +100,8 @@ class PublisherShell:
         delivery_seconds: float,
         new_receipt: Callable[[], Receipt],
         on_change: Callable[[], None],
+        offsets: bool = False,
+        latency: LatencyBook | None = None,
     ) -> None:
         self.guard = engine.guard(f"the publisher of queue {queue}")
         self.lock = self.guard.lock
@@ -110,6 +115,8 @@ class PublisherShell:
             wall_us=lambda: time_ns() // 1000,
             now=monotonic(),
             jitter=engine.jitter,
+            offsets=offsets,
+            latency=latency,
         )
         self.failure: RoQError | None = None
         self._full_seen = 0
@@ -158,7 +165,7 @@ class PublisherShell:
             with suppress(Closed):
                 self._engine.call_soon(self._tick)
         ended = "" if self.failure is None else str(self.failure)
-        facts = self.machine.links.facts(self._queue, self._session.facts(), monotonic())
+        facts = facts_of(self.machine.links, self._queue, self._session.facts(), monotonic())
         return replace(facts, late=late, ended=ended)
 
     # --- publishing, in the caller's thread -------------------------------------------------------
@@ -206,6 +213,28 @@ class PublisherShell:
             published = self.machine.publish_chunk(payloads, position, topic, now)
             self._pass_on(now)
             return published
+
+    def watch(self, receipt: Receipt, seconds: float, retries: int) -> None:
+        """Have this tried elsewhere in time, if it is not acknowledged.
+
+        Args:
+            seconds: for all tries.
+            retries: beyond the first one.
+        """
+        if receipt.done() or not retries:
+            return
+        self.guard.check()
+        with self.lock:
+            now = monotonic()
+            tries = Tries(now, seconds, retries)
+            self.machine.sends.watch(receipt, tries)
+            if tries.next_at < math.inf:
+                self._alarm.need(tries.next_at)
+
+    def leave_exchange(self, name: str, reason: str) -> None:
+        """Go on at another exchange than this one, if there is one."""
+        self.guard.check()
+        self._handle(Elsewhere(reason, name))
 
     def look_at(self, batch: OpenBatch) -> None:
         """A batch has reached its limit; with the lock held."""
@@ -512,7 +541,7 @@ class PublisherShell:
             times.append(now + BUSY_LOOK_SECONDS)
         if links.unsettled:
             times.append(now + LOOK_SECONDS)
-        deadline = links.next_deadline()
+        deadline = self.machine.next_deadline()
         if deadline is not None:
             times.append(deadline)
         self._alarm.set(max(min(times), now + 0.0005) if times else math.inf)

@@ -19,6 +19,8 @@ class PublisherStats(msgspec.Struct, frozen=True, kw_only=True):
     """Given up, certainly not delivered."""
     unknown_messages: int
     """Given up after they had left: whether they were delivered is not known."""
+    one_way_lost: int
+    """Published with `wait=False` and given up, whatever became of them."""
     unacked_batches: int
     unacked_bytes: int
     open_batches: int
@@ -46,6 +48,7 @@ class Tally:
         replayed_batches: sent again.
         failed_messages: given up, certainly not delivered.
         unknown_messages: given up after they had left.
+        one_way_lost: given up, and nobody waited for them.
         last_reason: why messages were given up last.
         connections: opened.
         resets, refused, forgotten, malformed: what exchanges have said.
@@ -59,6 +62,7 @@ class Tally:
         "forgotten",
         "last_reason",
         "malformed",
+        "one_way_lost",
         "refused",
         "replayed_batches",
         "resets",
@@ -71,6 +75,7 @@ class Tally:
         self.replayed_batches = 0
         self.failed_messages = 0
         self.unknown_messages = 0
+        self.one_way_lost = 0
         self.last_reason = ""
         self.connections = 0
         self.resets = 0
@@ -78,9 +83,12 @@ class Tally:
         self.forgotten = 0
         self.malformed = 0
 
-    def give_up(self, messages: int, status: SendStatus) -> None:
-        """So many messages were not delivered, or it is not known."""
-        if status.outcome is Outcome.UNKNOWN:
+    def give_up(self, messages: int, status: SendStatus, *, one_way: bool = False) -> None:
+        """So many messages were not delivered, or it is not known; nobody waits for `one_way`."""
+        if one_way:
+            self.one_way_lost += messages
+            return
+        if status.outcome in {Outcome.UNKNOWN, Outcome.FLUSH_TIMEOUT}:
             self.unknown_messages += messages
         else:
             self.failed_messages += messages

@@ -9,9 +9,10 @@ from segmented_log import SegmentedLog
 from roq.exchange import commit
 from roq.exchange.commit import CommitGate
 from roq.exchange.links import Link
+from roq.machine import Tick
 from roq.model import PublisherId
-from roq.protocol import channel
-from roq.protocol.channel import Ready
+from roq.protocol import channel, documents
+from roq.protocol.channel import HELD, Held, Ready
 
 
 def late() -> SegmentedLog[bytes]:
@@ -109,3 +110,56 @@ def test_marks_have_a_bound_and_what_joins_one_is_due_with_it(
     log.committed = 5
     assert gate.release([]) == links[2:]
     assert [link.committed for link in links] == [1] * 5
+
+
+class AheadLog(SegmentedLog[bytes]):
+    """Syncs when it is told."""
+
+    synced = 0  # type: ignore[assignment]
+
+
+def test_publishers_are_told_what_is_synced_once_and_cumulatively() -> None:
+    log = AheadLog(QUEUE, NUMBER, 3, capacity_bytes=1 << 20, topics_max=10, commits=False)
+    there = exchange(late=log, ahead=True)
+    publisher = Publisher(there)
+    ready = publisher.hello()
+    assert isinstance(ready, Ready)
+    assert (ready.durable, ready.ahead) == (True, True)
+    link = there.core.links.get(publisher.id)
+    assert link is not None
+    for _ in range(2):
+        publisher.send()
+        there.settle()
+        log.commit()
+        there.settle()
+    assert there.core.take_synced() == {}
+    log.synced = 1
+    assert there.core.take_synced() == {link: 1}
+    log.synced = 2
+    assert there.core.take_synced() == {link: 2}
+    assert there.core.take_synced() == {}
+    there.core.check()
+
+
+def test_a_disk_that_is_stuck_is_told_with_what_the_exchange_has() -> None:
+    log = late()
+    there = exchange(late=log)
+    publisher = Publisher(there)
+    publisher.hello()
+    for _ in range(3):
+        publisher.send()
+    helds = []
+    for _ in range(6):
+        there.now += 0.5
+        there.tell(Tick())
+        for letter, body in there.answers(publisher.route):
+            assert letter == HELD
+            helds.append(documents.decode(body, Held))
+    assert helds
+    assert all(held.disk and held.accepted == 3 for held in helds)
+    log.commit()
+    there.settle()
+    there.answers(publisher.route)
+    there.now += 0.5
+    there.tell(Tick())
+    assert there.answers(publisher.route) == []

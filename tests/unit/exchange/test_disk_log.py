@@ -31,15 +31,21 @@ class Made:
             "limits": Limits(ring_bytes=1 << 20, message_bytes=1 << 16),
         }  # fmt: skip
         spec = msgspec.convert(values, ExchangeSpec)
-        self.disk = DiskLog(spec, 1_000, self.calls.put, lambda: None, self.failed.append)
+        self.disk = DiskLog(spec, 1_000, self, lambda: None, self.failed.append)
         self.log = self.disk.log
         for _ in range(60):
             self.log.append(b"t", BATCH, len(BATCH))
-        self.disk.write_on(lambda: b"")
+        self.disk.write_on(bytes, bytes)
         self.turn()
 
     def turn(self) -> None:
         self.calls.get(timeout=30)()
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        self.calls.put(function)
+
+    def call_later(self, delay: float, function: Callable[[], None]) -> None:
+        pytest.fail(f"nothing is to be done in {delay} s: {function}")
 
 
 @pytest.fixture

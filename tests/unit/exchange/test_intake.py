@@ -274,3 +274,36 @@ def test_a_time_that_no_calendar_has_is_refused() -> None:
     assert not publisher.exchange.append(publisher.route, b"t", late)
     refused = publisher.refused()
     assert (refused.code, refused.link_number) == ("malformed", 1)
+
+
+def test_who_asks_is_told_where_its_batches_lie_among_those_of_others() -> None:
+    asks = connected()
+    other = Publisher(asks.exchange, "q")
+    other.hello()
+    asks.places = 1
+    asks.hello()
+    for publisher in (asks, asks, other, asks):
+        assert publisher.send()
+    ((_, body),) = asks.exchange.answers(asks.route)
+    assert (channel.read_number(body), channel.read_runs(body)) == (3, [(1, 0, 2), (3, 3, 1)])
+    ((_, body),) = asks.exchange.answers(other.route)
+    assert body == channel.NUMBER.pack(1)
+    assert asks.send()
+    ((_, body),) = asks.exchange.answers(asks.route)
+    assert (channel.read_number(body), channel.read_runs(body)) == (4, [(4, 4, 1)])
+
+
+def test_who_connects_again_is_told_the_places_that_it_lacks() -> None:
+    publisher = connected()
+    publisher.places = 1
+    publisher.hello()
+    for _ in range(3):
+        publisher.send()
+    publisher.places = 2
+    ready = publisher.hello()
+    assert isinstance(ready, channel.Ready)
+    assert (ready.expected, ready.places) == (4, [(2, 1, 2)])
+    publisher.places = 0
+    ready = publisher.hello()
+    assert isinstance(ready, channel.Ready)
+    assert ready.places == []

@@ -1,7 +1,8 @@
 """Which publisher is behind which connection."""
 
-from roq.exchange.links import LINK_SECONDS, Link, LinkTable
+from roq.exchange.links import LINK_SECONDS, Link, LinkTable, Places
 from roq.model import PublisherId
+from roq.protocol.channel import NUMBER, read_number, read_runs
 
 
 def link(table: LinkTable, name: bytes) -> Link:
@@ -47,3 +48,32 @@ def test_room_is_made_by_who_was_seen_longest_ago() -> None:
     assert table.longest_away() is late
     table.connect(late, b"s", 9.0)
     assert table.longest_away() is None
+
+
+def test_batches_that_follow_each_other_in_the_log_are_one_run() -> None:
+    places = Places(10)
+    for number, offset in ((1, 7), (2, 8), (3, 11), (4, 12)):
+        places.add(number, offset)
+    assert places.between(0, 4) == [(1, 7, 2), (3, 11, 2)]
+    assert places.between(1, 3) == [(2, 8, 1), (3, 11, 1)]
+    assert places.between(4, 4) == []
+    places.clear()
+    assert places.between(0, 4) == []
+
+
+def test_so_many_runs_are_remembered() -> None:
+    places = Places(3)
+    for number in range(1, 9):
+        places.add(number, 10 * number)
+    assert places.between(0, 8) == [(6, 60, 1), (7, 70, 1), (8, 80, 1)]
+
+
+def test_an_acknowledgement_has_runs_only_for_who_wants_them() -> None:
+    one = link(LinkTable(10), b"one")
+    assert one.acknowledgement(3) == NUMBER.pack(3)
+    one.places = Places(10)
+    for number in (1, 2, 3):
+        one.places.add(number, 40 + number)
+    one.places.told = 1
+    body = one.acknowledgement(2)
+    assert (read_number(body), read_runs(body)) == (2, [(2, 42, 1)])

@@ -18,10 +18,10 @@ LOGS = "/data/logs"
 FOLDER = f"{LOGS}/{QUEUE_ID.hex()}/x1"
 
 
-def durable(**changes: object) -> Host:
+def durable(durability: str = "flush", **changes: object) -> Host:
     """A host on which one durable exchange runs."""
     host = Host(logs=LOGS, **changes)  # type: ignore[arg-type]
-    host.start_exchange(durability="flush")
+    host.start_exchange(durability=durability)
     host.report(X1)
     return host
 
@@ -105,18 +105,20 @@ def test_another_process_goes_on_with_the_same_log_under_a_higher_epoch() -> Non
     assert spec(host).epoch > before
 
 
-def test_the_leader_hears_that_it_is_durable_also_from_a_later_life() -> None:
-    host = durable()
-    (started,) = host.start_exchange(durability="flush")
+@pytest.mark.parametrize("durability", ["flush", "async"])
+def test_the_leader_hears_that_it_is_durable_also_from_a_later_life(durability: str) -> None:
+    host = durable(durability)
+    (started,) = host.start_exchange(durability=durability)
     assert isinstance(started, Started)
-    assert started.child.durability == "flush"
+    assert started.child.durability == durability
     host.next_life()
     host.report(X1)
-    (started,) = host.start_exchange(durability="flush")
+    (started,) = host.start_exchange(durability=durability)
     assert isinstance(started, Started)
-    assert started.child.durability == "flush"
+    assert started.child.durability == durability
     host.crash(X1)
     assert spec(host).log == FOLDER
+    assert spec(host).ahead is (durability == "async")
 
 
 def test_a_durability_that_this_host_does_not_know_is_refused() -> None:

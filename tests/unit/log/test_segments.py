@@ -10,9 +10,10 @@ from memory_files import MemoryFiles
 from roq.log.cursors import cursor
 from roq.log.files import LogRefused
 from roq.log.records import HEAD_BYTES, RecordKind
-from roq.log.recovery import META, LogSettings, open_log
+from roq.log.recovery import LEAP, META, LogSettings, open_log
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, scan
-from roq.log.segments import SegmentLog, perform
+from roq.log.segments import SegmentLog, perform, perform_sync
+from roq.log.survey import LogSurvey
 from roq.protocol.channel import FetchRequest
 
 BATCH = b"x" * 100
@@ -55,13 +56,13 @@ def test_nothing_counts_before_its_group_was_committed() -> None:
     assert first is not None
     log.append(b"t", BATCH, len(BATCH))
     assert log.gather(lambda: b"") is None, "one group at a time"
-    assert log.uncommitted_bytes > 2 * len(BATCH)
+    assert log.unsynced_bytes > 2 * len(BATCH)
     assert log.record(0) is not None
     perform(files, first)
     log.commit(first.end)
     assert (log.committed, log.end) == (1, 2)
     commit(files, log)
-    assert log.uncommitted_bytes == 0
+    assert log.unsynced_bytes == 0
 
 
 def test_a_group_is_one_write_and_no_batch_is_copied() -> None:
@@ -319,3 +320,47 @@ def test_starts_that_write_nothing_leave_no_files_behind() -> None:
         open_log(files, settings(epoch)).check()
         counts.add(len(segments(files)))
     assert max(counts) <= 2
+
+
+def test_a_log_that_runs_ahead_begins_a_segment_when_all_is_synced() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=True))
+    write(files, log, 1)
+    assert log.synced == 1, "what a start cannot do without is synced at once"
+    write(files, log, 9)
+    assert (log.committed, log.synced) == (10, 1)
+    assert log.unsynced_bytes > 9 * len(BATCH)
+    log.append(b"t", BATCH, len(BATCH))
+    assert log.gather(lambda: b"") is None
+    assert log.sync_wanted
+    sync = log.gather_sync()
+    assert sync is not None
+    assert log.gather_sync() is None, "one at a time"
+    perform_sync(files, sync)
+    log.commit_sync(sync.end)
+    assert log.synced == 10
+    commit(files, log)
+    assert len(segments(files)) == 2
+
+
+def test_the_next_process_leaves_offsets_out_that_may_have_been_shown() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=True, segment_entries=100))
+    write(files, log, 15)
+    log = open_log(files, settings(6, ahead=True))
+    assert log.end == log.committed == log.synced == 15 + LEAP
+    assert log.recovered.lost == []
+    assert [log.following(offset) for offset in (3, 14, 15, 15 + LEAP)] == [
+        3, 14, 15 + LEAP, 15 + LEAP,
+    ]  # fmt: skip
+    write(files, log, 2)
+    reader = cursor(log, FetchRequest(id=1, queue=b"", generation=5, prefixes=[b""], until=log.end))
+    found = []
+    while not reader.done:
+        offset = reader.offset()
+        if offset is not None:
+            found.append(offset)
+            reader.advance()
+    assert found == [*range(15), 15 + LEAP, 16 + LEAP]
+    assert reader.evicted == 0
+    assert sum(len(each.lost) for each in LogSurvey(files).segments()) == 0

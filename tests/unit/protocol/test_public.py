@@ -163,7 +163,7 @@ def test_every_limit_has_a_range_that_holds_its_default() -> None:
 
 
 def test_a_durability_that_does_not_exist_is_refused() -> None:
-    assert "only none and flush" in comment(request(2010, Durability="disk"))
+    assert "only none, async, flush" in comment(request(2010, Durability="disk"))
 
 
 def test_a_transaction_id_may_be_text_or_number() -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 from publisher_script import (
+    LIMITS,
     X1,
     X2,
     Script,
+    from_link,
     link_at,
     opened,
     sent,
 )
 
-from roq.client.publish.events import AskAttach, Leave, Received, Serving
+from roq.client.publish.events import AskAttach, Assignment, Elsewhere, Leave, Received, Serving
+from roq.client.publish.latency import LatencyBook
 from roq.client.publish.link import (
     FLAPS_MAX,
     READY_SECONDS,
@@ -209,7 +212,7 @@ def test_a_refused_batch_becomes_a_void_and_the_rest_follows(ready: Script) -> N
     assert wire.read_header(transmit.batches[0].data).kind == wire.Kind.VOID
     status = ready.receipts[0].status
     assert status is not None
-    assert status.outcome is Outcome.FAILED
+    assert status.outcome is Outcome.REFUSED
     assert "65 MiB" in status.reason
 
 
@@ -449,3 +452,141 @@ def test_a_connection_that_has_worked_for_a_while_is_made_again_at_once(ready: S
         ready.now += STEADY_SECONDS
         opened(ready.lost("cut"))
         ready.accept()
+
+
+def test_receipts_tell_offsets_where_they_were_asked_for() -> None:
+    script = Script(offsets=True)
+    assert opened(script.assign()).places == 1
+    script.accept()
+    for _ in range(4):
+        script.publish()
+    body = channel.NUMBER.pack(3) + channel.pack_runs([(1, 40, 2), (3, 90, 7)])
+    from_link(script, script.link, channel.ACK, body)
+    statuses = [receipt.status for receipt in script.receipts[:3]]
+    assert [status and status.offset for status in statuses] == [40, 41, 90]
+    assert [status and (status.log, status.stored) for status in statuses] == [(X1.log, True)] * 3
+    assert not script.receipts[3].done(), "a run that is too long acknowledges nothing"
+    hello = opened(script.lost("cut"))
+    assert hello.places == 4
+    script.accept(expected=5, places=[(4, 95, 1)])
+    status = script.receipts[3].status
+    assert status is not None
+    assert (status.ok, status.offset) == (True, 95)
+
+
+def test_an_acknowledgement_without_the_place_is_one_all_the_same(ready: Script) -> None:
+    ready.publish()
+    ready.ack(1)
+    status = ready.receipts[0].status
+    assert status is not None
+    assert (status.ok, status.offset, status.stored, status.flushed) == (True, None, True, False)
+
+
+def test_what_is_not_synced_is_sent_again_when_the_exchange_has_lost_it() -> None:
+    script = Script()
+    script.assign()
+    script.accept(durable=True, ahead=True)
+    for _ in range(4):
+        script.publish()
+    script.ack(3)
+    status = script.receipts[0].status
+    assert status is not None
+    assert (status.ok, status.stored, status.flushed) == (True, True, False)
+    script.feed(Received(script.link, [channel.SYNCED, channel.NUMBER.pack(1)]))
+    script.now += 15.0  # longer than what a volatile exchange has acknowledged is kept
+    script.feed(Tick())
+    script.lost("power cut")
+    later = structs.replace(X1, epoch=9, data="tcp://h:9")
+    script.feed(Assignment(b"q" * 16, later, 2, LIMITS))
+    assert sent(script.accept(2, later, durable=True, ahead=True)) == [2, 3, 4]
+    script.ack(4)
+    assert all(receipt.status and receipt.status.ok for receipt in script.receipts)
+    assert script.links.tally.acked_batches == 4, "each counts once"
+
+
+def test_what_the_disk_does_not_confirm_in_time_is_told_to_be_there(ready: Script) -> None:
+    ready.publish()
+    ready.publish()
+    ready.says(channel.HELD, channel.Held(reader=b"", seconds=1, most=0, disk=True, accepted=1))
+    ready.now += 21.0
+    ready.feed(Tick())
+    statuses = [receipt.status for receipt in ready.receipts]
+    assert [status and status.outcome for status in statuses] == [
+        Outcome.FLUSH_TIMEOUT, Outcome.UNKNOWN,
+    ]  # fmt: skip
+    assert statuses[0] is not None
+    assert (statuses[0].exchange, statuses[0].stored, statuses[0].flushed) == ("x1", True, False)
+    assert "disk of exchange x1" in statuses[0].reason
+    assert ready.links.tally.unknown_messages == 2
+
+
+def test_what_waits_is_tried_at_another_exchange_under_its_sequence(ready: Script) -> None:
+    ready.publish()
+    ready.publish()
+    effects = ready.feed(Elsewhere("a message waits"))
+    assert effects == [Drop(2), AskAttach(((1, 5),))]
+    ready.assign(X2, 2)
+    effects = ready.accept(exchange=X2)
+    assert sent(effects) == [1, 2]
+    firsts = [
+        wire.read_header(sealed.data).first_sequence
+        for effect in effects
+        if isinstance(effect, Transmit)
+        for sealed in effect.batches
+    ]
+    assert firsts == [0, 1], "the same messages, and no copies of them"
+
+
+def test_an_exchange_that_owes_nothing_is_not_left_unless_it_is_named(ready: Script) -> None:
+    assert ready.feed(Elsewhere("a message waits")) == []
+    assert ready.feed(Elsewhere("too many topics", "x2")) == []
+    assert ready.feed(Elsewhere("too many topics", "x1")) == [Drop(2), AskAttach(((1, 5),))]
+
+
+def slow_exchange() -> Script:
+    script = Script(latency=LatencyBook(0.1))
+    script.feed(Serving((X1, X2)))
+    script.assign()
+    script.accept()
+    return script
+
+
+def test_an_exchange_that_acknowledges_too_slowly_is_left_and_named() -> None:
+    script = slow_exchange()
+    for number in range(1, 4):
+        script.publish()
+        script.now += 0.2
+        effects = script.ack(number)
+    assert effects == [Drop(2), AskAttach(((1, 5),))]
+    assert "0.20 s" in script.links.reason
+    script.assign(X2, 2)
+    script.accept(exchange=X2)
+    script.lost("cut")
+    script.lost("refused")
+    script.now += 1.0  # the second failure in a row waits before it asks
+    assert script.feed(Tick()) == [AskAttach(((2, 8), (1, 5)))]
+
+
+def test_one_that_says_nothing_is_left_as_well_but_not_one_that_is_held_back() -> None:
+    script = slow_exchange()
+    script.publish()
+    held = channel.Held(reader=b"r" * 16, seconds=1, most=10)
+    script.says(channel.HELD, held)
+    script.now += 0.5
+    assert script.feed(Tick()) == []
+    script.ack(1)
+    script.publish()
+    effects = []
+    for _ in range(3):
+        script.now += 0.2
+        effects += script.feed(Tick())
+    assert effects == [Drop(2), AskAttach(((1, 5),))]
+
+
+def test_the_only_exchange_is_used_however_slow_it_is() -> None:
+    script = slow_exchange()
+    script.feed(Serving((X1,)))
+    for number in range(1, 9):
+        script.publish()
+        script.now += 0.5
+        assert script.ack(number) == []

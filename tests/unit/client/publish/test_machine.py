@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from publisher_script import LIMITS, X1, NoWaiter
 
-from roq.client.publish.batching import Attributed
-from roq.client.publish.events import Assignment, Received
+from roq.client.publish.batching import Attributed, OneWay
+from roq.client.publish.events import AskAttach, Assignment, Received
 from roq.client.publish.machine import OLD_SECONDS, PublisherMachine
 from roq.client.publish.receipt import Outcome, Receipt
+from roq.client.publish.retries import Tries
 from roq.client.publish.send_window import PendingBatch
 from roq.errors import InvalidName, MessageTooLarge
+from roq.machine import Tick
 from roq.model import Limits, PublisherId
 from roq.protocol import batch as wire
 from roq.protocol import channel, documents
@@ -304,3 +306,51 @@ def test_an_end_that_is_cut_off_and_done_again_tells_every_fate_once() -> None:
             assert stats.messages == len(receipts)
             break
     assert line > 40
+
+
+def test_what_nobody_waits_for_is_not_waited_for_and_its_loss_is_nobodys_error() -> None:
+    shell = Shell()
+    receipt = shell.publish(OneWay(b"a"))
+    assert receipt is not None
+    assert receipt.one_way
+    assert shell.machine.seal_open(shell.now), "under way, and flushed"
+    waited = shell.publish(b"b")
+    assert not shell.machine.seal_open(shell.now)
+    shell.machine.leave("closed", shell.now)
+    stats = shell.machine.stats(window_waits=0, callback_errors=0)
+    assert (stats.one_way_lost, stats.failed_messages + stats.unknown_messages) == (1, 1)
+    assert receipt.done()
+    assert waited is not None
+
+
+def test_in_a_batch_with_others_it_is_one_of_these() -> None:
+    shell = Shell()
+    shell.publish(b"busy")
+    receipts = [shell.publish(payload) for payload in (OneWay(b"a"), OneWay(b"b"), b"c")]
+    assert receipts[0] is receipts[2] is not None
+    assert not receipts[0].one_way
+    shell.now += LINGER
+    shell.machine.seal_due(shell.now)
+    shell.send()
+    assert shell.payloads() == [[b"busy"], [b"a", b"b", b"c"]]
+    assert {type(payload) for batch in shell.payloads() for payload in batch} == {bytes}
+
+
+def test_one_way_messages_gather_beside_the_fast_way() -> None:
+    shell = Shell()
+    shell.publish(b"busy")
+    receipt = shell.publish(OneWay(b"a"))
+    assert shell.machine.packer.fast == {}
+    assert shell.publish(OneWay(b"b")) is receipt is not None
+    assert receipt.one_way
+
+
+def test_a_message_that_waits_too_long_is_tried_elsewhere_in_its_time() -> None:
+    shell = Shell()
+    receipt = shell.publish(b"a")
+    assert receipt is not None
+    shell.machine.sends.watch(receipt, Tries(shell.now, 9.0, 2))
+    assert shell.machine.next_deadline() == pytest.approx(shell.now + 1.0, abs=2.0)
+    shell.now += 3.0
+    effects = shell.machine.handle(Tick(), shell.now)
+    assert AskAttach(((1, 5),)) in effects

@@ -9,7 +9,7 @@ import pytest
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.errors import DeliveryError
 
-OK = SendStatus(outcome=Outcome.ACCEPTED, exchange="x1", exchange_epoch=3)
+OK = SendStatus(outcome=Outcome.OK, exchange="x1", exchange_epoch=3)
 NO = SendStatus(outcome=Outcome.FAILED, reason="too large")
 
 
@@ -88,7 +88,7 @@ def test_it_says_what_it_knows() -> None:
     assert repr(fresh) == "<roq.Receipt pending>"
     fresh.count = 3
     fresh.settle(OK)
-    assert repr(fresh) == "<roq.Receipt accepted by x1 3 messages>"
+    assert repr(fresh) == "<roq.Receipt ok by x1 3 messages>"
     failed, _ = receipt()
     failed.settle(NO)
     assert repr(failed) == "<roq.Receipt failed (too large)>"

@@ -14,7 +14,7 @@ from roq.errors import LocalProtocolError
 from roq.model import PublisherId
 from roq.protocol import batch as wire
 
-OK = SendStatus(outcome=Outcome.ACCEPTED, exchange="x1", exchange_epoch=1)
+OK = SendStatus(outcome=Outcome.OK, exchange="x1", exchange_epoch=1)
 NO = SendStatus(outcome=Outcome.FAILED, reason="too large")
 
 

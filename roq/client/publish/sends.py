@@ -1,0 +1,92 @@
+"""One message whose fate somebody wants to know: published, waited for, and published once more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from time import monotonic
+from typing import Protocol
+
+from roq.client.publish.receipt import PENDING, Receipt, SendStatus, failure
+from roq.errors import RoQError
+
+log = logging.getLogger(__name__)
+
+
+class Sender(Protocol):
+    """What is wanted of a publisher."""
+
+    def watch(self, receipt: Receipt, seconds: float, tries: int) -> None:
+        """Have what is not acknowledged tried at other exchanges, so often within this time."""
+        ...
+
+    def tries_again(self, status: SendStatus, tries: int) -> bool:
+        """Whether a message of this fate is published once more; its exchange is left then."""
+        ...
+
+
+def send(sender: Sender, publish: Callable[[], Receipt], seconds: float, tries: int) -> SendStatus:
+    """Publish a message and wait until it is delivered.
+
+    Args:
+        publish: publishes it, each time that it is called.
+        seconds: for all tries.
+        tries: beyond the first one.
+
+    Raises:
+        DeliveryError: it is not delivered, or that is not known.
+    """
+    deadline = monotonic() + seconds
+    while True:
+        receipt = publish()
+        remaining = max(0.0, deadline - monotonic())
+        sender.watch(receipt, remaining, tries)
+        status = receipt.wait(remaining)
+        if status.ok:
+            return status
+        if not sender.tries_again(status, tries):
+            raise failure(status, 1)
+        tries -= 1
+
+
+class AsyncSend:
+    """As `send`, but nobody waits: `future` gets what was achieved, or the error."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        publish: Callable[[], Receipt],
+        seconds: float,
+        tries: int,
+        callback: Callable[[SendStatus], object] | None,
+    ) -> None:
+        self.future: Future[SendStatus] = Future()
+        self.future.set_running_or_notify_cancel()
+        self._sender = sender
+        self._publish = publish
+        self._deadline = monotonic() + seconds
+        self._tries = tries
+        self._callback = callback
+        self._begin()
+
+    def _begin(self) -> None:
+        receipt = self._publish()
+        self._sender.watch(receipt, max(0.0, self._deadline - monotonic()), self._tries)
+        receipt.on_settled(lambda: self._settled(receipt.status or PENDING))
+
+    def _settled(self, status: SendStatus) -> None:
+        if not status.ok and self._sender.tries_again(status, self._tries):
+            self._tries -= 1
+            try:
+                self._begin()
+            except RoQError as error:
+                log.debug("not published once more: %s", error)
+            else:
+                return
+        if status.ok:
+            self.future.set_result(status)
+        else:
+            self.future.set_exception(failure(status, 1))
+        if self._callback is not None:
+            self._callback(status)

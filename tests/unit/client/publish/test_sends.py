@@ -1,0 +1,98 @@
+"""One message whose fate is waited for, with a publisher that does as the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from roq.client.publish.receipt import Outcome, Receipt, SendStatus
+from roq.client.publish.sends import AsyncSend, send
+from roq.errors import Closed, DeliveryError
+
+OK = SendStatus(outcome=Outcome.OK, exchange="x2")
+REFUSED = SendStatus(outcome=Outcome.REFUSED, exchange="x1", reason="too many topics")
+UNKNOWN = SendStatus(outcome=Outcome.UNKNOWN, reason="nobody knows")
+
+
+class Fates:
+    """A publisher; each message that it publishes has the next fate."""
+
+    def __init__(self, *fates: SendStatus | None, again: bool = True) -> None:
+        self.fates = list(fates)
+        self.again = again
+        self.watched: list[int] = []
+        self.left: list[str] = []
+
+    def publish(self) -> Receipt:
+        receipt = Receipt(self)
+        fate = self.fates.pop(0)
+        if fate is not None:
+            receipt.settle(fate)
+        return receipt
+
+    def watch(self, receipt: Receipt, seconds: float, tries: int) -> None:
+        assert seconds >= 0
+        self.watched.append(tries)
+
+    def tries_again(self, status: SendStatus, tries: int) -> bool:
+        if self.again and tries > 0 and status.outcome is Outcome.REFUSED:
+            self.left.append(status.exchange)
+            return True
+        return False
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        return condition()
+
+    def call_back(self, callback: Callable[[], object]) -> None:
+        callback()
+
+
+def test_what_was_refused_is_published_once_more_elsewhere() -> None:
+    fates = Fates(REFUSED, OK)
+    assert send(fates, fates.publish, 9.0, 2) is OK
+    assert (fates.watched, fates.left) == ([2, 1], ["x1"])
+
+
+@pytest.mark.parametrize(
+    ("given", "tries", "outcome"),
+    [([REFUSED] * 3, 2, "refused"), ([UNKNOWN], 2, "unknown"), ([REFUSED], 0, "refused"),
+     ([None], 2, "pending")],
+)  # fmt: skip
+def test_the_error_says_what_became_of_it(
+    given: list[SendStatus | None], tries: int, outcome: str
+) -> None:
+    fates = Fates(*given)
+    with pytest.raises(DeliveryError) as caught:
+        send(fates, fates.publish, 9.0, tries)
+    assert (caught.value.outcome, caught.value.messages) == (outcome, 1)
+    assert fates.fates == [], "what may be there is not published once more"
+
+
+def test_a_future_and_a_callback_get_the_fate() -> None:
+    fates, told = Fates(REFUSED, OK), list[SendStatus]()
+    future = AsyncSend(fates, fates.publish, 9.0, 2, told.append).future
+    assert future.result(0) is OK
+    assert told == [OK]
+    assert fates.left == ["x1"]
+
+
+def test_a_future_raises_what_became_of_it() -> None:
+    fates, told = Fates(UNKNOWN), list[SendStatus]()
+    future = AsyncSend(fates, fates.publish, 9.0, 2, told.append).future
+    with pytest.raises(DeliveryError, match="nobody knows"):
+        future.result(0)
+    assert told == [UNKNOWN]
+
+
+def test_what_cannot_be_published_once_more_has_its_first_fate() -> None:
+    fates = Fates(REFUSED)
+
+    def publish() -> Receipt:
+        if not fates.fates:
+            raise Closed("the publisher was closed")
+        return fates.publish()
+
+    future = AsyncSend(fates, publish, 9.0, 2, None).future
+    with pytest.raises(DeliveryError, match="too many topics"):
+        future.result(0)
