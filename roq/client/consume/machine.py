@@ -26,6 +26,7 @@ from roq.protocol.batch import Kind, read_body, read_header
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import (
     CREDIT,
+    DELETED,
     DONE,
     JOIN,
     LEASE,
@@ -308,6 +309,8 @@ class ConsumerMachine:
         return self._member.latest or self._member.start_us > 0
 
     def _join(self, log: LogId, seat: Seat, now: float) -> list[Ask]:
+        if self.refusal is not None:
+            return []  # a group that was deleted is not made again by its own members
         member = self._member
         self._requests += 1
         seat.attempt += 1
@@ -379,6 +382,10 @@ class ConsumerMachine:
 
     def _refused(self, seat: Seat, refused: Refused, now: float) -> list[Ask]:
         seat.trouble = refused.text
+        if refused.code == DELETED:
+            self.refusal = refused.code, refused.text
+            seat.phase = Phase.AWAY
+            return []
         if seat.phase is not Phase.JOINING:
             return []
         if refused.code == "no_group":

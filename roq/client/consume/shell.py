@@ -20,9 +20,16 @@ from roq.client.consume.machine import Ask, ConsumerMachine, ConsumerStats, Memb
 from roq.client.consume.message import Verdict
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
-from roq.errors import Closed, InvalidRequest, LeaseLost, RemoteProtocolError, RoQError
+from roq.errors import (
+    Closed,
+    GroupNotFound,
+    InvalidRequest,
+    LeaseLost,
+    RemoteProtocolError,
+    RoQError,
+)
 from roq.model import LogId
-from roq.protocol.consuming import Run
+from roq.protocol.consuming import DELETED, Run
 from roq.protocol.control import Topology
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
@@ -200,7 +207,11 @@ class ConsumerShell:
             self._tell_user()
         if machine.refusal is not None:
             code, text = machine.refusal
-            self._on_refused(InvalidRequest(f"{text} ({code})"))
+            self._on_refused(
+                GroupNotFound(f"{text}: a new consumer makes it again")
+                if code == DELETED
+                else InvalidRequest(f"{text} ({code})")
+            )
         elif not self.joined and machine.joined:
             self.joined = True
             self._on_joined()
