@@ -318,13 +318,16 @@ class ConsumerMachine:
         seat.request = self._requests
         seat.ask_at = now + ASK_SECONDS
         held = [run for holding in seat.holdings.values() for run in holding.unsettled()]
-        first = self._created_us is None
+        created, start_us = self._created_us, member.start_us
+        if created is not None:
+            # Another exchange has the group already: here it begins as early as it has begun there,
+            # and from the beginning if all was wanted, whichever exchange has answered first.
+            start_us = created if member.latest else min(start_us, created)
         join = Join(
             id=seat.request, queue=seat.queue, group=member.group, member=member.id,
             name=member.name, attempt=seat.attempt, settings=member.settings,
-            make=seat.make or self._created_us is not None,
-            start_us=member.start_us if first else (self._created_us or 0),
-            start_end=member.latest and first, held=held, generation=log.generation,
+            make=seat.make or created is not None, start_us=start_us,
+            start_end=member.latest and created is None, held=held, generation=log.generation,
         )  # fmt: skip
         return [Ask(log, [JOIN, documents.encode(join)])]
 
