@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -24,6 +25,7 @@ from roq.client.admin.views import (
     ScalingRules,
 )
 from roq.client.cluster import REMOVAL_SECONDS
+from roq.client.consume.groups import GroupListing
 from roq.client.io.engine import Translate
 from roq.client.publish import publisher as sync_publisher
 from roq.client.status.reporter import OnState
@@ -155,6 +157,36 @@ class Cluster:
     async def get_rules(self, queue: str) -> ScalingRules:
         """The scaling rules of a queue."""
         return await asyncio.to_thread(self._sync.get_rules, queue)
+
+    async def groups(
+        self, queue: str, group: str | None = None, *, timeout: float | None = None
+    ) -> GroupListing:
+        """The consumer groups of a queue; see `roq.Cluster.groups`."""
+        return await asyncio.to_thread(self._sync.groups, queue, group, timeout=timeout)
+
+    async def seek_group(
+        self, queue: str, group: str, to: str | datetime, *, timeout: float | None = None
+    ) -> list[str]:
+        """Have a group go on from elsewhere; see `roq.Cluster.seek_group`."""
+        return await asyncio.to_thread(self._sync.seek_group, queue, group, to, timeout=timeout)
+
+    async def pause_group(
+        self, queue: str, group: str, *, timeout: float | None = None
+    ) -> list[str]:
+        """Have a group hand out nothing more; see `roq.Cluster.pause_group`."""
+        return await asyncio.to_thread(self._sync.pause_group, queue, group, timeout=timeout)
+
+    async def resume_group(
+        self, queue: str, group: str, *, timeout: float | None = None
+    ) -> list[str]:
+        """Have a paused group go on; see `roq.Cluster.resume_group`."""
+        return await asyncio.to_thread(self._sync.resume_group, queue, group, timeout=timeout)
+
+    async def delete_group(
+        self, queue: str, group: str, *, timeout: float | None = None
+    ) -> list[str]:
+        """Forget a group, and what it has done; see `roq.Cluster.delete_group`."""
+        return await asyncio.to_thread(self._sync.delete_group, queue, group, timeout=timeout)
 
     async def publisher(
         self,

@@ -129,7 +129,7 @@ class Consumer:
                 attempts=attempts, retry_seconds=retry, retry_seconds_max=retry_max,
             )
         )  # fmt: skip
-        start_us, latest = _start(start)
+        start_us, latest = start_of(start)
         member = Member(
             id=self.id, name=client_name(name), group=group, settings=settings, latest=latest,
             start_us=start_us, prefetch=_at_least_one("prefetch", prefetch),
@@ -427,7 +427,12 @@ def _checked(settings: GroupSettings) -> GroupSettings:
         raise InvalidRequest(f"settings of a consumer group: {error}") from None
 
 
-def _start(option: str | datetime) -> tuple[int, bool]:
+def start_of(option: str | datetime) -> tuple[int, bool]:
+    """What a place in time is on the wire: µs UTC, and whether it is the end instead.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
     match option:
         case "earliest":
             return 0, False
@@ -437,7 +442,8 @@ def _start(option: str | datetime) -> tuple[int, bool]:
             return int(option.timestamp() * MICROSECONDS), False
         case _:
             raise InvalidRequest(
-                f"start {option!r}: use 'earliest', 'latest' or a datetime with a time zone"
+                f"{option!r} is no place to begin: use 'earliest', 'latest' or a datetime with a "
+                "time zone"
             )
 
 
