@@ -1,4 +1,4 @@
-"""A connection to a cluster: manages queues, and makes publishers and subscribers."""
+"""A connection to a cluster: manages queues, and makes publishers, subscribers and consumers."""
 
 from __future__ import annotations
 
@@ -459,7 +459,8 @@ class Cluster(HostCommands):
 
         Args:
             dead_letters: the queue for messages that were tried too often, or rejected; None: the
-                name of the queue with `.dead` behind it. It is made when it is needed.
+                name of the queue with `.dead` behind it. It is made when it is needed, with the
+                durability and limits of the queue.
             timeout: seconds until every exchange has taken it in; None: as `connect` was told.
 
         Raises:
@@ -472,7 +473,10 @@ class Cluster(HostCommands):
             raise InvalidRequest(f"dead letters of queue {queue} cannot go to itself: name another")
 
         def open_publisher() -> Publisher:
-            self.create_queue(letters, exists_ok=True, durability=self.describe(queue).durability)
+            origin = self.describe(queue)
+            self.create_queue(
+                letters, exists_ok=True, durability=origin.durability, limits=origin.limits
+            )
             return self.publisher(letters)
 
         consumer = Consumer(

@@ -116,7 +116,6 @@ class Consumer:
         self.group = group
         self.id = os.urandom(16)
         self._engine = engine
-        self._attempts = attempts
         self._bury = bury
         self._closed = False
         self._ready = threading.Event()
@@ -339,7 +338,7 @@ class Consumer:
         return None
 
     def _is_dead(self, holding: Holding) -> bool:
-        return 0 < self._attempts < holding.attempt
+        return 0 < self._shell.attempts < holding.attempt
 
     def _bury_all(self, holding: Holding, reason: str) -> None:
         """These messages go to the dead letters; if that cannot be, they come again later."""

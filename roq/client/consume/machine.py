@@ -150,12 +150,14 @@ class ConsumerMachine:
         arrived: holdings that came since the shell has looked, in order.
         stats: counters.
         refusal: why the group does not take this member, for good; empty: it does.
+        attempts: so often is a message tried, by the group's settings; 0: without an end.
     """
 
     def __init__(self, member: Member) -> None:
         self.stats = ConsumerStats()
         self.refusal: tuple[str, str] | None = None
         self.arrived: list[Holding] = []
+        self.attempts = member.settings.attempts
         self._member = member
         self._seats: dict[LogId, Seat] = {}
         self._created_us: int | None = None
@@ -338,6 +340,7 @@ class ConsumerMachine:
         seat.make = True
         seat.ask_at = float("inf")
         seat.lease_seconds = joined.settings.lease_seconds
+        self.attempts = joined.settings.attempts
         self._created_us = (
             joined.created_us
             if self._created_us is None

@@ -122,6 +122,11 @@ class ConsumerShell:
         """Messages of which something is not told or not confirmed."""
         return len(self._settled) + len(self._returned) + self._machine.unconfirmed
 
+    @property
+    def attempts(self) -> int:
+        """So often is a message of the group tried; 0: without an end."""
+        return self._machine.attempts
+
     def stats(self) -> ConsumerStats:
         """The counters."""
         return self._machine.stats
