@@ -1,4 +1,4 @@
-"""The asyncio cluster: manages queues, and makes publishers and subscribers."""
+"""The asyncio cluster: manages queues, and makes publishers, subscribers and consumers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from roq.aio.consumer import Consumer
 from roq.aio.listening import Statistics, Watch
 from roq.aio.publisher import Publisher, Receipt
 from roq.aio.subscriber import Subscriber
@@ -25,6 +26,8 @@ from roq.client.admin.views import (
     ScalingRules,
 )
 from roq.client.cluster import REMOVAL_SECONDS
+from roq.client.consume import consumer as sync_consumer
+from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES
 from roq.client.consume.groups import GroupListing
 from roq.client.io.engine import Translate
 from roq.client.publish import publisher as sync_publisher
@@ -243,6 +246,44 @@ class Cluster:
             on_state=_in_loop(on_state),
         )
         return Subscriber(await made(make, sync_subscriber.Subscriber.close))
+
+    async def consumer(
+        self,
+        queue: str,
+        group: str,
+        *,
+        topic: str | Sequence[str] = "",
+        mode: str = "shared",
+        start: str | datetime = "earliest",
+        prefetch: int = PREFETCH,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        lease: float = 30.0,
+        attempts: int = 16,
+        retry: float = 1.0,
+        retry_max: float = 60.0,
+        dead_letters: str | None = None,
+        name: str | None = None,
+        timeout: float | None = None,
+    ) -> Consumer:
+        """A member of a group that shares the messages of a queue; see `roq.Cluster.consumer`."""
+        make = partial(
+            self._sync.consumer,
+            queue,
+            group,
+            topic=topic,
+            mode=mode,
+            start=start,
+            prefetch=prefetch,
+            prefetch_bytes=prefetch_bytes,
+            lease=lease,
+            attempts=attempts,
+            retry=retry,
+            retry_max=retry_max,
+            dead_letters=dead_letters,
+            name=name,
+            timeout=timeout,
+        )
+        return Consumer(await made(make, sync_consumer.Consumer.close))
 
     def watch(self) -> Watch:
         """The configuration broadcast: the present state, then each change."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import pytest
 from commands import until
 
 import roq
+import roq.aio
 from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
@@ -43,7 +45,7 @@ def publish(client: roq.Cluster, queue: str, *texts: str) -> None:
 
 def taken(consumer: roq.Consumer, count: int) -> list[str]:
     """The next so many messages, and that there are no more; they are acknowledged."""
-    texts = []
+    texts: list[str] = []
     while len(texts) < count:
         message = consumer.receive(20)
         assert message is not None, texts
@@ -140,3 +142,43 @@ def test_groups_of_a_stopped_queue_are_not_there(client: roq.Cluster, queue: str
         client.groups(queue)
     with pytest.raises(roq.QueueNotFound):
         client.groups("no-such-queue")
+
+
+# --- in an event loop -----------------------------------------------------------------------------
+
+
+def test_asyncio_members_share_reject_and_flush(
+    roq_cluster: RunningCluster, client: roq.Cluster, queue: str
+) -> None:
+    async def consume(cluster: roq.aio.Cluster, seen: list[str]) -> None:
+        async with await cluster.consumer(queue, "group", prefetch=4) as consumer:
+            async for message in consumer:
+                seen.append(message.payload.decode())
+                if message.payload == b"bad":
+                    message.reject("no number")
+                if len(seen) > 3:
+                    message.ack()
+                    break
+            await consumer.flush()
+
+    async def main() -> None:
+        seen: list[str] = []
+        async with roq.aio.connect(roq_cluster.address) as cluster:
+            async with asyncio.timeout(60):
+                await consume(cluster, seen)
+            assert sorted(seen) == ["bad", "m1", "m2", "m3"]
+            (shown,) = await cluster.groups(queue)
+            assert (shown.acknowledged, shown.out, shown.members) == (4, 0, 0)
+            async with await cluster.consumer(f"{queue}.dead", "repair") as letters:
+                async for batch in letters.batches(wait=20):
+                    (letter,) = batch
+                    assert letter.payload == b"bad"
+                    assert letter.properties["roq.dead.reason"] == "no number"
+                    batch.ack()
+                    break
+            await cluster.delete_group(queue, "group")
+            assert await cluster.groups(queue) == []
+
+    publish(client, queue, "m1", "bad", "m2", "m3")
+    asyncio.run(main())
+    client.remove_queue(f"{queue}.dead")
