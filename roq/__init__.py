@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from roq.client.cluster import Cluster, connect
     from roq.client.consume.consumer import Consumer
+    from roq.client.consume.groups import GroupMember, GroupPart, GroupSummary
     from roq.client.consume.machine import ConsumerStats
     from roq.client.consume.message import ConsumedBatch, ConsumedMessage
     from roq.client.publish.publisher import Publisher
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         Closed,
         ConfigError,
         DeliveryError,
+        GroupNotFound,
         HostNotFound,
         Interrupted,
         InvalidName,
@@ -69,6 +71,7 @@ __version__ = "0.1.0"
 _HOMES: Final = {
     "roq.client.cluster": ("Cluster", "connect"),
     "roq.client.consume.consumer": ("Consumer",),
+    "roq.client.consume.groups": ("GroupMember", "GroupPart", "GroupSummary"),
     "roq.client.consume.machine": ("ConsumerStats",),
     "roq.client.consume.message": ("ConsumedBatch", "ConsumedMessage"),
     "roq.client.publish.publisher": ("Publisher",),
@@ -90,6 +93,7 @@ _HOMES: Final = {
         "Closed",
         "ConfigError",
         "DeliveryError",
+        "GroupNotFound",
         "HostNotFound",
         "Interrupted",
         "InvalidName",
@@ -132,6 +136,10 @@ __all__ = [
     "DeliveryError",
     "ExchangeSummary",
     "Gap",
+    "GroupMember",
+    "GroupNotFound",
+    "GroupPart",
+    "GroupSummary",
     "HostNotFound",
     "HostSummary",
     "Interrupted",

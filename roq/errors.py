@@ -8,7 +8,7 @@
     │   └── RemoteProtocolError   the peer's: counted, logged at a bounded rate, dropped
     ├── RequestError              the cluster refused a request (has a code and a sentence)
     │   ├── QueueNotFound  QueueExists  QueueStopped  HostNotFound  ExchangeNotFound  NotEmpty
-    │   ├── NoCapacity  StaleEpoch  NotLeader  InvalidRequest  OtherVersion  Busy
+    │   ├── GroupNotFound  NoCapacity  StaleEpoch  NotLeader  InvalidRequest  OtherVersion  Busy
     │   └── RegistryAway          the registry is away, so a change is refused: nothing was begun
     │       └── Interrupted       … or it went away while the change was being made
     ├── ProviderFailed            a host could not be made, listed or removed
@@ -103,6 +103,12 @@ class ExchangeNotFound(RequestError):
     """The queue has no exchange of this name."""
 
     code = "exchange_not_found"
+
+
+class GroupNotFound(RequestError):
+    """The queue has no consumer group of this name."""
+
+    code = "no_group"
 
 
 class NotEmpty(RequestError):
@@ -218,6 +224,7 @@ REQUEST_ERRORS: dict[str, type[RequestError]] = {
         QueueStopped,
         HostNotFound,
         ExchangeNotFound,
+        GroupNotFound,
         NotEmpty,
         NoCapacity,
         Busy,

@@ -18,8 +18,18 @@ hands over and is woken. What is done once (connecting, managing, closing) waits
 from __future__ import annotations
 
 from roq.aio.cluster import Cluster, connect
+from roq.aio.consumer import Consumer
 from roq.aio.listening import Statistics, Watch
 from roq.aio.publisher import Publisher, Receipt
 from roq.aio.subscriber import Subscriber
 
-__all__ = ["Cluster", "Publisher", "Receipt", "Statistics", "Subscriber", "Watch", "connect"]
+__all__ = [
+    "Cluster",
+    "Consumer",
+    "Publisher",
+    "Receipt",
+    "Statistics",
+    "Subscriber",
+    "Watch",
+    "connect",
+]

@@ -1,4 +1,4 @@
-"""The asyncio cluster: manages queues, and makes publishers and subscribers."""
+"""The asyncio cluster: manages queues, and makes publishers, subscribers and consumers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from roq.aio.consumer import Consumer
 from roq.aio.listening import Statistics, Watch
 from roq.aio.publisher import Publisher, Receipt
 from roq.aio.subscriber import Subscriber
@@ -24,6 +26,9 @@ from roq.client.admin.views import (
     ScalingRules,
 )
 from roq.client.cluster import REMOVAL_SECONDS
+from roq.client.consume import consumer as sync_consumer
+from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES
+from roq.client.consume.groups import GroupListing
 from roq.client.io.engine import Translate
 from roq.client.publish import publisher as sync_publisher
 from roq.client.status.reporter import OnState
@@ -162,6 +167,36 @@ class Cluster:
         """The scaling rules of a queue."""
         return await asyncio.to_thread(self._sync.get_rules, queue)
 
+    async def groups(
+        self, queue: str, group: str | None = None, *, timeout: float | None = None
+    ) -> GroupListing:
+        """The consumer groups of a queue; see `roq.Cluster.groups`."""
+        return await asyncio.to_thread(self._sync.groups, queue, group, timeout=timeout)
+
+    async def seek_group(
+        self, queue: str, group: str, to: str | datetime, *, timeout: float | None = None
+    ) -> list[str]:
+        """Have a group go on from elsewhere; see `roq.Cluster.seek_group`."""
+        return await asyncio.to_thread(self._sync.seek_group, queue, group, to, timeout=timeout)
+
+    async def pause_group(
+        self, queue: str, group: str, *, timeout: float | None = None
+    ) -> list[str]:
+        """Have a group hand out nothing more; see `roq.Cluster.pause_group`."""
+        return await asyncio.to_thread(self._sync.pause_group, queue, group, timeout=timeout)
+
+    async def resume_group(
+        self, queue: str, group: str, *, timeout: float | None = None
+    ) -> list[str]:
+        """Have a paused group go on; see `roq.Cluster.resume_group`."""
+        return await asyncio.to_thread(self._sync.resume_group, queue, group, timeout=timeout)
+
+    async def delete_group(
+        self, queue: str, group: str, *, timeout: float | None = None
+    ) -> list[str]:
+        """Forget a group, and what it has done; see `roq.Cluster.delete_group`."""
+        return await asyncio.to_thread(self._sync.delete_group, queue, group, timeout=timeout)
+
     async def publisher(
         self,
         queue: str,
@@ -227,6 +262,44 @@ class Cluster:
             away_seconds=away_seconds,
         )
         return Subscriber(await made(make, sync_subscriber.Subscriber.close))
+
+    async def consumer(
+        self,
+        queue: str,
+        group: str,
+        *,
+        topic: str | Sequence[str] = "",
+        mode: str = "shared",
+        start: str | datetime = "earliest",
+        prefetch: int = PREFETCH,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        lease: float = 30.0,
+        attempts: int = 16,
+        retry: float = 1.0,
+        retry_max: float = 60.0,
+        dead_letters: str | None = None,
+        name: str | None = None,
+        timeout: float | None = None,
+    ) -> Consumer:
+        """A member of a group that shares the messages of a queue; see `roq.Cluster.consumer`."""
+        make = partial(
+            self._sync.consumer,
+            queue,
+            group,
+            topic=topic,
+            mode=mode,
+            start=start,
+            prefetch=prefetch,
+            prefetch_bytes=prefetch_bytes,
+            lease=lease,
+            attempts=attempts,
+            retry=retry,
+            retry_max=retry_max,
+            dead_letters=dead_letters,
+            name=name,
+            timeout=timeout,
+        )
+        return Consumer(await made(make, sync_consumer.Consumer.close))
 
     def watch(self) -> Watch:
         """The configuration broadcast: the present state, then each change."""

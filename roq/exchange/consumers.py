@@ -31,9 +31,10 @@ from roq.log.groups import (
 from roq.log.log import Log, NotAtHand
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
 from roq.protocol import consuming, documents
-from roq.protocol.channel import PREFIXES_MAX, READER_BYTES
+from roq.protocol.channel import PREFIXES_MAX, READER_BYTES, REFUSED, Refused
 from roq.protocol.consuming import (
     CREDIT,
+    DELETED,
     DONE,
     GROUP_ORDER,
     GROUPS,
@@ -505,7 +506,7 @@ class Consumers(Generic[B]):
                 to = log.committed if order.to_end else min(log.seek(order.time_us), log.committed)
                 self._dismiss(group.seek(to), group)
             case _:
-                self._dismiss(group.seek(self._log.committed), group)
+                self._dismiss(group.seek(self._log.committed), group, deleted=True)
                 del self._groups[group.name]
                 self._awake.pop(group.name, None)
                 self._reading.pop(group.name, None)
@@ -520,12 +521,18 @@ class Consumers(Generic[B]):
         self._due.append((None, Send(asked.route, parts)))
         return []
 
-    def _dismiss(self, members: list[Member], group: ConsumerGroup[B]) -> None:
-        """Their leases are over: they have to join again."""
+    def _dismiss(
+        self, members: list[Member], group: ConsumerGroup[B], *, deleted: bool = False
+    ) -> None:
+        """Their leases are over: they have to join again, unless there is no group any more."""
         for member in members:
             peer = self._by_member.get((group.name, member.id))
             if peer is not None:
-                self._answers.append(peer.send(LEAVE, b""))
+                if deleted:
+                    refused = Refused(code=DELETED, text=f"group {group.name} was deleted")
+                    self._answers.append(peer.send(REFUSED, documents.encode(refused)))
+                else:
+                    self._answers.append(peer.send(LEAVE, b""))
                 self._unlink(peer)
 
     def _find(self, name: str) -> ConsumerGroup[B]:

@@ -19,6 +19,8 @@ KEY_BYTES_MAX: Final = 1_024
 TAGS_MAX: Final = 32
 TAG_BYTES_MAX: Final = 255
 PROPERTIES_MAX: Final = 128
+RESERVED_MAX: Final = 16
+"""RoQ's own properties come on top."""
 NAME_BYTES_MAX: Final = 255
 VALUE_BYTES_MAX: Final = 32 * 1_024
 RESERVED: Final = "roq."
@@ -29,7 +31,7 @@ _Tag = Annotated[str, msgspec.Meta(max_length=TAG_BYTES_MAX)]
 _Name = Annotated[str, msgspec.Meta(max_length=NAME_BYTES_MAX)]
 _Value = Annotated[str, msgspec.Meta(max_length=VALUE_BYTES_MAX)]
 _Tags = Annotated[tuple[_Tag, ...], msgspec.Meta(max_length=TAGS_MAX)]
-_Properties = Annotated[dict[_Name, _Value], msgspec.Meta(max_length=PROPERTIES_MAX)]
+_Properties = Annotated[dict[_Name, _Value], msgspec.Meta(max_length=PROPERTIES_MAX + RESERVED_MAX)]
 
 
 class Attributes(msgspec.Struct, frozen=True, array_like=True):

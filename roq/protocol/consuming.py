@@ -5,6 +5,7 @@
     [FF k] Credit   also: "I am here"            [FF k]              are you there? (not answered)
     [FF a] Done                                  [FF a] Confirmed    when the log has committed it
     [FF l] Leave    not answered                 [FF l]              your leases are over: join
+                                                 [FF N] Refused      the group was deleted
     [FF g] GroupsRequest                         [FF g] Groups
     [FF o] GroupOrder                            [FF o] Ordered      when the log has committed it
                                                  [FF L] lease, topic, entry, batch
@@ -43,6 +44,9 @@ GROUP_ORDER: Final = b"\xffo"
 LEASED: Final = b"\xffL"
 LEASED_LARGE: Final = b"\xffM"
 """As LEASED, but the batch is the next message: it is sent as it lies in the log."""
+
+DELETED: Final = "group_deleted"
+"""Code by which members hear that an operator has deleted their group: they do not come back."""
 
 LEASE: Final = Struct("<QIII")
 GROUP_NAME_MAX: Final = 128

@@ -116,7 +116,6 @@ class Consumer:
         self.group = group
         self.id = os.urandom(16)
         self._engine = engine
-        self._attempts = attempts
         self._bury = bury
         self._closed = False
         self._ready = threading.Event()
@@ -129,7 +128,7 @@ class Consumer:
                 attempts=attempts, retry_seconds=retry, retry_seconds_max=retry_max,
             )
         )  # fmt: skip
-        start_us, latest = _start(start)
+        start_us, latest = start_of(start)
         member = Member(
             id=self.id, name=client_name(name), group=group, settings=settings, latest=latest,
             start_us=start_us, prefetch=_at_least_one("prefetch", prefetch),
@@ -339,7 +338,7 @@ class Consumer:
         return None
 
     def _is_dead(self, holding: Holding) -> bool:
-        return 0 < self._attempts < holding.attempt
+        return 0 < self._shell.attempts < holding.attempt
 
     def _bury_all(self, holding: Holding, reason: str) -> None:
         """These messages go to the dead letters; if that cannot be, they come again later."""
@@ -427,7 +426,12 @@ def _checked(settings: GroupSettings) -> GroupSettings:
         raise InvalidRequest(f"settings of a consumer group: {error}") from None
 
 
-def _start(option: str | datetime) -> tuple[int, bool]:
+def start_of(option: str | datetime) -> tuple[int, bool]:
+    """What a place in time is on the wire: µs UTC, and whether it is the end instead.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
     match option:
         case "earliest":
             return 0, False
@@ -437,7 +441,8 @@ def _start(option: str | datetime) -> tuple[int, bool]:
             return int(option.timestamp() * MICROSECONDS), False
         case _:
             raise InvalidRequest(
-                f"start {option!r}: use 'earliest', 'latest' or a datetime with a time zone"
+                f"{option!r} is no place to begin: use 'earliest', 'latest' or a datetime with a "
+                "time zone"
             )
 
 

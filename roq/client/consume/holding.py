@@ -97,6 +97,10 @@ class Holding:
                 states[at] = states[at] or state
         return settled
 
+    def is_open(self, index: int) -> bool:
+        """Whether nobody has settled this message."""
+        return self.states[index] == OPEN
+
     def take_acked(self) -> list[Run]:
         """What was acknowledged and not told; it counts as told from now on."""
         return self._take(_ACKED, TOLD)

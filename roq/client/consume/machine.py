@@ -26,6 +26,7 @@ from roq.protocol.batch import Kind, read_body, read_header
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import (
     CREDIT,
+    DELETED,
     DONE,
     JOIN,
     LEASE,
@@ -154,12 +155,14 @@ class ConsumerMachine:
         arrived: holdings that came since the shell has looked, in order.
         stats: counters.
         refusal: why the group does not take this member, for good; empty: it does.
+        attempts: so often is a message tried, by the group's settings; 0: without an end.
     """
 
     def __init__(self, member: Member) -> None:
         self.stats = ConsumerStats()
         self.refusal: tuple[str, str] | None = None
         self.arrived: list[Holding] = []
+        self.attempts = member.settings.attempts
         self._member = member
         self._seats: dict[LogId, Seat] = {}
         self._created_us: int | None = None
@@ -329,6 +332,8 @@ class ConsumerMachine:
         return self._member.latest or self._member.start_us > 0
 
     def _join(self, log: LogId, seat: Seat, now: float) -> list[Ask]:
+        if self.refusal is not None:
+            return []  # a group that was deleted is not made again by its own members
         member = self._member
         self._requests += 1
         seat.attempt += 1
@@ -337,13 +342,16 @@ class ConsumerMachine:
         seat.request = self._requests
         seat.ask_at = now + ASK_SECONDS
         held = [run for holding in seat.holdings.values() for run in holding.held()]
-        first = self._created_us is None
+        created, start_us = self._created_us, member.start_us
+        if created is not None:
+            # Another exchange has the group already: here it begins as early as it has begun there,
+            # and from the beginning if all was wanted, whichever exchange has answered first.
+            start_us = created if member.latest else min(start_us, created)
         join = Join(
             id=seat.request, queue=seat.queue, group=member.group, member=member.id,
             name=member.name, attempt=seat.attempt, settings=member.settings,
-            make=seat.make or self._created_us is not None,
-            start_us=member.start_us if first else (self._created_us or 0),
-            start_end=member.latest and first, held=held, generation=log.generation,
+            make=seat.make or created is not None, start_us=start_us,
+            start_end=member.latest and created is None, held=held, generation=log.generation,
         )  # fmt: skip
         return [Ask(log, [JOIN, documents.encode(join)])]
 
@@ -354,6 +362,7 @@ class ConsumerMachine:
         seat.make = True
         seat.ask_at = float("inf")
         seat.lease_seconds = joined.settings.lease_seconds
+        self.attempts = joined.settings.attempts
         self._created_us = (
             joined.created_us
             if self._created_us is None
@@ -400,6 +409,10 @@ class ConsumerMachine:
 
     def _refused(self, seat: Seat, refused: Refused, now: float) -> list[Ask]:
         seat.trouble = refused.text
+        if refused.code == DELETED:
+            self.refusal = refused.code, refused.text
+            seat.phase = Phase.AWAY
+            return []
         if seat.phase is not Phase.JOINING:
             return []
         if refused.code == "no_group":

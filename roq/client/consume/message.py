@@ -60,6 +60,11 @@ class ConsumedMessage(Message, frozen=True, gc=False, eq=False):
         return self._holding.attempt
 
     @property
+    def open(self) -> bool:
+        """Whether it is neither acknowledged nor given back."""
+        return self._holding.is_open(self._index)
+
+    @property
     def id(self) -> str:
         """Names the message in its queue: exchange, generation of its log, offset, index."""
         holding = self._holding

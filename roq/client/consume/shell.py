@@ -20,9 +20,16 @@ from roq.client.consume.machine import Ask, ConsumerMachine, ConsumerStats, Memb
 from roq.client.consume.message import Verdict
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
-from roq.errors import Closed, InvalidRequest, LeaseLost, RemoteProtocolError, RoQError
+from roq.errors import (
+    Closed,
+    GroupNotFound,
+    InvalidRequest,
+    LeaseLost,
+    RemoteProtocolError,
+    RoQError,
+)
 from roq.model import LogId
-from roq.protocol.consuming import Run
+from roq.protocol.consuming import DELETED, Run
 from roq.protocol.control import Topology
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
@@ -115,6 +122,11 @@ class ConsumerShell:
         """Messages of which something is not told or not confirmed."""
         return len(self._settled) + len(self._returned) + self._machine.unconfirmed
 
+    @property
+    def attempts(self) -> int:
+        """So often is a message of the group tried; 0: without an end."""
+        return self._machine.attempts
+
     def stats(self) -> ConsumerStats:
         """The counters."""
         return self._machine.stats
@@ -200,7 +212,11 @@ class ConsumerShell:
             self._tell_user()
         if machine.refusal is not None:
             code, text = machine.refusal
-            self._on_refused(InvalidRequest(f"{text} ({code})"))
+            self._on_refused(
+                GroupNotFound(f"{text}: a new consumer makes it again")
+                if code == DELETED
+                else InvalidRequest(f"{text} ({code})")
+            )
         elif not self.joined and machine.joined:
             self.joined = True
             self._on_joined()

@@ -12,6 +12,7 @@ import roq.aio
 from roq.client import cluster
 from roq.client.admin import broadcast as watch
 from roq.client.admin import statistics
+from roq.client.consume import consumer
 from roq.client.publish import publisher, receipt
 from roq.client.subscribe import subscriber
 
@@ -44,11 +45,12 @@ PAIRS = [
         roq.aio.Publisher,
         shells=frozenset(
             {"attempt", "call_back", "failed", "flushed", "has_room", "is_flushed", "publish_from"}
-            | {"raise_no_room", "wait_for"}
+            | {"publish_raw", "raise_no_room", "wait_for"}
         ),
         only_asyncio=frozenset({"drain"}),  # there publish() never waits
     ),
     Pair(subscriber.Subscriber, roq.aio.Subscriber),
+    Pair(consumer.Consumer, roq.aio.Consumer),
     Pair(watch.Watch, roq.aio.Watch),
     Pair(statistics.Statistics, roq.aio.Statistics),
     Pair(receipt.Receipt, roq.aio.Receipt),

@@ -1,0 +1,219 @@
+"""The asyncio consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self
+
+from roq.client.consume import consumer as sync_consumer
+from roq.client.consume.consumer import CLOSE_SECONDS
+from roq.client.consume.holding import Holding
+from roq.client.consume.machine import ConsumerStats
+from roq.client.consume.message import ConsumedBatch, ConsumedMessage, Verdict, messages_of
+from roq.client.io.bell import Bell, deadline_in
+from roq.errors import Closed, LeaseLost, RoQError
+
+TAKE_HOLDINGS: Final = 64
+"""So many are taken before others have their turn in the event loop."""
+
+
+class Consumer:
+    """Takes messages of a group, in one event loop. Made by `Cluster.consumer`.
+
+    As `roq.Consumer`: a message of `async for` is acknowledged when the body has ended, and given
+    back if that raises. `ack` and `nack` are plain calls, `flush` waits for them. So is `reject`: a
+    thread writes the dead letter meanwhile, and if it cannot the message is tried again.
+    """
+
+    def __init__(self, consumer: sync_consumer.Consumer) -> None:
+        self._sync = consumer
+        self._bell = Bell()
+        self._rest: Iterator[ConsumedMessage] = iter(())
+        self._taken = 0
+        self._current: ConsumedMessage | None = None
+        """What the body of a loop is at."""
+        self._burials: set[asyncio.Task[None]] = set()
+        consumer._on_ready(self._bell.ring)  # noqa: SLF001 - the hand-off is made for this
+
+    @property
+    def id(self) -> bytes:
+        """16 bytes, random."""
+        return self._sync.id
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+        return self._sync.queue
+
+    @property
+    def group(self) -> str:
+        """Name of the group."""
+        return self._sync.group
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing comes though it should; empty: it is a member at every exchange."""
+        return self._sync.trouble
+
+    async def receive(self, timeout: float | None = None) -> ConsumedMessage | None:
+        """The next message; None if none has come within `timeout` seconds.
+
+        Raises:
+            Closed: this consumer is closed.
+            QueueNotFound, GroupNotFound: the queue was removed, or the group deleted.
+        """
+        deadline = deadline_in(timeout)
+        for message in self._rest:
+            return message
+        holding = await self._next(deadline)
+        if holding is None:
+            return None
+        self._rest = messages_of(holding, 0, len(holding.batch), self._settle)
+        return next(self._rest)
+
+    async def __aiter__(self) -> AsyncIterator[ConsumedMessage]:
+        """All messages from now on, each acknowledged when the loop comes back for the next one.
+
+        Ends when the consumer is closed.
+        """
+        while True:
+            try:
+                message = await self.receive()
+            except Closed:
+                return
+            if message is None:
+                continue
+            self._current = message
+            try:
+                yield message
+            except BaseException:
+                self._give_back()
+                raise
+            self._current = None
+            with suppress(LeaseLost):  # counted; see `flush`
+                message.ack()
+
+    async def batches(
+        self, most: int = 500, wait: float | None = None
+    ) -> AsyncIterator[ConsumedBatch]:
+        """All messages from now on, by batches as they were published, to be acknowledged whole.
+
+        Args:
+            most: messages in one batch, at most.
+            wait: seconds without a message after which the iteration ends; None: it goes on until
+                the consumer is closed.
+        """
+        for message in self._rest:
+            yield ConsumedBatch(message._holding, message._index, 1, self._settle)  # noqa: SLF001
+        while True:
+            try:
+                holding = await self._next(deadline_in(wait))
+            except Closed:
+                return
+            if holding is None:
+                return
+            for index in range(0, len(holding.batch), most):
+                count = min(most, len(holding.batch) - index)
+                yield ConsumedBatch(holding, index, count, self._settle)
+
+    async def flush(self, timeout: float = 30.0) -> None:
+        """Wait until every acknowledgement and dead letter so far is kept; as `roq.Consumer.flush`.
+
+        Raises:
+            LeaseLost: messages were lost to other members since the last call; how many.
+            Unavailable: not in time.
+            Closed: this consumer is closed.
+        """
+        deadline = deadline_in(timeout)
+        await self._buried(timeout)
+        await asyncio.to_thread(self._sync.flush, max(0.0, deadline - monotonic()))
+
+    async def stats(self) -> ConsumerStats:
+        """What has happened so far."""
+        return await asyncio.to_thread(self._sync.stats)
+
+    async def close(self, timeout: float = CLOSE_SECONDS) -> None:
+        """Give back what is not acknowledged, and leave the group; idempotent.
+
+        Args:
+            timeout: seconds for acknowledgements to be confirmed.
+        """
+        self._give_back()
+        await self._buried(timeout)
+        await asyncio.to_thread(self._sync.close, timeout)
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    async def _next(self, deadline: float = math.inf) -> Holding | None:
+        """The next holding that is the user's; None when the deadline has passed."""
+        bell, sync = self._bell, self._sync
+        self._taken += 1
+        if self._taken % TAKE_HOLDINGS == 0:
+            await asyncio.sleep(0)  # others want to run, however much arrives
+        while True:
+            bell.arm()
+            holding = sync._take()  # noqa: SLF001 - made for this
+            if holding is None:
+                if monotonic() >= deadline:
+                    bell.disarm()
+                    return None
+                await bell.wait(deadline)
+                continue
+            bell.disarm()
+            if not sync._is_dead(holding):  # noqa: SLF001
+                return holding
+            self._reject(holding, 0, len(holding.batch), f"tried {holding.attempt - 1} times")
+
+    def _settle(self, holding: Holding, index: int, count: int, verdict: Verdict) -> None:
+        """What the user says of messages; never waits."""
+        shell = self._sync._shell  # noqa: SLF001
+        if verdict.dead and not holding.lost and shell.error is None:
+            self._reject(holding, index, count, verdict.reason)
+        else:
+            shell.settle(holding, index, count, verdict)
+
+    def _reject(self, holding: Holding, index: int, count: int, reason: str) -> None:
+        batch = ConsumedBatch(holding, index, count, self._sync._shell.settle)  # noqa: SLF001
+        task = asyncio.get_running_loop().create_task(self._bury(batch, reason))
+        self._burials.add(task)
+        task.add_done_callback(self._burials.discard)
+
+    async def _bury(self, batch: ConsumedBatch, reason: str) -> None:
+        """Write dead letters in a thread; what becomes of the messages is said in the loop."""
+        with suppress(LeaseLost, Closed):
+            try:
+                await asyncio.to_thread(self._sync._bury, batch, reason)  # noqa: SLF001
+            except RoQError as error:
+                batch.nack(reason=f"no dead letter could be written: {error}"[:200])
+            else:
+                batch.ack()
+
+    async def _buried(self, timeout: float) -> None:
+        if self._burials:
+            await asyncio.wait(self._burials, timeout=timeout)
+
+    def _give_back(self) -> None:
+        """What a loop has left in the middle of its body is to be tried again."""
+        message, self._current = self._current, None
+        if message is not None:
+            with suppress(RoQError):  # lost, or closed: then it goes to another one anyway
+                message.nack(reason="its handler did not end")
+
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

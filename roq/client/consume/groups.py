@@ -1,0 +1,403 @@
+"""What an operator asks of consumer groups: how they stand, and to pause, seek or be deleted.
+
+A group is at each exchange of its queue by itself, so each is asked, all at once; an answer is what
+those say that have answered in time, and names the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+
+from roq.client.admin.management import wait_result
+from roq.client.admin.views import QueueDescription
+from roq.client.io.engine import Engine
+from roq.client.io.exchange_connections import ExchangeConnection
+from roq.client.subscribe.message import MICROSECONDS
+from roq.errors import GroupNotFound, QueueStopped, RemoteProtocolError, Unavailable
+from roq.protocol import documents
+from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.consuming import (
+    GROUP_ORDER,
+    GROUPS,
+    GroupOrder,
+    Groups,
+    GroupsRequest,
+    GroupState,
+    MemberState,
+    Ordered,
+)
+from roq.runtime.interfaces import Timer
+
+_REQUEST: Final = 1
+"""Each question has a connection's tag of its own, so its number tells nothing."""
+
+T = TypeVar("T", Groups, Ordered)
+
+
+class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
+    """One consumer of a group, over all exchanges that have answered."""
+
+    id: str
+    """Hexadecimal."""
+    name: str
+    """As it was given; else its program, host and process id."""
+    exchanges: list[str]
+    """Where it is a member."""
+    held: int
+    """Messages that it holds."""
+    credit: int
+    """Messages that it would take."""
+    acknowledged: int
+    """Messages, since it came to each exchange."""
+    silent_seconds: float
+    """Since it was heard of last, by the exchange that has heard of it last."""
+
+
+class GroupPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A group at one exchange."""
+
+    exchange: str
+    base: int
+    """Everything of the group's below this offset of the log is done."""
+    end: int
+    """The end of the log."""
+    out: int
+    """Messages that members hold."""
+    waiting: int
+    """Messages that were given back and wait for their next attempt, or for a member."""
+    oldest_seconds: float | None
+    """Age of the oldest batch that is not done; None: everything is done."""
+    members: int
+    paused: bool
+    acknowledged: int
+    failed: int
+    lapsed: int
+    expired: int
+    stalled: str
+
+
+class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer group over all exchanges of its queue that have answered.
+
+    The counters count since each exchange's process has started.
+    """
+
+    name: str
+    mode: str
+    """`shared` or `exclusive`."""
+    topics: list[str]
+    """Topics that begin so are the group's; an empty one means all."""
+    lease_seconds: float
+    attempts: int
+    """So often is a message tried before it is a dead letter; 0: without an end."""
+    created: float
+    """Seconds since 1970."""
+    members: int
+    """Consumers; of groups that were not asked for by name the most that are at one exchange."""
+    behind: int
+    """Batches from the first that is not done to the end, of the logs together."""
+    out: int
+    """Messages that members hold."""
+    waiting: int
+    """Messages that were given back and wait for their next attempt, or for a member."""
+    oldest_seconds: float | None
+    """Age of the oldest batch that is not done; None: everything is done. As much as the clocks of
+    hosts differ it may be wrong."""
+    paused: bool
+    """At one exchange at least."""
+    acknowledged: int
+    """Messages that are done."""
+    failed: int
+    """Messages that a member has given back as failed."""
+    lapsed: int
+    """Messages whose member was silent for too long, or has gone with them."""
+    expired: int
+    """Batches that left the log before they were done."""
+    stalled: list[str]
+    """Where nothing is handed out although there is something to do, and why; empty: nowhere."""
+    parts: list[GroupPart]
+    """Exchange by exchange."""
+    who: list[GroupMember] = []
+    """Its members; only of a group that was asked for by name."""
+
+
+class GroupListing(list[GroupSummary]):
+    """Groups of a queue.
+
+    Attributes:
+        missing: exchanges that have not answered, and why; empty: the answer is complete.
+    """
+
+    def __init__(self, rows: list[GroupSummary], missing: Mapping[str, str]) -> None:
+        super().__init__(rows)
+        self.missing = dict(missing)
+
+    @property
+    def partial(self) -> str:
+        """In a sentence what is missing; empty: nothing is."""
+        return f"without {told(self.missing)}" if self.missing else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What exchanges have answered.
+
+    Attributes:
+        letters: by name of the exchange, the parts of the answer.
+        missing: those that have not answered in time, and what is known of that.
+    """
+
+    letters: dict[str, list[bytes]]
+    missing: dict[str, str]
+
+
+class _Round:
+    """One question to several exchanges. I/O thread only, but for `future`."""
+
+    def __init__(self, engine: Engine, frames: list[bytes], seconds: float) -> None:
+        self.future: Future[Answers] = Future()
+        self._engine = engine
+        self._frames = frames
+        self._seconds = seconds
+        self._connections: dict[str, ExchangeConnection] = {}
+        self._letters: dict[str, list[bytes]] = {}
+        self._timer: Timer | None = None
+
+    def begin(self, exchanges: Mapping[str, str]) -> None:
+        """Ask them; the future has the answers when all are there, or the time is over."""
+        self._timer = self._engine.reactor.call_later(self._seconds, self._finish)
+        for name, address in exchanges.items():
+            self._ask(name, address)
+        if not exchanges:
+            self._finish()
+
+    def _ask(self, name: str, address: str) -> None:
+        def up() -> None:
+            self._connections[name].ask(self._frames)
+
+        def take(answers: list[list[bytes]]) -> None:
+            self._letters[name] = answers[0]
+            if len(self._letters) == len(self._connections):
+                self._finish()
+
+        self._connections[name] = self._engine.exchanges.open(
+            self._engine.translate(address), on_up=up, on_down=lambda: None, on_answers=take
+        )
+
+    def _finish(self) -> None:
+        if self.future.done():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        missing = {
+            name: connection.trouble or f"it has not answered within {self._seconds:g} s"
+            for name, connection in self._connections.items()
+            if name not in self._letters
+        }
+        for connection in self._connections.values():
+            connection.close([])
+        self.future.set_result(Answers(self._letters, missing))
+
+
+def ask_all(
+    engine: Engine, queue: QueueDescription, letter: bytes, request: msgspec.Struct, seconds: float
+) -> Answers:
+    """Ask every exchange of a queue the same, and wait for the answers.
+
+    Raises:
+        QueueStopped: the queue does not run.
+        Closed: the client is closed.
+    """
+    if not queue.running:
+        raise QueueStopped(f"queue {queue.name} is stopped, and its groups with it: start it first")
+    running = {each.name: each.data for each in queue.exchanges if each.data}
+    asking = _Round(engine, [letter, documents.encode(request)], seconds)
+    engine.call_soon(lambda: asking.begin(running))
+    answers = wait_result(asking.future, seconds)
+    away = {
+        each.name: f"it is {each.state}" + (f", {each.reason}" if each.reason else "")
+        for each in queue.exchanges
+        if not each.data
+    }
+    return Answers(answers.letters, answers.missing | away)
+
+
+def read(answers: Answers, letter: bytes, kind: type[T]) -> tuple[dict[str, T], dict[str, str]]:
+    """What the exchanges say that know the group, and why others do not answer.
+
+    One that does not have the group is in neither.
+    """
+    found: dict[str, T] = {}
+    missing = dict(answers.missing)
+    for name, parts in answers.letters.items():
+        try:
+            if parts[0] == letter and len(parts) == 2:
+                found[name] = documents.decode(parts[1], kind)
+                continue
+            refused = documents.decode(parts[-1], Refused)
+        except RemoteProtocolError as error:
+            missing[name] = f"its answer cannot be read: {error}"
+            continue
+        if parts[0] != REFUSED or refused.code != GroupNotFound.code:
+            missing[name] = f"{refused.text} ({refused.code})"
+    return found, missing
+
+
+def list_groups(
+    engine: Engine, queue: QueueDescription, group: str, seconds: float, now: float
+) -> GroupListing:
+    """How the groups of a queue stand.
+
+    Args:
+        group: of this one, with its members; empty: of all.
+        now: seconds since 1970.
+
+    Raises:
+        GroupNotFound: no exchange has it.
+        Unavailable: no exchange has answered; or it is not known whether any has the group.
+        QueueStopped: the queue does not run.
+    """
+    request = GroupsRequest(id=_REQUEST, queue=bytes.fromhex(queue.queue_id), group=group)
+    answers = ask_all(engine, queue, GROUPS, request, seconds)
+    found, missing = read(answers, GROUPS, Groups)
+    states = {name: each.groups for name, each in found.items()}
+    if missing and not any(states.values()):
+        raise Unavailable(
+            f"groups of queue {queue.name} are not known: {told(missing)}. Trying again may help"
+        )
+    if group and not found:
+        raise GroupNotFound(not_found(queue.name, group))
+    return GroupListing(summed(states, now), missing)
+
+
+def order(
+    engine: Engine,
+    queue: QueueDescription,
+    group: str,
+    word: str,
+    seconds: float,
+    *,
+    time_us: int = 0,
+    to_end: bool = False,
+) -> list[str]:
+    """Have every exchange do something with a group; gives the exchanges that have it.
+
+    Args:
+        word: `pause`, `resume`, `seek` or `delete`.
+
+    Raises:
+        GroupNotFound: no exchange has it.
+        Unavailable: not all exchanges have answered; names those that have done it.
+        QueueStopped: the queue does not run.
+    """
+    request = GroupOrder(
+        id=_REQUEST, queue=bytes.fromhex(queue.queue_id), group=group, order=word,
+        time_us=time_us, to_end=to_end,
+    )  # fmt: skip
+    found, missing = read(
+        ask_all(engine, queue, GROUP_ORDER, request, seconds), GROUP_ORDER, Ordered
+    )
+    if missing:
+        done = f"it is done at {', '.join(sorted(found))}" if found else "nothing is done"
+        raise Unavailable(
+            f"{word} of group {group} of queue {queue.name}: {done}, but not at {told(missing)}. "
+            "Repeat it"
+        )
+    if not found:
+        raise GroupNotFound(not_found(queue.name, group))
+    return sorted(found)
+
+
+def not_found(queue: str, group: str) -> str:
+    """That there is no such group, and what to do."""
+    return f"queue {queue} has no group {group}: its first consumer makes it"
+
+
+def told(missing: Mapping[str, str]) -> str:
+    """Exchanges that have not answered, and why."""
+    return "; ".join(f"exchange {name}: {why}" for name, why in sorted(missing.items()))
+
+
+def summed(states: Mapping[str, list[GroupState]], now: float) -> list[GroupSummary]:
+    """One summary for each group, by name.
+
+    Args:
+        states: by exchange.
+        now: seconds since 1970.
+    """
+    by_group: dict[str, dict[str, GroupState]] = {}
+    for exchange in sorted(states):
+        for state in states[exchange]:
+            by_group.setdefault(state.name, {})[exchange] = state
+    return [_summary(name, by_group[name], now) for name in sorted(by_group)]
+
+
+def _summary(name: str, states: dict[str, GroupState], now: float) -> GroupSummary:
+    parts = [_part(exchange, state, now) for exchange, state in states.items()]
+    first = min(states.values(), key=lambda state: state.created_us)
+    who = _members(states)
+    ages = [part.oldest_seconds for part in parts if part.oldest_seconds is not None]
+
+    def total(of: Callable[[GroupPart], int]) -> int:
+        return sum(map(of, parts))
+
+    return GroupSummary(
+        name=name,
+        mode=first.settings.mode,
+        topics=[prefix.decode(errors="replace") for prefix in first.settings.prefixes],
+        lease_seconds=first.settings.lease_seconds,
+        attempts=first.settings.attempts,
+        created=first.created_us / MICROSECONDS,
+        members=max(len(who), *(part.members for part in parts)),
+        behind=total(lambda part: part.end - part.base),
+        out=total(lambda part: part.out),
+        waiting=total(lambda part: part.waiting),
+        oldest_seconds=max(ages, default=None),
+        paused=any(part.paused for part in parts),
+        acknowledged=total(lambda part: part.acknowledged),
+        failed=total(lambda part: part.failed),
+        lapsed=total(lambda part: part.lapsed),
+        expired=total(lambda part: part.expired),
+        stalled=[f"exchange {part.exchange}: {part.stalled}" for part in parts if part.stalled],
+        parts=parts,
+        who=who,
+    )
+
+
+def _part(exchange: str, state: GroupState, now: float) -> GroupPart:
+    oldest = max(0.0, now - state.oldest_us / MICROSECONDS) if state.oldest_us else None
+    return GroupPart(
+        exchange=exchange, base=state.base, end=state.end, out=state.out, waiting=state.waiting,
+        oldest_seconds=oldest, members=state.members, paused=state.paused,
+        acknowledged=state.acknowledged, failed=state.failed, lapsed=state.lapsed,
+        expired=state.expired, stalled=state.stalled,
+    )  # fmt: skip
+
+
+def _members(states: dict[str, GroupState]) -> list[GroupMember]:
+    places: dict[bytes, dict[str, MemberState]] = {}
+    for exchange, state in states.items():
+        for member in state.who:
+            places.setdefault(member.member, {})[exchange] = member
+    return [
+        GroupMember(
+            id=member.hex(),
+            name=next(iter(where.values())).name,
+            exchanges=list(where),
+            held=sum(each.held for each in where.values()),
+            credit=sum(each.credit for each in where.values()),
+            acknowledged=sum(each.acknowledged for each in where.values()),
+            silent_seconds=min(each.silent_seconds for each in where.values()),
+        )
+        for member, where in sorted(places.items(), key=lambda each: _sort_key(each[1]))
+    ]
+
+
+def _sort_key(where: dict[str, MemberState]) -> tuple[str, bytes]:
+    first = next(iter(where.values()))
+    return first.name, first.member

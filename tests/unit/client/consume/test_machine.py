@@ -1,0 +1,322 @@
+"""One member at several exchanges: when it joins, what it tells, what it goes on with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roq.client.consume.holding import ACKED, RETURNED, Holding
+from roq.client.consume.machine import (
+    AGAIN_SECONDS,
+    ASK_SECONDS,
+    Ask,
+    ConsumerMachine,
+    Member,
+)
+from roq.client.consume.message import Verdict
+from roq.errors import RemoteProtocolError
+from roq.model import ExchangeInfo, LogId, PublisherId
+from roq.protocol import consuming, documents
+from roq.protocol.batch import pack
+from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.consuming import (
+    CREDIT,
+    DELETED,
+    DONE,
+    JOIN,
+    LEASE,
+    LEASED,
+    LEAVE,
+    Confirmed,
+    Credit,
+    Done,
+    GroupSettings,
+    Join,
+    Joined,
+    Leave,
+    Run,
+)
+from roq.protocol.entry import EntryKind, pack_entry
+
+QUEUE = b"q" * 16
+PUBLISHER = PublisherId(b"p" * 16)
+
+
+class Script:
+    """A member, and exchanges that say what the test wants."""
+
+    def __init__(self, **given: Any) -> None:
+        fields = {
+            "id": b"m" * 16, "name": "m", "group": "g", "settings": GroupSettings(),
+            "latest": False, "start_us": 0, "prefetch": 10, "prefetch_bytes": 1_000,
+        }  # fmt: skip
+        self.machine = ConsumerMachine(Member(**{**fields, **given}))
+        self.offsets: dict[int, int] = {}
+
+    def open(self, number: int) -> list[Ask]:
+        info = ExchangeInfo(number=number, epoch=1, generation=1, host="h", data="d", live="l")
+        self.machine.open(info, QUEUE)
+        return self.machine.up(LogId(number, 1), 0.0)
+
+    def take(self, number: int, *parts: bytes, now: float = 0.0) -> list[Ask]:
+        return self.machine.take(LogId(number, 1), list(parts), now)
+
+    def joined(self, number: int, join: Join, created_us: int = 7, **given: Any) -> list[Ask]:
+        answer = Joined(
+            id=join.id, generation=1, epoch=1, settings=GroupSettings(), created_us=created_us,
+            **given,
+        )  # fmt: skip
+        return self.take(number, JOIN, documents.encode(answer))
+
+    def enter(self, number: int = 1) -> None:
+        self.joined(number, join_in(self.open(number)))
+
+    def refused(self, number: int, code: str) -> list[Ask]:
+        return self.take(number, REFUSED, documents.encode(Refused(code=code, text="no")))
+
+    def lease(
+        self, lease: int, payloads: int = 3, first: int = 0, length: int = 0, attempt: int = 1
+    ) -> Holding | None:
+        offset = self.offsets[1] = self.offsets.get(1, -1) + 1
+        batch = pack(
+            [b"%d" % n for n in range(payloads)], publisher=PUBLISHER, epoch=0, link_number=1,
+            first_sequence=0, created_us=0,
+        )  # fmt: skip
+        frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, offset, 0, 0)
+        head = LEASE.pack(lease, first, length or payloads - first, attempt)
+        self.take(1, LEASED, head, b"t", frame, batch)
+        arrived = self.machine.arrived.pop() if self.machine.arrived else None
+        self.machine.arrived.clear()
+        return arrived
+
+    def told(self, *holdings: Holding) -> Done:
+        (ask,) = self.machine.tell(holdings, [], 0.0)
+        return read(ask, Done)
+
+    def confirm(self, serial: int, refused: list[int] | None = None) -> None:
+        self.take(1, DONE, consuming.encode(Confirmed(serial, refused or [])))
+
+
+def read(ask: Ask, kind: type[Any]) -> Any:
+    letter, document = ask.frames
+    assert letter == {Done: DONE, Credit: CREDIT, Leave: LEAVE}[kind]
+    return consuming.decode(document, kind)
+
+
+def join_in(asks: list[Ask]) -> Join:
+    ((letter, document),) = [ask.frames for ask in asks]
+    assert letter == JOIN
+    return documents.decode(document, Join)
+
+
+# --- where a group begins -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "later"),
+    [({}, (0, False), (0, False)),
+     ({"latest": True}, (0, True), (50, False)),
+     ({"start_us": 20}, (20, False), (20, False)),
+     ({"start_us": 80}, (80, False), (50, False))],
+    ids=["earliest", "latest", "a time before", "a time after"],
+)  # fmt: skip
+def test_where_a_group_begins_does_not_depend_on_which_exchange_answers_first(
+    given: dict[str, Any], first: tuple[int, bool], later: tuple[int, bool]
+) -> None:
+    script = Script(**given)
+    one = join_in(script.open(1))
+    assert (one.start_us, one.start_end) == first
+    script.joined(1, one, created_us=50)
+    two = join_in(script.open(2))
+    assert (two.start_us, two.start_end) == later
+    assert two.make
+
+
+def test_a_group_that_begins_at_the_end_is_looked_for_before_it_is_made() -> None:
+    script = Script(latest=True)
+    one, two = join_in(script.open(1)), join_in(script.open(2))
+    assert not one.make
+    assert not two.make
+    assert script.refused(1, "no_group") == []
+    again = script.refused(2, "no_group")
+    assert [ask.log.number for ask in again] == [1, 2]
+    assert all(join_in([ask]).make for ask in again)
+
+
+def test_a_silent_exchange_does_not_keep_the_group_from_being_made_for_ever() -> None:
+    script = Script(latest=True)
+    script.open(1)
+    script.open(2)
+    assert script.refused(1, "no_group") == []
+    asks = script.machine.tick(ASK_SECONDS)
+    assert [(ask.log.number, join_in([ask]).make) for ask in asks][-1] == (1, True)
+
+
+# --- joining --------------------------------------------------------------------------------------
+
+
+def test_a_member_is_in_when_every_exchange_has_taken_it() -> None:
+    script = Script()
+    script.enter(1)
+    two = join_in(script.open(2))
+    assert not script.machine.joined
+    (ask,) = script.joined(2, two)
+    assert script.machine.joined
+    credit = read(ask, Credit)
+    assert (credit.messages, credit.bytes, credit.window) == (5, 500, 5)
+
+
+def test_a_join_that_is_not_answered_is_repeated_with_a_higher_attempt() -> None:
+    script = Script()
+    first = join_in(script.open(1))
+    assert script.machine.tick(ASK_SECONDS - 0.1) == []
+    second = join_in(script.machine.tick(ASK_SECONDS))
+    assert (second.id, second.attempt) == (first.id + 1, first.attempt + 1)
+    assert script.joined(1, first) == [], "an answer to what is not asked any more"
+    assert script.joined(1, second) != []
+
+
+def test_who_is_refused_for_good_is_told_and_others_try_again() -> None:
+    script = Script()
+    script.open(1)
+    script.refused(1, "full")
+    assert script.machine.refusal is None
+    assert join_in(script.machine.tick(AGAIN_SECONDS)).attempt == 2
+    script.refused(1, "group_differs")
+    assert script.machine.refusal == ("group_differs", "no")
+
+
+def test_a_member_of_a_deleted_group_does_not_come_back() -> None:
+    script = Script()
+    script.enter()
+    assert script.refused(1, DELETED) == []
+    assert script.machine.refusal == (DELETED, "no")
+    assert script.machine.tick(100.0) == []
+    assert script.open(2) == []
+
+
+# --- leases ---------------------------------------------------------------------------------------
+
+
+def test_what_is_acknowledged_is_told_by_lease_and_confirmed() -> None:
+    script = Script()
+    script.enter()
+    holding = script.lease(4)
+    assert holding is not None
+    assert holding.batch.payloads == [b"0", b"1", b"2"]
+    holding.settle(1, 1, ACKED)
+    done = script.told(holding)
+    assert (done.serial, done.whole, done.parts) == (1, [], [(4, 1, 1)])
+    assert done.credit is not None
+    assert done.credit.messages == 11, "one of three is settled"
+    holding.settle(0, 3, ACKED)
+    assert script.told(holding).parts == [(4, 0, 1), (4, 2, 1)]
+    assert script.machine.unconfirmed == 3
+    script.confirm(2)
+    assert script.machine.unconfirmed == 0
+    assert script.machine.stats.confirmed == 3
+
+
+def test_a_whole_lease_is_told_by_its_number_alone() -> None:
+    script = Script()
+    script.enter()
+    holding = script.lease(4, payloads=5, first=2, attempt=3)
+    assert holding is not None
+    assert (holding.first, holding.batch.payloads) == (2, [b"2", b"3", b"4"])
+    assert script.machine.stats.redelivered == 3
+    holding.settle(0, 3, ACKED)
+    done = script.told(holding)
+    assert (done.whole, done.parts) == ([4], [])
+
+
+def test_what_is_given_back_says_why_and_when() -> None:
+    script = Script()
+    script.enter()
+    holding = script.lease(4)
+    assert holding is not None
+    holding.settle(1, 1, RETURNED)
+    verdict = Verdict(delay=2.0, reason="busy")
+    (ask,) = script.machine.tell([], [(holding, Run(0, 1, 1), verdict)], 0.0)
+    (back,) = read(ask, Done).returned
+    assert (back.lease, back.first, back.length) == (4, 1, 1)
+    assert (back.delay, back.counted, back.reason) == (2.0, True, "busy")
+
+
+def test_a_refused_acknowledgement_means_that_the_messages_are_lost() -> None:
+    script = Script()
+    script.enter()
+    holding = script.lease(4)
+    assert holding is not None
+    holding.settle(0, 3, ACKED)
+    script.told(holding)
+    script.confirm(1, [4])
+    assert holding.lost
+    assert (script.machine.stats.lost, script.machine.stats.confirmed) == (3, 0)
+
+
+def test_after_a_lost_connection_it_goes_on_with_what_is_still_its_own() -> None:
+    script = Script()
+    script.enter()
+    mine, gone, done = script.lease(4), script.lease(5), script.lease(6)
+    assert mine is not None
+    assert gone is not None
+    assert done is not None
+    mine.settle(0, 1, ACKED)
+    script.told(mine)  # and the confirmation is lost
+    script.machine.down(LogId(1, 1))
+    assert script.machine.tell([mine], [], 0.0) == [], "told when it is in again"
+    join = join_in(script.machine.up(LogId(1, 1), 1.0))
+    assert join.held == [Run(0, 0, 3), Run(1, 0, 3), Run(2, 0, 3)]
+    (ask,) = script.joined(1, join, again=[(9, 0, 0, 3)], done=[Run(2, 0, 3)])
+    again = read(ask, Done)
+    assert again.parts == [(9, 0, 1)], "under the new lease"
+    assert (mine.lost, gone.lost, done.lost) == (False, True, False)
+    assert script.machine.stats.lost == 3
+
+
+def test_who_is_told_that_its_leases_are_over_joins_again() -> None:
+    script = Script()
+    script.enter()
+    script.lease(4)
+    assert join_in(script.take(1, LEAVE, b"")).held == [Run(0, 0, 3)]
+
+
+def test_leases_are_renewed_and_nothing_more_is_taken_while_it_closes() -> None:
+    script = Script()
+    script.enter()
+    script.lease(4)
+    assert script.machine.tick(1.0) == []
+    (ask,) = script.machine.tick(5.0)
+    assert read(ask, Credit).messages == 10, "ten at once, three of them are here"
+    (ask,) = script.machine.taking(taking=False, now=6.0)
+    assert read(ask, Credit).messages == 3
+    (ask,) = script.machine.farewells()
+    assert read(ask, Leave).member == b"m" * 16
+
+
+def test_what_cannot_be_read_is_given_back_as_an_attempt() -> None:
+    script = Script()
+    script.enter()
+    assert script.lease(4, payloads=2, first=1, length=4) is None
+    assert script.machine.stats.malformed == 1
+    with pytest.raises(RemoteProtocolError):
+        script.take(1, DONE, b"\xc1")
+
+
+def test_leases_of_an_earlier_stay_or_another_log_are_not_taken() -> None:
+    script = Script()
+    script.enter()
+    script.machine.down(LogId(1, 1))
+    assert script.lease(4) is None
+    assert script.take(2, LEAVE, b"") == []
+
+
+def test_what_goes_with_its_exchange_is_lost() -> None:
+    script = Script()
+    script.enter()
+    holding = script.lease(4)
+    assert holding is not None
+    assert script.machine.leave(LogId(1, 1)) == [holding]
+    assert holding.lost
+    assert script.machine.leave(LogId(1, 1)) == []
