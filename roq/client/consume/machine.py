@@ -538,11 +538,12 @@ class ConsumerMachine:
             _, told = seat.unconfirmed.popleft()
             for holding, count in told:
                 holding.unconfirmed -= 1
-                for each in holding.segments if refused else ():
-                    if each.lease in refused:
-                        holding.lose(range(each.first, each.first + each.length))
-                        self.stats.lost += each.length
-                self.stats.confirmed += count
+                lost = [each for each in holding.segments if each.lease in refused]
+                for each in lost:
+                    holding.lose(range(each.first, each.first + each.length))
+                gone = sum(each.length for each in lost)
+                self.stats.lost += gone
+                self.stats.confirmed += max(0, count - gone)
                 if not holding.untold and not holding.unconfirmed:
                     seat.holdings.pop(holding.segments[0].lease, None)
 
