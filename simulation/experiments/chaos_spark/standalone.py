@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +26,9 @@ START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 5.0
 HOST: Final = "127.0.0.1"
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
+_UNSHARE: Final = (
+    "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"',
+)  # fmt: skip
 _MASTER: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = re.compile(r"Successfully registered with master (\S+)")
 
@@ -36,6 +40,7 @@ class Standalone:
         folder: for logs and whatever Spark writes; must exist.
         cores: of each worker.
         memory: of each worker, as Spark writes it.
+        hidden: a folder that workers find empty, as those on other machines would; needs root.
         workers: how many. Each has a loopback address of its own, so Spark takes them for hosts: a
             speculative copy of a task never runs on the host of the first one.
 
@@ -48,8 +53,9 @@ class Standalone:
     """
 
     def __init__(
-        self, folder: Path, *, cores: int = 2, memory: str = "2g", workers: int = 1
-    ) -> None:
+        self, folder: Path, *, cores: int = 2, memory: str = "2g", workers: int = 1,
+        hidden: Path | None = None,
+    ) -> None:  # fmt: skip
         self.master = ""
         self._folder = folder
         self._cores = cores
@@ -57,6 +63,7 @@ class Standalone:
         self.home = home(folder)
         self._stack = ExitStack()
         self._count = workers
+        self._hidden = hidden
         self._workers: list[Child] = []
 
     def __enter__(self) -> Self:
@@ -124,9 +131,10 @@ class Standalone:
             "PYSPARK_PYTHON": sys.executable,
             "JAVA_HOME": str(find_java(os.environ).resolve().parents[1]),
         }
-        child = spawn(
-            guarded([*argv, "--host", host, "--port", "0", *arguments]), log_path=log, env=env
-        )
+        argv += ["--host", host, "--port", "0", *arguments]
+        if self._hidden is not None and name.startswith("worker"):
+            argv = [shutil.which("unshare") or "unshare", *_UNSHARE, str(self._hidden), *argv]
+        child = spawn(guarded(argv), log_path=log, env=env)
         self._stack.callback(child.close)
         self._stack.callback(child.stop, STOP_SECONDS)
         said: list[str] = []

@@ -1,7 +1,6 @@
-"""A run while it goes on, as the statistics stream and the messages of tasks tell it.
+"""A queue under load as a record of its statistics stream tells it: for pictures of experiments.
 
-Enough for the display, and for figures and a series of runs that keep no traces. Bounded: it keeps
-windows, not documents.
+Runs on Spark keep traces, and have nothing to do with this.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from roq.demo.latency import Histogram, bucket_of
 from roq.protocol.kpi import (
@@ -31,13 +30,9 @@ from roq.simulation.lab.archive.document import (
 from roq.simulation.real.record import Record
 
 EVENTS_MAX: Final = 10_000
-WINDOWS_MAX: Final = 600
 RECORD_WINDOWS: Final = 60
 WINDOW_SECONDS_LEAST: Final = 2.0
 """Of the windows of a record: what is told once a second comes a moment early or late."""
-LAST_WINDOWS: Final = 5
-STALE_SECONDS: Final = 3.0
-"""What was not heard of for so long is gone."""
 _MOVES: Final = {
     "accepted": EventKind.MOVE,
     "failed": EventKind.MOVE_FAILED,
@@ -63,14 +58,6 @@ class _Grown:
     cpu: float | None = None
 
 
-class Rates(NamedTuple):
-    """Per second."""
-
-    messages_in: float
-    bytes_in: float
-    messages_out: float
-
-
 class LiveStats:
     """Takes in documents and messages as they come.
 
@@ -81,8 +68,6 @@ class LiveStats:
 
     Attributes:
         lasts: as given.
-        exchanges: that serve, as the monitor has said last.
-        moves, moving: publishers moved; being moved now.
     """
 
     def __init__(
@@ -91,9 +76,6 @@ class LiveStats:
         seconds: float,
         offered: Callable[[float, float], float] | None = None,
     ) -> None:
-        self.exchanges = 0
-        self.moves = 0
-        self.moving = 0
         self.lasts = lasts
         self._offered = offered
         self._seconds = seconds
@@ -103,10 +85,6 @@ class LiveStats:
         self._latency: defaultdict[int, Histogram] = defaultdict(Histogram)
         self._events: list[Event] = []
         self._left_out = 0
-        self._last = 0
-        self._newest = -1e9
-        self._most = 0
-        self._counted: defaultdict[EventKind, int] = defaultdict(int)
 
     def take(self, at: float, document: NumericDocument) -> None:
         """A document of the stream.
@@ -119,13 +97,9 @@ class LiveStats:
             case ExchangeKpi():
                 self._exchange(at, document)
             case QueueKpi():
-                self.exchanges, self.moving = document.exchanges, document.moving
                 if 0 <= at <= self.lasts:
-                    self._last = document.exchanges
-                    self._most = max(self._most, document.exchanges)
                     self._serving[self._number(at)] = document.exchanges
             case MoveKpi():
-                self.moves += document.state == "accepted"
                 kind = _MOVES.get(document.state)
                 text = f"{_names(document.sources)} → {_names(document.targets)}"
                 self._event(at, kind, document.targets[0] if document.targets else 0, text)
@@ -136,45 +110,16 @@ class LiveStats:
                 return
 
     def latency(self, at: float, counts: dict[str, int]) -> None:
-        """Latencies that a task has told of at a moment."""
+        """Latencies that were told at a moment."""
         if at >= 0:
             self._latency[self._number(at)].merge(Histogram(counts))
 
     def event(self, at: float, kind: EventKind, text: str) -> None:
-        """Something that the driver did."""
+        """Something that was done."""
         self._event(at, kind, 0, text)
 
-    def latest(self) -> Rates:
-        """What all exchanges together do, by their last documents."""
-        fresh = [now for at, now in self._seen.values() if at > self._newest - STALE_SECONDS]
-        return Rates(
-            sum(each.messages_in_per_second for each in fresh),
-            sum(each.bytes_in_per_second for each in fresh),
-            sum(each.messages_out_per_second for each in fresh),
-        )
-
-    def figures(self) -> dict[str, float]:
-        """What follows; nothing if no monitor was heard under load."""
-        if not self._most:
-            return {}
-        found = {
-            "exchanges_most": float(self._most),
-            "exchanges_last": float(self._last),
-            "moves": float(self._counted[EventKind.MOVE]),
-            "moves_failed": float(self._counted[EventKind.MOVE_FAILED]),
-            "scale_outs": float(self._counted[EventKind.SCALE_OUT]),
-            "scale_ins": float(self._counted[EventKind.SCALE_IN]),
-        }
-        sums: defaultdict[int, float] = defaultdict(float)
-        for number in sorted(self._windows)[-LAST_WINDOWS:]:
-            for exchange, grown in self._windows[number].items():
-                sums[exchange] += grown.bytes_in
-        total = sum(sums.values())
-        found["imbalance_last"] = max(sums.values()) * len(sums) / total if total else 1.0
-        return found
-
     def series(self, until: float) -> Series:
-        """Window by window; without traces that is all that there is.
+        """Window by window.
 
         Args:
             until: seconds that the load lasted.
@@ -196,7 +141,6 @@ class LiveStats:
         key = now.number, now.epoch
         before = self._seen.get(key)
         self._seen[key] = at, now
-        self._newest = max(self._newest, at)
         if before is None or not 0 <= at <= self.lasts + self._seconds:
             return
         grown = self._windows[self._number(at)].setdefault(now.number, _Grown())
@@ -240,7 +184,6 @@ class LiveStats:
     def _event(self, at: float, kind: EventKind | None, exchange: int, text: str) -> None:
         if kind is None or at < 0:
             return
-        self._counted[kind] += 1
         if len(self._events) < EVENTS_MAX:
             self._events.append(Event(at=at, kind=kind, exchange=exchange, text=text))
         else:
@@ -259,11 +202,6 @@ def stats_of(record: Record) -> LiveStats:
     for when, text in record.marks:
         found.event(when - record.began, EventKind.PHASE, text)
     return found
-
-
-def window_seconds(seconds: float) -> float:
-    """Length of the windows of a run: 1 s, or as much as makes 600 of them."""
-    return max(1.0, seconds / WINDOWS_MAX)
 
 
 def _names(numbers: list[int]) -> str:

@@ -15,7 +15,6 @@ import msgspec
 import roq
 from roq.errors import RoQError, Unavailable
 from roq.simulation.lab.archive.document import EventKind
-from roq.simulation.lab.live.clocks import monotonic_us
 from roq.simulation.lab.live.driver import Driver, Herald
 from roq.simulation.lab.live.faults import Faults, Parts
 from roq.simulation.lab.live.interrupts import check
@@ -27,8 +26,7 @@ from roq.simulation.lab.live.verdict import TaskTally
 from roq.simulation.scenario.offered import offered
 
 if TYPE_CHECKING:
-    from roq.client.admin.statistics import Statistics
-    from roq.client.publish.publisher import Publisher
+    from roq.simulation.lab.live.tracing import Tracing
 
 READY_SECONDS: Final = 60.0
 READY_EACH: Final = 0.1
@@ -50,30 +48,28 @@ class Conductor:
         cluster: a connection.
         queues: of the run.
         parts: processes of the cluster, for faults; None: it is another one's.
-        statistics: of the queue under load.
         driver: talks with the tasks.
-        tracer: for traces of the driver; None: none are kept.
+        tracing: keeps the traces; None: none are kept.
         stack: where what is opened meanwhile is closed.
     """
 
     def __init__(
         self, setting: Setting, spark: Tasks, cluster: roq.Cluster, queues: Queues,
-        parts: Parts | None, statistics: Statistics, driver: Driver, tracer: Publisher | None,
-        stack: ExitStack,
+        parts: Parts | None, driver: Driver, tracing: Tracing | None, stack: ExitStack,
     ) -> None:  # fmt: skip
         self._setting = setting
         self._plan = setting.plan
         self._show = setting.show
-        self._live_stats = setting.live_stats
         self._spark = spark
         self._cluster = cluster
         self._queues = queues
         self._parts = parts
-        self._statistics = statistics
         self._driver = driver
         self._stack = stack
         self._stage: Stage | None = None
         self._phase = ""
+        self._tracing = tracing
+        tracer = tracing.publisher if tracing is not None else None
         self._herald = Herald(tracer, setting.run, setting.clock)
 
     def play(self) -> list[TaskTally]:
@@ -178,18 +174,14 @@ class Conductor:
         Raises:
             RoQError: it cannot go on.
         """
-        driver, live_stats = self._driver, self._live_stats
+        driver = self._driver
         driver.check()
         if driver.troubles:
             raise LiveFailed(driver.troubles[0])
         if self._stage is not None and self._stage.error is not None:
             raise self._stage.error
-        now, monotonic = driver.elapsed, monotonic_us() / 1_000_000
-        for when, document in self._statistics.waiting():
-            live_stats.take(now - (monotonic - when), document)
-        for at, counts in driver.latencies():
-            live_stats.latency(at, counts)
         if driver.begin_us:
+            now = driver.elapsed
             self._enter_phase(now)
             self._show.picture(self._picture(now))
 
@@ -202,30 +194,17 @@ class Conductor:
 
     def _happened(self, kind: EventKind, text: str) -> None:
         at = self._driver.elapsed
-        self._live_stats.event(at, kind, text)
         self._herald.tell(kind, text)
         self._show.happened(at, text)
 
     def _picture(self, now: float) -> Picture:
-        sums, live_stats, driver = self._driver.sums(), self._live_stats, self._driver
-        window = live_stats.latest()
         until = min(max(now, 0.001), self._plan.seconds)
         return Picture(
             phase=self._phase,
             elapsed=now,
             seconds=self._plan.seconds,
-            sent=sums["sent"],
             due=offered(self._setting.request.scenario, 0.0, until).messages,
-            received=sums["received"],
-            failed=sums["failed"],
-            late=sums["late"],
-            messages_in=window.messages_in,
-            bytes_in=window.bytes_in,
-            messages_out=window.messages_out,
-            exchanges=live_stats.exchanges,
-            moves=live_stats.moves,
-            moving=live_stats.moving,
-            p99=driver.recent_p99(),
+            seen=self._tracing.view.seen if self._tracing is not None else None,
         )
 
     # --- the end ----------------------------------------------------------------------------------

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from types import TracebackType
 from typing import Final, Self
 
 import roq
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.subscriber import Subscriber
-from roq.demo.latency import Histogram
 from roq.errors import Closed, RoQError
 from roq.simulation.lab.archive.document import EventKind
 from roq.simulation.lab.live import messages
@@ -24,8 +23,6 @@ ALIVE_SECONDS: Final = 1.0
 HEAR_SECONDS: Final = 0.1
 START_SECONDS: Final = 0.5
 """Between the word that the load begins and its beginning."""
-RECENT: Final = 5
-"""Messages of progress per task that count as recent."""
 
 
 class Driver:
@@ -57,11 +54,6 @@ class Driver:
         self._clock = clock
         self._ready: dict[int, messages.Ready] = {}
         self._ended: dict[int, messages.Ended] = {}
-        self._progress: dict[int, messages.Progress] = {}
-        self._recent: deque[tuple[int, dict[str, int]]] = deque(
-            maxlen=RECENT * max(1, sum(1 for each in plan.shares if each.subscribers))
-        )
-        self._latencies: list[tuple[float, dict[str, int]]] = []
         self._inbox: Subscriber | None = None
         self._outbox: Publisher | None = None
         self._failure: BaseException | None = None
@@ -124,30 +116,6 @@ class Driver:
         """Whether all publishers have gone."""
         return all(task in self._ended for task in self._plan.senders)
 
-    def sums(self) -> Counter[str]:
-        """`sent`, `received`, `late`, `failed`, …, of all tasks so far."""
-        total: Counter[str] = Counter()
-        for each in list(self._progress.values()):
-            total.update(
-                sent=each.sent, sent_bytes=each.sent_bytes, received=each.received,
-                received_bytes=each.received_bytes, late=each.late, failed=each.failed,
-            )  # fmt: skip
-        return total
-
-    def recent_p99(self) -> float | None:
-        """Seconds; of the last messages of all tasks; None if nothing was received."""
-        histogram = Histogram()
-        found = False
-        for _, latency in list(self._recent):
-            histogram.merge(Histogram(latency))
-            found = found or bool(latency)
-        return histogram.percentile(99) if found else None
-
-    def latencies(self) -> list[tuple[float, dict[str, int]]]:
-        """What was told since the last call, and when: seconds since the load began."""
-        found, self._latencies = self._latencies, []
-        return found
-
     # --- what tasks are told ----------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -206,11 +174,6 @@ class Driver:
                         "counted is gone: was an executor lost?"
                     )
                 self._ready[message.task] = message
-            case messages.Progress():
-                self._progress[message.task] = message
-                if message.received:
-                    self._recent.append((message.task, message.latency))
-                    self._latencies.append((self.elapsed, message.latency))
             case messages.Ended():
                 self._ended[message.task] = message
             case messages.Trouble():

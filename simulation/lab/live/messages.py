@@ -48,26 +48,6 @@ class Ready(Message, frozen=True, kw_only=True, tag="ready"):
     """Seconds by which its idea of the driver's clock may be wrong."""
 
 
-class Progress(Message, frozen=True, kw_only=True, tag="progress"):
-    """What a task has done so far; once a second.
-
-    Attributes:
-        sent, sent_bytes: published.
-        received, received_bytes: by all its subscribers together.
-        late, failed: of what was to be published.
-        latency: of what came since the last message; as `roq.demo.latency.Histogram.counts`.
-    """
-
-    task: int
-    sent: Count = 0
-    sent_bytes: Count = 0
-    received: Count = 0
-    received_bytes: Count = 0
-    late: Count = 0
-    failed: Count = 0
-    latency: dict[str, Count] = {}
-
-
 class Ended(Message, frozen=True, kw_only=True, tag="ended"):
     """All publishers of a task have gone.
 
@@ -126,7 +106,7 @@ class Alive(Message, frozen=True, kw_only=True, tag="alive"):
     """The driver is there; once a second."""
 
 
-FromTask: TypeAlias = Ping | Ready | Progress | Ended | Trouble
+FromTask: TypeAlias = Ping | Ready | Ended | Trouble
 FromDriver: TypeAlias = Pong | Begin | Finish | Stop | Alive
 
 _ENCODER: Final = msgspec.json.Encoder()

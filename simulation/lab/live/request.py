@@ -28,7 +28,7 @@ class LiveRequest(msgspec.Struct, frozen=True, kw_only=True):
         tasks: that share the load; 0: as many as it needs.
         out: where the folder of the run is made.
         traces: whether what monitors and clients say is kept as a table; without, figures come from
-            the final tallies, and the series is coarser.
+            the final tallies, and there is no series.
         traces_at: a folder (path or URI) for the table that the driver and all executors reach;
             empty: the folder of the run.
         trace_exchanges: that the queue of traces has.

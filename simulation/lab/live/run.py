@@ -32,7 +32,6 @@ from roq.simulation.lab.archive.document import (
 )
 from roq.simulation.lab.archive.folder import make, new_id, write_run, write_series
 from roq.simulation.lab.archive.life import this_process
-from roq.simulation.lab.archive.live_stats import LiveStats, window_seconds
 from roq.simulation.lab.archive.verdicts import judge
 from roq.simulation.lab.live import faults
 from roq.simulation.lab.live.clocks import Clock, anchor, sentence
@@ -49,6 +48,7 @@ from roq.simulation.lab.live.tracing import Tracing
 from roq.simulation.lab.live.verdict import Counts, TaskTally, count, figures
 from roq.simulation.lab.masters import master_for, settings_for
 from roq.simulation.lab.traces.collect import check_reach
+from roq.simulation.lab.traces.grid import width
 from roq.simulation.lab.traces.place import Place
 from roq.simulation.real.results import Machine, measured
 from roq.simulation.scenario.offered import offered
@@ -102,10 +102,7 @@ def run(
         # No user is to wait for Spark to hear that.
         roq.connect(parse_addresses(request.cluster)).close()
     folder = make(request.out, new_id(scenario.name, RunKind.LIVE))
-    now, window = anchor(), window_seconds(made.seconds)
-
-    def wanted(begin: float, end: float) -> float:
-        return offered(scenario, begin, end).messages
+    now, window = anchor(), float(width(made.seconds))
 
     setting = Setting(
         request=msgspec.structs.replace(request, scenario=scenario, master=master),
@@ -114,7 +111,6 @@ def run(
         anchor=now,
         clock=Clock(now.wall_us - now.monotonic_us),
         window=window,
-        live_stats=LiveStats(made.seconds, window, wanted),
         show=show or Silent(),
         stop=stop or threading.Event(),
     )
@@ -132,7 +128,6 @@ class LiveRun:
     def __init__(self, setting: Setting, session: SparkSession | None) -> None:
         self._setting = setting
         self._show = setting.show
-        self._live_stats = setting.live_stats
         self._spark = Tasks(session)
         self._remarks = list(setting.plan.remarks)
         self._driver: Driver | None = None
@@ -170,18 +165,18 @@ class LiveRun:
             cluster = around.start()
             around.look_at_executors(cluster)
             queues = around.make_queues(cluster)
-            statistics = stack.enter_context(cluster.statistics(queues.load))
             driver = Driver(cluster, queues.messages, setting.plan, setting.run, setting.clock)
             self._driver = stack.enter_context(driver)
             tracing = self._trace(stack, cluster, queues)
-            tracer = tracing.publisher if tracing is not None else None
             conductor = Conductor(
-                setting, self._spark, cluster, queues, around.own, statistics, driver, tracer, stack
+                setting, self._spark, cluster, queues, around.own, driver, tracing, stack
             )
             try:
                 found = self._judged(document, conductor.play(), tracing, RunState.COMPLETE)
             except Interrupted:
-                found = self._judged(document, conductor.end(), None, RunState.INTERRUPTED)
+                if tracing is not None:
+                    tracing.hurry()
+                found = self._judged(document, conductor.end(), tracing, RunState.INTERRUPTED)
             self._show.step("everything ends")
         return msgspec.structs.replace(found, remarks=[*found.remarks, *around.remarks])
 
@@ -236,8 +231,6 @@ class LiveRun:
     def _ended(self, document: Run, state: RunState, error: str = "") -> Run:
         """What there is of a run that did not go to its end."""
         seconds = self._elapsed()
-        if seconds and self._series is None:
-            write_series(self._setting.folder, self._live_stats.series(seconds))
         return msgspec.structs.replace(
             document,
             state=state,
@@ -261,17 +254,18 @@ class LiveRun:
         counts = count(self._setting.plan, tallies)
         wanted = offered(self._scenario, 0.0, seconds).messages
         exact = figures(counts, tallies, seconds=seconds, offered=wanted)
-        found = self._live_stats.figures()
+        found: dict[str, float] = {}
         document = msgspec.structs.replace(
             document, clock=sentence(driver.hosts, driver.clock_error), figures=found | exact
         )
         if tracing is not None:
             self._show.step("what the traces say is worked out")
             traced, self._series = self._summarised(tracing, document)
-            found |= traced
+            found = traced
             self._remarks += tracing.remarks(traced, exact)
         self._remarks += _remarks(counts)
-        write_series(self._setting.folder, self._series or self._live_stats.series(seconds))
+        if self._series is not None:
+            write_series(self._setting.folder, self._series)
         if self._setting.stop.is_set():
             document = msgspec.structs.replace(document, state=RunState.INTERRUPTED)
         all_figures = found | exact
@@ -292,7 +286,8 @@ class LiveRun:
             self._spark.cancel()
 
         work = Aside(lambda: found.append(tracing.summarise(self._spark.spark, document)), "sum")
-        work.wait(self._setting.stop, hurry)
+        stopped = document.state is RunState.INTERRUPTED
+        work.wait(None if stopped else self._setting.stop, hurry)
         return found[0]
 
     def _elapsed(self) -> float:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from roq.errors import RoQError
-from roq.simulation.lab.archive.live_stats import LiveStats
 from roq.simulation.lab.live.clocks import Anchor, Clock
 from roq.simulation.lab.live.plan import Plan
 from roq.simulation.lab.live.request import LiveRequest
@@ -39,7 +38,6 @@ class Setting:
         folder: for all that is kept.
         anchor, clock: of the driver.
         window: length of windows, seconds.
-        live_stats: what the driver sees of it.
         show: shows how it goes on.
         stop: it is to end.
     """
@@ -50,7 +48,6 @@ class Setting:
     anchor: Anchor
     clock: Clock
     window: float
-    live_stats: LiveStats
     show: Show
     stop: threading.Event
 

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -18,6 +18,9 @@ from rich.text import Text
 from roq.cli.output import bytes_text
 from roq.simulation.lab.report.terminal import spark
 
+if TYPE_CHECKING:
+    from roq.simulation.lab.traces.view import Seen
+
 FRAME_SECONDS: Final = 0.2
 LINE_SECONDS: Final = 5.0
 EVENTS: Final = 5
@@ -28,25 +31,15 @@ _MILLI: Final = 1_000.0
 
 
 class Picture(NamedTuple):
-    """How a run stands; rates are per second."""
+    """How a run stands."""
 
     phase: str
     elapsed: float
     seconds: float
-    sent: int
     due: float
     """Messages that should have been sent by now."""
-    received: int
-    failed: int
-    late: int
-    messages_in: float
-    bytes_in: float
-    messages_out: float
-    exchanges: int
-    moves: int
-    moving: int
-    p99: float | None
-    """Seconds, of the last seconds."""
+    seen: Seen | None
+    """As its traces tell, some seconds ago; None: none are kept."""
 
 
 class Show(Protocol):
@@ -97,16 +90,21 @@ class Lines:
         if waits or picture.elapsed < 0:
             return
         self._phase, self._said = picture.phase, now
-        p99 = "-" if picture.p99 is None else f"{_MILLI * picture.p99:.1f} ms"
-        self._console.print(
-            f"{picture.elapsed:7.1f} s  {picture.phase}: sent {picture.sent:,}, "
-            f"received {picture.received:,}, {bytes_text(picture.bytes_in)}/s in, "
-            f"{picture.exchanges} exchanges, {picture.moves} moves, p99 {p99}"
-        )
+        self._console.print(f"{picture.elapsed:7.1f} s  {picture.phase}{_told(picture.seen)}")
 
     def happened(self, at: float, text: str) -> None:
         """A line."""
         self._console.print(f"{at:7.1f} s  {text}")
+
+
+def _told(seen: Seen | None) -> str:
+    if seen is None:
+        return ""
+    p99 = "-" if seen.p99 is None else f"{_MILLI * seen.p99:.1f} ms"
+    return (
+        f": sent {seen.sent:,}, received {seen.received:,}, {bytes_text(seen.bytes_in)}/s in, "
+        f"{seen.exchanges} exchanges, {seen.moves} moves, p99 {p99}"
+    )
 
 
 class Moving:
@@ -134,7 +132,7 @@ class Moving:
         now = time.monotonic()
         if now - self._noted >= 1.0:
             self._noted = now
-            self._rates.append(picture.messages_in)
+            self._rates.append(picture.seen.messages_in if picture.seen is not None else 0.0)
         self._picture = picture
         if now - self._drawn >= FRAME_SECONDS:
             self._draw()
@@ -179,34 +177,35 @@ def _load(picture: Picture, rates: list[float]) -> list[RenderableType]:
         ProgressBar(total=1.0, completed=share, width=_BAR),
         Text(f"{max(0.0, picture.elapsed):.0f} of {picture.seconds:.0f} s", style="dim"),
     )
-    lacking = picture.due - picture.sent
-    behind = lacking > max(1.0, LATE_SHARE * picture.due)
-    late = picture.late / picture.sent if picture.sent else 0.0
+    seen = picture.seen
+    if seen is None:
+        return [head, Text()]
+    late = seen.late / seen.sent if seen.sent else 0.0
     body = Table.grid(padding=(0, 2))
     for _ in range(3):
         body.add_column()
     body.add_row(
         Text("  sent", style="dim"),
         Text.assemble(
-            f"{picture.sent:,}",
-            (f"  {lacking:,.0f} behind" if behind else "", "red"),
+            f"{seen.sent:,}",
+            (f" of {picture.due:,.0f}", "dim"),
             (f"  {late:.1%} late" if late > LATE_SHARE else "", "yellow"),
-            (f"  {picture.failed:,} failed" if picture.failed else "", "bold red"),
+            (f"  {seen.failed:,} failed" if seen.failed else "", "bold red"),
         ),
-        Text(f"{picture.messages_in:,.0f}/s, {bytes_text(picture.bytes_in)}/s", style="cyan"),
+        Text(f"{seen.messages_in:,.0f}/s, {bytes_text(seen.bytes_in)}/s", style="cyan"),
     )
     body.add_row(
         Text("  received", style="dim"),
-        Text(f"{picture.received:,}"),
-        Text(f"{picture.messages_out:,.0f}/s", style="cyan"),
+        Text(f"{seen.received:,}"),
+        Text(f"{seen.messages_out:,.0f}/s", style="cyan"),
     )
-    p99 = "-" if picture.p99 is None else f"p99 {_MILLI * picture.p99:.1f} ms"
+    p99 = "-" if seen.p99 is None else f"p99 {_MILLI * seen.p99:.1f} ms"
     body.add_row(Text("  latency", style="dim"), Text(p99), Text(""))
-    moving = f", {picture.moving} being moved" if picture.moving else ""
+    moving = f", {seen.moving} being moved" if seen.moving else ""
     body.add_row(
         Text("  exchanges", style="dim"),
-        Text("■ " * min(picture.exchanges, 20) + f"{picture.exchanges}"),
-        Text(f"{picture.moves} moves{moving}", style="dim"),
+        Text("■ " * min(seen.exchanges, 20) + f"{seen.exchanges}"),
+        Text(f"{seen.moves} moves{moving}", style="dim"),
     )
     return [head, Text(), body, Text(f"  {spark(rates)}", style="cyan"), Text()]
 

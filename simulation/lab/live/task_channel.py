@@ -1,4 +1,4 @@
-"""A task's talk with the driver: it hears when to begin and to end, and tells how far it is.
+"""A task's talk with the driver: it hears when to begin and to end, and tells what its clients do.
 
 All of it is one thread, with a queue for messages and, if clients are to be traced, one for traces.
 """
@@ -88,7 +88,6 @@ class TaskChannel:
         self._inbox: Subscriber | None = None
         self._outbox: Publisher | None = None
         self._tracer: Publisher | None = None
-        self._told: dict[int, int] = {}
         self._thread = threading.Thread(target=self._run, name="channel", daemon=True)
 
     def __enter__(self) -> Self:
@@ -219,37 +218,12 @@ class TaskChannel:
     # --- telling ----------------------------------------------------------------------------------
 
     def _tell(self) -> None:
-        """Progress and traces; the thread, and the thread that closes it when that has ended."""
-        latency: dict[int, int] = {}
-        late = failed = 0
+        """Traces; the thread, and the thread that closes it when that has ended."""
         for sender in self._senders:
             sender.failures()
             self._trace(sender.stay.name, "publisher", sender.windows)
-            late += sender.windows.late
-            failed += sender.windows.failed
         for receiver in self._receivers:
             self._trace(receiver.stay.name, "subscriber", receiver.windows)
-            for bucket, count in receiver.windows.latency.items():
-                latency[bucket] = latency.get(bucket, 0) + count
-        new = {
-            str(bucket): count - self._told.get(bucket, 0)
-            for bucket, count in latency.items()
-            if count > self._told.get(bucket, 0)
-        }
-        self._told = latency
-        self._say(
-            messages.Progress(
-                run=self._job.run,
-                task=self._job.task,
-                sent=sum(each.messages for each in self._senders),
-                sent_bytes=sum(each.bytes for each in self._senders),
-                received=sum(each.messages for each in self._receivers),
-                received_bytes=sum(each.bytes for each in self._receivers),
-                late=late,
-                failed=failed,
-                latency=new,
-            )
-        )
 
     def _trace(self, client: str, role: str, windows: Windows) -> None:
         told = windows.drain()

@@ -11,16 +11,21 @@ from roq.client.publish.publisher import Publisher
 from roq.simulation.lab.archive.document import Run, Series
 from roq.simulation.lab.live.clocks import Clock, monotonic_us
 from roq.simulation.lab.live.setting import Queues
-from roq.simulation.lab.traces.collect import MERGED, Collector, merge
+from roq.simulation.lab.traces.collect import Collector, merge
 from roq.simulation.lab.traces.place import Part, Place
 from roq.simulation.lab.traces.summary import remarks, summarise
 from roq.simulation.lab.traces.tap import Tap
+from roq.simulation.lab.traces.view import View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DRAIN_SECONDS: Final = 60.0
+DRAIN_SECONDS: Final = 120.0
+"""Without a micro-batch that is done; as long as they come, there is an end to it."""
 LOOK_SECONDS: Final = 1.0
+FILES_MAX: Final = 50
+"""More than that become one part when all are kept: with checksums and checkpoint a run leaves less
+than 200 files, however long it was."""
 ATTEMPTS: Final = 3
 COUNTED: Final = ("sent", "received")
 log = logging.getLogger(__name__)
@@ -38,12 +43,14 @@ class Tracing:
 
     Attributes:
         publisher: for traces of the driver.
+        view: what they tell meanwhile.
     """
 
     def __init__(
         self, cluster: roq.Cluster, queues: Queues, place: Place, run: str, clock: Clock
     ) -> None:
         self.publisher: Publisher = cluster.publisher(queues.traces, block=False)
+        self.view = View()
         self._cluster = cluster
         self._traces = queues.traces
         self._place = place
@@ -69,17 +76,18 @@ class Tracing:
         self._tapping = True
 
     def summarise(self, spark: SparkSession, run: Run) -> tuple[dict[str, float], Series | None]:
-        """What all traces say, when the load is over; nothing if they are not whole."""
+        """What the traces say, when the load is over; nothing if they cannot be evaluated."""
         self._end_tap()
+        if self._collector is not None:
+            self._collector.taker = None  # nobody looks at the picture any more
         try:
             self._lacking = self._drained(spark)
             self._end_collector()
-            if self._lacking:
-                return {}, None
-            if len(parts := self._place.parts) > MERGED:
+            parts = self._place.parts
+            if len(self._place.files(parts)) > FILES_MAX:
                 merge(spark, self._place, Part(0, parts[-1].last))
             return summarise(spark, self._place, run)
-        except Exception as error:
+        except Exception as error:  # the run itself is whole
             log.warning("the traces cannot be summarised", exc_info=True)
             self._lacking = str(error) or repr(error)
             return {}, None
@@ -98,8 +106,8 @@ class Tracing:
         found = remarks(traced)
         if self._lacking:
             found.append(
-                "The traces are not whole, so figures and series are those that the driver has "
-                f"seen: {self._lacking.rstrip('.')}."
+                "The traces are not whole, and figures and series are those of what there is: "
+                f"{self._lacking.rstrip('.')}."
             )
         for name in COUNTED:
             there, wanted = traced.get(name), counted.get(name)
@@ -119,8 +127,9 @@ class Tracing:
     def _collect(self, spark: SparkSession) -> None:
         """Begin to collect, or go on where it was ended."""
         self._collector = Collector(
-            spark, ",".join(self._cluster.addresses), self._traces, self._place, self._run
-        )
+            spark, ",".join(self._cluster.addresses), self._traces, self._place, self._run,
+            taker=self.view.take,
+        )  # fmt: skip
         self._collector.start()
 
     def _drained(self, spark: SparkSession) -> str:
@@ -129,17 +138,19 @@ class Tracing:
         for _ in range(ATTEMPTS):
             if self._collector is None:
                 break
-            deadline = time.monotonic() + DRAIN_SECONDS
+            batches, since = self._collector.batches, time.monotonic()
             while not self._hurried and not self._collector.failure:
                 if self._collector.drain(LOOK_SECONDS):
                     return ""
-                if time.monotonic() > deadline:
+                if self._collector.batches > batches:
+                    batches, since = self._collector.batches, time.monotonic()
+                if time.monotonic() - since > DRAIN_SECONDS:
                     break
             if self._hurried:
                 return "the run was ended before they were all kept"
             why = self._collector.failure
             if not why:
-                return f"they were not all kept within {DRAIN_SECONDS:g} s"
+                return f"for {DRAIN_SECONDS:g} s no more of them were kept"
             # A busy machine may have been too slow for Spark; the queue still holds the rest.
             self._end_collector()
             self._collect(spark)

@@ -351,7 +351,11 @@ class Traces:
     def clients(self, grid: Grid) -> Rows:
         """What all clients of a role did in each window, summed up: `window`, `role`, the columns
         of the table, and the largest `clock_error`."""
-        return self._rows(client_sums(self._client_windows(grid), "window", "role"))
+        rows = self._client_windows(grid).groupBy("window", "role").agg(
+            *(f.sum(name).alias(name) for name in _SUMS),
+            f.max("clock_error").alias("clock_error"),
+        )  # fmt: skip
+        return self._rows(rows)
 
     def latencies(self, grid: Grid, sums: Rows) -> Latencies:
         """What the merged histograms of all clients say, of each window and of all (`WHOLE`).
@@ -415,18 +419,6 @@ class Traces:
         found = _FILE.search(f"/{path}")
         file = found[1] if found else path
         return Damaged(file, f"{self._place.uri}/{file}: cannot be read: {why}")
-
-
-def client_sums(rows: DataFrame, *by: str) -> DataFrame:
-    """What clients did, summed up.
-
-    Args:
-        rows: of the kind `latency`.
-        by: columns whose values are told apart.
-    """
-    return rows.groupBy(*by).agg(
-        *(f.sum(name).alias(name) for name in _SUMS), f.max("clock_error").alias("clock_error")
-    )
 
 
 def merged(rows: DataFrame, *by: str) -> DataFrame:

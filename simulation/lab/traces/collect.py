@@ -67,18 +67,23 @@ class Collector:
         run: its id; traces of others are rejected.
         seconds: between two micro-batches.
         taker: is given the rows of each micro-batch when they are kept.
+
+    Attributes:
+        batches: micro-batches that this collector has kept.
+        taker: as given; may be set to None when nobody looks any more.
     """
 
     def __init__(
         self, spark: SparkSession, cluster: str, queue: str, place: Place, run: str, *,
         seconds: float = TRIGGER_SECONDS, taker: Taker | None = None,
     ) -> None:  # fmt: skip
+        self.batches = 0
         self._spark = spark
         self._options = {"cluster": cluster, "queue": queue, "failOnDataLoss": "false"}
         self._place = place
         self._run = run
         self._seconds = seconds
-        self._taker = taker
+        self.taker = taker
         self._query: StreamingQuery | None = None
         self._logs: QueueLogs | None = None
         self._failure = ""
@@ -176,17 +181,15 @@ class Collector:
         make = partial(_rows, run=self._run, now_us=time.time_ns() // 1_000)
         columns = messages.select("payload", "topic", "publisher", "sequence", "appended")
         rows = columns.mapInArrow(make, from_arrow_schema(WIDE))
-        if self._taker is None:
-            keep(rows, self._place, Part(batch, batch))
-        else:
-            rows.persist()
-            try:
-                keep(rows, self._place, Part(batch, batch))
-                self._taker(rows)
-            finally:
-                rows.unpersist()
+        part, spark = Part(batch, batch), messages.sparkSession
+        keep(rows, self._place, part)
+        if self.taker is not None:
+            # What little is left of a micro-batch when it is summed up needs no more tasks.
+            spark.conf.set("spark.sql.shuffle.partitions", "1")
+            self.taker(read(spark, self._place, self._place.files([part])))
+        self.batches += 1
         if (due := due_at(batch)) is not None:
-            merge(messages.sparkSession, self._place, due)
+            merge(spark, self._place, due)
 
 
 def keep(rows: DataFrame, place: Place, part: Part) -> None:
@@ -256,6 +259,8 @@ def check_reach(spark: SparkSession, place: Place, tasks: int) -> None:
         raise TracesError(
             f"{place.uri}: traces cannot be kept there: {reason(str(error))}"
         ) from None
+    if found:
+        place.remove(_PROBE)
     there = sum(name.endswith(".parquet") for name in found)
     if there < tasks or "_SUCCESS" not in found:
         raise TracesError(
@@ -264,7 +269,6 @@ def check_reach(spark: SparkSession, place: Place, tasks: int) -> None:
             "place with the driver. Give a URI that all of them reach (--traces-at hdfs://…, "
             "s3a://…, or a folder that is mounted everywhere)"
         )
-    place.remove(_PROBE)
 
 
 def committed(place: Place) -> dict[str, object] | None:

@@ -60,5 +60,10 @@ def grid(begin_us: int, seconds: float) -> Grid:
         begin_us: the beginning of the load.
         seconds: how long it lasts.
     """
-    width = max(1, ceil(seconds / WINDOWS_MAX))
-    return Grid(begin_us, begin_us + round(seconds * MICROSECONDS), width * MICROSECONDS)
+    end_us = begin_us + round(seconds * MICROSECONDS)
+    return Grid(begin_us, end_us, width(seconds) * MICROSECONDS)
+
+
+def width(seconds: float) -> int:
+    """Seconds of a window of a load that lasts so long."""
+    return max(1, ceil(seconds / WINDOWS_MAX))

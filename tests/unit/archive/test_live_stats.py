@@ -9,7 +9,7 @@ from roq.client.admin.statistics import Sample
 from roq.demo.latency import Histogram
 from roq.protocol.kpi import QueueKpi
 from roq.simulation.lab.archive.document import EventKind
-from roq.simulation.lab.archive.live_stats import LiveStats, stats_of, window_seconds
+from roq.simulation.lab.archive.live_stats import LiveStats, stats_of
 from roq.simulation.real.record import Record
 
 
@@ -56,38 +56,30 @@ def test_an_exchange_that_was_started_again_counts_from_nothing() -> None:
 def test_what_happens_before_the_load_is_none_of_it() -> None:
     seen = live_stats(move(-3.0, "p", "accepted"), queue(-1.0, 9), queue(1.0, 1), queue(11.0, 9))
 
-    assert seen.figures()["moves"] == 0
-    assert seen.figures()["exchanges_most"] == 1
+    series = seen.series(3.0)
+    assert series.events == []
+    assert [each.serving for each in series.windows] == [0, 1, 0]
 
 
-def test_figures_count_what_was_told() -> None:
+def test_events_are_what_has_ended() -> None:
     seen = live_stats(
         queue(0.5, 1), queue(4.0, 3), queue(9.0, 2),
         move(2.0, "p", "started"), move(2.1, "p", "accepted"), move(3.0, "q", "given_up"),
         scale(1.0, "out", "started"), scale(2.0, "out", "done", 2), scale(8.0, "in", "done", 2),
     )  # fmt: skip
 
-    assert seen.figures() == {
-        "exchanges_most": 3, "exchanges_last": 2, "moves": 1, "moves_failed": 1, "scale_outs": 1,
-        "scale_ins": 1, "imbalance_last": 1.0,
-    }  # fmt: skip
     assert [event.kind for event in seen.series(10.0).events] == [
         EventKind.SCALE_OUT, EventKind.MOVE, EventKind.MOVE_FAILED, EventKind.SCALE_IN,
     ]  # fmt: skip
 
 
-def test_without_a_monitor_nothing_is_said() -> None:
-    assert live_stats().figures() == {}
-
-
-def test_imbalance_is_that_of_the_last_windows() -> None:
+def test_imbalance_is_that_of_a_window() -> None:
     seen = live_stats(
         queue(0.5, 2),
         *(exchange(at + 0.1, 1, 3_000 * at) for at in range(10)),
         *(exchange(at + 0.1, 2, 1_000 * at) for at in range(10)),
     )
 
-    assert seen.figures()["imbalance_last"] == pytest.approx(1.5)
     assert seen.series(9.0).windows[5].imbalance == pytest.approx(1.5)
 
 
@@ -106,10 +98,6 @@ def test_latencies_are_those_that_tasks_have_told() -> None:
     assert latency.p50 == pytest.approx(2.0, rel=0.02)
     assert latency.most == pytest.approx(500, rel=0.02)
     assert seen.series(3.0).windows[0].latency is None
-
-
-def test_long_runs_have_wider_windows() -> None:
-    assert [window_seconds(each) for each in (10, 600, 3_600)] == [1, 1, 6]
 
 
 def test_a_record_is_told_window_by_window() -> None:
