@@ -28,6 +28,8 @@ import msgspec
 from rich.console import Console
 
 from roq.cli.output import print_json
+from roq.model import VOLATILE
+from roq.protocol.public import DURABILITIES
 from roq.simulation.real import results
 from roq.simulation.real.bar import bar
 from roq.simulation.real.results import Machine
@@ -76,7 +78,10 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 
 def try_seeds(
-    seeds: Iterable[int], only: Sequence[str] = (), without: Sequence[str] = ()
+    seeds: Iterable[int],
+    only: Sequence[str] = (),
+    without: Sequence[str] = (),
+    durability: str = VOLATILE,
 ) -> Iterator[Result]:
     """Run one trial for each seed, in this process."""
     quiet_before = logging.root.manager.disable
@@ -86,7 +91,7 @@ def try_seeds(
     gc.disable()
     try:
         for tried, seed in enumerate(seeds, start=1):
-            result = Trial(Case.draw(seed, only, without)).run()
+            result = Trial(Case.draw(seed, only, without, durability)).run()
             if tried % GARBAGE_EVERY == 0:
                 gc.collect()
             yield result
@@ -96,28 +101,43 @@ def try_seeds(
         logging.disable(quiet_before)
 
 
-def replay_command(seed: int, only: Sequence[str] = (), without: Sequence[str] = ()) -> str:
+def replay_command(
+    seed: int,
+    only: Sequence[str] = (),
+    without: Sequence[str] = (),
+    durability: str = VOLATILE,
+) -> str:
     """What replays a seed."""
-    options = [*(f"--only {kind}" for kind in only), *(f"--without {kind}" for kind in without)]
+    options = [f"--durability {durability}"] if durability != VOLATILE else []
+    options += [*(f"--only {kind}" for kind in only), *(f"--without {kind}" for kind in without)]
     return " ".join([f"python -m roq.simulation.experiments.survival --seed {seed}", *options])
 
 
-def _try_chunk(first: int, count: int, only: Sequence[str], without: Sequence[str]) -> list[bytes]:
+def _try_chunk(
+    first: int, count: int, only: Sequence[str], without: Sequence[str], durability: str
+) -> list[bytes]:
     """Run in a process of its own; gives encoded results."""
-    seeds = range(first, first + count)
-    return [msgspec.msgpack.encode(result) for result in try_seeds(seeds, only, without)]
+    tried = try_seeds(range(first, first + count), only, without, durability)
+    return [msgspec.msgpack.encode(result) for result in tried]
 
 
 def _try_all(
-    first: int, count: int, processes: int, only: Sequence[str], without: Sequence[str]
+    first: int,
+    count: int,
+    processes: int,
+    only: Sequence[str],
+    without: Sequence[str],
+    durability: str,
 ) -> Iterator[Result]:
     if processes == 1:
-        yield from try_seeds(range(first, first + count), only, without)
+        yield from try_seeds(range(first, first + count), only, without, durability)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         starts = range(first, first + count, CHUNK)
         futures = [
-            pool.submit(_try_chunk, start, min(CHUNK, first + count - start), only, without)
+            pool.submit(
+                _try_chunk, start, min(CHUNK, first + count - start), only, without, durability
+            )
             for start in starts
         ]
         try:
@@ -134,6 +154,10 @@ def _try_all(
 @results.option("--first", click.IntRange(0), 0, "The first of them.")
 @click.option("--only", multiple=True, type=TROUBLE, help="Only this kind of trouble; repeatable.")
 @click.option("--without", multiple=True, type=TROUBLE, help="Not this one; repeatable.")
+@click.option(
+    "--durability", type=click.Choice(DURABILITIES), default=VOLATILE, show_default=True,
+    help="Of the queue; of a durable one power cuts and disks join the troubles.",
+)  # fmt: skip
 @click.option("--trace", is_flag=True, help="With --seed: show everything that happens.")
 @click.option(
     "--processes", type=click.IntRange(1, 256), default=os.cpu_count() or 1,
@@ -146,6 +170,7 @@ def main(
     first: int,
     only: tuple[str, ...],
     without: tuple[str, ...],
+    durability: str,
     trace: bool,
     processes: int,
     output: Path,
@@ -159,29 +184,37 @@ def main(
     Example:
       python -m roq.simulation.experiments.survival --count 10000
       python -m roq.simulation.experiments.survival --seed 7 --trace
+      python -m roq.simulation.experiments.survival --durability flush
     """
     if seed is not None:
-        return _try_one(seed, only, without, trace=trace, as_json=as_json)
+        return _try_one(seed, only, without, durability, trace=trace, as_json=as_json)
     began = time.monotonic()
     with results.measured() as machine, bar("seeds") as shown:
         outcome = Outcome(machine=machine, first=first, count=count, seconds=0.0)
-        tried = _try_all(first, count, processes, only, without)
+        tried = _try_all(first, count, processes, only, without, durability)
         for done, result in enumerate(tried, start=1):
             _add(outcome, result)
             if result.broken and not as_json:
-                _tell(results.console(as_json=as_json), outcome.bad[-1], only, without)
+                _tell(results.console(as_json=as_json), outcome.bad[-1], only, without, durability)
             shown(done, count, f", {len(outcome.bad)} bad" if outcome.bad else "")
     outcome.seconds = round(time.monotonic() - began, 1)
     outcome.bad.sort(key=lambda bad: bad.seed)
-    results.told(outcome, NAME, output, _show, as_json=as_json)
+    name = NAME if durability == VOLATILE else f"{NAME}_{durability}"
+    results.told(outcome, name, output, _show, as_json=as_json)
     return not outcome.bad
 
 
 def _try_one(
-    seed: int, only: Sequence[str], without: Sequence[str], *, trace: bool, as_json: bool
+    seed: int,
+    only: Sequence[str],
+    without: Sequence[str],
+    durability: str,
+    *,
+    trace: bool,
+    as_json: bool,
 ) -> bool:
     logging.disable(logging.CRITICAL)
-    trial = Trial(Case.draw(seed, only, without), traced=trace)
+    trial = Trial(Case.draw(seed, only, without, durability), traced=trace)
     result = trial.run()
     if as_json:
         print_json(result)
@@ -245,11 +278,14 @@ def _show(outcome: Outcome) -> None:
         out.print(f"\n{len(outcome.bad)} seeds went wrong: {seeds}", style="bold red")
 
 
-def _tell(out: Console, bad: Bad, only: Sequence[str], without: Sequence[str]) -> None:
+def _tell(
+    out: Console, bad: Bad, only: Sequence[str], without: Sequence[str], durability: str
+) -> None:
     """At once, for a long run may be ended early."""
     out.print(f"seed {bad.seed}: {bad.broken[0]}", style="bold red", markup=False)
     out.print(
-        f"  {_in_words(bad.troubles)}; replay: {replay_command(bad.seed, only, without)}",
+        f"  {_in_words(bad.troubles)}; replay: "
+        f"{replay_command(bad.seed, only, without, durability)}",
         markup=False,
     )
 

@@ -19,10 +19,12 @@ from roq.protocol.control import Answer, ExchangeReport, Failure, MonitorRequest
 from roq.protocol.reports import ChildInfo
 from roq.protocol.request import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
+from roq.runtime import exits
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.manager import ManagerLink
 from roq.runtime.rpc import Peer
 from roq.simulation.virtual.actors.exchange import Exchange
+from roq.simulation.virtual.disks import Disk, DiskLog
 from roq.simulation.virtual.process import LocalWorld, Process
 from roq.simulation.virtual.shells import Driver, Ports, Server
 from roq.simulation.virtual.sockets import Sockets
@@ -124,20 +126,31 @@ class ExchangeShell:
     """One process of an exchange: see `roq.exchange.daemon.ExchangeServer`."""
 
     def __init__(
-        self, process: Process, spec: ExchangeSpec, pid: int, ports: Ports, watch: Watch
+        self, process: Process, spec: ExchangeSpec, pid: int, ports: Ports, watch: Watch, disk: Disk
     ) -> None:
         self.process = process
         self.spec = spec
-        self.info = ExchangeInfo(
-            number=spec.number, epoch=spec.epoch, generation=spec.epoch, host=spec.host,
-            data=ports.take(process.machine), live=ports.take(process.machine),
-        )  # fmt: skip
         self._pid = pid
         self._stopping = False
-        self.exchange = Exchange(
-            LocalWorld(process), process, spec.queue_id, spec.number, spec.epoch, spec.limits,
-            info=self.info, on_append=partial(watch.appended, spec), on_woken=self._report_on,
+        world = LocalWorld(process)
+        self.disk: DiskLog | None = None
+        if spec.log:
+            self.disk = DiskLog(
+                process, disk, spec, world.time_us, self._committed, self._disk_failed
+            )
+        self.info = ExchangeInfo(
+            number=spec.number, epoch=spec.epoch, host=spec.host,
+            generation=spec.epoch if self.disk is None else self.disk.log.generation,
+            data=ports.take(process.machine), live=ports.take(process.machine),
         )  # fmt: skip
+        self.exchange = Exchange(
+            world, process, spec.queue_id, spec.number, spec.epoch, spec.limits,
+            info=self.info, late=None if self.disk is None else self.disk.log,
+            on_append=partial(watch.appended, spec, self.info.generation),
+            on_settled=self._write_on, on_woken=self._report_on,
+        )  # fmt: skip
+        if self.disk is not None:
+            self._recover(self.disk, world)
         dialer = Sockets(process)
         self._monitor = MonitorLink(
             process, dialer, spec.monitor,
@@ -154,6 +167,25 @@ class ExchangeShell:
             on_keep=lambda ack: self._monitor.told(ack.monitor), on_stop=self.stop,
             idle=lambda: self.exchange.core.idle,
         )  # fmt: skip
+
+    def _recover(self, disk: DiskLog, world: LocalWorld) -> None:
+        """Go on with what an earlier process has left in the log."""
+        core, recovered = self.exchange.core, disk.log.recovered
+        core.begin(world.now, world.time_us)
+        core.backpressure.rule(0)
+        core.recover(world.now, recovered.snapshot, recovered.since)
+
+    def _write_on(self) -> None:
+        if self.disk is not None:
+            self.disk.write_on(self.exchange.core.snapshot)
+
+    def _committed(self) -> None:
+        self.exchange.committed()
+
+    def _disk_failed(self, why: str) -> None:
+        """Nothing can be kept any more."""
+        self.process.world.note(self.process.name, f"cannot write its log: {why}")
+        self.process.end(f"exit code {exits.DISK}")
 
     def terminate(self) -> None:
         """SIGTERM."""
@@ -184,7 +216,7 @@ class ExchangeShell:
 
     def acknowledged(self, hold_seconds: int | None) -> None:
         """The monitor counts on this exchange."""
-        if hold_seconds is not None:
+        if hold_seconds is not None and self.disk is None:
             self.exchange.core.backpressure.rule(hold_seconds)
         self._finder.reset()
         self._manager.confirmed()

@@ -17,6 +17,7 @@ from typing import Final
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.errors import Unavailable
 from roq.hcm.settings import Settings
+from roq.model import VOLATILE
 from roq.monitor.scaling_rules import own_policy
 from roq.policy.snapshot import Policy
 from roq.protocol import documents
@@ -38,6 +39,7 @@ from roq.simulation.virtual.world import World
 from roq.testing.history import History
 
 QUEUE: Final = "q"
+LOGS: Final = "/logs"
 START_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 0.3
 ASK_SECONDS: Final = 20.0
@@ -61,6 +63,8 @@ class Shape:
         check_duplicates: of subscribers; off only to show that the promises can be broken.
         ahead_bytes: what waits in a subscriber before it leaves exchanges alone that are ahead.
         queue_max: see `Weather`.
+        durability: of the queue.
+        disk_seconds: see `Disk`.
     """
 
     managers: int = 1
@@ -75,6 +79,13 @@ class Shape:
     check_duplicates: bool = True
     ahead_bytes: int = AHEAD_BYTES
     queue_max: int | None = None
+    durability: str = VOLATILE
+    disk_seconds: tuple[float, float] = (0.0001, 0.003)
+
+    @property
+    def durable(self) -> bool:
+        """Whether the logs of the queue are on disks."""
+        return self.durability != VOLATILE
 
 
 class ManagerSlot:
@@ -156,11 +167,11 @@ class Cluster:
         control = f"tcp://{machine}:{CONTROL_PORT}"
         settings = Settings(
             host=machine, bind=machine, control=control, control_local=control,
-            managers=tuple(self.addresses), orphan_seconds=self.shape.orphan_seconds,
+            managers=tuple(self.addresses), orphan_seconds=self.shape.orphan_seconds, logs=LOGS,
         )  # fmt: skip
         return Host(
             self.world, self.wires, self.ensemble, self.ports, self.new_clocks(), settings,
-            self.shape.start_seconds, self._policy, self.watch,
+            self.shape.start_seconds, self._policy, self.watch, self.shape.disk_seconds,
         )  # fmt: skip
 
     def _policy(self, name: str) -> Policy:
@@ -173,7 +184,8 @@ class Cluster:
             Unavailable: it does not come up in time.
         """
         self.world.run_until(self._ready, START_SECONDS)
-        self.manage(CreateQueue(QName=QUEUE, Limits=dict(self.shape.limits)))
+        limits = dict(self.shape.limits)
+        self.manage(CreateQueue(QName=QUEUE, Limits=limits, Durability=self.shape.durability))
         for number in range(1, exchanges):
             host = self.hosts[number % len(self.hosts)]
             self.manage(CreateExchange(QName=QUEUE, Host=host.machine, TransactionID=number))

@@ -18,7 +18,9 @@ from roq.hcm import events
 from roq.hcm.leader import ANSWER_SECONDS
 from roq.hcm.machine import HostMachine
 from roq.hcm.settings import Settings
+from roq.log.files import LogRefused
 from roq.machine import Tick
+from roq.model import exchange_name
 from roq.monitor.scaling_rules import PolicyNamed
 from roq.protocol.control import (
     Failure,
@@ -29,9 +31,11 @@ from roq.protocol.control import (
 )
 from roq.protocol.request import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
+from roq.runtime import exits
 from roq.runtime.rpc import Peer
 from roq.runtime.rpc_connections import RpcConnections
 from roq.simulation.virtual.children import ExchangeShell, MonitorShell
+from roq.simulation.virtual.disks import Disk
 from roq.simulation.virtual.ensemble import Ensemble
 from roq.simulation.virtual.process import Clocks, Process
 from roq.simulation.virtual.shells import Driver, Ports, Server
@@ -68,6 +72,7 @@ class Host:
             disk.
         policy_named: gives monitors their policies.
         watch: notices what managers obey and which processes begin.
+        disk_seconds: see `Disk`.
 
     Attributes:
         running: its children, by name.
@@ -78,7 +83,7 @@ class Host:
     def __init__(
         self, world: World, wires: Wires, ensemble: Ensemble, ports: Ports, clocks: Clocks,
         settings: Settings, start_seconds: tuple[float, float], policy_named: PolicyNamed,
-        watch: Watch,
+        watch: Watch, disk_seconds: tuple[float, float],
     ) -> None:  # fmt: skip
         self.machine = settings.host
         self.running: dict[str, Running] = {}
@@ -94,6 +99,7 @@ class Host:
         self.manager: ManagerOfHost | None = None
         self.watch = watch
         self._policy_named = policy_named
+        self.disk = Disk(disk_seconds)
         self.start_manager()
 
     def start_manager(self) -> None:
@@ -105,10 +111,11 @@ class Host:
             self.manager = ManagerOfHost(process, self._ensemble, self)
 
     def go_down(self) -> None:
-        """The machine is gone, with everything on it."""
+        """The machine is gone, with everything on it but what its disk has for certain."""
         if not self.up:
             return
         self.up = False
+        self.disk.cut_power(self.world.random)
         self._wires.machine_down(self.machine)
         running, self.running = self.running, {}
         for child in running.values():
@@ -163,9 +170,14 @@ class Host:
             )
         else:
             make = partial(
-                ExchangeShell, running.process, spec, running.pid, self._ports, self.watch
-            )
-        running.shell = make()
+                ExchangeShell, running.process, spec, running.pid, self._ports, self.watch,
+                self.disk,
+            )  # fmt: skip
+        try:
+            running.shell = make()
+        except LogRefused as error:
+            self.world.note(running.process.name, f"cannot start: {error}")
+            running.process.end(f"exit code {exits.CONFIG}")
 
     def terminate(self, name: str) -> None:
         """SIGTERM."""
@@ -180,6 +192,11 @@ class Host:
         child = self.running.get(name)
         if child is not None:
             self._soon(partial(child.process.end, "killed"))
+
+    def erase(self, queue_id: bytes, number: int) -> None:
+        """Remove the log of an exchange, or those of a queue of which nothing runs here."""
+        folder = f"{self.settings.logs}/{queue_id.hex()}"
+        self.disk.erase(folder if number < 0 else f"{folder}/{exchange_name(number)}")
 
     def probe(self, probe: events.Probe) -> events.Probed:
         """How a process is, as /proc tells."""
@@ -200,7 +217,8 @@ class Host:
             self.watch.ended(child.spec)
         manager = self.manager
         if manager is not None and self.up:
-            event = events.Exited(name, epoch, f"ended: {reason}", "")
+            status = reason if reason.startswith("exit code") else f"ended: {reason}"
+            event = events.Exited(name, epoch, status, "")
             manager.process.turn(lambda: manager.exited(event))
 
 
@@ -278,6 +296,8 @@ class ManagerOfHost:
                 self._host.terminate(child)
             case events.Kill(child):
                 self._host.kill(child)
+            case events.Erase(_, queue_id, number):
+                self._host.erase(queue_id, number)
             case events.ReportToLeader(endpoint, report):
                 self._managers.ask(
                     endpoint, report, ANSWER_SECONDS,

@@ -122,6 +122,8 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType({
     "mute": Kind(_CHILD, _SPECIAL, (0.1, 0.8)),
     "drain": Kind(_DRAIN, _SPECIAL, (0.5, 8.0)),
     "sluggish": Kind(_CLIENTS, _SPECIAL | _READERS, (0.3, 14.0)),
+    "power": Kind(_LOST, _SPECIAL | _HOSTS, (0.3, 8.0)),
+    "disk": Kind(_CHILD, _SPECIAL, (0.5, 5.0)),
     "uneven": Kind(_CLIENTS, _SPECIAL | _CHILDREN | Does.PACED, (0.5, 8.0)),
 })  # fmt: skip
 """By the names that `--only` and `--without` take."""

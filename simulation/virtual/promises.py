@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from roq.gcm.state.records import QueueRecord
 from roq.model import QueueState
+from roq.protocol.batch import read_header
+from roq.simulation.virtual.children import ExchangeShell
 from roq.simulation.virtual.clients import PublisherShell
 from roq.simulation.virtual.cluster import QUEUE, Cluster, Shape
 from roq.simulation.virtual.hosts import Running
@@ -83,7 +85,7 @@ def _running(cluster: Cluster) -> Iterator[tuple[str, Running]]:
 
 def _clients(cluster: Cluster) -> str:
     exchanges = [each for each in cluster.exchanges if each.spec.queue == QUEUE]
-    serving = {each.info.number: each.info.epoch for each in exchanges}
+    serving = {each.info.number: each.info.generation for each in exchanges}
     for publisher in cluster.publishers:
         if publisher.process.alive and not publisher.attached:
             return f"{publisher.process.name} is not attached: {publisher.why}"
@@ -123,6 +125,7 @@ def excuse_the_dead(cluster: Cluster, happened: Happened) -> None:
     if there was reason to: an exchange died, or was out of reach.
     """
     replays = happened.anybody_cut_off or exchanges_died(cluster)
+    replays &= not cluster.shape.durable  # what was acknowledged is on a disk
     for publisher in cluster.publishers:
         if publisher.died_at is not None:
             for topic, first, end in publisher.unsettled:
@@ -164,13 +167,74 @@ def left_behind(cluster: Cluster) -> bool:
     return any(each.exchange.core.backpressure.left_behind for each in cluster.exchanges)
 
 
+def logs_removed(cluster: Cluster) -> bool:
+    """Whether a log on a disk has gone with its exchange, as somebody wanted that."""
+    return any(host.disk.erased for host in cluster.hosts)
+
+
+def _in_no_log(cluster: Cluster) -> list[str]:
+    """What was acknowledged is in a log on some disk, also what nobody has read."""
+    if not cluster.shape.durable or logs_removed(cluster):
+        return []
+    cluster.watch.checked["what was acknowledged is on a disk"] += 1
+    there: dict[tuple[bytes, str], set[int]] = {}
+    found = []
+    for shell in cluster.exchanges:
+        if shell.spec.queue == QUEUE:
+            in_log = _sequences(shell)
+            for key, sequences in in_log.items():
+                there.setdefault(key, set()).update(sequences)
+            found += _forgotten_streams(shell, in_log)
+    for publisher in cluster.publishers:
+        for topic, first, end, _ in publisher.acked:
+            missing = set(range(first, end)) - there.get((bytes(publisher.id), topic), set())
+            if missing:
+                name = publisher.process.name
+                found.append(
+                    f"{name}, topic {topic!r}: {min(missing)} was acknowledged, and is in no log"
+                )
+                break
+    return found
+
+
+def _sequences(shell: ExchangeShell) -> dict[tuple[bytes, str], set[int]]:
+    """What is in the log of an exchange, by publisher and topic."""
+    log = shell.exchange.core.log
+    found: dict[tuple[bytes, str], set[int]] = {}
+    for record in map(log.record, range(log.floor, log.committed)):
+        if record is not None:
+            header = read_header(bytes(record[2]))
+            key = (bytes(header.publisher), record[0].name.decode())
+            sequences = range(header.first_sequence, header.next_sequence)
+            found.setdefault(key, set()).update(sequences)
+    return found
+
+
+def _forgotten_streams(
+    shell: ExchangeShell, in_log: Mapping[tuple[bytes, str], set[int]]
+) -> list[str]:
+    """An exchange that goes on with a log knows how far each stream in it is."""
+    known = {
+        (bytes(publisher), topic.decode()): stream.next
+        for publisher, streams in shell.exchange.core.streams
+        for topic, stream in streams.items()
+    }
+    return [
+        f"{shell.spec.child} does not know how far a stream of {publisher.hex()[:8]} is"
+        for (publisher, topic), sequences in in_log.items()
+        if sequences and known.get((publisher, topic), 0) <= max(sequences)
+    ]
+
+
 def may_lose(cluster: Cluster, happened: Happened) -> bool:
     """Whether a subscriber may report losses.
 
     An exchange that dies loses nothing, unless a process was cut off for long that would have read
     or replayed it; one that is out of reach does so when no reader can ask it for as long as
-    readers wait.
+    readers wait. A durable queue loses nothing, but with a log that somebody has removed.
     """
+    if cluster.shape.durable and not logs_removed(cluster):
+        return False
     if keeps_next_to_nothing(cluster):
         if not set(happened.kinds) <= SPARING_READERS:
             return True
@@ -192,6 +256,7 @@ def broken(cluster: Cluster, happened: Happened, *, ended: bool) -> list[str]:
     found += cluster.watch.broken + _moved_for_nothing(cluster, happened.kinds)
     found += _remembers_the_dead(cluster) if ended else []
     found += _reads_ahead(cluster, happened.kinds)
+    found += _in_no_log(cluster) if ended else []
     for publisher in cluster.publishers:
         found += _of_publisher(publisher)
     excuse_the_dead(cluster, happened)

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import Unavailable
+from roq.model import VOLATILE
 from roq.simulation.virtual import promises, troubles
 from roq.simulation.virtual.bounds import heal_seconds
 from roq.simulation.virtual.cluster import Cluster, Shape
@@ -99,7 +100,13 @@ class Case:
     plan: list[Trouble]
 
     @classmethod
-    def draw(cls, seed: int, only: Collection[str] = (), without: Collection[str] = ()) -> Case:
+    def draw(
+        cls,
+        seed: int,
+        only: Collection[str] = (),
+        without: Collection[str] = (),
+        durability: str = VOLATILE,
+    ) -> Case:
         """By chance, from a seed; see `troubles.draw`."""
         random = Random(f"case of {seed}")
         seconds = random.choice([3.0, 6.0, 10.0])
@@ -129,6 +136,12 @@ class Case:
         if narrow.random() < NARROW_SHARE:
             ahead, queue = narrow.choice([4_000, 16_000]), narrow.choice([8, 40, 200])
             shape = replace(shape, ahead_bytes=ahead, queue_max=queue)
+        disks = Random(f"disks of {seed}")
+        shape = replace(
+            shape,
+            durability=durability,
+            disk_seconds=disks.choice([shape.disk_seconds, shape.disk_seconds, (0.001, 0.1)]),
+        )
         return cls(
             seed=seed,
             shape=shape,
@@ -139,7 +152,7 @@ class Case:
             patient=patient,
             subscribers=random.randint(1, 2),
             seconds=seconds,
-            plan=troubles.draw(seed, seconds, only, without),
+            plan=troubles.draw(seed, seconds, only, without, durable=shape.durable),
         )
 
 

@@ -40,6 +40,9 @@ FIT_SECONDS: Final = (0.1, 0.4)
 FREE_SECONDS: Final = (0.02, 0.1)
 LATER_SHARE: Final = 0.2
 """The part of the seeds in which such a kind comes."""
+DURABLE_KINDS: Final = frozenset({"power", "disk"})
+"""Of clusters with logs on disks only."""
+DISK_SHARE: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,12 @@ class Trouble:
 
 
 def draw(
-    seed: int, seconds: float, only: Collection[str] = (), without: Collection[str] = ()
+    seed: int,
+    seconds: float,
+    only: Collection[str] = (),
+    without: Collection[str] = (),
+    *,
+    durable: bool = False,
 ) -> list[Trouble]:
     """The plan of a seed.
 
@@ -67,10 +75,11 @@ def draw(
         seconds: all begin within this time.
         only: leave the other kinds out; empty: none is left out.
         without: leave these kinds out.
+        durable: there are logs on disks, so these fail, too.
     """
     random = Random(f"troubles of {seed}")
-    special = that(Does.SPECIAL)
-    usual = [kind for kind in KINDS if kind not in special]
+    special = that(Does.SPECIAL) - DURABLE_KINDS
+    usual = [kind for kind in KINDS if kind not in that(Does.SPECIAL)]
     kinds = random.sample(usual, random.choice([1, 1, 2, 2, 3, 4, 6]))
     if "empty" in kinds:
         # Managers remember what the registry has forgotten: nothing is left if they die as well.
@@ -86,6 +95,11 @@ def draw(
             later = Random(f"uneven ways of {seed}")
         if later.random() < LATER_SHARE:
             plan += [_one(later, kind, seconds) for _ in range(later.randint(1, 3))]
+    if durable:
+        later = Random(f"disks of {seed}")
+        for kind in sorted(DURABLE_KINDS):
+            if later.random() < DISK_SHARE:
+                plan += [_one(later, kind, seconds) for _ in range(later.randint(1, 3))]
     plan.sort(key=lambda trouble: trouble.at)
     return [
         trouble
@@ -129,6 +143,7 @@ class Troubles:
             "shrink": self._shrink, "another-queue": self._another_queue,
             "lose": self._lose, "mute": self._mute, "insist": self._insist, "drain": self._drain,
             "sluggish": self._sluggish, "uneven": self._uneven,
+            "power": self._power, "disk": self._disk,
         }  # fmt: skip
         for trouble in plan:
             self._plan(trouble)
@@ -316,7 +331,8 @@ class Troubles:
         manager = host.manager
         assert manager is not None  # noqa: S101 - `managed`
         manager.process.end("killed by a trouble")
-        if len(hosts) > 1 and random.random() < KINDS["kill-hcm"].for_good:
+        for_good = random.random() < KINDS["kill-hcm"].for_good
+        if len(hosts) > 1 and for_good and not self._cluster.shape.durable:
             return f"{host.machine} for good"
         self._for(seconds, host.start_manager)
         return f"{host.machine} for {seconds:.2f} s"
@@ -342,10 +358,36 @@ class Troubles:
             return ""
         host.go_down()
         managed = [each for each in hosts if each is not host and each.managed]
-        if managed and random.random() < KINDS["kill-host"].for_good:
+        for_good = random.random() < KINDS["kill-host"].for_good
+        if managed and for_good and not self._cluster.shape.durable:
             return f"{host.machine} for good"
         self._for(seconds, host.come_up)
         return f"{host.machine} for {seconds:.2f} s"
+
+    def _power(self, random: Random, seconds: float) -> str:
+        """The power of some hosts, or of all, is cut at the same moment."""
+        hosts = [host for host in self._cluster.hosts if host.up]
+        if not hosts:
+            return ""
+        chosen = random.sample(hosts, random.randint(1, len(hosts)))
+        for host in chosen:
+            host.go_down()
+            self._for(seconds * random.random(), host.come_up)
+        return f"of {', '.join(host.machine for host in chosen)} for up to {seconds:.2f} s"
+
+    def _disk(self, random: Random, seconds: float) -> str:
+        """The disk of a host is slow for a while, or a write or sync of it fails."""
+        host = random.choice(self._cluster.hosts)
+        if random.random() < 0.5:
+            usual = self._cluster.shape.disk_seconds
+            host.disk.seconds = (usual[0], random.choice([0.05, 0.3]))
+            self._for(seconds, lambda: setattr(host.disk, "seconds", usual))
+            return f"of {host.machine} is slow for {seconds:.2f} s"
+        exchanges = [each for each in host.processes if ".x" in each.name]
+        if not exchanges or not all(map(self._may_harm, exchanges)):
+            return ""
+        host.disk.fails = random.choice(["write", "sync", "sync_folder"])
+        return f"of {host.machine}: the next {host.disk.fails} fails"
 
     def _kill_publisher(self, random: Random, seconds: float) -> str:
         cluster = self._cluster

@@ -6,7 +6,7 @@ from collections import Counter
 
 from roq.gcm.state.records import SCALING, QueueRecord
 from roq.model import LogId
-from roq.protocol.batch import read_header
+from roq.protocol.batch import Kind, read_header
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from roq.simulation.virtual.world import World
 
@@ -111,7 +111,8 @@ class Watch:
         known = self._next_numbers.get(record.queue_id, record.next_number)
         self._next_numbers[record.queue_id] = max(known, record.next_number)
         most = record.limits.exchanges_max
-        wanted = [exchange for exchange in record.exchanges if exchange.wanted]
+        # One stands in for another one that is away with its log, and both stay.
+        wanted = [each for each in record.exchanges if each.wanted and not each.away]
         for exchange in wanted:
             if exchange.number < known or exchange.origin != SCALING or exchange.replaces:
                 continue  # for one that goes with its host there is another one first
@@ -119,13 +120,19 @@ class Watch:
             if len(wanted) > most:
                 self._break(f"queue {record.name} grows to {len(wanted)} exchanges, of {most}")
 
-    def appended(self, spec: ExchangeSpec, batch: bytes) -> None:
-        """An exchange has taken a batch into its log."""
-        self.checked["each batch of a link gets into a log once and in order"] += 1
+    def appended(self, spec: ExchangeSpec, generation: int, batch: bytes) -> None:
+        """An exchange has taken a batch into its log, of this generation.
+
+        What an earlier process has written and not shown is in a log on disk as well.
+        """
         header = read_header(batch)
-        link = (spec.queue_id, spec.number, spec.epoch, header.publisher, header.epoch)
+        if header.kind in {Kind.MARKER, Kind.FENCE}:
+            return  # the exchange's own
+        self.checked["each batch of a link gets into a log once and in order"] += 1
+        link = (spec.queue_id, spec.number, generation, header.publisher, header.epoch)
         expected = self._links.get(link, 0) + 1
-        if header.link_number != expected:
+        in_order = header.link_number == expected
+        if not in_order and not (spec.log and header.link_number > expected):
             self._break(f"{spec.child} appends batch {header.link_number} of a link for {expected}")
         self._links[link] = header.link_number
         latest = self._latest.get(link[:-1], 0)

@@ -72,6 +72,17 @@ def test_and_with_a_file_as_the_registry(tmp_path: Path) -> None:
     assert not any("zookeeper" in kind for kind in outcome["kinds"])
 
 
+def test_and_nothing_of_durable_queues_is_lost(tmp_path: Path) -> None:
+    outcome = played(
+        "chaos", "--local", "--zookeepers", "0", "--durability", "flush", "--seed", SEED,
+        "--seconds", "45", "--only", "exchange", "--only", "monitor", "--only", "host",
+        *PATIENT, output=tmp_path,
+    )  # fmt: skip
+    assert not wrong(outcome)
+    assert outcome["tally"]["counted_lost"] == 0
+    assert "host-kill" in outcome["kinds"]
+
+
 @contextmanager
 def running(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A run that has begun to break things."""

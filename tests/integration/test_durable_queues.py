@@ -206,6 +206,7 @@ def folders(running: RunningCluster, host: str = "127.0.0.1") -> list[Path]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("durability", ["flush", "async"])
+@pytest.mark.timeout(300 + 10 * KILLS)
 def test_what_was_acknowledged_outlives_kills_and_the_end_of_the_whole_cluster(
     tmp_path: Path, durability: str
 ) -> None:

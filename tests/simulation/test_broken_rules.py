@@ -6,10 +6,11 @@ stands for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import msgspec
 import pytest
 
 from roq.client.publish.link_chooser import LinkChooser
@@ -18,6 +19,8 @@ from roq.client.subscribe.backpressure import MergeBackpressure
 from roq.client.subscribe.merge import Merge
 from roq.coordination.election import Election
 from roq.errors import RegistryAway
+from roq.exchange import publishers, snapshot
+from roq.exchange.commit import CommitGate
 from roq.exchange.intake import Intake
 from roq.exchange.links import Link
 from roq.gcm.change.exchange import ExchangeSagas
@@ -27,15 +30,17 @@ from roq.hcm.children import Child, ChildEpochs
 from roq.hcm.events import Effect
 from roq.hcm.liveness import Liveness
 from roq.hcm.supervisor import Supervisor
-from roq.model import child_epoch
+from roq.log.segments import Group, SegmentLog
+from roq.model import FLUSH, child_epoch
 from roq.monitor.sessions import Sessions
 from roq.protocol.batch import read_header
 from roq.protocol.entry import NONE
 from roq.protocol.public import CreateExchange
 from roq.read.offset_chain import OffsetChain
 from roq.runtime.manager import ManagedChild
-from roq.simulation.virtual import trial
+from roq.simulation.virtual import disks, trial
 from roq.simulation.virtual.load import Profile
+from roq.simulation.virtual.lossy_files import LossyFiles
 from roq.simulation.virtual.troubles import Trouble
 
 Patch = pytest.MonkeyPatch
@@ -117,6 +122,62 @@ def who_is_ahead_does_not_wait(patch: Patch) -> None:
     patch.setattr(MergeBackpressure, "look", lambda *_given, **_more: frozenset())
 
 
+# --- logs on disks --------------------------------------------------------------------------------
+
+
+def what_is_not_synced_is_acknowledged(patch: Patch) -> None:
+    def release(_gate: CommitGate[bytes], links: list[Link]) -> list[Link]:
+        for link in links:
+            link.committed = link.expected - 1
+        return links
+
+    patch.setattr(CommitGate, "release", release)
+
+
+def what_is_not_synced_is_committed(patch: Patch) -> None:
+    gather = SegmentLog.gather
+
+    def early(self: SegmentLog[bytes], snapshot: Callable[[], bytes]) -> Group[bytes] | None:
+        group = gather(self, snapshot)
+        if group is not None:
+            self.commit(group.end)
+        return group
+
+    patch.setattr(SegmentLog, "gather", early)
+
+
+def a_snapshot_has_no_streams(patch: Patch) -> None:
+    encode = snapshot.encode_snapshot
+
+    def forgetful(states: Sequence[snapshot.PublisherState]) -> bytes:
+        return encode([msgspec.structs.replace(each, streams=[]) for each in states])
+
+    patch.setattr(publishers, "encode_snapshot", forgetful)
+
+
+def a_snapshot_has_no_links(patch: Patch) -> None:
+    encode = snapshot.encode_snapshot
+    patch.setattr(publishers, "encode_snapshot", lambda _states: encode([]))
+
+
+def a_folder_is_not_synced(patch: Patch) -> None:
+    patch.setattr(LossyFiles, "sync_folder", lambda _files: None)
+
+
+def a_sync_that_failed_is_tried_again(patch: Patch) -> None:
+    def go_on(self: disks.DiskLog, calls: list[disks.Call], group: Group[bytes]) -> None:
+        for call in calls:
+            try:
+                call(self._files)
+            except OSError:
+                call(self._files)
+        self._busy = False
+        self.log.commit(group.end)
+        self._committed()
+
+    patch.setattr(disks.DiskLog, "_go_on", go_on)
+
+
 # --- children and their host ----------------------------------------------------------------------
 
 
@@ -176,6 +237,8 @@ def each_request_makes_another_exchange(patch: Patch) -> None:
 
 BUSY: Final = Profile(rate=60.0, messages=(1, 2), size=(600, 1_500), topics=("a", "b"))
 """What waits for its turn is soon more than a subscriber bears that has little room."""
+DURABLE: Final[dict[str, object]] = {"durability": FLUSH, "disk_seconds": (0.01, 0.2)}
+RARE: Final = Profile(rate=0.8, messages=(1, 2), size=(0, 20), topics=("a", "b", "c", "d"))
 SEEDS: Final = range(30)
 """So many are tried at most; most rules are missed in the first few."""
 
@@ -249,6 +312,16 @@ CASES: Final[dict[Break, Case]] = {
     what_is_half_done_stays_so: Case(
         "is creating", ("grow", "kill-gcm"), shape={"managers": 2, "start_seconds": (1.0, 2.0)}
     ),
+    what_is_not_synced_is_acknowledged: Case("in no log", ("power",), shape=DURABLE),
+    what_is_not_synced_is_committed: Case("in no log", ("power",), shape=DURABLE),
+    a_snapshot_has_no_streams: Case(
+        "does not know how far", ("kill-exchange",), options={"profile": RARE}, shape=DURABLE
+    ),
+    a_snapshot_has_no_links: Case(
+        "appends batch", ("kill-exchange",), options={"profile": RARE}, shape=DURABLE
+    ),
+    a_folder_is_not_synced: Case("in no log", ("power",), shape=DURABLE),
+    a_sync_that_failed_is_tried_again: Case("in no log", ("disk", "power"), shape=DURABLE),
     each_request_makes_another_exchange: Case("has made", ("insist",)),
 }
 

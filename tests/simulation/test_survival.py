@@ -28,6 +28,7 @@ from roq.gcm.repair.schedule import RepairSchedule
 from roq.gcm.state.records import ExchangeRecord
 from roq.hcm import events
 from roq.hcm.machine import HostMachine
+from roq.model import FLUSH
 from roq.monitor.emptying import Orphans
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
@@ -41,6 +42,7 @@ from roq.simulation.virtual.troubles import Trouble
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 300
+DURABLE_SEEDS = 36
 PARTS = 6
 
 
@@ -52,8 +54,27 @@ def test_whatever_fails_all_promises_are_kept(part: int) -> None:
         assert not result.broken, told(result)
         happened.update(result.troubles)
         received += result.received
-    assert set(happened) == set(KINDS)
+    assert set(happened) == set(KINDS) - troubles.DURABLE_KINDS
     assert received > 20_000
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_durable_queue_loses_nothing_whatever_fails(part: int) -> None:
+    looked = Counter[str]()
+    seeds = range(part * DURABLE_SEEDS // PARTS, (part + 1) * DURABLE_SEEDS // PARTS)
+    for result in try_seeds(seeds, durability=FLUSH):
+        assert not result.broken, told(result)
+        looked.update(result.troubles)
+        looked.update(result.checked)
+    assert looked["power"]
+    assert looked["disk"]
+    assert looked["what was acknowledged is on a disk"]
+
+
+def test_disks_leave_nothing_to_chance_but_what_the_seed_says() -> None:
+    first, second = (next(iter(try_seeds([7], durability=FLUSH))) for _ in range(2))
+    assert first == second
+    assert first.checksum != next(iter(try_seeds([7]))).checksum
 
 
 def told(result: Result) -> str:

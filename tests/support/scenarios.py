@@ -16,7 +16,8 @@ def played(name: str, *arguments: str, output: Path, seconds: float = 280.0) -> 
     done = subprocess.run([*argv, *arguments], capture_output=True, timeout=seconds, check=False)
     assert done.stdout, done.stderr.decode()
     document: dict[str, Any] = json.loads(done.stdout)
-    assert json.loads((output / f"{name}.json").read_text()) == document
+    (written,) = output.glob(f"{name}*.json")
+    assert json.loads(written.read_text()) == document
     return document
 
 

@@ -6,13 +6,15 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
 
+from roq.model import VOLATILE
+from roq.protocol.public import DURABILITIES
 from roq.simulation.experiments.chaos.environment import Environment, Wish, environment
 from roq.simulation.experiments.chaos.faults import FAULTS
 from roq.simulation.experiments.chaos.plan import Kind, chosen, plan
@@ -172,6 +174,10 @@ def _saved(made: Environment, folder: Path) -> Path:
     "3",
     "Servers of the registry, each on a host of the cluster; 0: it is a file.",
 )
+@click.option(
+    "--durability", type=click.Choice(DURABILITIES), default=VOLATILE, show_default=True,
+    help="Of the queues; of durable ones nothing may be lost.",
+)  # fmt: skip
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(
     seed: int | None,
@@ -181,6 +187,7 @@ def main(
     only: tuple[str, ...],
     local: bool,
     zookeepers: str,
+    durability: str,
     output: Path,
     as_json: bool,
 ) -> bool:
@@ -194,6 +201,7 @@ def main(
     Example:
       sudo python -m roq.simulation.experiments.chaos --seconds 300
       sudo python -m roq.simulation.experiments.chaos --seed 7 --only host --only link
+      sudo python -m roq.simulation.experiments.chaos --durability flush --seconds 300
     """
     try:
         kinds = chosen({name: fault.kind for name, fault in FAULTS.items()}, only)
@@ -210,13 +218,15 @@ def main(
         seconds,
         kinds=kinds,
         networked=not reason,
+        wishes=[replace(wish, durability=durability) for wish in WISHES],
         zookeepers=int(zookeepers),
         steps=steps,
         patience=patience,
         say=lambda line: out.print(line, highlight=False, soft_wrap=True),
         logs=output / "chaos-logs",
     )
-    results.told(result, NAME, output, _show, as_json=as_json)
+    name = NAME if durability == VOLATILE else f"{NAME}_{durability}"
+    results.told(result, name, output, _show, as_json=as_json)
     return result.ok
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import roq
 from roq.cli.survey import ask_all
 from roq.errors import RoQError
+from roq.model import VOLATILE
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest
 from roq.simulation.real.machines import Machines, Node, machines
 from roq.simulation.real.parts import Daemon, Parts
@@ -40,6 +41,12 @@ class Wish:
     """So many publishers, and so many subscribers, of these have a bad line, where there is one."""
     host: int = 0
     """Monitor and first exchange are on this host, the next exchange on the next one, …"""
+    durability: str = VOLATILE
+
+    @property
+    def durable(self) -> bool:
+        """Whether its logs are on disks: nothing of it may be lost, whatever happens."""
+        return self.durability != VOLATILE
 
 
 class Environment:
@@ -143,7 +150,9 @@ class Environment:
             states = [exchange.state for exchange in queue.exchanges]
             if queue.state != "running" or not queue.running or not queue.monitor:
                 found.append(f"queue {wish.name} is {queue.state}, monitor {queue.monitor or '-'}")
-            if states != ["running"] * wish.exchanges:
+            # Of a durable queue those that stood in for one that was away stay.
+            more = len(states) if wish.durable else 0
+            if states != ["running"] * max(wish.exchanges, more):
                 found.append(f"the exchanges of {wish.name} are {', '.join(states) or 'gone'}")
             wanted = [f"{wish.name}.monitor", *(f"{wish.name}.{x.name}" for x in queue.exchanges)]
             found += [f"{child} runs {runs[child]} times" for child in wanted if runs[child] != 1]
@@ -210,7 +219,7 @@ def _furnish(made: Environment, wish: Wish, *, calls: bool) -> None:
     """Make a queue and its clients."""
     nodes = made.hosts
     hosts = [nodes[(wish.host + each) % len(nodes)].address for each in range(wish.exchanges)]
-    made.cluster.create_queue(wish.name, host=hosts[0])
+    made.cluster.create_queue(wish.name, host=hosts[0], durability=wish.durability)
     for host in hosts[1:]:
         made.cluster.add_exchange(wish.name, host)
     for each in range(wish.subscribers):

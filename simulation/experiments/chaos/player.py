@@ -86,6 +86,7 @@ class Player:
         self._began = time.monotonic()
         self._change: Change | None = None
         self._words = LogWatch(environment.machines.folder)
+        self._durable = all(wish.durable for wish in environment.wishes)
 
     @property
     def elapsed(self) -> float:
@@ -173,7 +174,7 @@ class Player:
         """Subscribers that do not get what was acknowledged by now; waits for them."""
         judge = self._environment.workers.judge
         # What a dead publisher had acknowledged may have died with an exchange, too.
-        forgotten = any(FAULTS[each.draw.kind].forgets for each in happened)
+        forgotten = any(FAULTS[each.draw.kind].forgets for each in happened) and not self._durable
         marks = judge.acked(ended=not forgotten)
         self._environment.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS * self._patience)
         return judge.behind(marks)
@@ -182,6 +183,9 @@ class Player:
         """What the judge has found that must not be."""
         judge = self._environment.workers.judge
         findings, judge.findings = judge.findings, []
+        lost = judge.tally.counted_lost - before.counted_lost
+        if self._durable:
+            return [*findings, f"{lost} messages of durable queues are lost"] if lost else findings
         faults = [FAULTS[each.draw.kind] for each in happened]
         # Beyond the replay allowance messages may be lost with an exchange; they are counted.
         may_lose = any(each.forgets for each in faults) and any(each.deafens for each in faults)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from roq.exchange.commit import LateLog
 from roq.exchange.events import (
     Effect,
     Event,
@@ -45,7 +46,9 @@ class Exchange:
         info: where clients find it; None: at addresses made of number and epoch.
         announce_above: batches larger than this are announced only, and fetched by those who want
             them.
-        on_append: called with each batch that went into the log.
+        late: its log, if that commits later than it accepts.
+        on_settled: called when acknowledgements were sent: what has come may be written.
+        on_append: called with each batch that went into the log, and is committed there.
         on_woken: called when somebody comes after a long time.
 
     Attributes:
@@ -67,10 +70,12 @@ class Exchange:
         *,
         info: ExchangeInfo | None = None,
         announce_above: int = 4_000,
+        late: LateLog[bytes] | None = None,
+        on_settled: Callable[[], None] = lambda: None,
         on_append: Callable[[bytes], None] = lambda _batch: None,
         on_woken: Callable[[], None] = lambda: None,
     ) -> None:
-        self.core: ExchangeCore[bytes] = ExchangeCore(queue, number, epoch, limits)
+        self.core: ExchangeCore[bytes] = ExchangeCore(queue, number, epoch, limits, late=late)
         self.info = info or ExchangeInfo(
             number=number, epoch=epoch, generation=epoch, host=f"h{number}",
             data=f"data-{number}-{epoch}", live=f"live-{number}-{epoch}",
@@ -81,6 +86,7 @@ class Exchange:
         self._world = world
         self._network = network
         self._announce_above = announce_above
+        self._on_settled = on_settled
         self._on_append = on_append
         self._on_woken = on_woken
         self._data: dict[bytes, Connection] = {}
@@ -245,6 +251,16 @@ class Exchange:
         if connection is None or not connection.answer(frames):
             self._perform(self.core.handle(Unreachable(route), self._world.now))
 
+    def committed(self) -> None:
+        """More of the log is committed: publishers are told, and everybody is shown that."""
+        self.core.begin(self._world.now, self._world.time_us)
+        self._settle()
+        while not self.core.all_shown:
+            for topic, entry, batch, _ in self.core.take_committed(SERVE_PIECES):
+                self.appended += 1
+                self._on_append(batch)
+                self._fan_out_batch(topic.name, entry, batch)
+
     def _settle(self) -> None:
         if self.paused:
             return
@@ -257,6 +273,7 @@ class Exchange:
             elif link.route is not None:
                 self._send(link.route, (ACK, NUMBER.pack(link.committed)))
         self._perform(self.core.take_answers())
+        self._on_settled()
 
     def _serve(self) -> None:
         core, now = self.core, self._world.now

@@ -1,11 +1,29 @@
-"""Documents in the registry that nobody can read: one queue suffers, and nothing else."""
+"""Documents that nobody can read: one queue suffers, and nothing else. And what others write."""
 
 import json
+from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
-from gcm_script import PaperHost, Script
+from gcm_script import ME, OTHER, PaperHost, Script
+from registry_shell import MADE, PATH, RECORD, RULES, Shell, identity
 
+from roq.coordination.contract import (
+    CommitResult,
+    Conflict,
+    Create,
+    Delete,
+    Fence,
+    Operation,
+    Reason,
+    Set,
+)
+from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.gcm import events
+from roq.gcm.events import Drop, Put
+from roq.gcm.persistence.definitions import DROPPED_AT_ONCE
 from roq.gcm.state import records
+from roq.model import QueueState
 from roq.protocol.control import StopQueue
 
 GOOD = records.QueueRecord(
@@ -184,3 +202,283 @@ def test_rules_that_cannot_be_read_are_named_until_they_are_set_again(script: Sc
 )
 def test_a_manager_that_cannot_be_read_is_nobody(data: bytes) -> None:
     assert records.decode_manager(data) is None
+
+
+# --- what others write ----------------------------------------------------------------------------
+
+
+def by_hand(ensemble: MemoryEnsemble, shell: Shell, *operations: Operation) -> None:
+    """Somebody changes the registry beside the leader."""
+    other = MemoryRegistry(ensemble, shell.calls.append)
+    other.start(lambda _: None)
+    shell.run()
+    other.commit(operations, None, lambda _: None)
+    shell.run()
+    other.close()
+
+
+@pytest.mark.parametrize("gone", [(MADE, PATH), (MADE,), (MADE, PATH, "/queues")])
+def test_what_somebody_deletes_under_the_leader_is_written_back(
+    ensemble: MemoryEnsemble, shell: Shell, caplog: pytest.LogCaptureFixture, gone: tuple[str, ...]
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(MADE, b"[]"))
+    before = shell.tree()
+    by_hand(ensemble, shell, *map(Delete, gone))
+    shell.commit(2, Put(MADE, b"[]"))
+    assert shell.tree() == before
+    assert "what stood of a in the registry was deleted" in caplog.text
+    assert all(
+        event.snapshot is None or event.snapshot.queues == (RECORD,)
+        for event in shell.take(events.RegistryBack)
+        if isinstance(event, events.RegistryBack)
+    )
+    assert shell.commit(3, Drop(PATH)) == events.Committed(3)
+    assert shell.tree() == {}
+
+
+def test_what_is_deleted_together_with_the_leaders_node_is_written_back(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    before = shell.tree()
+    shell.take(events.Elected)
+    by_hand(ensemble, shell, Delete("/leader"), Delete(PATH))
+    assert shell.tree() == before
+    (elected,) = shell.take(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert elected.snapshot.queues == (RECORD,)
+
+
+def test_what_is_deleted_while_nobody_leads_is_written_back_by_the_leader_of_before(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    before = shell.tree()
+    shell.registry.expire(reconnect=False)
+    by_hand(ensemble, shell, Delete(PATH))
+    shell.registry.resume()
+    shell.run()
+    assert shell.tree() == before
+
+
+def test_what_another_leader_has_removed_is_not_written_back(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    second = Shell(ensemble, OTHER)
+    shell.registry.expire(reconnect=False)
+    second.run()
+    assert second.commit(1, Drop(PATH)) == events.Committed(1)
+    second.definitions.close()
+    shell.registry.resume()
+    shell.run()
+    assert shell.tree() == {}
+    elected = shell.take(events.Elected)[-1]
+    assert isinstance(elected, events.Elected)
+    assert elected.snapshot.queues == ()
+
+
+def test_what_was_removed_by_one_who_led_for_a_moment_is_not_written_back(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    second = Shell(ensemble, OTHER)
+    shell.take(events.Following)
+    nodes = [ensemble.node(f"/candidates/{name}") for name in ensemble.names("/candidates") or ()]
+    (mine,) = [node.path for node in nodes if node and node.data == records.encode(ME)]
+    by_hand(ensemble, second, Delete(mine))
+    while events.Following(None) not in shell.told:
+        shell.calls.popleft()()  # it stands again, and hears nothing for a while
+    assert second.take(events.Elected)
+    assert second.commit(1, Drop(PATH)) == events.Committed(1)
+    second.definitions.close()
+    elected = shell.take(events.Elected)[-1]
+    assert isinstance(elected, events.Elected)
+    assert elected.snapshot.queues == ()
+    assert shell.tree() == {}
+
+
+def test_what_is_removed_while_all_is_read_is_gone(shell: Shell) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(RULES, b"{}"))
+    shell.definitions.read_again()
+    shell.calls.popleft()()  # the definition was read, and what is below it was not
+    assert shell.commit(2, Drop(PATH)) == events.Committed(2)
+    back = shell.take(events.RegistryBack)[-1]
+    assert back == events.RegistryBack(records.Snapshot())
+    shell.definitions.read_again()
+    assert shell.take(events.RegistryBack)[-1] == back
+    assert shell.tree() == {}
+
+
+def test_what_is_changed_while_all_is_read_is_as_it_is_now(shell: Shell) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(RULES, b"{}"))
+    shell.definitions.read_again()
+    shell.calls.popleft()()
+    stopped = msgspec.structs.replace(RECORD, state=QueueState.STOPPED)
+    shell.commit(2, Put(PATH, records.encode(stopped)))
+    back = shell.take(events.RegistryBack)[-1]
+    assert isinstance(back, events.RegistryBack)
+    assert back.snapshot is not None
+    assert back.snapshot.queues == (stopped,)
+
+
+def test_a_deleted_queue_is_noticed_without_any_change(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    before = shell.tree()
+    by_hand(ensemble, shell, Delete(PATH))
+    assert shell.tree() == before
+
+
+def test_what_may_have_been_removed_by_the_leader_itself_is_not_written_back(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(RULES, b"{}"))
+    shell.registry.suspend()
+    failed = shell.commit(2, Drop(PATH))
+    assert isinstance(failed, events.CommitFailed)
+    by_hand(ensemble, shell, Delete(RULES), Delete(PATH))  # as if it had been done all the same
+    shell.registry.resume()
+    shell.run()
+    assert shell.tree() == {}
+
+
+def test_what_cannot_be_written_back_holds_up_nothing_else(
+    ensemble: MemoryEnsemble, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(MADE, b"[]"))
+    shell.take(events.RegistryBack)
+    commit = shell.registry.commit
+
+    def obstructed(
+        operations: Sequence[Operation], fence: Fence | None, done: Callable[[CommitResult], None]
+    ) -> None:
+        if any(isinstance(each, Create) and each.path == MADE for each in operations):
+            done(Conflict(MADE, Reason.MISSING))  # as below a node that is ephemeral
+        else:
+            commit(operations, fence, done)
+
+    by_hand(ensemble, shell, Delete(MADE))
+    monkeypatch.setattr(shell.registry, "commit", obstructed)
+    assert isinstance(shell.commit(2, Put(MADE, b"[]")), events.CommitFailed)
+    back = shell.take(events.RegistryBack)[-1]
+    assert back == events.RegistryBack(records.Snapshot((RECORD,)))
+
+
+def test_garbage_that_is_removed_by_hand_is_gone(ensemble: MemoryEnsemble) -> None:
+    first = Shell(ensemble)
+    first.commit(1, Put(PATH, b"garbage"), Put(f"{PATH}/foreign", b"x"))
+    first.definitions.close()
+    shell = Shell(ensemble, OTHER)
+    by_hand(ensemble, shell, Delete(f"{PATH}/foreign"), Delete(PATH))
+    assert shell.tree() == {}
+    elected = shell.take(events.Elected)[-1]
+    assert isinstance(elected, events.Elected)
+    assert elected.snapshot.unreadable.keys() == {"a"}
+    back = shell.take(events.RegistryBack)[-1]
+    assert back == events.RegistryBack(records.Snapshot())
+
+
+def test_an_identity_that_somebody_deletes_is_written_back(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    follower = Shell(ensemble, OTHER)
+    cluster = identity(shell)
+    shell.commit(1, Put(PATH, records.encode(RECORD)))
+    before = shell.tree()
+    by_hand(ensemble, shell, Delete("/cluster"))
+    assert identity(shell) == cluster
+    assert shell.tree() == before
+    follower.run()
+    (*_, told) = follower.take(events.Following)
+    assert told == events.Following(ME)
+
+
+SPOILT = [b"", b"\xff\xfe", b"two words", b"x" * 900_000]
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+def test_an_identity_that_somebody_spoils_is_set_right(
+    ensemble: MemoryEnsemble, shell: Shell, spoilt: bytes
+) -> None:
+    cluster = identity(shell)
+    by_hand(ensemble, shell, Set("/cluster", spoilt))
+    assert identity(shell) == cluster
+    assert shell.take(events.RegistryLost) == []
+    assert shell.commit(1, Put(PATH, records.encode(RECORD))) == events.Committed(1)
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+def test_nobody_begins_to_lead_under_a_spoilt_identity_and_all_goes_on_once_it_is_set_right(
+    ensemble: MemoryEnsemble, spoilt: bytes
+) -> None:
+    first = Shell(ensemble)
+    cluster = identity(first)
+    assert cluster is not None
+    first.definitions.close()
+    by_hand(ensemble, first, Set("/cluster", spoilt))
+    second = Shell(ensemble, OTHER)
+    assert second.take(events.Elected) == []
+    (told,) = second.take(events.RegistryLost)
+    assert isinstance(told, events.RegistryLost)
+    assert "holds no identity" in told.problem
+    assert len(told.problem) < 300
+    by_hand(ensemble, second, Set("/cluster", cluster.encode()))
+    assert second.take(events.ClusterNamed) == [events.ClusterNamed(cluster)]
+    assert len(second.take(events.Elected)) == 1
+
+
+def test_a_queue_goes_with_all_that_others_have_put_below_it(
+    ensemble: MemoryEnsemble, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.commit(1, Put(PATH, records.encode(RECORD)), Put(RULES, b"{}"))
+    foreign = [f"{PATH}/a\u00a0{number}" for number in range(2 * DROPPED_AT_ONCE)]
+    by_hand(ensemble, shell, *map(Create, foreign))
+    assert isinstance(shell.commit(2, Drop(PATH)), events.CommitFailed)
+    sizes: list[int] = []
+    commit = shell.registry.commit
+
+    def counted(
+        operations: Sequence[Operation], fence: Fence | None, done: Callable[[CommitResult], None]
+    ) -> None:
+        sizes.append(len(operations))
+        commit(operations, fence, done)
+
+    monkeypatch.setattr(shell.registry, "commit", counted)
+    assert shell.commit(3, Drop(PATH)) == events.Committed(3)
+    assert shell.tree() == {}
+    assert max(sizes) <= DROPPED_AT_ONCE + 1
+
+
+def test_definitions_without_data_are_unreadable(ensemble: MemoryEnsemble) -> None:
+    first = Shell(ensemble)
+    first.commit(1, Put(PATH, b""))
+    first.definitions.close()
+    (elected,) = Shell(ensemble, OTHER).take(events.Elected)
+    assert isinstance(elected, events.Elected)
+    assert "empty" in elected.snapshot.unreadable["a"]
+
+
+def test_hosts_and_managers_are_those_whose_nodes_end_with_a_session(
+    ensemble: MemoryEnsemble, shell: Shell
+) -> None:
+    second = Shell(ensemble, OTHER)
+    host = MemoryRegistry(ensemble, shell.calls.append)
+    host.start(lambda _: None)
+    host.register_host("h1", b"{}", lambda _: None)
+    shell.run()
+    by_hand(
+        ensemble,
+        shell,
+        Create("/hosts/h2", b"{}"),
+        Create("/hosts/no host", b"{}"),
+        Create("/candidates/copied", records.encode(ME)),
+    )
+    assert shell.take(events.HostsPresent)[-1] == events.HostsPresent(frozenset({"h1"}))
+    managers = shell.take(events.ManagersChanged)[-1]
+    assert isinstance(managers, events.ManagersChanged)
+    assert sorted(managers.managers, key=lambda each: each.id) == sorted(
+        (ME, OTHER), key=lambda each: each.id
+    )
+    second.definitions.close()

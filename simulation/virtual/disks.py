@@ -1,0 +1,183 @@
+"""The disks of hosts: what a power cut leaves of them, and the logs that exchanges write there.
+
+The log is the real one (`roq.log`). What its writer calls is done one call after the other, each a
+while later, so an exchange may be killed, and the power be cut, between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Final
+
+from roq.log.files import LogRefused
+from roq.log.recovery import LogSettings, open_log
+from roq.log.segments import Group, SegmentLog, perform
+from roq.log.streams import spare_of
+from roq.protocol.spec import ExchangeSpec
+from roq.simulation.virtual.lossy_files import LossyFiles
+from roq.simulation.virtual.process import Process
+
+SEGMENT_BYTES: Final = 6_000
+SEGMENT_ENTRIES: Final = 60
+"""Small, so that these few messages fill several segments and snapshots are needed."""
+
+Call = Callable[[LossyFiles], object]
+
+
+class Disk:
+    """The disk of one host: a folder for each log.
+
+    Attributes:
+        seconds: what a write, a new name or a sync takes, between these two.
+        erased: logs that were removed, by folder.
+        fails: the next call of this name fails; empty: none does.
+    """
+
+    def __init__(self, seconds: tuple[float, float]) -> None:
+        self.seconds = seconds
+        self.erased: set[str] = set()
+        self.fails = ""
+        self._folders: dict[str, LossyFiles] = {}
+        self._holders: dict[str, Process] = {}
+
+    def take(self, path: str, process: Process) -> LossyFiles:
+        """The folder of a log, which one process has to itself.
+
+        Raises:
+            LogRefused: another one has it.
+        """
+        holder = self._holders.get(path)
+        if holder is not None and holder.alive and holder is not process:
+            raise LogRefused(f"{path} is in use by {holder}")
+        self._holders[path] = process
+        folder = self._folders.setdefault(path, LossyFiles())
+        folder.fail = self._fail
+        return folder
+
+    def erase(self, path: str) -> None:
+        """The log is removed, if there is one; `path` may be the folder of several."""
+        for each in [name for name in self._folders if f"{name}/".startswith(f"{path}/")]:
+            del self._folders[each]
+            self.erased.add(each)
+
+    def cut_power(self, chance: Random) -> None:
+        """All of its processes are gone, and so is any part of what was not synced."""
+        self.fails = ""
+        for path, folder in self._folders.items():
+            self._folders[path] = folder.power_cut(chance)
+
+    def _fail(self, call: str) -> None:
+        if call == self.fails:
+            self.fails = ""
+            raise OSError(5, "Input/output error")
+
+
+class _Calls:
+    """Takes down what a writer calls, to be done later; see `roq.log.files.Files`."""
+
+    def __init__(self) -> None:
+        self.made: list[Call] = []
+
+    def names(self) -> list[str]:
+        raise NotImplementedError
+
+    def size(self, name: str) -> int:
+        raise NotImplementedError
+
+    def read(self, name: str, at: int, size: int) -> bytes:
+        raise NotImplementedError
+
+    def create(self, name: str) -> None:
+        self.made.append(lambda files: files.create(name))
+
+    def write(self, name: str, at: int, buffers: Sequence[bytes | memoryview]) -> None:
+        copied = [bytes(each) for each in buffers]
+        self.made.append(lambda files: files.write(name, at, copied))
+
+    def sync(self, name: str) -> None:
+        self.made.append(lambda files: files.sync(name))
+
+    def rename(self, old: str, new: str) -> None:
+        self.made.append(lambda files: files.rename(old, new))
+
+    def remove(self, name: str) -> None:
+        self.made.append(lambda files: files.remove(name))
+
+    def sync_folder(self) -> None:
+        self.made.append(lambda files: files.sync_folder())
+
+
+class DiskLog:
+    """The log of an exchange and its writer: see `roq.exchange.disk_log`.
+
+    Args:
+        committed: called when more of the log is committed.
+        failed: called, with why, when nothing can be committed any more.
+
+    Raises:
+        LogRefused: there is a log that cannot be gone on with, or none can be made.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        disk: Disk,
+        spec: ExchangeSpec,
+        now_us: int,
+        committed: Callable[[], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        self.failure = ""
+        self._process = process
+        self._disk = disk
+        self._committed = committed
+        self._failed = failed
+        self._busy = False
+        self._files = disk.take(spec.log, process)
+        limits = spec.limits
+        self.log: SegmentLog[bytes] = open_log(
+            self._files,
+            LogSettings(
+                queue=spec.queue_id, exchange=spec.number, epoch=spec.epoch, cluster=spec.cluster,
+                host=spec.host, ring_bytes=limits.ring_bytes, topics_max=limits.topics,
+                topics_spare=spare_of(limits.topics), capacity_bytes=limits.log_bytes,
+                keep_us=limits.log_seconds * 1_000_000, now_us=now_us,
+                segment_bytes=SEGMENT_BYTES, segment_entries=SEGMENT_ENTRIES,
+            ),
+        )  # fmt: skip
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing waits for the disk, or nothing more can come of that."""
+        return bool(self.failure) or self.log.committed >= self.log.end
+
+    def write_on(self, snapshot: Callable[[], bytes]) -> None:
+        """Have written what has gathered, unless the disk is still at what was before."""
+        if self._busy or self.failure:
+            return
+        group = self.log.gather(snapshot)
+        if group is not None:
+            self._busy = True
+            calls = _Calls()
+            perform(calls, group)
+            self._later(calls.made, group)
+
+    def _later(self, calls: list[Call], group: Group[bytes]) -> None:
+        seconds = self._process.world.random.uniform(*self._disk.seconds)
+        self._process.call_later(seconds, partial(self._go_on, calls, group))
+
+    def _go_on(self, calls: list[Call], group: Group[bytes]) -> None:
+        if calls:
+            try:
+                calls.pop(0)(self._files)
+            except OSError as error:
+                self.failure = error.strerror or str(error)
+                self._failed(self.failure)
+                return
+            self._later(calls, group)
+            return
+        self._busy = False
+        self.log.commit(group.end)
+        self._committed()
