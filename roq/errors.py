@@ -14,6 +14,7 @@
     ├── ProviderFailed            a host could not be made, listed or removed
     │   └── NoMoreHosts           the provider has given all the hosts it may
     ├── Unavailable               no answer in time; trying again may help
+    ├── NotKept                   what a reader was to begin with is kept no more
     ├── Closed                    the object was closed by its owner
     ├── Reentered                 called by a signal handler in the middle of another call
     ├── WouldBlock                the publisher's window is full and waiting was not wanted
@@ -163,6 +164,10 @@ class ProviderFailed(RoQError):
 
 class NoMoreHosts(ProviderFailed):
     """The provider has given all the hosts it may; another one needs one of them removed."""
+
+
+class NotKept(RoQError):
+    """What a reader was to begin with is not kept any more."""
 
 
 class Unavailable(RoQError):
