@@ -15,6 +15,7 @@
     │   └── NoMoreHosts           the provider has given all the hosts it may
     ├── Unavailable               no answer in time; trying again may help
     ├── LeaseLost                 a message is not its consumer's any more
+    ├── NotKept                   what a reader was to begin with is kept no more
     ├── Closed                    the object was closed by its owner
     ├── Reentered                 called by a signal handler in the middle of another call
     ├── WouldBlock                the publisher's window is full and waiting was not wanted
@@ -170,6 +171,10 @@ class ProviderFailed(RoQError):
 
 class NoMoreHosts(ProviderFailed):
     """The provider has given all the hosts it may; another one needs one of them removed."""
+
+
+class NotKept(RoQError):
+    """What a reader was to begin with is not kept any more."""
 
 
 class Unavailable(RoQError):

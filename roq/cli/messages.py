@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from typing import BinaryIO, Final
 
@@ -28,7 +29,9 @@ from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import bytes_text, console, note, print_json, rate_text
+from roq.client.subscribe.subscriber import StartOption
 from roq.errors import RemoteProtocolError
+from roq.read.events import BelowFloor
 
 _READ_BYTES: Final = 1 << 18
 _FLUSH_SECONDS: Final = 60.0
@@ -105,14 +108,32 @@ def pub(
 @click.option(
     "--from",
     "start",
-    type=click.Choice(["latest", "earliest"]),
+    metavar="WHERE",
     default="latest",
     show_default=True,
-    help="Where to begin: only what comes now, or all that is still there.",
+    help="Where to begin: `latest` (only what comes now), `earliest` (all that is still there), an "
+    "offset of each exchange, offsets as x1=120,x2=90 (others: from their beginning), or a time "
+    "such as 2026-11-21T08:30 (UTC unless it says otherwise).",
+)
+@click.option(
+    "--below-floor",
+    type=click.Choice([str(each) for each in BelowFloor]),
+    default="earliest",
+    show_default=True,
+    help="If that is an offset which is not kept any more: begin with the oldest message that is, "
+    "with what comes now, or end with an error.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Nothing on standard error.")
 @cluster_command
-def sub(target: Target, queue: str, topic: str, count: int | None, start: str, quiet: bool) -> None:
+def sub(
+    target: Target,
+    queue: str,
+    topic: str,
+    count: int | None,
+    start: str,
+    below_floor: str,
+    quiet: bool,
+) -> None:
     """Print the payload of each message of QUEUE, one a line, until Ctrl-C.
 
     With --json one object a line: topic, payload (text, or `payload_base64` if it is no text),
@@ -122,11 +143,14 @@ def sub(target: Target, queue: str, topic: str, count: int | None, start: str, q
     Example:
       roq sub orders --topic eu.
       roq sub orders --from earliest --count 10 --json
+      roq sub orders --from x1=120 --below-floor error
+      roq sub orders --from 2026-11-21T08:30
     """
+    place = parse_start(start)
     with (
         ends_quietly(),
         target.connect() as cluster,
-        cluster.subscriber(queue, topic=topic, start=start) as subscriber,
+        cluster.subscriber(queue, topic=topic, start=place, below_floor=below_floor) as subscriber,
     ):
         if not quiet:
             note(f"Subscribed to {queue}" + (f", topics {topic}*" if topic else "") + ".")
@@ -138,6 +162,30 @@ def sub(target: Target, queue: str, topic: str, count: int | None, start: str, q
                 return
             write(batch, len(batch))
             left = None if left is None else left - len(batch)
+
+
+def parse_start(text: str) -> StartOption:
+    """What `--from` says.
+
+    Raises:
+        click.BadParameter: it is no place to begin at.
+    """
+    if text in {"latest", "earliest"}:
+        return text
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    places = dict(each.partition("=")[::2] for each in text.split(","))
+    if all(each.isascii() and each.isdecimal() for each in places.values()):
+        return {name.strip(): int(offset) for name, offset in places.items()}
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r}: say latest, earliest, an offset, offsets as x1=120,x2=90, or a time such "
+            "as 2026-11-21T08:30",
+            param_hint="--from",
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _properties(given: tuple[str, ...]) -> dict[str, str]:

@@ -21,12 +21,25 @@ class From(StrEnum):
     """An exchange that appeared after the subscriber's start: from offset 0."""
 
 
+class BelowFloor(StrEnum):
+    """What becomes of a reader that begins at an offset that is not kept any more."""
+
+    EARLIEST = "earliest"
+    """It begins with the oldest batch that is, and is told of the others as lost."""
+    LATEST = "latest"
+    """It begins with what comes now, and is told of everything before as lost."""
+    ERROR = "error"
+    """It does not begin."""
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """Where reading begins, with the offset or time that belongs to it."""
 
     at: From = From.LATEST
     value: int = 0
+    below: BelowFloor = BelowFloor.EARLIEST
+    """If it is an offset."""
 
 
 # --- events ---------------------------------------------------------------------------------------

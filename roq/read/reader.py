@@ -43,6 +43,7 @@ from roq.ranges import OFFSET_MAX
 from roq.read.events import (
     Answered,
     Ask,
+    BelowFloor,
     Confirmed,
     DataDown,
     DataUp,
@@ -96,6 +97,7 @@ class Reader:
         verification: whether everything in the log was passed on.
         live_at: when the fan-out said something last.
         other_version: of the entries that came and could not be read for it; 0: none.
+        not_kept: why it does not begin: what it was to begin with is kept no more.
         dirty: something happened in `live` that wants a `Tick`.
         held_back: the fan-out is not read, and the log no further, as others are to catch up first;
             set by the reader's owner, which feeds a `Tick` afterwards.
@@ -138,6 +140,7 @@ class Reader:
         self._streams_after: int | None = 0 if streams else None
         self._seek = start.at is From.TIME
         self._paused = False
+        self.not_kept = ""
         self.live_at = now
         self._live_position = -1
         self._ended_at = -1
@@ -265,7 +268,20 @@ class Reader:
                 case From.EARLIEST:
                     self._begin(floor)
                 case _:
-                    self._begin(min(self._start.value, end))
+                    self._begin_at(min(self._start.value, end), end)
+
+    def _begin_at(self, offset: int, end: int) -> None:
+        """Begin at the offset that was asked for, which may be kept no more."""
+        if offset >= self.floor or self._start.below is BelowFloor.EARLIEST:
+            self._begin(offset)
+        elif self._start.below is BelowFloor.LATEST:
+            self.chain.gaps.append(LogGap(b"", offset, end))
+            self.chain.advance(end)
+        else:
+            self.not_kept = (
+                f"exchange {self.exchange.name} keeps nothing below offset {self.floor}, and "
+                f"offset {offset} was asked for"
+            )
 
     def _begin(self, offset: int) -> None:
         if offset < self.floor:

@@ -11,6 +11,7 @@ from typing import Final
 
 from roq.errors import ConfigError, InvalidName
 from roq.model import LogId, check_name, encode_topic
+from roq.read.events import BelowFloor
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -37,7 +38,7 @@ _TASKS_KNOWN: Final = (
 )  # fmt: skip
 _READ_KNOWN: Final = (
     "cluster", "queue", "topic", "topics", "startingOffsets", "startingTime", "endingOffsets",
-    "endingTime", "failOnDataLoss", "acceptedLoss", "maxBatchesPerTrigger",
+    "endingTime", "failOnDataLoss", "acceptedLoss", "belowFloor", "maxBatchesPerTrigger",
     "partitionsPerExchange", "timeoutSeconds",
 )  # fmt: skip
 
@@ -69,6 +70,8 @@ class Options:
         end: where a batch query ends.
         fail_on_data_loss: end with an error where messages have left a log before they were read;
             otherwise a warning tells it.
+        below_floor: what to do where `start` names an offset that is kept no more: begin with the
+            oldest batch that is, or at the end; or it counts as a loss.
         accepted: of which logs a loss is no error in spite of that: below this offset; None:
             whatever is lost of it.
         max_batches: log entries that one micro-batch reads at most; 0: no limit.
@@ -86,6 +89,7 @@ class Options:
     max_batches: int
     partitions: int
     timeout: float
+    below_floor: BelowFloor = BelowFloor.ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +199,7 @@ def read_options(given: MutableMapping[str, str], *, streaming: bool) -> Options
         max_batches=_number(told, "maxBatchesPerTrigger", 0, BATCHES_MAX),
         partitions=_number(told, "partitionsPerExchange", 1, PARTITIONS_MAX),
         timeout=_seconds(told, "timeoutSeconds", TIMEOUT_SECONDS),
+        below_floor=_below_floor(told),
     )
 
 
@@ -256,6 +261,16 @@ def _place(told: Mapping[str, str], offsets: str, at: str, default: str) -> Plac
     if where.lower() in {EARLIEST, LATEST}:
         return Place(word=where.lower())
     return Place(offsets=_offsets(where, offsets))
+
+
+def _below_floor(told: Mapping[str, str]) -> BelowFloor:
+    given = told.get("belowfloor", BelowFloor.ERROR).strip().lower()
+    try:
+        return BelowFloor(given)
+    except ValueError:
+        raise ConfigError(
+            f"belowFloor: {given[:40]!r} is none of {', '.join(BelowFloor)}"
+        ) from None
 
 
 def _check_order(start: Place, end: Place) -> None:

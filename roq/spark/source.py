@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 
 from roq.errors import ConfigError, StaleEpoch, Unavailable
 from roq.model import LogId
+from roq.read.events import BelowFloor
 from roq.read.log_reader import LogReader
 from roq.spark.filters import Bounds, bounded, narrowed
 from roq.spark.loss import lose
@@ -335,6 +336,21 @@ def _offsets_at(
     return Offsets(logs.queue_id, found, highest=highest)
 
 
+def raised(
+    given: Mapping[LogId, int], spans: Mapping[LogId, Span], policy: BelowFloor
+) -> dict[LogId, int]:
+    """The offsets to begin at, with those that are kept no more as the policy wants them."""
+    if policy is BelowFloor.ERROR:
+        return dict(given)  # it counts as a loss, and is told as one
+    latest = policy is BelowFloor.LATEST
+    return {
+        key: (spans[key].end if latest else spans[key].floor)
+        if key in spans and offset < spans[key].floor
+        else offset
+        for key, offset in given.items()
+    }
+
+
 def _next_at(
     place: Place, name: str, logs: QueueLogs, spans: Mapping[LogId, Span], options: Options
 ) -> dict[LogId, int]:
@@ -349,6 +365,8 @@ def _next_at(
         if key not in spans:
             lose(options, key, f"{name} names a log that is gone: {key}")
     check_ends(given, spans, name)
+    if name == "startingOffsets":
+        given = raised(given, spans, options.below_floor)
     return {key: given.get(key, span.floor) for key, span in spans.items()}
 
 

@@ -331,6 +331,35 @@ def test_a_disk_that_is_full_is_named_and_what_was_acknowledged_stays(tmp_path: 
         subprocess.run(["umount", str(logs)], check=True)
 
 
+def test_who_begins_below_what_is_kept_gets_what_it_has_chosen(
+    roq_cluster: RunningCluster,
+) -> None:
+    with roq_cluster.connect() as client:
+        client.create_queue(
+            "short", durability="flush",
+            limits={"log_bytes": 1 << 20, "ring_bytes": 1 << 23, "message_bytes": 1 << 16,
+                    "exchanges_max": 1},
+        )  # fmt: skip
+        with client.publisher("short") as publisher:
+            publisher.publish(b"first")
+            publisher.flush()
+            # Two segments of 64 MiB: the first one leaves when the second one is complete.
+            for _ in range(2_200):
+                publisher.publish(bytes(64_000))
+            publisher.flush(timeout=60)
+        with pytest.raises(roq.NotKept, match="keeps nothing below offset"):
+            client.subscriber("short", start=0, below_floor="error")
+        with client.subscriber("short", start=0) as reader:
+            assert len(reader.receive(timeout=30).payload) == 64_000
+        with client.subscriber("short", start={"x1": 0}, below_floor="latest") as reader:
+            with client.publisher("short") as publisher:
+                publisher.publish(b"last")
+            assert reader.receive(timeout=30).payload == b"last"
+        with pytest.raises(roq.InvalidRequest, match="below_floor 'newest'"):
+            client.subscriber("short", start=0, below_floor="newest")
+        client.remove_queue("short")
+
+
 def test_a_queue_keeps_the_durability_that_it_was_created_with(
     roq_cluster: RunningCluster,
 ) -> None:

@@ -22,6 +22,7 @@ from roq.model import ExchangeInfo, LogId
 from roq.protocol.version import other_version
 from roq.read.events import (
     Ask,
+    BelowFloor,
     Confirmed,
     Effect,
     Event,
@@ -78,6 +79,7 @@ class SubscriberMachine:
     Args:
         prefixes: of topics.
         start: where to begin on the exchanges that are there.
+        below_floor: what to do if that is an offset which is kept no more.
         nonce: gives 16 random bytes, others each time.
         now: the present time; active time, which does not jump when the process was stopped.
         name: of the subscriber, for exchanges.
@@ -98,6 +100,7 @@ class SubscriberMachine:
         prefixes: list[bytes],
         start: Starts,
         *,
+        below_floor: BelowFloor = BelowFloor.EARLIEST,
         nonce: Callable[[], bytes],
         now: float,
         name: bytes = b"",
@@ -124,6 +127,7 @@ class SubscriberMachine:
         self._durable = False
         self._prefixes = prefixes
         self._start = start
+        self._below_floor = below_floor
         self._nonce = nonce
         self._name = name
         self._repair = repair
@@ -220,6 +224,11 @@ class SubscriberMachine:
             _trouble(reader) for reader in self.readers.values() if not reader.confirmed
         )
 
+    @property
+    def not_kept(self) -> str:
+        """Why the start is none: an offset that is kept no more was asked for, and only that."""
+        return next((each.not_kept for each in self.readers.values() if each.not_kept), "")
+
     def facts(self, queue: str, session: SessionFacts, now: float) -> SubscriberFacts:
         """What the watchdog wants to know."""
         hole = oldest(self.merge.waiting_streams())
@@ -283,9 +292,11 @@ class SubscriberMachine:
         if not first:
             return Start(From.NEW)
         if isinstance(self._start, Start):
-            return self._start
+            return replace(self._start, below=self._below_floor)
         offset = self._start.get(source.number)
-        return Start(From.EARLIEST) if offset is None else Start(From.OFFSET, offset)
+        if offset is None:
+            return Start(From.EARLIEST)
+        return Start(From.OFFSET, offset, self._below_floor)
 
     def _look_confirmed(self, now: float) -> None:
         if (

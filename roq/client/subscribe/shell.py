@@ -34,7 +34,7 @@ from roq.errors import Closed, RoQError
 from roq.model import ExchangeInfo, LogId
 from roq.protocol.channel import NONCE_BYTES
 from roq.protocol.control import Topology
-from roq.read.events import Ask, Event, Subscribe, Unsubscribe
+from roq.read.events import Ask, BelowFloor, Event, Subscribe, Unsubscribe
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
 from roq.timing import AWAY_SECONDS
@@ -72,6 +72,7 @@ class SubscriberShell:
         start: where to begin on the exchanges that are there.
         receive_queue: where batches go.
         on_confirmed: called once, when every exchange of the start has confirmed.
+        on_refused: called once, with why, when the start is an offset that is kept no more.
         on_news: called when `alive` has something to tell that is not to wait.
         on_doubt: called when `topology` is to be called, even if nothing has changed.
         away_seconds: see `Subscriber`.
@@ -87,22 +88,27 @@ class SubscriberShell:
         receive_queue: ReceiveQueue,
         *,
         on_confirmed: Callable[[], None],
+        on_refused: Callable[[str], None],
         on_news: Callable[[], None],
         on_doubt: Callable[[], None],
         away_seconds: float = AWAY_SECONDS,
+        below_floor: BelowFloor = BelowFloor.EARLIEST,
         repair: bool = True,
         check_duplicates: bool = True,
     ) -> None:
         self.confirmed = False
+        self._refused = False
         self._engine = engine
         self._receive_queue = receive_queue
         self._on_confirmed = on_confirmed
+        self._on_refused = on_refused
         self._on_news = on_news
         self._on_doubt = on_doubt
         self._clock = ActiveClock()
         self._machine = SubscriberMachine(
             prefixes,
             start,
+            below_floor=below_floor,
             nonce=lambda: os.urandom(NONCE_BYTES),
             now=self._clock(),
             name=name,
@@ -434,6 +440,9 @@ class SubscriberShell:
             self._on_confirmed()
             if self._receive_queue.full:
                 self._pause()
+        if not self.confirmed and not self._refused and self._machine.not_kept:
+            self._refused = True
+            self._on_refused(self._machine.not_kept)
         if self._reads is ReadBy.NOBODY and not self._resting:
             self._rest()
         if self._machine.gaps:

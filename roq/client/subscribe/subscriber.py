@@ -30,11 +30,19 @@ from roq.client.subscribe.machine import ReceptionStats, Starts
 from roq.client.subscribe.message import MICROSECONDS, Batch, Gap, Message
 from roq.client.subscribe.receive_queue import BUFFER_BYTES, ReceiveQueue
 from roq.client.subscribe.shell import SubscriberShell
-from roq.errors import Closed, InvalidRequest, QueueNotFound, QueueStopped, RoQError, Unavailable
+from roq.errors import (
+    Closed,
+    InvalidRequest,
+    NotKept,
+    QueueNotFound,
+    QueueStopped,
+    RoQError,
+    Unavailable,
+)
 from roq.model import encode_topic
 from roq.protocol.channel import PREFIXES_MAX
 from roq.protocol.control import Topology
-from roq.read.events import From, Start
+from roq.read.events import BelowFloor, From, Start
 from roq.timing import AWAY_SECONDS
 
 StartOption = str | int | datetime | Mapping[str, int]
@@ -58,6 +66,9 @@ class Subscriber:
         topic: a prefix of topics, or several; "" means all.
         start: see `StartOption`; exchanges that appear later are read from their beginning.
         timeout: seconds that the queue's exchanges have for confirming.
+        below_floor: if `start` is an offset that is not kept any more: `earliest` begins with the
+            oldest message that is, `latest` with what comes now, and both tell what was passed
+            over as lost; `error` raises.
         on_gap: called with a `Gap` when something was lost, in the thread that receives.
         on_state: called with a `StateChange` whenever the subscriber stands differently, in a
             thread for such calls; what it raises is logged.
@@ -73,6 +84,7 @@ class Subscriber:
         QueueNotFound, QueueStopped: there is no such queue, or it does not run.
         InvalidName: a topic that cannot be.
         InvalidRequest: too many topics, or an unknown start.
+        NotKept: `start` is an offset that is not kept any more, and `below_floor` is `error`.
     """
 
     def __init__(
@@ -83,6 +95,7 @@ class Subscriber:
         topic: str | Sequence[str] = "",
         *,
         start: StartOption = "latest",
+        below_floor: str = "earliest",
         timeout: float = 10.0,
         on_gap: Callable[[Gap], None] | None = None,
         on_state: OnState | None = None,
@@ -108,6 +121,8 @@ class Subscriber:
             _start(start),
             self._receive_queue,
             on_confirmed=self._confirmed,
+            on_refused=self._refused,
+            below_floor=_below_floor(below_floor),
             on_news=self._news,
             on_doubt=self._doubt,
             away_seconds=_seconds(away_seconds),
@@ -343,6 +358,14 @@ class Subscriber:
         self._ready.set()
         self._reporter.look_soon()
 
+    def _refused(self, reason: str) -> None:
+        self._fail(
+            NotKept(
+                f"no subscription to queue {self.queue}: {reason}. Begin at 'earliest' or at a "
+                "later offset, or say what is to be done: below_floor='earliest' or 'latest'"
+            )
+        )
+
     def _topology(self, topology: Topology) -> None:
         self._shell.topology(topology)
 
@@ -427,6 +450,15 @@ def _start(option: StartOption) -> Starts:
                 f"start {option!r}: use 'latest', 'earliest', an offset, offsets by exchange name "
                 "({'x1': 5}) or a datetime with a time zone"
             )
+
+
+def _below_floor(policy: str) -> BelowFloor:
+    try:
+        return BelowFloor(policy)
+    except ValueError:
+        raise InvalidRequest(
+            f"below_floor {policy!r}: use {', '.join(repr(str(each)) for each in BelowFloor)}"
+        ) from None
 
 
 def _is_offset(value: object) -> bool:

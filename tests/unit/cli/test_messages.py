@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from roq.cli import messages
 from roq.cli.commands import cli
-from roq.cli.messages import read_lines
+from roq.cli.messages import parse_start, read_lines
 
 
 def test_a_line_from_a_pipe_comes_as_soon_as_it_is_complete() -> None:
@@ -50,9 +51,24 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("earliest", "earliest"),
+        ("120", 120),
+        ("x1=5, x2=7", {"x1": 5, "x2": 7}),
+        ("2026-11-21T08:30", datetime(2026, 11, 21, 8, 30, tzinfo=UTC)),
+        ("2026-11-21T08:30+00:00", datetime(2026, 11, 21, 8, 30, tzinfo=UTC)),
+    ],
+)
+def test_where_to_begin_is_a_word_an_offset_or_a_time(text: str, start: object) -> None:
+    assert parse_start(text) == start
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["sub", "orders", "--count", "0"],
+        ["sub", "orders", "--below-floor", "newest"],
         ["sub", "orders", "--from", "yesterday"],
         ["sub"],
         ["queue", "create"],

@@ -28,6 +28,7 @@ from roq.protocol.entry import NONE, EntryKind, pack_entry
 from roq.read.events import (
     Answered,
     Ask,
+    BelowFloor,
     Confirmed,
     DataDown,
     DataUp,
@@ -216,6 +217,23 @@ def test_a_start_at_an_offset_that_has_left_the_log_is_reported() -> None:
     driver = Driver(Start(From.OFFSET, 2))
     assert LogGap(b"", 2, 4) in driver.present(9, 4)
     assert driver.reader.chain.verified == 4
+
+
+def test_who_wants_the_latest_instead_of_what_is_kept_no_more_begins_at_the_end() -> None:
+    driver = Driver(Start(From.OFFSET, 2, BelowFloor.LATEST))
+    assert LogGap(b"", 2, 9) in driver.present(9, 4)
+    assert driver.reader.chain.verified == 9
+
+
+def test_who_wants_an_error_instead_does_not_begin() -> None:
+    driver = Driver(Start(From.OFFSET, 2, BelowFloor.ERROR))
+    driver.present(9, 4)
+    assert driver.reader.chain.verified is None
+    assert "keeps nothing below offset 4, and offset 2 was asked for" in driver.reader.not_kept
+    assert not driver.reader.confirmed
+    kept = Driver(Start(From.OFFSET, 4, BelowFloor.ERROR))
+    kept.present(9, 4)
+    assert (kept.reader.chain.verified, kept.reader.not_kept) == (4, "")
 
 
 def test_a_start_at_an_offset_beyond_the_end_begins_at_the_end() -> None:

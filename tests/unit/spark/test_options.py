@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roq.errors import ConfigError
+from roq.read.events import BelowFloor
 from roq.spark.options import EARLIEST, LATEST, Place, read_options
 
 NEEDED = {"cluster": "127.0.0.1:5000", "queue": "orders"}
@@ -21,6 +22,14 @@ def test_little_is_needed() -> None:
 
 def test_a_stream_begins_at_the_latest() -> None:
     assert read_options(dict(NEEDED), streaming=True).start == Place(word=LATEST)
+
+
+def test_what_is_done_below_the_floor_is_one_of_three() -> None:
+    assert read_options(dict(NEEDED), streaming=True).below_floor is BelowFloor.ERROR
+    given = {**NEEDED, "belowFloor": "Latest"}
+    assert read_options(given, streaming=True).below_floor is BelowFloor.LATEST
+    with pytest.raises(ConfigError, match="belowFloor"):
+        read_options({**NEEDED, "belowFloor": "newest"}, streaming=True)
 
 
 def test_names_of_options_are_taken_in_any_case() -> None:

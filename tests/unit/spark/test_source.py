@@ -14,12 +14,13 @@ pytest.importorskip("pyspark")
 
 from roq.errors import ConfigError
 from roq.model import LogId
+from roq.read.events import BelowFloor
 from roq.spark.loss import DataLoss, lose
 from roq.spark.offsets import Departed, Offsets, Part, Span, read_offsets
 from roq.spark.options import read_options
 from roq.spark.query_session import QuerySession
 from roq.spark.queue_logs import QueueLogs
-from roq.spark.source import LogPartition, StreamReader
+from roq.spark.source import LogPartition, StreamReader, raised
 
 Document = dict[str, Any]
 QUEUE = "ab" * 16
@@ -283,3 +284,16 @@ def test_offsets_beyond_the_end_are_no_loss_but_an_error(loss: str) -> None:
         beyond.initialOffset()
     with pytest.raises(ConfigError, match="the checkpoint: offset 10"):
         reader(logs, failOnDataLoss=loss).latestOffset(Offsets(QUEUE, {X1: 10}).document())
+
+
+@pytest.mark.parametrize(
+    ("policy", "begins"),
+    [(BelowFloor.ERROR, 3), (BelowFloor.EARLIEST, 10), (BelowFloor.LATEST, 20)],
+)
+def test_offsets_that_are_kept_no_more_are_raised_as_is_wanted(
+    policy: BelowFloor, begins: int
+) -> None:
+    low, high, gone = LogId(1, 5), LogId(2, 5), LogId(3, 5)
+    spans = {low: Span(10, 20), high: Span(0, 9)}
+    found = raised({low: 3, high: 4, gone: 1}, spans, policy)
+    assert found == {low: begins, high: 4, gone: 1}
