@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Closed,
         ConfigError,
         DeliveryError,
+        Fenced,
         HostNotFound,
         Interrupted,
         InvalidName,
@@ -81,6 +82,7 @@ _HOMES: Final = {
     "roq.errors": (
         "Busy",
         "Closed",
+        "Fenced",
         "ConfigError",
         "DeliveryError",
         "HostNotFound",
@@ -119,6 +121,7 @@ __all__ = [
     "ConfigError",
     "DeliveryError",
     "ExchangeSummary",
+    "Fenced",
     "Gap",
     "HostNotFound",
     "HostSummary",
