@@ -189,6 +189,10 @@ class Closed(RoQError):
     """The publisher, subscriber or cluster was closed."""
 
 
+class Fenced(RoQError):
+    """Another publisher of the same name was opened later; this one publishes nothing any more."""
+
+
 class Reentered(RoQError):
     """The client was called in the middle of its own work, in the same thread; nothing was done.
 

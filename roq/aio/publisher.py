@@ -11,8 +11,7 @@ from typing import Any, Self, cast
 from roq.client.io.bell import Bell, deadline_in
 from roq.client.publish import publisher as sync_publisher
 from roq.client.publish import receipt as sync_receipt
-from roq.client.publish.batching import Payload
-from roq.client.publish.publisher import with_attributes
+from roq.client.publish.batching import Payload, with_attributes
 from roq.client.publish.receipt import SendStatus
 from roq.client.publish.stats import PublisherStats
 from roq.client.state import ClientState

@@ -39,6 +39,7 @@ from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine, Translate
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
+from roq.client.publish.resume import ExchangeAddress, Identity, resume
 from roq.client.status.reporter import OnState
 from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import StartOption, Subscriber
@@ -50,7 +51,7 @@ from roq.errors import (
     RequestError,
     Unavailable,
 )
-from roq.model import VOLATILE, Limits, check_name
+from roq.model import FLUSH, VOLATILE, Limits, check_client_name, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
 from roq.runtime import descriptors
@@ -397,6 +398,7 @@ class Cluster(HostCommands):
         queue: str,
         *,
         name: str | None = None,
+        group: str = "",
         timeout: float = 30.0,
         connect_timeout: float | None = None,
         linger: float = 0.001,
@@ -414,7 +416,11 @@ class Cluster(HostCommands):
         """A publisher to a queue, connected to one of its exchanges; see `Publisher`.
 
         Args:
-            name: by which people find it in `roq top`; None: program, host and process id.
+            name: by which people find it in `roq top`; None: program, host and process id. In a
+                queue with durability `flush` it says who the publisher is, too: it goes on with the
+                sequences of an earlier one of this name (`Publisher.next_sequence`), whose process
+                may have died; one that is still open is fenced off (`Fenced`).
+            group: the publishers that it belongs to; shown before the name.
             connect_timeout: seconds that opening may take; None: as long as `connect` was told.
             offsets: receipts tell the offset of their batch (`SendStatus.offset`).
             retry_times, retry_times_async, retry_refused, avoid_slower_than: see `Publisher`.
@@ -422,14 +428,18 @@ class Cluster(HostCommands):
                 what it publishes anew, from the first message on and in the same order, subscribers
                 drop as doubles. None: a new random one. Two at once must never share one.
         """
+        seconds = self._timeout if connect_timeout is None else connect_timeout
+        resumed = self._resume(queue, name, seconds) if name and not publisher_id else None
         publisher = Publisher(
             self._engine,
             self._management.addresses,
             queue,
-            publisher_id=publisher_id or os.urandom(16),
+            publisher_id=publisher_id or (resumed.id if resumed else os.urandom(16)),
+            resumed=resumed,
             timeout=timeout,
-            connect_timeout=self._timeout if connect_timeout is None else connect_timeout,
+            connect_timeout=seconds,
             name=name,
+            group=group,
             linger=linger,
             delivery_timeout=delivery_timeout,
             block=block,
@@ -442,6 +452,24 @@ class Cluster(HostCommands):
             on_state=on_state,
         )
         return self._adopt(publisher)
+
+    def _resume(self, queue: str, name: str, seconds: float) -> Identity | None:
+        """With what a named publisher goes on; None: the queue does not keep everything."""
+        check_client_name(name)
+        described = self.describe(queue)
+        if described.durability != FLUSH:
+            return None
+        translate = self._engine.translate
+        return resume(
+            bytes.fromhex(described.queue_id),
+            queue,
+            name,
+            lambda: [
+                ExchangeAddress(each.name, translate(each.data) if each.data else "")
+                for each in self.describe(queue).exchanges
+            ],
+            seconds,
+        )
 
     def subscriber(
         self,

@@ -43,6 +43,10 @@ class LateLog(Log[B], Protocol[B]):
         """Below it everything is on the disk; lower than `committed` if it runs ahead of it."""
         ...
 
+    def want_snapshot(self) -> None:
+        """What the exchange knows has changed by more than what is appended: write it down soon."""
+        ...
+
     @property
     def hot(self) -> Log[B]:
         """What of it is in memory."""

@@ -77,6 +77,7 @@ class Link:
         "committed",
         "epoch",
         "expected",
+        "incarnation",
         "left",
         "messages",
         "owes_ack",
@@ -124,6 +125,8 @@ class Link:
         self.reset_for = 0
         """The link number that it was asked to replay from, and when."""
         self.reset_at = 0.0
+        self.incarnation = 0
+        """Of a named publisher: lower ones are refused; 0: it is none."""
         self.places: Places | None = None
         """Where its batches lie; None: it does not want to know."""
         self.messages = 0
@@ -224,9 +227,16 @@ class LinkTable:
             link.route = None
 
     def expired(self, now: float, most: int) -> list[Link]:
-        """Up to `most` links whose publisher has been away for too long."""
+        """Up to `most` links whose publisher has been away for too long.
+
+        Named ones stay while there is room: an earlier publisher of the name may come back.
+        """
         horizon = now - LINK_SECONDS
-        old = (link for link in self if link.route is None and link.seen <= horizon)
+        old = (
+            link
+            for link in self
+            if link.route is None and link.seen <= horizon and not link.incarnation
+        )
         return list(islice(old, most))
 
     def check(self) -> None:

@@ -46,7 +46,7 @@ from roq.log.ring import Ring
 from roq.log.streams import StreamTable, spare_of
 from roq.machine import Tick
 from roq.model import Limits
-from roq.protocol.channel import BYE, END_TOPIC, HELLO, POSITION, READER_TAG_BYTES, Ready
+from roq.protocol.channel import BYE, CLAIM, END_TOPIC, HELLO, POSITION, READER_TAG_BYTES, Ready
 from roq.protocol.entry import EntryKind, pack_entry
 from roq.timing import ACK_PROBE_SECONDS, END_SECONDS, IDLE_AFTER_SECONDS
 
@@ -138,6 +138,7 @@ class ExchangeCore(Generic[B]):
         )  # fmt: skip
         gate: CommitGate[B | bytes] = CommitGate(self.log)
         self.disk = DiskRoom(limits, place)
+        self._late = late
         self._uncommitted = None if late is None else Uncommitted(late, self.disk)
         self._sync_gate = SyncGate(late) if late is not None and ahead else None
         self._publishers: Publishers[B] = Publishers(
@@ -309,6 +310,11 @@ class ExchangeCore(Generic[B]):
         if len(frames) == 2:
             if letter == HELLO:
                 return self._hello(route, frames[1])
+            if letter == CLAIM:
+                effects = self._publishers.claim(route, frames[1], self._now)
+                if self._late is not None:
+                    self._late.want_snapshot()
+                return effects
             if letter == BYE:
                 self.requests.drop(route)
                 return self._publishers.bye(route, frames[1], self._now)

@@ -27,10 +27,13 @@ from roq.protocol import documents
 from roq.protocol.batch import HEADER_BYTES, SEQUENCE_MAX, Kind, pack_empty, read_header
 from roq.protocol.channel import (
     ACK,
+    CLAIM,
     CONTROL,
     READY,
     STREAMS_PER_HELLO_MAX,
     Bye,
+    Claim,
+    Claimed,
     Hello,
     Ready,
     Run,
@@ -42,6 +45,7 @@ B = TypeVar("B")
 
 EXPIRE_AT_ONCE: Final = 1_000
 """Publishers that are forgotten in one go at most."""
+FENCED: Final = "another publisher of this name was opened later: this one is to end"
 _U63: Final = (1 << 63) - 1
 
 
@@ -108,6 +112,7 @@ class Publishers(Generic[B]):
                 link.begin(state.epoch)
                 link.expected = state.expected
                 link.committed = state.expected - 1
+                link.incarnation = state.incarnation
                 if state.left:
                     link.leave(state.epoch)
                     link.addresses = state.addresses
@@ -165,6 +170,7 @@ class Publishers(Generic[B]):
         if fresh:
             link.begin(hello.epoch)
         link.attempt = hello.attempt
+        link.incarnation = hello.incarnation
         link.left = False
         link.addresses = ()
         link.reset_for = 0
@@ -183,6 +189,39 @@ class Publishers(Generic[B]):
             self._ready, expected=expected, places=_places(link, hello.places, expected - 1)
         )
         return [*effects, Send(route, (READY, documents.encode(ready)))]
+
+    def claim(self, route: bytes, document: bytes, now: float) -> list[Effect]:
+        """A named publisher was opened: earlier ones are to end, and it hears how far they came.
+
+        Asked again it is told the same, with what has been committed meanwhile.
+        """
+        try:
+            claim = self._read_claim(document)
+            link = self._links.get(PublisherId(claim.publisher))
+            if link is None:
+                link = self._known(PublisherId(claim.publisher), now)
+                link.begin(0)
+        except RemoteProtocolError as error:
+            self._counters.malformed += 1
+            return [refusal(route, "malformed", str(error))]
+        except RefusedHello as error:
+            return [refusal(route, error.code, str(error))]
+        effects: list[Effect] = []
+        if claim.incarnation > link.incarnation:
+            if link.route is not None:
+                effects.append(refusal(link.route, "fenced", FENCED))
+                self.disconnect(link)
+            link.incarnation = claim.incarnation
+            link.seen = now
+        streams = self._streams.of(link.publisher).values()
+        claimed = Claimed(
+            incarnation=link.incarnation,
+            streams=[(stream.topic, stream.next) for stream in streams],
+            committed=self._log.committed >= self._log.end,
+        )
+        if link.route is None:
+            self._streams.left(link.publisher)
+        return [*effects, Send(route, (CLAIM, documents.encode(claimed)))]
 
     def bye(self, route: bytes, document: bytes, now: float) -> list[Effect]:
         """A publisher leaves; a Bye that does not fit its link is not acted upon."""
@@ -275,6 +314,14 @@ class Publishers(Generic[B]):
                 raise RemoteProtocolError("position of a stream is out of range")
         return hello
 
+    def _read_claim(self, document: bytes) -> Claim:
+        claim = documents.decode(document, Claim)
+        if len(claim.publisher) != PUBLISHER_ID_BYTES:
+            raise RemoteProtocolError(f"a publisher id has {PUBLISHER_ID_BYTES} bytes")
+        if claim.queue != self._queue:
+            raise RefusedHello("foreign_queue", "this exchange serves another queue")
+        return claim
+
     def _admit(self, hello: Hello, now: float) -> tuple[Link, bool]:
         """The link that this Hello gets, and whether its epoch is new here."""
         if hello.queue != self._queue:
@@ -283,6 +330,8 @@ class Publishers(Generic[B]):
             )
         publisher = PublisherId(hello.publisher)
         link = self._links.get(publisher)
+        if link is not None and hello.incarnation < link.incarnation:
+            raise RefusedHello("fenced", FENCED)
         if link is not None and hello.epoch < link.epoch:
             text = f"epoch {hello.epoch} has been passed by {link.epoch}"
             if link.left:
@@ -352,6 +401,7 @@ def _state(
         left=link is not None and link.left,
         addresses=() if link is None else link.addresses,
         streams=[(stream.topic, stream.next) for stream in streams.values()],
+        incarnation=0 if link is None else link.incarnation,
     )
 
 

@@ -33,6 +33,8 @@ class PublisherState(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
     addresses: tuple[str, ...]
     streams: list[tuple[bytes, Whole]]
     """(topic, sequence after the highest one in the log)."""
+    incarnation: Whole = 0
+    """Of a named publisher."""
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):

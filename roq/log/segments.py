@@ -413,6 +413,10 @@ class SegmentLog(Generic[B]):
             active.size >= self._segment_bytes or self.end - active.base > self._segment_entries
         )
 
+    def want_snapshot(self) -> None:
+        """Have the next group tell anew what the exchange wants to know again."""
+        self._snapshot_due = True
+
     def commit(self, end: int) -> None:
         """The group that ended here was performed."""
         group, self._under_way = self._under_way, None

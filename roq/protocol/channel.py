@@ -9,6 +9,7 @@ document, or the binary body where the table says so. What an exchange sends tra
     [FF H] Hello                                [FF R] Ready        (Hello accepted)
     [topic][batch]                              [FF A] <u64 runs    cumulative link number
                                                 [FF Y] <u64         synced up to this link number
+    [FF C] Claim                                [FF C] Claimed      a named publisher was opened
     [FF B] Bye                                  [FF X] Reset        replay from `expected`
                                                 [FF N] Refused      Hello or one batch refused
                                                 [FF W] Held         acks wait for a slow reader
@@ -61,6 +62,7 @@ RESET: Final = b"\xffX"
 REFUSED: Final = b"\xffN"
 HELD: Final = b"\xffW"
 BYE: Final = b"\xffB"
+CLAIM: Final = b"\xffC"
 HEADS: Final = b"\xffh"
 STREAMS: Final = b"\xffs"
 SEEK: Final = b"\xfft"
@@ -149,6 +151,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     streams: list[StreamState] = []
     places: Whole = 0
     """The lowest link number whose offset it wants to be told; 0: it wants none."""
+    incarnation: Whole = 0
+    """Of a named publisher: a later one has a higher number, and lower ones are refused."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +191,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     `link_number` 0 means the whole link (or request). Otherwise this batch: the publisher puts a
     VOID batch in its place and replays from it. Codes: `version`, `foreign_queue`, `stale_epoch`,
-    `full`, `moved`, `stopping`, `too_large`, `topics`, `malformed`, `invalid_request`.
+    `full`, `moved`, `fenced`, `stopping`, `too_large`, `topics`, `malformed`, `invalid_request`.
     """
 
     code: str
@@ -202,6 +206,26 @@ class Bye(msgspec.Struct, frozen=True, kw_only=True):
 
     publisher: bytes
     epoch: Whole = 0
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A publisher of this name was opened: nothing of an earlier one is to be taken any more."""
+
+    queue: bytes
+    publisher: bytes
+    incarnation: Whole
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the streams of this publisher have come in the log."""
+
+    incarnation: Whole
+    """The highest one that the exchange knows: if it is higher than that of the claim, the claim
+    does not count."""
+    streams: list[tuple[bytes, Whole]]
+    """(topic, sequence after the highest one)."""
+    committed: bool
+    """Whether the log has committed all of it; if not, ask again."""
 
 
 class HeadsRequest(msgspec.Struct, frozen=True, kw_only=True):

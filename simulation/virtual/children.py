@@ -173,13 +173,15 @@ class ExchangeShell:
         core, recovered = self.exchange.core, disk.log.recovered
         core.begin(world.now, world.time_us)
         core.backpressure.rule(0)
-        core.recover(world.now, recovered.snapshot, recovered.since)
+        core.recover(world.now, recovered.snapshot, recovered.since, recovered.changes)
 
     def _write_on(self) -> None:
         if self.disk is not None:
-            self.disk.write_on(self.exchange.core.snapshot)
+            core = self.exchange.core
+            self.disk.write_on(core.snapshot, core.consumers.take_changes)
 
     def _committed(self) -> None:
+        self.exchange.core.consumers.kept()
         self.exchange.committed()
 
     def _disk_failed(self, why: str) -> None:

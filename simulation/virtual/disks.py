@@ -99,6 +99,9 @@ class _Calls:
     def sync(self, name: str) -> None:
         self.made.append(lambda files: files.sync(name))
 
+    def sync_beside(self, name: str) -> None:
+        self.sync(name)
+
     def rename(self, old: str, new: str) -> None:
         self.made.append(lambda files: files.rename(old, new))
 
@@ -153,11 +156,11 @@ class DiskLog:
         """Whether nothing waits for the disk, or nothing more can come of that."""
         return bool(self.failure) or self.log.committed >= self.log.end
 
-    def write_on(self, snapshot: Callable[[], bytes]) -> None:
+    def write_on(self, snapshot: Callable[[], bytes], changes: Callable[[], bytes]) -> None:
         """Have written what has gathered, unless the disk is still at what was before."""
         if self._busy or self.failure:
             return
-        group = self.log.gather(snapshot)
+        group = self.log.gather(snapshot, changes)
         if group is not None:
             self._busy = True
             calls = _Calls()

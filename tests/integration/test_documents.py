@@ -21,7 +21,7 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
     yield roq_cluster.address
     with roq_cluster.connect() as cluster:
         for queue in cluster.queues():
-            if queue.name in {"orders", "payments"}:
+            if queue.name in {"orders", "payments", "bills"}:
                 cluster.remove_queue(queue.name)
 
 
@@ -30,7 +30,7 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
     [
         (README, 1),
         (DOCS / "start.md", 2),
-        (DOCS / "publish-and-subscribe.md", 8),
+        (DOCS / "publish-and-subscribe.md", 9),
         (DOCS / "losses.md", 1),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else "",

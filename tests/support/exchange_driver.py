@@ -150,6 +150,7 @@ class Publisher:
     attempt: int = 0
     number: int = 0
     sequences: dict[bytes, int] = field(default_factory=dict)
+    incarnation: int = 0
     places: int = 0
     """What its Hello says."""
 
@@ -173,6 +174,7 @@ class Publisher:
         hello = Hello(
             version=version, queue=queue, publisher=self.id, epoch=self.epoch,
             attempt=self.attempt, streams=streams or [], places=self.places,
+            incarnation=self.incarnation,
         )  # fmt: skip
         self.exchange.tell(Received(self.route, (channel.HELLO, documents.encode(hello))))
         self.exchange.serve()

@@ -82,6 +82,9 @@ class SegmentedLog(Generic[B]):
         """As `LateLog.synced`."""
         return self.committed
 
+    def want_snapshot(self) -> None:
+        """As `LateLog.want_snapshot`."""
+
     @property
     def hot(self) -> SegmentedLog[B]:
         """As `LateLog.hot`: all of it is in memory."""

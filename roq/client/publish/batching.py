@@ -9,7 +9,7 @@ takes the publisher's lock and asks `keeps`, which knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Self, cast
 
 from roq.client.publish.receipt import Receipt
@@ -307,3 +307,11 @@ def as_bytes(payload: Payload) -> bytes:
         f"a payload is bytes, bytearray or memoryview, not {type(payload).__name__}: "
         "encode it first"
     )
+
+
+def with_attributes(payloads: Iterable[Payload], attributes: Attributes | None) -> list[Payload]:
+    """The payloads as a list, each with these attributes if there are any."""
+    if attributes is not None:
+        packed = packed_size(attributes)
+        return [Attributed.of(as_bytes(payload), attributes, packed) for payload in payloads]
+    return payloads if isinstance(payloads, list) else list(payloads)

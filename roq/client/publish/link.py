@@ -37,7 +37,7 @@ STEADY_SECONDS: Final = 5.0
 FLAPS_MAX: Final = 3
 """One that works no longer than that is made again so often in a row; then the link is given up."""
 
-_STAYS_ALIVE: Final = frozenset({"stale_epoch", "moved", "full", "version", "malformed"})
+_STAYS_ALIVE: Final = frozenset({"stale_epoch", "moved", "fenced", "full", "version", "malformed"})
 """Refusals after which the exchange goes on, so that nothing it has acknowledged is in danger."""
 
 
@@ -466,6 +466,8 @@ class Link:
         if self.phase is LinkPhase.IDLE:
             return []
         self.window.tally.refused += 1
+        if refused.code == "fenced":
+            self.window.tally.fenced = refused.text
         reason = f"the exchange refused ({refused.code}): {refused.text}"
         if refused.link_number == 0:
             lost = refused.code not in _STAYS_ALIVE

@@ -86,6 +86,7 @@ class Links:
         jitter: spreads publishers that have lost the same exchange; None: they wait the longest.
         offsets: exchanges are asked for the offset of each batch.
         latency: by which exchanges that are too slow are left alone; None: none is.
+        incarnation: see `roq.client.publish.resume`.
         now: the present time.
 
     Attributes:
@@ -111,10 +112,10 @@ class Links:
         now: float = 0.0,
         offsets: bool = False,
         latency: LatencyBook | None = None,
+        incarnation: int = 0,
     ) -> None:
-        self.publisher = publisher
-        self.queue_id = b""
-        self._offsets = offsets
+        self.publisher, self._incarnation = publisher, incarnation
+        self.queue_id, self._offsets = b"", offsets
         self._latency = latency
         self.limits = limits
         self.topics = Topics(limits.topics)
@@ -130,8 +131,7 @@ class Links:
         self.all: tuple[Link, ...] = ()
         self.chooser = LinkChooser(self._add_link(None, 0), self.topics)
         self.delivery_seconds = delivery_seconds
-        self.moves = 0
-        self.closed = False
+        self.moves, self.closed = 0, False
         self._highest = 0
         """The highest epoch that was heard of."""
         self._relocation: Relocation | None = None
@@ -223,8 +223,7 @@ class Links:
     @property
     def owed_messages(self) -> int:
         """Not acknowledged, and not given up."""
-        owed = (one for link in self.all for one in link.window if one.owed and not one.void)
-        return sum(sealed.count for sealed in owed)
+        return sum(s.count for link in self.all for s in link.window if s.owed and not s.void)
 
     @property
     def owed_batches(self) -> int:
@@ -602,6 +601,7 @@ class Links:
             attempt=self._attempt,
             streams=self.topics.states(firsts, now, since),
             places=link.window.low if self._offsets else 0,
+            incarnation=self._incarnation,
         )
         return channel.HELLO, documents.encode(hello)
 

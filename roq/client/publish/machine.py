@@ -36,6 +36,7 @@ from roq.client.publish.events import Assignment, Effect, Elsewhere, Event, Leav
 from roq.client.publish.latency import LatencyBook
 from roq.client.publish.links import Links
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
+from roq.client.publish.resume import Identity
 from roq.client.publish.retries import Sends
 from roq.client.publish.stats import PublisherStats
 from roq.client.session.events import SessionFacts
@@ -62,6 +63,7 @@ class PublisherMachine:
         wall_us: the time of day in µs since 1970.
         now: the present time.
         jitter, offsets, latency: see `Links`.
+        resumed: with what a named publisher goes on.
 
     Attributes:
         links: the exchanges that it publishes at.
@@ -88,11 +90,15 @@ class PublisherMachine:
         jitter: Jitter | None = None,
         offsets: bool = False,
         latency: LatencyBook | None = None,
+        resumed: Identity | None = None,
     ) -> None:
         self.links = Links(
             publisher, limits, delivery_seconds=delivery_seconds, jitter=jitter, now=now,
             offsets=offsets, latency=latency,
+            incarnation=0 if resumed is None else resumed.incarnation,
         )  # fmt: skip
+        if resumed is not None:
+            self.links.topics.resume(resumed.streams)
         self.packer = Packer(new_receipt, limits, linger_seconds)
         self.sends = Sends()
         self.messages = 0
@@ -343,6 +349,12 @@ class PublisherMachine:
         return effects
 
     # --- how it stands ----------------------------------------------------------------------------
+
+    def next_sequence(self, topic: str) -> int:
+        """The sequence of the next message of a topic, behind those of its open batch."""
+        batch = self.packer.get(topic)
+        waiting = 0 if batch is None else min(len(batch.items), batch.most)
+        return waiting + self.links.topics.next_sequence(topic)
 
     @property
     def unacknowledged(self) -> int:

@@ -15,10 +15,11 @@ from typing import Final, Self
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
 from roq.client.naming import client_name
-from roq.client.publish.batching import Attributed, OneWay, Payload, as_bytes
+from roq.client.publish.batching import Attributed, OneWay, Payload, as_bytes, with_attributes
 from roq.client.publish.latency import LatencyBook
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
-from roq.client.publish.sends import AsyncSend, send
+from roq.client.publish.resume import Identity
+from roq.client.publish.sends import AsyncSend, check_tries, send
 from roq.client.publish.shell import PublisherShell
 from roq.client.publish.stats import PublisherStats
 from roq.client.state import ClientState
@@ -33,12 +34,11 @@ from roq.errors import (
     Unavailable,
     WouldBlock,
 )
-from roq.model import PublisherId, check_name
-from roq.protocol.attributes import Attributes, attributes_of, packed_size
+from roq.model import PublisherId, check_client_name, check_name
+from roq.protocol.attributes import attributes_of
 
 DELIVERY_SECONDS_MAX: Final = 600.0
 """Below the time after which an exchange forgets a link, so nothing is doubled by a late replay."""
-RETRIES_MAX: Final = 100
 CLOSE_SECONDS_MAX: Final = 5.0
 """For the last flush when the block of a `with` has failed anyway."""
 
@@ -53,11 +53,13 @@ class Publisher:
         addresses: endpoints of configuration managers.
         queue: name of the queue.
         publisher_id: 16 random bytes.
+        resumed: a named publisher goes on with this, where an earlier one of its name has ended.
         timeout: seconds that `publish` waits for room in the window, and leaving `with` for
             acknowledgements.
         connect_timeout: seconds that opening may take.
         name: by which people find it in `roq top`, 1 to 64 characters; None: the program's name,
             the host and the process id.
+        group: the publishers that it belongs to; people see it before the name.
         linger: seconds that a message waits for others at most, when the link is busy.
         delivery_timeout: seconds after which an unacknowledged batch is given up.
         block: False: `publish` raises `WouldBlock` instead of waiting.
@@ -85,9 +87,11 @@ class Publisher:
         queue: str,
         *,
         publisher_id: bytes,
+        resumed: Identity | None = None,
         timeout: float = 30.0,
         connect_timeout: float = 10.0,
         name: str | None = None,
+        group: str = "",
         linger: float = 0.001,
         delivery_timeout: float = 60.0,
         block: bool = True,
@@ -109,16 +113,12 @@ class Publisher:
                 f"delivery_timeout is above 0 and at most {DELIVERY_SECONDS_MAX:g} s, "
                 "timeout and linger are not negative, connect_timeout is above 0"
             )
-        if not (0 <= retry_times <= RETRIES_MAX and 0 <= retry_times_async <= RETRIES_MAX) or (
-            avoid_slower_than is not None and not avoid_slower_than > 0
-        ):
-            raise InvalidRequest(
-                f"retry_times and retry_times_async are 0 to {RETRIES_MAX}, avoid_slower_than is "
-                "above 0"
-            )
+        check_tries(retry_times, retry_times_async, avoid_slower_than)
         self.queue = check_name(queue)
         self.name = client_name(name)
+        self.group = group
         self.id = PublisherId(publisher_id)
+        shown = check_client_name(f"{group}/{self.name}") if group else self.name
         self._engine = engine
         self.timeout = timeout
         self.delivery_timeout = delivery_timeout
@@ -138,12 +138,13 @@ class Publisher:
             addresses,
             queue,
             publisher=self.id,
-            name=self.name,
+            name=shown,
             linger_seconds=linger,
             delivery_seconds=delivery_timeout,
             new_receipt=lambda: receipt(self),
             on_change=self._reporter.look_soon,
             offsets=offsets,
+            resumed=resumed,
             latency=None if avoid_slower_than is None else LatencyBook(avoid_slower_than),
         )
         self._packer = self._shell.machine.packer
@@ -210,6 +211,7 @@ class Publisher:
             WouldBlock: the window is full and `block` is False.
             Unavailable: the window stayed full for `timeout` seconds; the text says why.
             QueueNotFound: the queue was removed.
+            Fenced: another publisher of this name was opened later.
             Closed: the publisher is closed.
             Reentered: called from a signal handler in the middle of another call.
         """
@@ -431,6 +433,14 @@ class Publisher:
 
         self._engine.callbacks.post(call)
 
+    def next_sequence(self, topic: str = "") -> int:
+        """The sequence that the next message of a topic gets: so many were published before it.
+
+        Of a named publisher those of earlier ones count, as far as an exchange has them.
+        """
+        with self._shell.lock:
+            return self._shell.machine.next_sequence(topic)
+
     def has_room(self) -> bool:
         """Whether `publish` has room for another batch; for `attempt` and `wait_for`."""
         return self._shell.has_room()
@@ -604,11 +614,3 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def with_attributes(payloads: Iterable[Payload], attributes: Attributes | None) -> list[Payload]:
-    """The payloads as a list, each with these attributes if there are any."""
-    if attributes is not None:
-        packed = packed_size(attributes)
-        return [Attributed.of(as_bytes(payload), attributes, packed) for payload in payloads]
-    return payloads if isinstance(payloads, list) else list(payloads)

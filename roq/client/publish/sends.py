@@ -6,12 +6,30 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from time import monotonic
-from typing import Protocol
+from typing import Final, Protocol
 
 from roq.client.publish.receipt import PENDING, Receipt, SendStatus, failure
-from roq.errors import RoQError
+from roq.errors import InvalidRequest, RoQError
 
 log = logging.getLogger(__name__)
+
+
+RETRIES_MAX: Final = 100
+
+
+def check_tries(retries: int, retries_async: int, avoid_slower_than: float | None) -> None:
+    """Refuse numbers that cannot be.
+
+    Raises:
+        InvalidRequest: says what is allowed.
+    """
+    if not (0 <= retries <= RETRIES_MAX and 0 <= retries_async <= RETRIES_MAX) or (
+        avoid_slower_than is not None and not avoid_slower_than > 0
+    ):
+        raise InvalidRequest(
+            f"retry_times and retry_times_async are 0 to {RETRIES_MAX}, and avoid_slower_than is "
+            "above 0"
+        )
 
 
 class Sender(Protocol):

@@ -44,13 +44,14 @@ from roq.client.publish.latency import LatencyBook
 from roq.client.publish.link import Drop, Open, Say, Transmit
 from roq.client.publish.machine import PublisherMachine, facts_of
 from roq.client.publish.receipt import Receipt
+from roq.client.publish.resume import Identity
 from roq.client.publish.retries import Tries
 from roq.client.publish.send_window import PendingBatch
 from roq.client.session.events import SessionState
 from roq.client.session.machine import PUBLISHER
 from roq.client.session.shell import MonitorSession
 from roq.client.status.status import PublisherFacts, why_not_sent
-from roq.errors import Closed, LocalProtocolError, QueueNotFound, RoQError
+from roq.errors import Closed, Fenced, LocalProtocolError, QueueNotFound, RoQError
 from roq.machine import Tick
 from roq.model import Limits, PublisherId
 from roq.protocol import control as wire
@@ -78,7 +79,7 @@ class PublisherShell:
         queue: name of the queue.
         publisher: id of the publisher.
         name: as people see it.
-        linger_seconds, delivery_seconds, new_receipt, offsets, latency: see `PublisherMachine`.
+        linger_seconds, delivery_seconds, new_receipt, offsets, latency, resumed: see the machine.
         on_change: called, perhaps with the lock held, when `facts` may have changed.
 
     Attributes:
@@ -102,6 +103,7 @@ class PublisherShell:
         on_change: Callable[[], None],
         offsets: bool = False,
         latency: LatencyBook | None = None,
+        resumed: Identity | None = None,
     ) -> None:
         self.guard = engine.guard(f"the publisher of queue {queue}")
         self.lock = self.guard.lock
@@ -117,6 +119,7 @@ class PublisherShell:
             jitter=engine.jitter,
             offsets=offsets,
             latency=latency,
+            resumed=resumed,
         )
         self.failure: RoQError | None = None
         self._full_seen = 0
@@ -515,6 +518,14 @@ class PublisherShell:
             self._waiters.ring()
         self._on_change()
 
+    def _fenced(self) -> None:
+        """A later publisher of this name writes its streams now."""
+        why = self.machine.links.tally.fenced
+        self._fail(Fenced(f"the publisher of queue {self._queue} was fenced off: {why}"))
+        self._alarm.cancel()
+        with suppress(Closed):
+            self._engine.call_soon(self._session.close)
+
     def _tick(self) -> None:
         with self.lock:
             self._alarm.rung()
@@ -527,6 +538,9 @@ class PublisherShell:
 
     def _settle(self, now: float) -> None:
         """After an event: seal what is due, wake who waits, watch or look away, set the timer."""
+        if self.machine.links.tally.fenced and self.failure is None:
+            self._fenced()
+            return
         due, links = self._seal_due(now), self.machine.links
         # Who waits in `wait_for` reads as well; who waits in an event loop does not.
         filling = self.machine.full_batches != self._full_seen and not self._waiters.loops

@@ -50,6 +50,7 @@ class Tally:
         unknown_messages: given up after they had left.
         one_way_lost: given up, and nobody waited for them.
         last_reason: why messages were given up last.
+        fenced: what an exchange has said of a later publisher of the same name; empty: nothing.
         connections: opened.
         resets, refused, forgotten, malformed: what exchanges have said.
     """
@@ -59,6 +60,7 @@ class Tally:
         "acked_messages",
         "connections",
         "failed_messages",
+        "fenced",
         "forgotten",
         "last_reason",
         "malformed",
@@ -77,6 +79,7 @@ class Tally:
         self.unknown_messages = 0
         self.one_way_lost = 0
         self.last_reason = ""
+        self.fenced = ""
         self.connections = 0
         self.resets = 0
         self.refused = 0

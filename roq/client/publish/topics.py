@@ -49,6 +49,17 @@ class Topics:
             stream = self._streams[topic] = Stream(topic, data)
         return stream
 
+    def resume(self, streams: Mapping[str, int]) -> None:
+        """Go on with these sequences; before anything is published."""
+        for topic, following in streams.items():
+            self._streams[topic] = Stream(topic, encode_topic(topic))
+            self._streams[topic].next_sequence = following
+
+    def next_sequence(self, topic: str) -> int:
+        """The sequence of the next message to be sealed; 0 for a topic that was never used."""
+        stream = self._streams.get(topic)
+        return 0 if stream is None else stream.next_sequence
+
     def heads(self) -> dict[Stream, int]:
         """The next sequence of each stream."""
         return {stream: stream.next_sequence for stream in self._streams.values()}

@@ -5,6 +5,8 @@ from exchange_driver import EPOCH, NUMBER, QUEUE, Publisher, exchange
 
 from roq.exchange.events import Passed, Received, Stop, Unreachable
 from roq.exchange.links import LINK_SECONDS
+from roq.exchange.machine import ExchangeCore
+from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.batch import Kind
 from roq.protocol.channel import Bye, Ready, Refused, StreamState
@@ -320,3 +322,87 @@ def test_a_hello_that_is_no_document_is_refused() -> None:
         there.tell(Received(b"r", (channel.HELLO, document)))
         ((letter, _),) = there.answers(b"r")
         assert letter == channel.REFUSED
+
+
+def claim(publisher: Publisher, incarnation: int, route: bytes = b"claims") -> channel.Claimed:
+    there = publisher.exchange
+    question = channel.Claim(queue=QUEUE, publisher=publisher.id, incarnation=incarnation)
+    there.tell(Received(route, (channel.CLAIM, documents.encode(question))))
+    ((letter, document),) = there.answers(route)
+    assert letter == channel.CLAIM
+    return documents.decode(document, channel.Claimed)
+
+
+def test_a_named_publisher_hears_how_far_an_earlier_one_came_which_is_told_to_end() -> None:
+    first = Publisher(exchange(), incarnation=10)
+    first.hello()
+    first.send(b"a", 3)
+    first.send(b"b")
+    first.exchange.answers(first.route)
+    told = claim(first, 20)
+    assert (told.incarnation, sorted(told.streams), told.committed) == (
+        20, [(b"a", 3), (b"b", 1)], True,
+    )  # fmt: skip
+    assert first.refused().code == "fenced"
+    assert not first.send(b"a"), "nothing of it is taken any more"
+    first.exchange.answers(first.route)
+    answer = first.hello()
+    assert isinstance(answer, channel.Refused)
+    assert answer.code == "fenced"
+    second = Publisher(first.exchange, epoch=2, incarnation=20, sequences={b"a": 3, b"b": 1})
+    assert isinstance(second.hello([channel.StreamState(b"a", 3, 0)]), channel.Ready)
+    assert second.send(b"a")
+    assert claim(second, 20).streams[0] == (b"a", 4), "asked again it is told the same"
+    assert second.send(b"a"), "and goes on"
+
+
+def test_an_older_claim_is_told_of_the_newer_one_and_changes_nothing() -> None:
+    publisher = Publisher(exchange(), incarnation=20)
+    assert claim(publisher, 20).incarnation == 20
+    publisher.hello()
+    assert claim(publisher, 15).incarnation == 20
+    assert publisher.send()
+
+
+def test_who_is_not_known_has_no_streams() -> None:
+    assert claim(Publisher(exchange()), 5).streams == []
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        (channel.Claim(queue=b"r" * 16, publisher=b"p" * 16, incarnation=1), "foreign_queue"),
+        (channel.Claim(queue=QUEUE, publisher=b"p", incarnation=1), "malformed"),
+    ],
+)
+def test_a_claim_that_cannot_be_is_refused(question: channel.Claim, code: str) -> None:
+    there = exchange()
+    there.tell(Received(b"r", (channel.CLAIM, documents.encode(question))))
+    ((letter, document),) = there.answers(b"r")
+    assert letter == channel.REFUSED
+    assert documents.decode(document, channel.Refused).code == code
+
+
+def test_a_later_process_knows_who_was_claimed() -> None:
+    publisher = Publisher(exchange(), incarnation=20)
+    claim(publisher, 20)
+    publisher.hello()
+    publisher.send()
+    core = publisher.exchange.core
+    later: ExchangeCore[bytes] = ExchangeCore(
+        QUEUE, NUMBER, EPOCH + 1, publisher.exchange.limits, core.log
+    )
+    later.recover(0.0, core.snapshot(), core.log.end)
+    link = later.links.get(publisher.id)
+    assert link is not None
+    assert link.incarnation == 20
+
+
+def test_a_named_publisher_that_is_away_is_not_forgotten_while_there_is_room() -> None:
+    publisher = Publisher(exchange(), incarnation=20)
+    publisher.hello()
+    there = publisher.exchange
+    there.tell(Unreachable(publisher.route))
+    there.now = 10 * LINK_SECONDS
+    there.tell(Tick())
+    assert there.core.links.get(publisher.id) is not None

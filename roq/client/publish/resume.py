@@ -1,0 +1,149 @@
+"""A named publisher goes on where an earlier one of its name has ended.
+
+Every exchange of the queue is told that it has been opened, by a number that rises with each
+opening (its *incarnation*), takes no batch of an earlier one any more, and says how far each stream
+has come. So all of them have to answer: one that is away may hold the newest messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from time import monotonic, time_ns
+from typing import Final
+
+import zmq
+
+from roq.errors import RemoteProtocolError, Unavailable
+from roq.model import PUBLISHER_ID_BYTES, PublisherId
+from roq.protocol import documents
+from roq.protocol.channel import CLAIM, REFUSED, Claim, Claimed, Refused
+from roq.protocol.framing import Answers
+from roq.runtime import sockets
+
+ANSWER_SECONDS: Final = 1.0
+"""What an exchange may take to answer before all are looked up again."""
+_AGAIN_MS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a publisher is.
+
+    Attributes:
+        id: 16 bytes.
+        incarnation: of two publishers with this id the one with the higher number counts; 0: there
+            is no other one.
+        streams: the sequences with which its topics go on.
+    """
+
+    id: PublisherId
+    incarnation: int = 0
+    streams: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeAddress:
+    """An exchange of the queue: its name, and its data address; empty: it does not run."""
+
+    name: str
+    address: str
+
+
+def publisher_of(queue_id: bytes, name: str) -> PublisherId:
+    """The id of the publisher of this name."""
+    digest = blake2b(queue_id, digest_size=PUBLISHER_ID_BYTES, person=b"roq publisher")
+    digest.update(name.encode())
+    return PublisherId(digest.digest())
+
+
+def resume(
+    queue_id: bytes,
+    queue: str,
+    name: str,
+    places: Callable[[], Sequence[ExchangeAddress]],
+    seconds: float,
+) -> Identity:
+    """Be the publisher of this name from now on.
+
+    Args:
+        queue_id, queue: id and name of the queue.
+        name: of the publisher.
+        places: gives all exchanges of the queue, each time as they are at present.
+        seconds: for all of it.
+
+    Raises:
+        Unavailable: an exchange did not answer; the text names it.
+    """
+    deadline = monotonic() + seconds
+    publisher = publisher_of(queue_id, name)
+    incarnation = time_ns() // 1000
+    context = sockets.new_context()
+    try:
+        while True:
+            present = places()
+            claim = Claim(queue=queue_id, publisher=publisher, incarnation=incarnation)
+            until = min(deadline, monotonic() + ANSWER_SECONDS)
+            answers = {
+                place.name: _claim(context, place, claim, until)
+                for place in present
+                if place.address
+            }
+            known = [answer for answer in answers.values() if answer is not None]
+            highest = max((answer.incarnation for answer in known), default=0)
+            if highest > incarnation:
+                incarnation = highest + 1  # this one was opened later, whatever its clock says
+            elif present and len(known) == len(present):
+                return Identity(publisher, incarnation, _streams(known))
+            if monotonic() >= deadline:
+                silent = [place.name for place in present if answers.get(place.name) is None]
+                raise Unavailable(
+                    f"publisher {name!r} of queue {queue} cannot go on where it was: "
+                    f"{', '.join(silent) or 'no exchange'} did not answer within {seconds:g} s and "
+                    "may hold its newest messages. Wait until all exchanges of the queue run, or "
+                    "remove those that are lost for good"
+                )
+    finally:
+        context.destroy(linger=0)
+
+
+def _streams(answers: Sequence[Claimed]) -> dict[str, int]:
+    streams: dict[str, int] = {}
+    for answer in answers:
+        for topic, following in answer.streams:
+            name = topic.decode()
+            streams[name] = max(following, streams.get(name, 0))
+    return streams
+
+
+def _claim(
+    context: zmq.Context[zmq.Socket[bytes]], place: ExchangeAddress, claim: Claim, until: float
+) -> Claimed | None:
+    """Ask one exchange until its log has committed what it answers; None: it does not in time."""
+    socket = sockets.dealer(context, maximum_bytes=-1)
+    try:
+        socket.connect(place.address)
+        while monotonic() < until:
+            socket.send_multipart([CLAIM, documents.encode(claim)])
+            if not socket.poll(max(1, int(1000 * (until - monotonic())))):
+                return None
+            answer = _read(socket.recv())
+            if answer is None or answer.committed:
+                return answer
+            socket.poll(_AGAIN_MS)
+    finally:
+        socket.close(0)
+    return None
+
+
+def _read(frame: bytes) -> Claimed | None:
+    try:
+        letter, body = Answers().take(frame) or [b"", b""]
+        if letter == CLAIM:
+            return documents.decode(body, Claimed)
+        if letter == REFUSED:
+            raise Unavailable(documents.decode(body, Refused).text)
+    except (RemoteProtocolError, ValueError):
+        return None
+    return None
