@@ -19,7 +19,16 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 MODULES: Final = ("roq", "roq.aio", "roq.testing")
 SKIPPED: Final = frozenset({"__version__"})
 WITHIN: Final = frozenset(
-    {"publish_from", "raise_no_room", "wait_for", "attempt", "has_room", "is_flushed", "flushed"}
+    {
+        "publish_from",
+        "publish_raw",
+        "raise_no_room",
+        "wait_for",
+        "attempt",
+        "has_room",
+        "is_flushed",
+        "flushed",
+    }
 )
 """What `roq.aio` asks of the synchronous client, and nobody else does."""
 HEAD: Final = """\

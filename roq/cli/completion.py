@@ -1,4 +1,4 @@
-"""What Tab completes: names of queues, exchanges and hosts of the cluster, and of policies.
+"""What Tab completes: names of queues, groups, exchanges and hosts of the cluster, and of policies.
 
 A shell waits for this, so it takes a second at most, and says nothing when there is no cluster.
 """
@@ -36,6 +36,18 @@ def exchanges(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[C
     if not isinstance(queue, str):
         return []
     return _asked(ctx, incomplete, lambda cluster: (each.name for each in cluster.exchanges(queue)))
+
+
+def groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of the consumer groups of the queue that is named before."""
+    queue = ctx.params.get("queue")
+    if not isinstance(queue, str):
+        return []
+    return _asked(
+        ctx,
+        incomplete,
+        lambda cluster: (each.name for each in cluster.groups(queue, timeout=SECONDS)),
+    )
 
 
 def policies(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:

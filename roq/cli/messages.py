@@ -229,22 +229,26 @@ def _write_lines(batch: roq.Batch, count: int) -> None:
 
 
 def _write_json(batch: roq.Batch, count: int) -> None:
-    lines = []
-    for message in islice(batch.messages(), count):
-        payload = message.payload
-        document: dict[str, object] = {"topic": batch.topic}
-        try:
-            document["payload"] = payload.decode()
-        except UnicodeDecodeError:
-            document["payload_base64"] = base64.b64encode(payload).decode()
-        document["publisher"] = batch.publisher.hex()
-        document["sequence"] = message.sequence
-        document["timestamp"] = batch.timestamp
-        if batch.attributes is not None:
-            document |= _attributes(message)
-        lines.append(json.dumps(document, ensure_ascii=False))
+    messages = islice(batch.messages(), count)
+    lines = [json.dumps(document_of(message), ensure_ascii=False) for message in messages]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
+
+
+def document_of(message: roq.Message) -> dict[str, object]:
+    """A message as JSON has it."""
+    batch, payload = message.batch, message.payload
+    document: dict[str, object] = {"topic": batch.topic}
+    try:
+        document["payload"] = payload.decode()
+    except UnicodeDecodeError:
+        document["payload_base64"] = base64.b64encode(payload).decode()
+    document["publisher"] = batch.publisher.hex()
+    document["sequence"] = message.sequence
+    document["timestamp"] = batch.timestamp
+    if batch.attributes is not None:
+        document |= _attributes(message)
+    return document
 
 
 def _attributes(message: roq.Message) -> dict[str, object]:

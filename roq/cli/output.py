@@ -42,6 +42,8 @@ _COLOURS: Final = {
     "awaited": "yellow",
     "unmanaged": "yellow",
     "degraded": "yellow",
+    "paused": "yellow",
+    "stalled": "red",
     "restarting": "yellow",
     "missing": "red",
     "failed": "red",

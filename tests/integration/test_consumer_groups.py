@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
 
 import pytest
-from commands import until
+from commands import read_line, started, until
+from commands import roq as command
 
 import roq
 import roq.aio
@@ -181,4 +184,81 @@ def test_asyncio_members_share_reject_and_flush(
 
     publish(client, queue, "m1", "bad", "m2", "m3")
     asyncio.run(main())
+    client.remove_queue(f"{queue}.dead")
+
+
+# --- on the command line --------------------------------------------------------------------------
+
+
+def test_commands_consume_show_and_move_groups(
+    roq_cluster: RunningCluster, client: roq.Cluster, queue: str
+) -> None:
+    address = roq_cluster.address
+    publish(client, queue, "a", "b", "c")
+    looked = command("consume", queue, "--group", "g", "--no-ack", "--count", "3", cluster=address)
+    assert sorted(looked.stdout.split()) == [b"a", b"b", b"c"]
+    once = command("consume", queue, "--group", "g", "--count", "3", "--json", cluster=address)
+    rows = [json.loads(line) for line in once.stdout.splitlines()]
+    assert sorted(row["payload"] for row in rows) == ["a", "b", "c"]
+    assert {row["attempt"] for row in rows} == {1}, "to look at it was no attempt"
+    (listed,) = json.loads(command("group", "list", queue, "--json", cluster=address).stdout)
+    assert (listed["name"], listed["acknowledged"], listed["behind"]) == ("g", 3, 0)
+    shown = command("group", "show", queue, "g", cluster=address).stdout.decode()
+    assert "3 messages" in shown
+    sought = command("group", "seek", queue, "g", "--to", "earliest", cluster=address)
+    assert sought.stdout.decode() == f"group g of queue {queue} goes on from earliest\n"
+    again = command("consume", queue, "--group", "g", "--count", "3", cluster=address)
+    assert sorted(again.stdout.split()) == [b"a", b"b", b"c"]
+    assert command("group", "pause", queue, "g", cluster=address).returncode == 0
+    assert command("group", "resume", queue, "g", cluster=address).returncode == 0
+    assert command("group", "delete", queue, "g", cluster=address).returncode == 0
+    assert command("group", "show", queue, "g", cluster=address).returncode == 1
+
+
+def test_a_command_that_consumes_ends_quietly_and_keeps_what_it_has_printed(
+    roq_cluster: RunningCluster, client: roq.Cluster, queue: str
+) -> None:
+    with started("consume", queue, "--group", "g", cluster=roq_cluster.address) as process:
+        assert read_line(process.stderr) == f"Consuming {queue} in group g.\n".encode()
+        publish(client, queue, "a")
+        assert read_line(process.stdout) == b"a\n"
+        assert until(lambda: client.groups(queue)[0].acknowledged == 1, 20)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    publish(client, queue, "b")
+    with client.consumer(queue, "g") as consumer:
+        assert taken(consumer, 1) == ["b"]
+
+
+def test_dead_letters_are_listed_requeued_and_purged(
+    roq_cluster: RunningCluster, client: roq.Cluster, queue: str
+) -> None:
+    address = roq_cluster.address
+    with client.publisher(queue) as publisher:
+        publisher.publish(b"bad", "eu.be", key="k", tags=["red"], properties={"a": "b"})
+        publisher.publish(b"worse", "eu.nl")
+    with client.consumer(queue, "billing") as consumer:
+        for _ in range(2):
+            message = consumer.receive(20)
+            assert message is not None
+            message.reject(f"it is {message.payload.decode()}")
+        consumer.flush()
+    rows = json.loads(command("dead-letter", "list", queue, "--json", cluster=address).stdout)
+    assert sorted(row["reason"] for row in rows) == ["it is bad", "it is worse"]
+    done = command(
+        "dead-letter", "requeue", queue, "--reason", "is bad", "--yes", "--rate", "100",
+        cluster=address,
+    )  # fmt: skip
+    assert done.stdout.decode() == f"1 dead letter of queue {queue} requeued\n", done.stderr
+    with client.consumer(queue, "billing") as consumer:
+        message = consumer.receive(20)
+        assert message is not None
+        assert (message.payload, message.topic, message.attempt) == (b"bad", "eu.be", 1)
+        assert (message.key, message.tags, message.properties) == ("k", ("red",), {"a": "b"})
+        message.ack()
+        consumer.flush()
+    assert command("dead-letter", "purge", queue, cluster=address).returncode == 1, "nobody agrees"
+    purged = command("dead-letter", "purge", queue, "--yes", "--json", cluster=address)
+    assert json.loads(purged.stdout)["purged"] == 1
+    assert json.loads(command("dead-letter", "list", queue, "--json", cluster=address).stdout) == []
     client.remove_queue(f"{queue}.dead")

@@ -47,6 +47,12 @@ def test_asyncio(roq_cluster: RunningCluster) -> None:
     assert lines == [f"tick {number}" for number in range(5)]
 
 
+def test_workers_share_the_orders(roq_cluster: RunningCluster) -> None:
+    first, second = example("workers.py", cluster=roq_cluster).splitlines()
+    assert first == "30 orders, each done once: True"
+    assert second.startswith("workers: ")
+
+
 def test_the_raw_ones_need_nothing_of_roq(roq_cluster: RunningCluster) -> None:
     created = example(
         "create_queue_bson.py", f"tcp://{roq_cluster.management}", cluster=roq_cluster
