@@ -139,7 +139,7 @@ def run(
     Example:
       roq sim run short --open            # on a cluster of its own, half a minute
       roq sim run ramp --cluster 10.0.0.1:5000 --master spark://10.0.0.9:7077
-      roq sim run ramp --cluster … --master yarn --executors 4 --traces-at hdfs://10.0.0.9/traces
+      roq sim run ramp --cluster … --master yarn --traces-at hdfs://…
       roq sim run eqs-2011 --scale 0.1              # eighteen minutes in two
       roq sim run cluster --model --queues 20  # 100 hosts for an hour
     """

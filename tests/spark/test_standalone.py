@@ -18,7 +18,7 @@ from roq.simulation.lab.traces.place import place_of
 from roq.testing.running import RunningCluster
 
 pytestmark = [
-    pytest.mark.integration, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900),
+    pytest.mark.integration, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1_800),
     pytest.mark.skipif(os.geteuid() != 0, reason="hiding a folder from workers needs root"),
 ]  # fmt: skip
 
@@ -47,7 +47,7 @@ def standalone(tmp_path: Path) -> Iterator[Standalone]:
 def roq_sim(standalone: Standalone, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "roq", "sim", *arguments], capture_output=True, text=True,
-        timeout=400, check=False,
+        timeout=800, check=False,
         env={**os.environ, "SPARK_HOME": str(standalone.home), "SPARK_LOCAL_IP": "127.0.0.1"},
     )  # fmt: skip
 
