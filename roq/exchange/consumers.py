@@ -19,15 +19,9 @@ from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, refusal, tagged
 from roq.exchange.requests import Request
-from roq.log.groups import (
-    ConsumerGroup,
-    GroupDelta,
-    Lease,
-    Member,
-    NumberedLeases,
-    decode_deltas,
-    encode_deltas,
-)
+from roq.log.group_changes import GroupDelta, decode_deltas, encode_deltas
+from roq.log.groups import ConsumerGroup
+from roq.log.leases import Lease, Member, NumberedLeases
 from roq.log.log import Log, NotAtHand
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
 from roq.protocol import consuming, documents

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import RemoteProtocolError
-from roq.log.groups import GroupDelta
+from roq.log.group_changes import GroupDelta
 from roq.model import PUBLISHER_ID_BYTES
 from roq.ranges import UNREADABLE, Whole
 

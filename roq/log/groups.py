@@ -11,25 +11,22 @@ lease stands for a run of messages of one batch, so that what is given back can 
 parts.
 
 What must outlive the process comes out of `take_changes` and goes into the log; another process is
-given it by `restore` and `apply`, and leases out again what was not done. Applying all changes of a
-log twice, in order, gives the same as once.
+given it by `apply`, and leases out again what was not done.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from heapq import heappop, heappush
 from struct import Struct
-from typing import Annotated, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
-import msgspec
-
-from roq.errors import RemoteProtocolError
+from roq.log.free_messages import FreeMessages
+from roq.log.group_changes import GroupDelta, Mask, Tried, mask_of, stretches_of
+from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of, split_by_attempts
 from roq.log.log import Log, Record
 from roq.protocol.batch import HEADER_BYTES, Kind
-from roq.protocol.consuming import GroupName, GroupSettings, GroupState, MemberState, Run
+from roq.protocol.consuming import GroupSettings, GroupState, MemberState, Run
 from roq.protocol.entry import read_entry
-from roq.ranges import UNREADABLE, Offset, Whole
 
 B = TypeVar("B")
 
@@ -43,152 +40,9 @@ STEP_SECONDS_MAX: Final = 0.6
 for silent whom it has not read yet."""
 RETURN_SECONDS: Final = 2.0
 """After a start members have so long to say what they hold, before that goes to others."""
-DELTA_RUNS_MAX: Final = 100_000
 
 _KIND_AND_COUNT: Final = Struct("<3xB4xI")
 """Of the header of a batch (`roq.protocol.batch`)."""
-
-
-class Mask(NamedTuple):
-    """Messages of a batch that is done in part: bits, lowest first."""
-
-    offset: Offset
-    done: bytes
-
-
-class Tried(NamedTuple):
-    """Messages that were tried before."""
-
-    offset: Offset
-    first: Whole
-    length: Whole
-    attempts: Whole
-    reason: str
-
-
-class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
-    """What has changed of one group since the last delta; or all of it, if `settings` are there."""
-
-    name: GroupName
-    base: Offset
-    whole: list[tuple[Offset, Whole]] = []
-    """Stretches of batches above `base` that are done: (first offset, how many)."""
-    parts: list[Mask] = []
-    tried: list[Tried] = []
-    settings: GroupSettings | None = None
-    """All of the group: what was known of it before does not count."""
-    created_us: Whole = 0
-    paused: bool = False
-    deleted: bool = False
-
-
-_Deltas = Annotated[list[GroupDelta], msgspec.Meta(max_length=DELTA_RUNS_MAX)]
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Deltas).decode
-
-
-def encode_deltas(deltas: list[GroupDelta]) -> bytes:
-    """The bytes in which changes of groups stand in a log."""
-    return _encode(deltas)
-
-
-def decode_deltas(data: bytes) -> list[GroupDelta]:
-    """What `encode_deltas` was given.
-
-    Raises:
-        RemoteProtocolError: it is none.
-    """
-    try:
-        return _decode(data)
-    except UNREADABLE as error:
-        raise RemoteProtocolError(f"no changes of consumer groups: {error}") from None
-
-
-class Lease:
-    """Messages that one member holds.
-
-    Attributes:
-        number: by which the member names it; never used twice in this process.
-        offset, first, length: of the batch, and which of its messages.
-        open: one bit for each of them that is not done.
-        attempts: how often they were tried before.
-        reason: why the last attempt failed.
-    """
-
-    __slots__ = ("attempts", "first", "length", "member", "number", "offset", "open", "reason")
-
-    def __init__(self, number: int, member: Member, piece: _Piece) -> None:
-        self.number = number
-        self.member = member
-        self.offset = piece.offset
-        self.first = piece.first
-        self.length = piece.length
-        self.attempts = piece.attempts
-        self.reason = piece.reason
-        self.open = (1 << piece.length) - 1
-
-
-class _Piece(NamedTuple):
-    """A run of open messages that nobody holds."""
-
-    offset: int
-    first: int
-    length: int
-    attempts: int
-    reason: str
-
-
-class Member:
-    """One consumer, at this log.
-
-    Attributes:
-        id: 16 bytes.
-        name: as people see it.
-        granted, granted_bytes: what it was ready to take since it came, all in all.
-        taken, taken_bytes: what it got.
-        window: so many messages it holds at once at most.
-        leases: by number, in order.
-        held: messages of them that are not done.
-        heard: when it has said something last, by the group's clock.
-        acknowledged: messages, since it came.
-        blocked: its connection is full: nothing is handed to it.
-    """
-
-    __slots__ = (
-        "acknowledged", "blocked", "granted", "granted_bytes", "heard", "held", "id", "leases",
-        "name", "taken", "taken_bytes", "window",
-    )  # fmt: skip
-
-    def __init__(self, member: bytes, name: str, now: float) -> None:
-        self.id = member
-        self.name = name
-        self.heard = now
-        self.leases: dict[int, Lease] = {}
-        self.held = 0
-        self.acknowledged = 0
-        self.blocked = False
-        self.restart()
-
-    def restart(self) -> None:
-        """It counts anew what it is ready to take."""
-        self.granted = self.granted_bytes = self.taken = self.taken_bytes = self.window = 0
-
-    @property
-    def credit(self) -> int:
-        """Messages that it would take now."""
-        if self.blocked or self.granted_bytes <= self.taken_bytes:
-            return 0
-        return self.granted - self.taken
-
-    def share(self, count: int) -> int:
-        """How many of so many messages it gets now: all, or a part if they are more than it ever
-        holds; 0: none yet."""
-        credit = self.credit
-        if credit >= count:
-            return count
-        if count <= self.window or credit < max(1, self.window // 2):
-            return 0
-        return credit
 
 
 class ConsumerGroup(Generic[B]):
@@ -229,23 +83,15 @@ class ConsumerGroup(Generic[B]):
         self._everything = b"" in settings.prefixes
         self._members: OrderedDict[bytes, Member] = OrderedDict()
         """In the order of their turns; of an exclusive group the first one gets everything."""
-        self._left: dict[int, int] = {}
-        """By offset from `base` to `next`: messages that are not done."""
+        self._open: dict[int, int] = {}
+        """By offset from `base` to `next`: one bit for each message that is not done."""
         self._sizes: dict[int, int] = {}
-        """Likewise: all its messages."""
-        self._done: dict[int, int] = {}
-        """Bits of those that are done, of batches that are done in part."""
-        self._again: list[tuple[float, int, _Piece]] = []
-        """Heap of what was given back: when it may go out again, and in which order."""
-        self._waiting = 0
-        """Messages in there."""
-        self._ready: OrderedDict[_Piece, None] = OrderedDict()
-        """What may go out before anything new: the parts of which a batch was split."""
+        """Likewise: how many messages the batch has."""
+        self._free = FreeMessages()
         self._known: dict[int, int | None] = {}
         """Of batches that were not handed out since the start: bits that are done; None: all."""
         self._tried: dict[int, list[Tried]] = {}
         """Likewise: what was tried."""
-        self._serial = 0
         self._clock = now
         self._ticked_at = now
         self._hold_until = now
@@ -270,7 +116,7 @@ class ConsumerGroup(Generic[B]):
         """
         known = self._members.get(member)
         if known is not None:
-            self._give_back(known, counted=False, delay=0.0)
+            self._return_all(known, counted=False)
             known.restart()
             known.heard = self._clock
             return known
@@ -296,12 +142,12 @@ class ConsumerGroup(Generic[B]):
                 continue
             while self.next <= offset and self.next - self.base < WINDOW:
                 self._open_next()
-            mask = _bits(first, count)
-            if offset < self.base or not self._open_bits(offset) & mask:
+            mask = bits_at(first, count)
+            if offset < self.base or not self._open.get(offset, 0) & mask:
                 done.append(Run(offset, first, count))
                 continue
             if not others:
-                taken = self._take_back(offset, first, count)
+                taken = self._free.take(offset, first, count)
                 leases.extend(self._lease(member, piece, numbers) for piece in taken)
         if exclusive and leases:
             self._members.move_to_end(member.id, last=False)  # it goes on as the one
@@ -311,14 +157,14 @@ class ConsumerGroup(Generic[B]):
         """A member goes, and what it holds is free at once: it was not tried."""
         known = self._members.pop(member, None)
         if known is not None:
-            self._give_back(known, counted=False, delay=0.0)
+            self._return_all(known, counted=False)
 
     def gone(self, member: bytes) -> None:
         """A member's connection has ended: what it holds was tried, and is free at once."""
         known = self._members.pop(member, None)
         if known is not None:
             self.lapsed += known.held
-            self._give_back(known, counted=True, delay=0.0, reason="its consumer has gone")
+            self._return_all(known, counted=True, reason="its consumer has gone")
 
     def heard(self, member: Member) -> None:
         """The member is there: its leases go on."""
@@ -336,7 +182,7 @@ class ConsumerGroup(Generic[B]):
         ]
         for member in silent:
             self.lapsed += member.held
-            self._give_back(member, counted=True, delay=0.0, reason="its consumer was silent")
+            self._return_all(member, counted=True, reason="its consumer was silent")
             member.restart()
             del self._members[member.id]
         return silent
@@ -366,13 +212,11 @@ class ConsumerGroup(Generic[B]):
             if record is not None:
                 break
             self._drop(piece)  # the disk has lost it
-        self._pop(piece)
+        self._free.remove(piece)
         share = member.share(piece.length)
         if share < piece.length:
             rest = piece._replace(first=piece.first + share, length=piece.length - share)
-            self._ready[rest] = None
-            self._ready.move_to_end(rest, last=False)
-            self._waiting += rest.length
+            self._free.add(rest, first=True)
             piece = piece._replace(length=share)
         lease = self._lease(member, piece, numbers)
         member.taken += piece.length
@@ -388,7 +232,7 @@ class ConsumerGroup(Generic[B]):
             return False
         if not any(member.credit > 0 for member in self._candidates()):
             return False
-        return bool(self._ready) or self._due() or self._may_open()
+        return self._may_go_out()
 
     # --- what members have done -------------------------------------------------------------------
 
@@ -418,6 +262,9 @@ class ConsumerGroup(Generic[B]):
             return False
         if counted:
             self.failed += bits.bit_count()
+            settings = self.settings
+            doubled = settings.retry_seconds * 2 ** min(lease.attempts, 32)
+            delay = delay or min(doubled, settings.retry_seconds_max)
         self._return(lease, bits, counted=counted, delay=delay, reason=reason)
         return True
 
@@ -431,10 +278,10 @@ class ConsumerGroup(Generic[B]):
             member.held = 0
             member.restart()
         self._members.clear()
-        self.out = self._waiting = 0
-        for held in (self._left, self._sizes, self._done, self._known, self._tried, self._ready):
+        self.out = 0
+        for held in (self._open, self._sizes, self._known, self._tried):
             held.clear()
-        self._again.clear()
+        self._free.clear()
         self._changed.clear()
         self._changed_tried.clear()
         self.base = self.next = min(max(offset, self._log.floor), self._log.committed)
@@ -457,8 +304,8 @@ class ConsumerGroup(Generic[B]):
         members = list(self._members.values())[:most] if who else []
         return GroupState(
             name=self.name, settings=self.settings, created_us=self.created_us, base=self.base,
-            end=self._log.committed, out=self.out, waiting=self._waiting, oldest_us=self._oldest(),
-            members=len(self._members), paused=self.paused, acknowledged=self.acknowledged,
+            end=self._log.committed, out=self.out, waiting=self._free.count,
+            oldest_us=self._oldest(), members=len(self._members), paused=self.paused, acknowledged=self.acknowledged,
             failed=self.failed, lapsed=self.lapsed, expired=self.expired, stalled=self._stalled(),
             who=[
                 MemberState(
@@ -487,13 +334,17 @@ class ConsumerGroup(Generic[B]):
             self._changed_tried.clear()
             return self.snapshot()
         changed = sorted(offset for offset in self._changed if offset >= self.base)
-        whole = [offset for offset in changed if offset not in self._left]
-        parts = [offset for offset in changed if offset in self._done]
+        whole = [offset for offset in changed if offset not in self._open]
+        parts = [offset for offset in changed if offset in self._open]
         tried = [each for each in self._changed_tried if each.offset >= self.base]
         self._changed.clear()
         self._changed_tried.clear()
         return GroupDelta(
-            self.name, self.base, _stretches(whole), [self._mask(offset) for offset in parts], tried
+            self.name,
+            self.base,
+            stretches_of(whole),
+            [self._mask(offset) for offset in parts],
+            tried,
         )
 
     def drop_changes(self) -> None:
@@ -505,10 +356,10 @@ class ConsumerGroup(Generic[B]):
     def snapshot(self) -> GroupDelta:
         """All of the group, as it stands."""
         known = self._known
-        done = [offset for offset in range(self.base, self.next) if offset not in self._left]
+        done = [offset for offset in range(self.base, self.next) if offset not in self._open]
         done += sorted(offset for offset, bits in known.items() if bits is None)
-        parts = [self._mask(offset) for offset in self._done]
-        parts += [_mask_of(offset, bits) for offset, bits in known.items() if bits]
+        parts = [mask for mask in map(self._mask, self._open) if mask.done]
+        parts += [mask_of(offset, bits) for offset, bits in known.items() if bits]
         tried = [each for runs in self._tried.values() for each in runs]
         tried += [
             Tried(each.offset, each.first, each.length, each.attempts, each.reason)
@@ -516,7 +367,7 @@ class ConsumerGroup(Generic[B]):
             if each.attempts
         ]
         return GroupDelta(
-            self.name, self.base, _stretches(done), parts, tried, self.settings, self.created_us,
+            self.name, self.base, stretches_of(done), parts, tried, self.settings, self.created_us,
             self.paused,
         )  # fmt: skip
 
@@ -549,24 +400,21 @@ class ConsumerGroup(Generic[B]):
         """Assert the invariants. Costs O(n): tests and simulation only."""
         assert self.base <= self.next <= max(self._log.committed, self.base)  # noqa: S101
         assert self.next - self.base <= WINDOW  # noqa: S101
-        assert all(self.base <= offset < self.next for offset in self._left)  # noqa: S101
-        assert self.base == self.next or self.base in self._left  # noqa: S101
-        assert self._left.keys() == self._sizes.keys()  # noqa: S101
+        assert all(self.base <= offset < self.next for offset in self._open)  # noqa: S101
+        assert self.base == self.next or self.base in self._open  # noqa: S101
+        assert self._open.keys() == self._sizes.keys()  # noqa: S101
         held: dict[int, int] = {}
         for each in self._held():
             bits = (
                 each.open << each.first
                 if isinstance(each, Lease)
-                else _bits(each.first, each.length)
+                else bits_at(each.first, each.length)
             )
             assert not held.get(each.offset, 0) & bits, "nobody has what another one has"  # noqa: S101
             held[each.offset] = held.get(each.offset, 0) | bits
-        for offset, left in self._left.items():
-            assert held.get(offset, 0).bit_count() == left, "each open message is somewhere"  # noqa: S101
-            assert held[offset] == self._open_bits(offset)  # noqa: S101
-        assert held.keys() == self._left.keys()  # noqa: S101
+        assert held == self._open, "each open message is somewhere"  # noqa: S101
         assert self.out == sum(each.open.bit_count() for each in self._leases())  # noqa: S101
-        assert self._waiting == sum(each.length for each in self._pieces())  # noqa: S101
+        assert self._free.count == sum(each.length for each in self._free)  # noqa: S101
         for member in self._members.values():
             assert member.held == sum(  # noqa: S101
                 lease.open.bit_count() for lease in member.leases.values()
@@ -574,17 +422,14 @@ class ConsumerGroup(Generic[B]):
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _pieces(self) -> list[_Piece]:
-        return [*self._ready, *(piece for _, _, piece in self._again)]
-
     def _leases(self) -> list[Lease]:
         return [lease for member in self._members.values() for lease in member.leases.values()]
 
-    def _held(self) -> list[_Piece | Lease]:
-        return [*self._pieces(), *self._leases()]
+    def _held(self) -> list[Piece | Lease]:
+        return [*self._free, *self._leases()]
 
-    def _due(self) -> bool:
-        return bool(self._again) and self._again[0][0] <= self._clock
+    def _may_go_out(self) -> bool:
+        return self._free.first(self._clock) is not None or self._may_open()
 
     def _may_open(self) -> bool:
         return self.next < self._log.committed and self.next - self.base < WINDOW
@@ -604,42 +449,24 @@ class ConsumerGroup(Generic[B]):
                 return member
         return None
 
-    def _first_piece(self) -> _Piece | None:
-        """What goes out next; it stays where it is until `_pop`."""
-        if self.settings.mode == "exclusive" and (self._ready or self._again):
+    def _first_piece(self) -> Piece | None:
+        """What goes out next; it stays where it is."""
+        if self.settings.mode == "exclusive" and self._free:
             # In order: what was given back comes before everything behind it, if it waits for long.
-            first = min(self._pieces())
-            return first if first in self._ready or self._due_is(first) else None
-        if self._ready:
-            return next(iter(self._ready))
-        if self._due():
-            return self._again[0][2]
+            return self._free.lowest(self._clock)
+        first = self._free.first(self._clock)
         for _ in range(SCAN_MAX):
-            if not self._may_open():
-                return None
+            if first is not None or not self._may_open():
+                break
             self._open_next()
-            if self._ready:
-                return next(iter(self._ready))
-        return None
+            first = self._free.first(self._clock)
+        return first
 
-    def _due_is(self, piece: _Piece) -> bool:
-        return any(at <= self._clock for at, _, each in self._again if each == piece)
-
-    def _pop(self, piece: _Piece) -> None:
-        if piece in self._ready:
-            del self._ready[piece]
-        elif self._again[0][2] == piece:
-            heappop(self._again)
-        else:
-            self._again = [each for each in self._again if each[2] != piece]
-            self._again.sort()
-        self._waiting -= piece.length
-
-    def _drop(self, piece: _Piece) -> None:
+    def _drop(self, piece: Piece) -> None:
         """Nobody can have this any more."""
-        self._pop(piece)
+        self._free.remove(piece)
         self.expired += 1
-        self._finish(piece.offset, _bits(piece.first, piece.length))
+        self._finish(piece.offset, bits_at(piece.first, piece.length))
 
     def _open_next(self) -> None:
         """Look at the batch at `next`: what of it is the group's, and not done, is ready."""
@@ -649,24 +476,16 @@ class ConsumerGroup(Generic[B]):
         self.next += 1
         self._known.pop(offset, None)
         tried = self._tried.pop(offset, [])
-        if not count:
-            if self.base == offset:
-                self._advance()
-            return
-        done = (known or 0) & ((1 << count) - 1)
-        open_bits = ((1 << count) - 1) & ~done
+        open_bits = bits_at(0, count) & ~(known or 0)
         if not open_bits:
             if self.base == offset:
                 self._advance()
             return
-        self._left[offset] = open_bits.bit_count()
+        self._open[offset] = open_bits
         self._sizes[offset] = count
-        if done:
-            self._done[offset] = done
-        for first, length in _runs(open_bits):
-            for piece in _split(offset, first, length, tried):
-                self._ready[piece] = None
-                self._waiting += piece.length
+        for first, length in runs_of(open_bits):
+            for piece in split_by_attempts(offset, first, length, tried):
+                self._free.add(piece)
 
     def _count_at(self, offset: int) -> int:
         """How many messages of the group's this batch has."""
@@ -682,7 +501,7 @@ class ConsumerGroup(Generic[B]):
         kind, count = _KIND_AND_COUNT.unpack_from(cast("bytes", batch))
         return int(count) if kind == Kind.DATA else 0
 
-    def _lease(self, member: Member, piece: _Piece, numbers: NumberedLeases) -> Lease:
+    def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = Lease(numbers.next(), member, piece)
         member.leases[lease.number] = lease
         member.held += piece.length
@@ -694,7 +513,7 @@ class ConsumerGroup(Generic[B]):
         start = first - lease.first
         if start < 0 or start + count > lease.length:
             return -1
-        return _bits(start, count) & lease.open
+        return bits_at(start, count) & lease.open
 
     def _settle(self, lease: Lease, bits: int, *, done: bool) -> None:
         """These bits of a lease are the member's no more."""
@@ -709,117 +528,63 @@ class ConsumerGroup(Generic[B]):
         if not lease.open:
             del lease.member.leases[lease.number]
 
-    def _end_lease(self, lease: Lease) -> None:
-        self._settle(lease, lease.open, done=False)
-
     def _finish(self, offset: int, bits: int) -> None:
         """These messages are done, whoever says so."""
-        left = self._left.get(offset)
-        if left is None:
+        before = self._open.get(offset)
+        if before is None:
             return
-        left -= bits.bit_count()
         self._dirty = True
         self._changed.add(offset)
-        if left:
-            self._left[offset] = left
-            self._done[offset] = self._done.get(offset, 0) | bits
+        if before & ~bits:
+            self._open[offset] = before & ~bits
             return
-        del self._left[offset], self._sizes[offset]
-        self._done.pop(offset, None)
+        del self._open[offset], self._sizes[offset]
         if offset == self.base:
             self._advance()
 
     def _advance(self) -> None:
         base = self.base
-        while base < self.next and base not in self._left:
+        while base < self.next and base not in self._open:
             base += 1
         if base != self.base:
             self.base = base
             self._dirty = True
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
-        attempts = lease.attempts + 1 if counted else lease.attempts
-        if counted and not delay:
-            settings = self.settings
-            doubled = settings.retry_seconds * 2 ** min(attempts - 1, 32)
-            delay = min(doubled, settings.retry_seconds_max)
+        """These messages of a lease are free after so many seconds."""
+        attempts = lease.attempts + counted
+        why = reason if counted else lease.reason
         self._settle(lease, bits, done=False)
-        for start, count in _runs(bits):
-            piece = _Piece(
-                lease.offset,
-                lease.first + start,
-                count,
-                attempts,
-                reason if counted else lease.reason,
-            )
-            self._wait(piece, delay)
+        for start, length in runs_of(bits):
+            piece = Piece(lease.offset, lease.first + start, length, attempts, why)
+            self._free.wait(piece, self._clock + delay)
             if counted:
                 self._dirty = True
                 self._changed_tried.append(Tried(*piece))
 
-    def _wait(self, piece: _Piece, delay: float) -> None:
-        self._serial += 1
-        self._waiting += piece.length
-        heappush(self._again, (self._clock + delay, self._serial, piece))
-
-    def _give_back(self, member: Member, *, counted: bool, delay: float, reason: str = "") -> None:
-        """All that a member holds is free."""
+    def _return_all(self, member: Member, *, counted: bool, reason: str = "") -> None:
+        """All that a member holds is free at once."""
         for lease in list(member.leases.values()):
-            attempts = lease.attempts + counted
-            for start, count in _runs(lease.open):
-                piece = _Piece(
-                    lease.offset, lease.first + start, count, attempts,
-                    reason if counted else lease.reason,
-                )  # fmt: skip
-                self._wait(piece, delay)
-                if counted:
-                    self._dirty = True
-                    self._changed_tried.append(Tried(*piece))
-            self._end_lease(lease)
-
-    def _take_back(self, offset: int, first: int, count: int) -> list[_Piece]:
-        """Take these messages out of what waits, as far as they do; the rest of it waits on."""
-        taken: list[_Piece] = []
-        for piece in [each for each in self._pieces() if each.offset == offset]:
-            begin, end = max(piece.first, first), min(piece.first + piece.length, first + count)
-            if begin >= end:
-                continue
-            due = next((at for at, _, each in self._again if each == piece), None)
-            self._pop(piece)
-            taken.append(piece._replace(first=begin, length=end - begin))
-            for start, stop in ((piece.first, begin), (end, piece.first + piece.length)):
-                if start < stop:
-                    rest = piece._replace(first=start, length=stop - start)
-                    if due is None:
-                        self._ready[rest] = None
-                        self._waiting += rest.length
-                    else:
-                        self._wait(rest, due - self._clock)
-        return taken
-
-    def _open_bits(self, offset: int) -> int:
-        """Bits of the messages of a batch that are not done."""
-        size = self._sizes.get(offset)
-        return 0 if size is None else ((1 << size) - 1) & ~self._done.get(offset, 0)
+            self._return(lease, lease.open, counted=counted, delay=0.0, reason=reason)
 
     def _mask(self, offset: int) -> Mask:
-        return _mask_of(offset, self._done[offset])
+        """What of a batch is done."""
+        return mask_of(offset, bits_at(0, self._sizes[offset]) & ~self._open[offset])
 
     def _keep_up(self) -> None:
         """What has left the log is nobody's any more."""
         floor = self._log.floor
         if floor <= self.base:
             return
-        gone = [offset for offset in self._left if offset < floor]
+        gone = [offset for offset in self._open if offset < floor]
         self.expired += len(gone) + max(0, floor - max(self.next, self.base))
         for member in self._members.values():
             for lease in [each for each in member.leases.values() if each.offset < floor]:
-                self._end_lease(lease)
-        for piece in [each for each in self._pieces() if each.offset < floor]:
-            self._pop(piece)
+                self._settle(lease, lease.open, done=False)
+        for piece in [each for each in self._free if each.offset < floor]:
+            self._free.remove(piece)
         for offset in gone:
-            del self._left[offset], self._sizes[offset]
-            self._done.pop(offset, None)
+            del self._open[offset], self._sizes[offset]
         for held in (self._known, self._tried):
             for offset in [each for each in held if each < floor]:
                 del held[offset]
@@ -841,75 +606,13 @@ class ConsumerGroup(Generic[B]):
             return ""
         if self.paused or not self._members:
             return "it is paused" if self.paused else "it has no member here"
-        if self.next - self.base >= WINDOW and not self._ready and not self._due():
+        if self.next - self.base >= WINDOW and self._free.first(self._clock) is None:
             holder = next((each for each in self._leases() if each.offset == self.base), None)
             who = f"{holder.member.name} holds it" if holder else "it waits for its next attempt"
             return (
                 f"{WINDOW} batches are open, since the one at offset {self.base} is not done: {who}"
             )
-        waits = self._ready or self._due() or self._may_open()
+        waits = self._may_go_out()
         if waits and not any(member.credit > 0 for member in self._candidates()):
             return "each of its members holds as much as it takes"
         return ""
-
-
-class NumberedLeases:
-    """Gives the numbers of leases: one for all groups of a process."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def next(self) -> int:
-        """Another number than all before."""
-        self._last += 1
-        return self._last
-
-
-def _bits(first: int, count: int) -> int:
-    return ((1 << count) - 1) << first
-
-
-def _runs(bits: int) -> list[tuple[int, int]]:
-    """Stretches of ones: (first, count)."""
-    runs: list[tuple[int, int]] = []
-    at = 0
-    while bits:
-        zeros = (bits & -bits).bit_length() - 1
-        bits >>= zeros
-        at += zeros
-        ones = (~bits & (bits + 1)).bit_length() - 1
-        runs.append((at, ones))
-        bits >>= ones
-        at += ones
-    return runs
-
-
-def _split(offset: int, first: int, count: int, tried: list[Tried]) -> list[_Piece]:
-    """A run of open messages, by how often each was tried."""
-    if not tried:
-        return [_Piece(offset, first, count, 0, "")]
-    pieces: list[_Piece] = []
-    for index in range(first, first + count):
-        newest = next((t for t in reversed(tried) if t.first <= index < t.first + t.length), None)
-        attempts, reason = (0, "") if newest is None else (newest.attempts, newest.reason)
-        last = pieces[-1] if pieces else None
-        if last is not None and (last.attempts, last.reason) == (attempts, reason):
-            pieces[-1] = last._replace(length=last.length + 1)
-        else:
-            pieces.append(_Piece(offset, index, 1, attempts, reason))
-    return pieces
-
-
-def _stretches(offsets: list[int]) -> list[tuple[int, int]]:
-    """Consecutive numbers as (first, how many)."""
-    stretches: list[tuple[int, int]] = []
-    for offset in offsets:
-        if stretches and sum(stretches[-1]) == offset:
-            stretches[-1] = stretches[-1][0], stretches[-1][1] + 1
-        else:
-            stretches.append((offset, 1))
-    return stretches
-
-
-def _mask_of(offset: int, bits: int) -> Mask:
-    return Mask(offset, bits.to_bytes((bits.bit_length() + 7) // 8, "little"))

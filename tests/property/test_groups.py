@@ -13,7 +13,9 @@ from random import Random
 
 import pytest
 
-from roq.log.groups import ConsumerGroup, Lease, NumberedLeases, decode_deltas, encode_deltas
+from roq.log.group_changes import decode_deltas, encode_deltas
+from roq.log.groups import ConsumerGroup
+from roq.log.leases import Lease, NumberedLeases
 from roq.log.ring import Ring
 from roq.model import PublisherId
 from roq.protocol.batch import Kind, pack, pack_empty

@@ -1,0 +1,142 @@
+"""Who holds which messages of a log: members of a consumer group, and their leases."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from roq.log.group_changes import Tried
+
+
+class Piece(NamedTuple):
+    """A run of open messages that nobody holds."""
+
+    offset: int
+    first: int
+    length: int
+    attempts: int
+    reason: str
+
+
+class Lease:
+    """Messages that one member holds.
+
+    Attributes:
+        number: by which the member names it; never used twice in this process.
+        offset, first, length: of the batch, and which of its messages.
+        open: one bit for each of them that is not done.
+        attempts: how often they were tried before.
+        reason: why the last attempt failed.
+    """
+
+    __slots__ = ("attempts", "first", "length", "member", "number", "offset", "open", "reason")
+
+    def __init__(self, number: int, member: Member, piece: Piece) -> None:
+        self.number = number
+        self.member = member
+        self.offset = piece.offset
+        self.first = piece.first
+        self.length = piece.length
+        self.attempts = piece.attempts
+        self.reason = piece.reason
+        self.open = (1 << piece.length) - 1
+
+
+class Member:
+    """One consumer, at this log.
+
+    Attributes:
+        id: 16 bytes.
+        name: as people see it.
+        granted, granted_bytes: what it was ready to take since it came, all in all.
+        taken, taken_bytes: what it got.
+        window: so many messages it holds at once at most.
+        leases: by number, in order.
+        held: messages of them that are not done.
+        heard: when it has said something last, by the group's clock.
+        acknowledged: messages, since it came.
+        blocked: its connection is full: nothing is handed to it.
+    """
+
+    __slots__ = (
+        "acknowledged", "blocked", "granted", "granted_bytes", "heard", "held", "id", "leases",
+        "name", "taken", "taken_bytes", "window",
+    )  # fmt: skip
+
+    def __init__(self, member: bytes, name: str, now: float) -> None:
+        self.id = member
+        self.name = name
+        self.heard = now
+        self.leases: dict[int, Lease] = {}
+        self.held = 0
+        self.acknowledged = 0
+        self.blocked = False
+        self.restart()
+
+    def restart(self) -> None:
+        """It counts anew what it is ready to take."""
+        self.granted = self.granted_bytes = self.taken = self.taken_bytes = self.window = 0
+
+    @property
+    def credit(self) -> int:
+        """Messages that it would take now."""
+        if self.blocked or self.granted_bytes <= self.taken_bytes:
+            return 0
+        return self.granted - self.taken
+
+    def share(self, count: int) -> int:
+        """How many of so many messages it gets now: all, or a part if they are more than it ever
+        holds; 0: none yet."""
+        credit = self.credit
+        if credit >= count:
+            return count
+        if count <= self.window or credit < max(1, self.window // 2):
+            return 0
+        return credit
+
+
+class NumberedLeases:
+    """Gives the numbers of leases: one for all groups of a process."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> int:
+        """Another number than all before."""
+        self._last += 1
+        return self._last
+
+
+def bits_at(first: int, count: int) -> int:
+    """So many ones from this bit on."""
+    return ((1 << count) - 1) << first
+
+
+def runs_of(bits: int) -> list[tuple[int, int]]:
+    """Stretches of ones: (first, count)."""
+    runs: list[tuple[int, int]] = []
+    at = 0
+    while bits:
+        zeros = (bits & -bits).bit_length() - 1
+        bits >>= zeros
+        at += zeros
+        ones = (~bits & (bits + 1)).bit_length() - 1
+        runs.append((at, ones))
+        bits >>= ones
+        at += ones
+    return runs
+
+
+def split_by_attempts(offset: int, first: int, count: int, tried: list[Tried]) -> list[Piece]:
+    """A run of open messages, by how often each was tried."""
+    if not tried:
+        return [Piece(offset, first, count, 0, "")]
+    pieces: list[Piece] = []
+    for index in range(first, first + count):
+        newest = next((t for t in reversed(tried) if t.first <= index < t.first + t.length), None)
+        attempts, reason = (0, "") if newest is None else (newest.attempts, newest.reason)
+        last = pieces[-1] if pieces else None
+        if last is not None and (last.attempts, last.reason) == (attempts, reason):
+            pieces[-1] = last._replace(length=last.length + 1)
+        else:
+            pieces.append(Piece(offset, index, 1, attempts, reason))
+    return pieces
