@@ -41,7 +41,6 @@ cli/bench
 cli/daemons
 cli/demo
 cli/demo_result
-cli/exchanges
 cli/failures
 cli/hosts
 cli/loading
@@ -81,7 +80,6 @@ demo/worker
 exchange/connections
 exchange/counters
 exchange/daemon
-exchange/disk_log
 exchange/events
 exchange/reader_turns
 exchange/snapshot
@@ -115,11 +113,9 @@ local/launcher
 log/cursors
 log/files
 log/hot_tail
-log/index
 log/log
 log/records
 log/recovery
-log/segment_reader
 log/snapshot
 log/survey
 monitor/daemon

@@ -10,12 +10,11 @@ from segmented_log import SegmentedLog
 
 from roq.errors import RemoteProtocolError
 from roq.exchange import commit
-from roq.exchange.disk_room import DiskRoom, Room
+from roq.exchange.disk_room import Room
 from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.snapshot import FORMAT, decode_snapshot, encode_snapshot
 from roq.machine import Tick
-from roq.model import Limits
 from roq.protocol import channel, documents
 from roq.protocol.channel import Bye, Held, Ready, StreamState
 from roq.protocol.entry import read_entry
@@ -131,12 +130,6 @@ def test_what_is_accepted_has_room_on_the_disk_by_then() -> None:
     made.there.core.disk.measured(Room(2 * BATCH, 40 * BATCH, 0, 0))
     made.tick()
     assert "disk_full" in made.there.core.disk_full
-
-
-def test_a_disk_of_which_nothing_is_to_stay_free_is_not_looked_at() -> None:
-    disk = DiskRoom(Limits(disk_free_bytes=0, disk_free_files=0), "/logs")
-    disk.measured(Room(0, 100, 0, 100))
-    assert (disk.full, disk.spare) == (False, float("inf"))
 
 
 def test_markers_are_published_in_their_turn() -> None:

@@ -1,0 +1,36 @@
+"""When a disk counts as full, and when it does no longer."""
+
+from __future__ import annotations
+
+from roq.exchange.disk_room import DiskRoom, Room
+from roq.model import Limits
+
+
+def test_a_disk_of_which_nothing_is_to_stay_free_is_not_looked_at() -> None:
+    disk = DiskRoom(Limits(disk_free_bytes=0, disk_free_files=0), "/logs")
+    disk.measured(Room(0, 100, 0, 100))
+    assert (disk.full, disk.spare) == (False, float("inf"))
+
+
+def test_it_has_room_again_when_a_quarter_more_is_free() -> None:
+    disk = DiskRoom(Limits(disk_free_bytes=1_000, disk_free_files=0), "/logs of host h")
+    states = []
+    for free in (1_000, 999, 1_249, 1_250, 1_000):
+        disk.measured(Room(free, 1_000_000, 0, 0))
+        states.append(disk.full)
+    assert states == [False, True, True, False, False]
+    assert "/logs of host h" in disk.text
+
+
+def test_of_a_small_disk_a_tenth_is_to_stay_free() -> None:
+    disk = DiskRoom(Limits(), "/logs")
+    disk.measured(Room(11, 100, 11, 100))
+    assert (disk.full, disk.spare) == (False, 6.0)
+    disk.measured(Room(9, 100, 11, 100))
+    assert disk.full
+
+
+def test_a_file_system_that_counts_no_files_has_enough_of_them() -> None:
+    disk = DiskRoom(Limits(), "/logs")
+    disk.measured(Room(10**12, 10**13, 0, 0))
+    assert not disk.full
