@@ -15,6 +15,7 @@
     │   └── NoMoreHosts           the provider has given all the hosts it may
     ├── Unavailable               no answer in time; trying again may help
     ├── Closed                    the object was closed by its owner
+    ├── Fenced                    a later publisher of the same name has taken this one's place
     ├── Reentered                 called by a signal handler in the middle of another call
     ├── WouldBlock                the publisher's window is full and waiting was not wanted
     ├── MessageTooLarge           above the queue's limit; nothing was sent
