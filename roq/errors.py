@@ -17,6 +17,7 @@
     ├── LeaseLost                 a message is not its consumer's any more
     ├── NotKept                   what a reader was to begin with is kept no more
     ├── Closed                    the object was closed by its owner
+    ├── Fenced                    a later publisher of the same name has taken this one's place
     ├── Reentered                 called by a signal handler in the middle of another call
     ├── WouldBlock                the publisher's window is full and waiting was not wanted
     ├── MessageTooLarge           above the queue's limit; nothing was sent

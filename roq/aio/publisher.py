@@ -24,9 +24,10 @@ class Receipt(sync_receipt.Receipt):
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, None, SendStatus]:
-        return self._settled().__await__()
+        return self.settled().__await__()
 
-    async def _settled(self) -> SendStatus:
+    async def settled(self) -> SendStatus:
+        """Wait until the fate is known; what `await` does."""
         if self.status is None:
             bell = Bell()
             bell.arm()
@@ -52,6 +53,15 @@ class Publisher:
     def name(self) -> str:
         """By which people find it in `roq top`."""
         return self._sync.name
+
+    @property
+    def group(self) -> str:
+        """The publishers that it belongs to; people see it before the name."""
+        return self._sync.group
+
+    def next_sequence(self, topic: str = "") -> int:
+        """The sequence that the next message of a topic gets; see `roq.Publisher.next_sequence`."""
+        return self._sync.next_sequence(topic)
 
     @property
     def queue(self) -> str:
@@ -104,26 +114,32 @@ class Publisher:
         key: str | None = None,
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
     ) -> SendStatus:
         """Publish one message and wait until its fate is known; waits for room, too.
 
-        It is tried at other exchanges as `roq.Publisher.send_async` says.
+        For several at a time, make tasks of it.
 
         Args:
-            payload, topic, key, tags, properties: as in `roq.Publisher.publish`.
+            payload, topic, key, tags, properties, timeout: as in `roq.Publisher.send`.
 
         Raises:
-            DeliveryError: it was not delivered; `outcome` says what became of it.
+            DeliveryError: it was not delivered, or it is not known yet; `outcome` says which.
             Unavailable: there was no room for the publisher's `timeout`.
         """
         sync = self._sync
-        deadline = monotonic() + sync.delivery_timeout
-        tries = sync.retry_times_async
+        deadline = monotonic() + (sync.delivery_timeout if timeout is None else timeout)
+        tries = sync.retry_times
         while True:
             await self.drain()
             receipt = self.publish(payload, topic, key, tags, properties)
-            sync.watch(receipt, max(0.0, deadline - monotonic()), tries)
-            status = await receipt
+            remaining = max(0.0, deadline - monotonic())
+            sync.watch(receipt, remaining, tries)
+            try:
+                status = await asyncio.wait_for(receipt.settled(), remaining)
+            except TimeoutError:
+                status = receipt.status or sync_receipt.PENDING
             if status.ok:
                 return status
             if not sync.tries_again(status, tries):

@@ -38,10 +38,11 @@ from roq.client.admin import views  # noqa: E402
 from roq.client.publish.events import Assignment  # noqa: E402
 from roq.client.publish.events import Received as LinkReceived  # noqa: E402
 from roq.client.publish.links import Links  # noqa: E402
+from roq.client.publish.resume import read_answer  # noqa: E402
 from roq.client.session import events as session_events  # noqa: E402
 from roq.client.session.machine import SessionMachine  # noqa: E402
 from roq.client.subscribe.merge import Merge  # noqa: E402
-from roq.errors import ConfigError, RemoteProtocolError, RequestError  # noqa: E402
+from roq.errors import ConfigError, RemoteProtocolError, RequestError, Unavailable  # noqa: E402
 from roq.exchange.events import Garbled, Passed, Received, Subscribed, Unreachable  # noqa: E402
 from roq.exchange.snapshot import decode_snapshot, encode_snapshot  # noqa: E402
 from roq.gcm import events as gcm_events  # noqa: E402
@@ -164,10 +165,10 @@ def fuzz_publisher(maker: Maker) -> None:
         channel.READY: channel.Ready, channel.RESET: channel.Reset, channel.REFUSED: channel.Refused
     }  # fmt: skip
     for _ in range(STEPS):
-        letter = pick([*kinds, channel.ACK])
-        body = (
-            channel.NUMBER.pack(pick(U64)) if letter == channel.ACK else _raw(maker, kinds[letter])
-        )
+        letter = pick([*kinds, channel.ACK, channel.SYNCED])
+        body = channel.NUMBER.pack(pick(U64)) if letter not in kinds else _raw(maker, kinds[letter])
+        with suppress(Unavailable):
+            read_answer(channel.CLAIM + _raw(maker, channel.Claimed))
         number = machine.all[-1].number if machine.all else 1
         with suppress(RemoteProtocolError):
             machine.handle(LinkReceived(number, [letter, body]), now)
@@ -507,7 +508,9 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "exchange": (
         "exchange/intake", "exchange/publishers", "exchange/readers", "log/ring", "protocol/batch",
         "protocol/documents",
-    ), "publisher": ("client/publish/link", "protocol/channel"), "subscriber":
+    ), "publisher": (
+        "client/publish/link", "client/publish/resume", "protocol/channel",
+    ), "subscriber":
     ("client/subscribe/merge", "read/reader", "read/range_reader", "protocol/entry",
      "protocol/attributes"),
     "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),

@@ -128,7 +128,7 @@ def _claim(
             socket.send_multipart([CLAIM, documents.encode(claim)])
             if not socket.poll(max(1, int(1000 * (until - monotonic())))):
                 return None
-            answer = _read(socket.recv())
+            answer = read_answer(socket.recv())
             if answer is None or answer.committed:
                 return answer
             socket.poll(_AGAIN_MS)
@@ -137,11 +137,19 @@ def _claim(
     return None
 
 
-def _read(frame: bytes) -> Claimed | None:
+def read_answer(frame: bytes) -> Claimed | None:
+    """What an exchange says to a claim; None: it is no answer.
+
+    Raises:
+        Unavailable: it refuses, and says why.
+    """
     try:
         letter, body = Answers().take(frame) or [b"", b""]
         if letter == CLAIM:
-            return documents.decode(body, Claimed)
+            claimed = documents.decode(body, Claimed)
+            for topic, _ in claimed.streams:
+                topic.decode()
+            return claimed
         if letter == REFUSED:
             raise Unavailable(documents.decode(body, Refused).text)
     except (RemoteProtocolError, ValueError):

@@ -38,14 +38,16 @@ PAIRS = [
     Pair(
         cluster.Cluster,
         roq.aio.Cluster,
-        arguments={"publisher": frozenset({"block", "receipt"})},
+        arguments={"publisher": frozenset({"block", "receipt", "retry_times_async"})},
     ),
     Pair(
         publisher.Publisher,
         roq.aio.Publisher,
         shells=frozenset(
             {"attempt", "call_back", "failed", "flushed", "has_room", "is_flushed", "publish_from"}
-            | {"publish_raw", "raise_no_room", "wait_for"}
+            | {"publish_raw"}
+            | {"raise_no_room", "wait_for", "watch", "tries_again", "send_async"}
+            | {"delivery_timeout", "retry_times", "retry_times_async"}
         ),
         only_asyncio=frozenset({"drain"}),  # there publish() never waits
     ),
@@ -53,7 +55,7 @@ PAIRS = [
     Pair(consumer.Consumer, roq.aio.Consumer),
     Pair(watch.Watch, roq.aio.Watch),
     Pair(statistics.Statistics, roq.aio.Statistics),
-    Pair(receipt.Receipt, roq.aio.Receipt),
+    Pair(receipt.Receipt, roq.aio.Receipt, only_asyncio=frozenset({"settled"})),
 ]
 each_pair = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 
