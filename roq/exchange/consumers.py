@@ -282,7 +282,10 @@ class Consumers(Generic[B]):
             _, delivery = self._blocked.popleft()
             delivery.peer.member.blocked = False
             if self._peers.get((delivery.route, delivery.peer.tag)) is delivery.peer:
+                self._wake(delivery.peer.group)
                 return delivery
+        if not self._awake:
+            return None
         name, group = next(iter(self._awake.items()))
         found = group.next_lease(self._numbers)
         if group.changed:

@@ -245,6 +245,8 @@ class ConsumerGroup(Generic[B]):
         """Of batches that were not handed out since the start: bits that are done; None: all."""
         self._tried: dict[int, list[Tried]] = {}
         """Likewise: what was tried."""
+        self._passing = False
+        """Whether the last look at the log has ended among batches of other topics."""
         self._serial = 0
         self._clock = now
         self._ticked_at = now
@@ -352,6 +354,7 @@ class ConsumerGroup(Generic[B]):
 
         A few batches of other topics are passed over at a time: ask again while `busy`.
         """
+        self._passing = False
         self._keep_up()
         if self.paused or self._clock < self._hold_until:
             return None
@@ -383,12 +386,8 @@ class ConsumerGroup(Generic[B]):
 
     @property
     def busy(self) -> bool:
-        """Whether `next_lease` may give something now, or pass over what is none of the group's."""
-        if self.paused or self._clock < self._hold_until or not self._members:
-            return False
-        if not any(member.credit > 0 for member in self._candidates()):
-            return False
-        return bool(self._ready) or self._due() or self._may_open()
+        """Whether `next_lease` has given nothing because it was passing over other topics."""
+        return self._passing and not self.paused and self._may_open()
 
     # --- what members have done -------------------------------------------------------------------
 
@@ -606,6 +605,7 @@ class ConsumerGroup(Generic[B]):
 
     def _first_piece(self) -> _Piece | None:
         """What goes out next; it stays where it is until `_pop`."""
+        self._passing = False
         if self.settings.mode == "exclusive" and (self._ready or self._again):
             # In order: what was given back comes before everything behind it, if it waits for long.
             first = min(self._pieces())
@@ -620,6 +620,7 @@ class ConsumerGroup(Generic[B]):
             self._open_next()
             if self._ready:
                 return next(iter(self._ready))
+        self._passing = True
         return None
 
     def _due_is(self, piece: _Piece) -> bool:
