@@ -282,6 +282,7 @@ class Consumers(Generic[B]):
             _, delivery = self._blocked.popleft()
             delivery.peer.member.blocked = False
             if self._peers.get((delivery.route, delivery.peer.tag)) is delivery.peer:
+                self._wake(delivery.peer.group)
                 return delivery
         if not self._awake:
             return None  # who was waited for has gone

@@ -92,6 +92,8 @@ class ConsumerGroup(Generic[B]):
         """Of batches that were not handed out since the start: bits that are done; None: all."""
         self._tried: dict[int, list[Tried]] = {}
         """Likewise: what was tried."""
+        self._passing = False
+        """Whether the last look at the log has ended among batches of other topics."""
         self._clock = now
         self._ticked_at = now
         self._hold_until = now
@@ -198,6 +200,7 @@ class ConsumerGroup(Generic[B]):
 
         A few batches of other topics are passed over at a time: ask again while `busy`.
         """
+        self._passing = False
         self._keep_up()
         if self.paused or self._clock < self._hold_until:
             return None
@@ -227,12 +230,8 @@ class ConsumerGroup(Generic[B]):
 
     @property
     def busy(self) -> bool:
-        """Whether `next_lease` may give something now, or pass over what is none of the group's."""
-        if self.paused or self._clock < self._hold_until or not self._members:
-            return False
-        if not any(member.credit > 0 for member in self._candidates()):
-            return False
-        return self._may_go_out()
+        """Whether `next_lease` has given nothing because it was passing over other topics."""
+        return self._passing and not self.paused and self._may_open()
 
     # --- what members have done -------------------------------------------------------------------
 
@@ -451,6 +450,7 @@ class ConsumerGroup(Generic[B]):
 
     def _first_piece(self) -> Piece | None:
         """What goes out next; it stays where it is."""
+        self._passing = False
         if self.settings.mode == "exclusive" and self._free:
             # In order: what was given back comes before everything behind it, if it waits for long.
             return self._free.lowest(self._clock)
@@ -460,6 +460,7 @@ class ConsumerGroup(Generic[B]):
                 break
             self._open_next()
             first = self._free.first(self._clock)
+        self._passing = first is None
         return first
 
     def _drop(self, piece: Piece) -> None:

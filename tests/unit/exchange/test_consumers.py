@@ -1,0 +1,690 @@
+"""What members say to an exchange, what they get, and what they get when they say it wrongly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange
+from segmented_log import SegmentedLog
+
+from roq.exchange import consumers
+from roq.exchange.consumers import BLOCKED_SECONDS, PROBE_SECONDS
+from roq.exchange.events import Received, Unreachable
+from roq.exchange.machine import ExchangeCore
+from roq.log.groups import RETURN_SECONDS, decode_deltas
+from roq.machine import Tick
+from roq.model import Limits
+from roq.protocol import consuming, documents
+from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.consuming import (
+    CREDIT,
+    DONE,
+    GROUP_ORDER,
+    GROUPS,
+    JOIN,
+    LEASE,
+    LEASED,
+    LEAVE,
+    Confirmed,
+    Credit,
+    Done,
+    GroupOrder,
+    Groups,
+    GroupSettings,
+    GroupsRequest,
+    GroupState,
+    Join,
+    Joined,
+    Leave,
+    Returned,
+    Run,
+)
+
+SETTINGS = GroupSettings(retry_seconds=0.5, lease_seconds=5.0)
+Lease = tuple[int, int, int, int]
+"""Number, first message, how many, which attempt."""
+
+
+@dataclass
+class Consumer:
+    """One consumer, and what it was told."""
+
+    there: Exchange
+    name: str = "m"
+    group: str = "g"
+    tag: bytes = b"tag1"
+    attempt: int = 1
+    serial: int = 0
+    leases: list[Lease] = field(default_factory=list)
+    other: list[tuple[bytes, ...]] = field(default_factory=list)
+
+    @property
+    def id(self) -> bytes:
+        return self.name.encode().ljust(16, b".")
+
+    @property
+    def route(self) -> bytes:
+        return f"{self.name}/{self.attempt}".encode()
+
+    def say(self, letter: bytes, document: bytes) -> None:
+        self.there.tell(Received(self.route, (letter + self.tag, document)))
+        self.there.serve()
+        self.look()
+
+    def look(self) -> None:
+        """Take what has come by now."""
+        deliver(self.there)
+        for letter, *rest in self.there.answers(self.route):
+            assert letter[2:] in {b"", self.tag}
+            if letter[:2] == LEASED:
+                self.leases.append(LEASE.unpack(rest[0]))
+            else:
+                self.other.append((letter[:2], *rest))
+
+    def take(self, kind: bytes) -> bytes:
+        """The document of the one answer that there is, apart from probes."""
+        told = [parts for parts in self.other if parts != (CREDIT, b"")]
+        self.other = []
+        ((letter, document),) = told
+        refused = documents.decode(document, Refused) if letter == REFUSED else None
+        assert letter == kind, refused
+        return document
+
+    def join(self, **given: Any) -> None:
+        fields = {
+            "id": 1, "queue": QUEUE, "group": self.group, "member": self.id, "name": self.name,
+            "attempt": self.attempt, "settings": SETTINGS,
+        }  # fmt: skip
+        self.say(JOIN, documents.encode(Join(**{**fields, **given})))
+
+    def enter(self, **given: Any) -> Joined:
+        self.join(**given)
+        return documents.decode(self.take(JOIN), Joined)
+
+    def refusal(self) -> Refused:
+        return documents.decode(self.take(REFUSED), Refused)
+
+    def credit(self, messages: int = 100) -> list[Lease]:
+        """Be ready for so many, all in all; gives what has come."""
+        self.leases = []
+        self.say(CREDIT, consuming.encode(Credit(messages, 1 << 20, messages)))
+        return self.leases
+
+    def done(self, *leases: int, **more: Any) -> None:
+        self.serial += 1
+        fields = {"whole": list(leases), **more}
+        self.say(DONE, consuming.encode(Done(self.serial, **fields)))
+
+    def confirmed(self) -> Confirmed:
+        return consuming.decode(self.take(DONE), Confirmed)
+
+
+def deliver(there: Exchange) -> None:
+    """What the shell does with what there is to hand out."""
+    served = there.core.consumers
+    served.begin(there.now)
+    while served.runnable():
+        delivery = served.next_delivery()
+        if delivery is not None:
+            there.sent.append((delivery.route, (*delivery.parts, bytes(delivery.batch))))
+            served.sent(delivery)
+    there.core.check()
+
+
+def filled(*counts: int, there: Exchange | None = None) -> Exchange:
+    publisher = Publisher(there or exchange())
+    publisher.hello()
+    for count in counts:
+        assert publisher.send(b"t", count)
+    publisher.exchange.settle()
+    return publisher.exchange
+
+
+def pass_time(there: Exchange, seconds: float) -> None:
+    end = there.now + seconds
+    while there.now < end:
+        there.now += 0.5
+        there.core.begin(there.now, 1_000)
+        there.tell(Tick())
+
+
+def states(there: Exchange, group: str = "") -> list[GroupState]:
+    request = GroupsRequest(id=3, queue=QUEUE, group=group)
+    return documents.decode(there.ask(GROUPS, request), Groups).groups
+
+
+def order(there: Exchange, word: str, **given: Any) -> None:
+    there.ask(GROUP_ORDER, GroupOrder(id=4, queue=QUEUE, group="g", order=word, **given))
+
+
+# --- joining --------------------------------------------------------------------------------------
+
+
+def test_the_first_member_makes_the_group_and_gets_what_it_is_ready_for() -> None:
+    there = filled(3, 2)
+    member = Consumer(there)
+    joined = member.enter()
+    assert (joined.generation, joined.epoch, joined.settings) == (EPOCH, EPOCH, SETTINGS)
+    assert member.leases == [], "not before it said so"
+    assert member.credit(4) == [(1, 0, 3, 1)]
+    assert member.credit(5) == [(2, 0, 2, 1)]
+    member.done(1, 2)
+    assert member.confirmed() == Confirmed(1, [])
+    (state,) = states(there)
+    assert (state.name, state.acknowledged, state.out, state.members) == ("g", 5, 0, 1)
+    assert (state.base, state.end) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [({"queue": b"z" * 16}, "foreign_queue"), ({"member": b"short"}, "malformed"),
+     ({"settings": GroupSettings(mode="exclusive")}, "group_differs"),
+     ({"settings": GroupSettings(prefixes=(b"x",))}, "group_differs"),
+     ({"settings": GroupSettings(prefixes=())}, "invalid_request"),
+     ({"settings": GroupSettings(prefixes=(b"x" * 70_000,))}, "invalid_request"),
+     ({"group": "other", "make": False}, "no_group")],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_who_cannot_join_is_told_why(given: dict[str, Any], code: str) -> None:
+    there = filled(1)
+    Consumer(there, "first").enter()
+    late = Consumer(there, "late")
+    late.join(**given)
+    assert late.refusal().code == code
+    assert len(there.core.consumers) == 1
+
+
+def test_an_unreadable_join_is_counted_and_named() -> None:
+    there = filled(1)
+    member = Consumer(there)
+    member.say(JOIN, b"\x00")
+    assert member.refusal().code == "malformed"
+    assert there.core.counters.malformed == 1
+
+
+def test_members_and_groups_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (consumers.MEMBERS_MAX, consumers.GROUPS_MAX) == (10_000, 4_096)
+    monkeypatch.setattr(consumers, "MEMBERS_MAX", 3)
+    monkeypatch.setattr(consumers, "GROUPS_MAX", 2)
+    there = filled(1)
+    for number in range(3):
+        Consumer(there, f"m{number}", group=f"g{number % 2}").enter()
+    third = Consumer(there, "m3", group="g2")
+    third.join()
+    assert third.refusal().code == "full"
+    fourth = Consumer(there, "m4", group="g0")
+    fourth.join()
+    assert fourth.refusal().code == "full"
+    Consumer(there, "m0", group="g0", attempt=2).enter()
+
+
+def test_a_member_that_comes_back_goes_on_and_its_older_connection_counts_no_more() -> None:
+    there = filled(3)
+    old = Consumer(there)
+    old.enter()
+    assert old.credit() == [(1, 0, 3, 1)]
+    new = Consumer(there, attempt=2)
+    joined = new.enter(held=[Run(0, 0, 3)], generation=EPOCH)
+    assert joined.again == [(2, 0, 0, 3)]
+    old.done(1)
+    assert old.take(LEAVE) == b""
+    late = Consumer(there)
+    late.join()
+    assert late.refusal().code == "stale_epoch"
+    new.done(2)
+    assert new.confirmed().refused == []
+
+
+def test_who_says_what_it_holds_of_another_log_holds_nothing() -> None:
+    there = filled(3)
+    joined = Consumer(there).enter(held=[Run(0, 0, 3)], generation=EPOCH - 1)
+    assert (joined.again, joined.done) == ([], [])
+
+
+def test_a_group_begins_where_its_first_member_says() -> None:
+    there = exchange()
+    publisher = Publisher(there)
+    publisher.hello()
+    for time_us in (5_000, 6_000, 7_000):
+        there.core.begin(0.0, time_us)
+        publisher.send()
+    Consumer(there, "a", group="all").enter()
+    Consumer(there, "b", group="end").enter(start_end=True)
+    Consumer(there, "c", group="time").enter(start_us=6_000)
+    assert [(each.name, each.base) for each in states(there)] == [
+        ("all", 0), ("end", 3), ("time", 1),
+    ]  # fmt: skip
+
+
+# --- acknowledging --------------------------------------------------------------------------------
+
+
+def test_leases_of_nobody_of_another_one_or_that_are_over_are_refused_by_number() -> None:
+    there = filled(3, 3)
+    one, two = Consumer(there, "one"), Consumer(there, "two")
+    one.enter()
+    two.enter()
+    assert one.credit(3) == [(1, 0, 3, 1)]
+    assert two.credit(3) == [(2, 0, 3, 1)]
+    one.done(2, 99)
+    assert one.confirmed() == Confirmed(1, [2, 99])
+    one.done(1)
+    assert one.confirmed().refused == []
+    one.done(1)
+    assert one.confirmed().refused == [1]
+    two.done(parts=[(2, 1, 9)])
+    assert two.confirmed().refused == [2], "messages that the lease does not have"
+    two.done(returned=[Returned(77, 0, 1)])
+    assert two.confirmed().refused == [77]
+    assert states(there)[0].acknowledged == 3
+
+
+def test_a_batch_may_be_done_in_parts_and_given_back_in_parts() -> None:
+    there = filled(4)
+    member = Consumer(there)
+    member.enter()
+    member.credit()
+    member.done(
+        parts=[(1, 0, 1), (1, 3, 1)], returned=[Returned(1, 1, 1, 0.0, True, "no")],
+        credit=Credit(100, 1 << 20, 100),
+    )  # fmt: skip
+    (state,) = states(there, "g")
+    assert (state.acknowledged, state.failed, state.waiting, state.out) == (2, 1, 1, 1)
+    assert state.who[0].held == 1
+    pass_time(there, 1.0)
+    member.leases = []
+    member.look()
+    assert member.leases == [(2, 1, 1, 2)], "its second attempt"
+
+
+def test_what_is_no_message_of_a_member_is_counted_and_refused() -> None:
+    there = filled(1)
+    member = Consumer(there)
+    member.enter()
+    for letter in (DONE, CREDIT, LEAVE):
+        member.say(letter, b"\xc1")
+        assert member.refusal().code == "malformed"
+    member.say(LEAVE, consuming.encode(Leave(b"x" * 16)))
+    assert member.refusal().code == "malformed"
+    assert there.core.counters.malformed == 4
+    assert len(there.core.consumers) == 1
+
+
+def test_who_is_not_known_is_told_to_join_but_for_a_goodbye() -> None:
+    stranger = Consumer(filled(1))
+    stranger.credit()
+    assert stranger.take(LEAVE) == b""
+    stranger.say(LEAVE, consuming.encode(Leave(stranger.id)))
+    assert stranger.other == []
+
+
+# --- members that go ------------------------------------------------------------------------------
+
+
+def test_what_a_member_held_that_leaves_is_free_and_was_not_tried() -> None:
+    there = filled(3)
+    one, two = Consumer(there, "one"), Consumer(there, "two")
+    one.enter()
+    two.enter()
+    one.credit()
+    one.say(LEAVE, consuming.encode(Leave(one.id)))
+    assert two.credit() == [(2, 0, 3, 1)]
+
+
+def test_what_a_member_held_whose_connection_ends_was_tried() -> None:
+    there = filled(3)
+    one, two = Consumer(there, "one"), Consumer(there, "two")
+    one.enter()
+    two.enter()
+    one.credit()
+    there.tell(Unreachable(one.route))
+    assert two.credit() == [(2, 0, 3, 2)]
+    assert states(there)[0].lapsed == 3
+
+
+def test_a_silent_member_loses_what_it_holds_and_one_that_speaks_does_not() -> None:
+    there = filled(3)
+    one, two = Consumer(there, "one"), Consumer(there, "two")
+    one.enter()
+    two.enter()
+    one.credit()
+    for _ in range(3):
+        pass_time(there, 3.0)
+        one.credit()
+        two.credit()
+    assert states(there)[0].out == 3
+    one.other = []
+    for _ in range(2):
+        pass_time(there, 3.0)
+        two.credit()
+    assert two.leases == [(2, 0, 3, 2)]
+    one.look()
+    assert one.take(LEAVE) == b""
+
+
+def test_members_are_probed_so_that_a_killed_one_is_noticed() -> None:
+    there = filled()
+    member = Consumer(there)
+    member.enter()
+    member.other = []
+    pass_time(there, PROBE_SECONDS + 0.5)
+    member.look()
+    assert (CREDIT, b"") in member.other
+
+
+def test_a_full_connection_holds_up_its_own_members_alone() -> None:
+    there = filled(1, 1)
+    one, two = Consumer(there, "one"), Consumer(there, "two")
+    one.enter()
+    two.enter()
+    served = there.core.consumers
+    for member in (one, two):
+        said = consuming.encode(Credit(1, 1 << 20, 1))
+        there.tell(Received(member.route, (CREDIT + member.tag, said)))
+    served.begin(there.now)
+    first = served.next_delivery()
+    assert first is not None
+    served.blocked(first)
+    assert served.next_deadline() == there.now + BLOCKED_SECONDS
+    second = served.next_delivery()
+    assert second is not None
+    assert second.route != first.route
+    served.sent(second)
+    served.begin(there.now + BLOCKED_SECONDS)
+    assert served.runnable()
+    again = served.next_delivery()
+    assert again is first
+
+
+def test_a_full_connection_that_ends_is_nothing_to_send_to() -> None:
+    there = filled(1)
+    one = Consumer(there)
+    one.enter()
+    said = consuming.encode(Credit(1, 1 << 20, 1))
+    there.tell(Received(one.route, (CREDIT + one.tag, said)))
+    served = there.core.consumers
+    first = served.next_delivery()
+    assert first is not None
+    served.blocked(first)
+    there.tell(Unreachable(one.route))
+    while served.runnable():
+        assert served.next_delivery() is None
+    served.begin(there.now + BLOCKED_SECONDS)
+    assert served.runnable()
+    assert served.next_delivery() is None
+    assert not served.runnable()
+
+
+def test_a_group_whose_members_are_not_ready_for_the_next_batch_costs_no_turn() -> None:
+    there = filled(3, 2)
+    member = Consumer(there)
+    member.enter()
+    assert member.credit(4) == [(1, 0, 3, 1)]
+    assert not there.core.consumers.runnable()
+
+
+def test_batches_of_other_topics_are_passed_over_however_many_there_are() -> None:
+    there = exchange()
+    publisher = Publisher(there)
+    publisher.hello()
+    for _ in range(600):
+        publisher.send(b"other")
+    publisher.send(b"t")
+    member = Consumer(there)
+    member.enter(settings=GroupSettings(prefixes=(b"t",)))
+    assert member.credit() == [(1, 0, 1, 1)]
+    assert states(there)[0].base == 600
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def test_a_paused_group_gets_nothing_until_it_is_resumed() -> None:
+    there = filled(3)
+    member = Consumer(there)
+    member.enter()
+    order(there, "pause")
+    assert member.credit() == []
+    assert states(there)[0].stalled == "it is paused"
+    order(there, "resume")
+    member.look()
+    assert member.leases == [(1, 0, 3, 1)]
+
+
+def test_members_of_a_group_that_goes_elsewhere_have_to_join_again() -> None:
+    there = filled(3, 2)
+    member = Consumer(there)
+    member.enter()
+    member.credit()
+    member.done(1, 2)
+    member.confirmed()
+    order(there, "seek")
+    member.look()
+    assert member.take(LEAVE) == b""
+    member.enter()
+    assert member.credit() == [(3, 0, 3, 1), (4, 0, 2, 1)]
+    order(there, "seek", to_end=True)
+    assert (states(there)[0].base, states(there)[0].out) == (2, 0)
+
+
+def test_members_of_a_deleted_group_are_told_that_it_is_gone() -> None:
+    there = filled(3)
+    member = Consumer(there)
+    member.enter()
+    member.credit()
+    order(there, "delete")
+    member.look()
+    assert member.refusal().code == consuming.DELETED
+    assert (states(there), len(there.core.consumers)) == ([], 0)
+    member.done(1)
+    assert member.take(LEAVE) == b"", "and its leases are over"
+
+
+@pytest.mark.parametrize("word", ["pause", "seek", "delete"])
+def test_an_order_for_no_group_is_refused(word: str) -> None:
+    there = filled(1)
+    stranger = Consumer(there)
+    wanted = GroupOrder(id=4, queue=QUEUE, group="none", order=word)
+    stranger.say(GROUP_ORDER, documents.encode(wanted))
+    assert stranger.refusal().code == "no_group"
+    stranger.say(GROUPS, documents.encode(GroupsRequest(id=1, queue=QUEUE, group="none")))
+    assert stranger.refusal().code == "no_group"
+    stranger.say(GROUPS, documents.encode(GroupsRequest(id=1, queue=b"z" * 16)))
+    assert stranger.refusal().code == "foreign_queue"
+
+
+def test_publishers_wait_for_a_group_of_a_log_in_memory() -> None:
+    there = exchange(ring_bytes=1 << 20, window_bytes=1 << 17)
+    publisher = Publisher(there)
+    publisher.hello()
+    member = Consumer(there)
+    member.enter()
+    for _ in range(200):
+        if not publisher.send(b"t", 2_000):
+            break
+    else:
+        pytest.fail("nobody was held back")
+    assert there.core.log.floor == 0, "nothing has left that is not done"
+
+
+# --- a log that commits later ---------------------------------------------------------------------
+
+
+@dataclass
+class Durable:
+    """An exchange with such a log, and what was written beside the batches."""
+
+    log: SegmentedLog[bytes] = field(
+        default_factory=lambda: SegmentedLog(
+            QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
+        )
+    )
+    changes: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.there = exchange(late=self.log)
+        self.publisher = Publisher(self.there)
+        self.publisher.hello()
+
+    def send(self, count: int) -> None:
+        self.there.core.begin(self.there.now, 1_000)
+        data = self.publisher.batch(b"t", count)
+        self.there.append(self.publisher.route, b"t", data)
+
+    def write(self) -> None:
+        """The disk takes what there is; it is kept when that has returned."""
+        changes = self.there.core.consumers.take_changes()
+        self.log.commit()
+        if changes:
+            self.changes.append(changes)
+        self.there.core.consumers.kept()
+        self.there.publish()
+
+    def restart(self, snapshot: bytes | None = None) -> None:
+        """The process is killed, and the next one reads what was kept."""
+        self.log.crash()
+        before = self.there
+        core: ExchangeCore[bytes] = ExchangeCore(
+            QUEUE, NUMBER, before.core.epoch + 1, Limits(), late=self.log
+        )
+        core.begin(before.now, 2_000)
+        core.recover(before.now, snapshot, 0, self.changes)
+        self.there = Exchange(core, Limits(), before.now)
+        self.there.publish()
+
+
+def enter(made: Durable, member: Consumer, **given: Any) -> Joined:
+    """Join; it is answered when the disk has it."""
+    member.join(**given)
+    made.write()
+    member.look()
+    return documents.decode(member.take(JOIN), Joined)
+
+
+def test_an_acknowledgement_is_confirmed_when_it_is_on_the_disk() -> None:
+    made = Durable()
+    made.send(3)
+    made.write()
+    member = Consumer(made.there)
+    member.join()
+    assert member.other == [], "the group is not kept yet"
+    made.write()
+    member.look()
+    member.take(JOIN)
+    assert member.credit() == [(1, 0, 3, 1)]
+    member.done(1)
+    assert member.other == []
+    made.write()
+    member.look()
+    assert member.confirmed() == Confirmed(1, [])
+
+
+def test_what_is_not_committed_is_handed_to_nobody() -> None:
+    made = Durable()
+    member = Consumer(made.there)
+    enter(made, member)
+    made.send(3)
+    assert member.credit() == []
+    made.write()
+    member.look()
+    assert member.leases == [(1, 0, 3, 1)]
+
+
+def test_one_confirmation_stands_for_all_that_was_said_until_the_write() -> None:
+    made = Durable()
+    for _ in range(3):
+        made.send(1)
+    made.write()
+    member = Consumer(made.there)
+    enter(made, member)
+    member.credit()
+    for lease in (1, 2, 3):
+        member.done(lease)
+    made.write()
+    member.look()
+    assert member.confirmed().serial == 3
+
+
+def test_what_was_confirmed_does_not_come_again_after_a_crash() -> None:
+    made = Durable()
+    made.send(3)
+    made.send(2)
+    made.write()
+    member = Consumer(made.there)
+    enter(made, member)
+    member.credit()
+    member.done(parts=[(1, 1, 1)])
+    made.write()
+    member.look()
+    assert member.confirmed().refused == []
+    member.done(2)  # and the process is killed before the disk has it
+    made.restart()
+    heir = Consumer(made.there, "heir")
+    enter(made, heir)
+    assert heir.credit() == [], "members have a moment to say what they hold"
+    pass_time(made.there, RETURN_SECONDS + 0.5)
+    heir.look()
+    assert [lease[1:] for lease in heir.leases] == [(0, 1, 1), (2, 1, 1), (0, 2, 1)]
+
+
+def test_members_hold_on_what_they_held_over_a_restart() -> None:
+    made = Durable()
+    made.send(3)
+    made.write()
+    member = Consumer(made.there)
+    enter(made, member)
+    member.credit()
+    made.restart()
+    member = Consumer(made.there, attempt=2)
+    joined = enter(made, member, held=[Run(0, 0, 3)], generation=EPOCH)
+    assert [each[1:] for each in joined.again] == [(0, 0, 3)]
+    assert joined.epoch == EPOCH + 1
+    other = Consumer(made.there, "other")
+    enter(made, other)
+    pass_time(made.there, 3.0)
+    assert other.credit() == []
+
+
+def test_a_snapshot_and_what_came_behind_it_are_all_that_is_needed() -> None:
+    made = Durable()
+    for _ in range(3):
+        made.send(1)
+    made.write()
+    member = Consumer(made.there)
+    enter(made, member)
+    member.credit()
+    member.done(2, returned=[Returned(3, 0, 1, 0.0, True, "bad")])
+    made.write()
+    snapshot = made.there.core.snapshot()
+    made.changes = []
+    member.done(1)
+    made.write()
+    assert len(made.changes) == 1
+    made.restart(snapshot)
+    (state,) = states(made.there)
+    assert (state.base, state.settings) == (2, SETTINGS)
+    heir = Consumer(made.there, "heir")
+    enter(made, heir)
+    heir.credit()
+    pass_time(made.there, 3.0)
+    heir.look()
+    assert [lease[1:] for lease in heir.leases] == [(0, 1, 2)], "its first attempt is remembered"
+
+
+def test_a_deleted_group_stays_deleted() -> None:
+    made = Durable()
+    made.send(1)
+    made.write()
+    enter(made, Consumer(made.there))
+    operator = Consumer(made.there, "operator")
+    wanted = GroupOrder(id=4, queue=QUEUE, group="g", order="delete")
+    operator.say(GROUP_ORDER, documents.encode(wanted))
+    assert operator.other == [], "it is answered when it is kept"
+    made.write()
+    operator.look()
+    operator.take(GROUP_ORDER)
+    assert decode_deltas(made.changes[-1])[0].deleted
+    made.restart()
+    assert states(made.there) == []
