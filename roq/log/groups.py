@@ -304,8 +304,9 @@ class ConsumerGroup(Generic[B]):
         return GroupState(
             name=self.name, settings=self.settings, created_us=self.created_us, base=self.base,
             end=self._log.committed, out=self.out, waiting=self._free.count,
-            oldest_us=self._oldest(), members=len(self._members), paused=self.paused, acknowledged=self.acknowledged,
-            failed=self.failed, lapsed=self.lapsed, expired=self.expired, stalled=self._stalled(),
+            oldest_us=self._oldest(), members=len(self._members), paused=self.paused,
+            acknowledged=self.acknowledged, failed=self.failed, lapsed=self.lapsed,
+            expired=self.expired, stalled=self._stalled(),
             who=[
                 MemberState(
                     member=each.id, name=each.name, held=each.held, credit=max(0, each.credit),

@@ -13,7 +13,8 @@ from roq.exchange import consumers
 from roq.exchange.consumers import BLOCKED_SECONDS, PROBE_SECONDS
 from roq.exchange.events import Received, Unreachable
 from roq.exchange.machine import ExchangeCore
-from roq.log.groups import RETURN_SECONDS, decode_deltas
+from roq.log.group_changes import decode_deltas
+from roq.log.groups import RETURN_SECONDS
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import consuming, documents
