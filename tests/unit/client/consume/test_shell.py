@@ -1,0 +1,233 @@
+"""Between the user's thread and the machine of a consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from roq.client.consume.holding import Holding
+from roq.client.consume.machine import Member
+from roq.client.consume.message import DONE as ACK
+from roq.client.consume.message import Verdict
+from roq.client.consume.shell import ConsumerShell
+from roq.client.io.engine import Engine
+from roq.errors import Closed, GroupNotFound, InvalidRequest, LeaseLost, RoQError
+from roq.model import ExchangeInfo, PublisherId
+from roq.protocol import consuming, documents
+from roq.protocol.batch import pack
+from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.consuming import (
+    CREDIT,
+    DELETED,
+    DONE,
+    JOIN,
+    LEASE,
+    LEASED,
+    LEAVE,
+    Confirmed,
+    Done,
+    GroupSettings,
+    Join,
+    Joined,
+)
+from roq.protocol.control import Topology
+from roq.protocol.entry import EntryKind, pack_entry
+
+QUEUE = b"q" * 16
+
+
+class Timer:
+    def cancel(self) -> None: ...
+
+
+class Connection:
+    def __init__(self, on_up: Callable[[], None], on_down: Callable[[], None], take: Any) -> None:
+        self.up, self.down, self.take = on_up, on_down, take
+        self.sent: list[tuple[bytes, bytes]] = []
+        self.closed: list[Any] | None = None
+        self.trouble = "no route"
+
+    def ask(self, frames: list[bytes]) -> None:
+        self.sent.append((frames[0], frames[1]))
+
+    def close(self, farewells: list[Any]) -> None:
+        self.closed = farewells
+
+
+class PaperEngine:
+    """One thread: what is wanted soon is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.connections: dict[str, Connection] = {}
+        self.soon: list[Callable[[], None]] = []
+        self.later: list[Callable[[], None]] = []
+        self.reactor = self.exchanges = self
+
+    def now(self) -> float:
+        return 0.0
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        self.soon.append(function)
+
+    def call_later(self, _seconds: float, function: Callable[[], None]) -> Timer:
+        self.later.append(function)
+        return Timer()
+
+    def run(self) -> None:
+        soon, self.soon = self.soon, []
+        for function in soon:
+            function()
+
+    def open(self, address: str, *, on_up: Any, on_down: Any, on_answers: Any) -> Connection:
+        made = self.connections[address] = Connection(on_up, on_down, on_answers)
+        return made
+
+    def translate(self, address: str) -> str:
+        return address
+
+
+class Script:
+    def __init__(self) -> None:
+        self.engine = PaperEngine()
+        self.joined = 0
+        self.refused: list[RoQError] = []
+        member = Member(
+            id=b"m" * 16, name="m", group="g", settings=GroupSettings(attempts=3), latest=False,
+            start_us=0, prefetch=10, prefetch_bytes=1_000,
+        )  # fmt: skip
+        self.shell = ConsumerShell(
+            cast("Engine", self.engine), member, on_joined=self._count,
+            on_refused=self.refused.append,
+        )  # fmt: skip
+
+    def _count(self) -> None:
+        self.joined += 1
+
+    def topology(self, *numbers: int, at: str = "") -> None:
+        exchanges = [
+            ExchangeInfo(
+                number=number, epoch=1, generation=1, host="h", data=f"d{number}{at}", live="l"
+            )
+            for number in numbers
+        ]
+        self.shell.topology(Topology(queue_id=QUEUE, epoch=1, version=1, exchanges=exchanges))
+
+    def enter(self, name: str = "d1") -> Connection:
+        """The exchange takes the member in."""
+        connection = self.engine.connections[name]
+        connection.up()
+        letter, document = connection.sent.pop()
+        assert letter == JOIN
+        join = documents.decode(document, Join)
+        joined = Joined(
+            id=join.id, generation=1, epoch=1, settings=GroupSettings(attempts=5), created_us=1
+        )
+        connection.take([[JOIN, documents.encode(joined)]])
+        assert connection.sent.pop()[0] == CREDIT
+        return connection
+
+    def lease(self, connection: Connection) -> Holding:
+        batch = pack(
+            [b"a", b"b"], publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
+            first_sequence=0, created_us=0,
+        )  # fmt: skip
+        frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, 0, 0, 0)
+        connection.take([[LEASED, LEASE.pack(4, 0, 2, 1), b"t", frame, batch]])
+        return self.shell.arrived.popleft()
+
+
+def inside() -> tuple[Script, Connection]:
+    script = Script()
+    script.topology(1)
+    return script, script.enter()
+
+
+def test_it_is_joined_when_every_exchange_has_taken_it() -> None:
+    script = Script()
+    script.topology(1, 2)
+    script.enter("d1")
+    assert script.joined == 0
+    assert script.shell.places() == [("x2", "no route")]
+    script.enter("d2")
+    assert (script.joined, script.shell.places()) == (1, [])
+    assert script.shell.attempts == 5, "as the group says"
+
+
+def test_what_the_user_settles_is_told_in_one_message() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    script.shell.settle(held, 0, 1, ACK)
+    script.shell.settle(held, 1, 1, Verdict(delay=1.0, reason="no"))
+    assert connection.sent == []
+    assert len(script.engine.soon) == 1, "woken once"
+    script.engine.run()
+    ((letter, document),) = connection.sent
+    assert letter == DONE
+    done = consuming.decode(document, Done)
+    assert done.parts == [(4, 0, 1)]
+    assert [(each.first, each.reason) for each in done.returned] == [(1, "no")]
+    assert script.shell.unsettled == 1
+    connection.take([[DONE, consuming.encode(Confirmed(done.serial))]])
+    assert script.shell.unsettled == 0
+
+
+def test_what_is_lost_or_closed_cannot_be_settled() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    held.lost = True
+    with pytest.raises(LeaseLost, match="topic 't'"):
+        script.shell.settle(held, 0, 2, ACK)
+    held.lost = False
+    script.shell.end(Closed("over"))
+    script.shell.end(Closed("later"))
+    with pytest.raises(Closed, match="over"):
+        script.shell.settle(held, 0, 2, ACK)
+
+
+def test_event_loops_are_called_when_something_has_come() -> None:
+    script, connection = inside()
+    rung: list[int] = []
+    script.shell.on_ready = lambda: rung.append(1)
+    script.lease(connection)
+    assert rung == [1]
+
+
+def test_an_exchange_that_goes_is_left_and_one_that_moves_is_followed() -> None:
+    script, connection = inside()
+    script.topology(1, at="-new")
+    assert connection.closed == []
+    moved = script.enter("d1-new")
+    script.topology()
+    assert moved.closed == []
+    assert script.shell.places() == []
+
+
+def test_who_is_refused_is_told_what_kind_of_refusal_it_is() -> None:
+    for code, kind in ((DELETED, GroupNotFound), ("group_differs", InvalidRequest)):
+        script = Script()
+        script.topology(1)
+        connection = script.engine.connections["d1"]
+        connection.up()
+        connection.take([[REFUSED, documents.encode(Refused(code=code, text="no"))]])
+        assert type(script.refused[0]) is kind
+
+
+def test_garbage_from_an_exchange_is_passed_over() -> None:
+    script, connection = inside()
+    connection.take([[DONE, b"\xc1"], [JOIN, b"\x00"]])
+    assert script.lease(connection).attempt == 1
+
+
+def test_the_last_word_is_what_was_settled_and_a_goodbye() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    script.shell.take_no_more()
+    assert connection.sent.pop()[0] == CREDIT
+    script.shell.settle(held, 0, 2, ACK)
+    script.shell.close()
+    script.shell.close()
+    assert [letter for letter, _ in connection.sent] == [DONE]
+    assert connection.closed is not None
+    assert connection.closed[0][0] == LEAVE

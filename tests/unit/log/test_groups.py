@@ -1,0 +1,215 @@
+"""A consumer group at one log, beyond what the model in tests/property says of every history."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.errors import RemoteProtocolError
+from roq.log import groups
+from roq.log.groups import (
+    ConsumerGroup,
+    GroupDelta,
+    Lease,
+    Mask,
+    Member,
+    NumberedLeases,
+    Tried,
+    decode_deltas,
+    encode_deltas,
+)
+from roq.log.ring import Ring
+from roq.model import PublisherId
+from roq.protocol.batch import pack
+from roq.protocol.consuming import GroupSettings
+
+
+class Group:
+    """A group, its log, and a clock."""
+
+    def __init__(self, capacity: int = 1 << 20, **settings: object) -> None:
+        self.log: Ring[bytes] = Ring(b"q" * 16, 1, 1, capacity_bytes=capacity, topics_max=8)
+        self.numbers = NumberedLeases()
+        self.now = 0.0
+        self.group: ConsumerGroup[bytes] = ConsumerGroup(
+            "g",
+            self.log,
+            GroupSettings(**settings),
+            1,
+            0,
+            0.0,  # type: ignore[arg-type]
+        )
+
+    def append(self, count: int = 1, size: int = 1) -> None:
+        data = pack(
+            [b"x" * size] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
+            first_sequence=0, created_us=0,
+        )  # fmt: skip
+        assert self.log.append(b"t", data, len(data)) is not None
+
+    def join(self, name: str = "m", credit: int = 100, window: int = 100) -> Member:
+        member = self.group.join(name.encode().ljust(16, b"."), name)
+        assert member is not None
+        member.granted, member.granted_bytes, member.window = credit, 1 << 20, window
+        return member
+
+    def leases(self) -> list[Lease]:
+        found = []
+        while (given := self.group.next_lease(self.numbers)) is not None:
+            found.append(given[0])
+        self.group.check()
+        return found
+
+    def pass_time(self, seconds: float) -> list[Member]:
+        silent, end = list[Member](), self.now + seconds
+        while self.now < end:
+            self.now += 0.5
+            silent += self.group.tick(self.now)
+        return silent
+
+
+def test_members_take_turns() -> None:
+    made = Group()
+    for _ in range(4):
+        made.append()
+    made.join("a")
+    made.join("b")
+    assert [lease.member.name for lease in made.leases()] == ["a", "b", "a", "b"]
+
+
+def test_a_batch_larger_than_a_member_ever_holds_is_split() -> None:
+    made = Group()
+    made.append(10)
+    made.join("a", credit=4, window=4)
+    made.join("b", credit=4, window=4)
+    assert [(lease.first, lease.length) for lease in made.leases()] == [(0, 4), (4, 4)]
+    assert made.group.out == 8
+
+
+def test_what_fails_comes_later_and_later_and_holds_up_nobody() -> None:
+    made = Group(retry_seconds=1.0, retry_seconds_max=3.0)
+    made.append()
+    made.append()
+    member = made.join()
+    first, second = made.leases()
+    assert made.group.acknowledge(member, second.number)
+    waits = []
+    lease = first
+    for _ in range(4):
+        assert made.group.give_back(member, lease.number, 0, 1, 0.0, counted=True, reason="no")
+        began = made.now
+        while not (again := made.leases()):
+            made.group.heard(member)
+            made.pass_time(0.5)
+        waits.append(made.now - began)
+        lease = again[0]
+    assert waits == [1.0, 2.0, 3.0, 3.0]
+    assert (lease.attempts, lease.reason) == (4, "no")
+
+
+def test_a_process_that_stood_still_takes_nobody_for_silent() -> None:
+    made = Group(lease_seconds=5.0)
+    made.append()
+    made.join()
+    made.leases()
+    made.now = 1_000.0
+    assert made.group.tick(made.now) == []
+    assert [member.name for member in made.pass_time(5.5)] == ["m"]
+    assert made.group.lapsed == 1
+
+
+def test_one_message_that_is_not_done_holds_the_group_in_the_end_and_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "WINDOW", 5)
+    made = Group()
+    for _ in range(8):
+        made.append()
+    member = made.join("slow")
+    first, *others = made.leases()
+    assert len(others) == 4
+    for lease in others:
+        assert made.group.acknowledge(member, lease.number)
+    assert made.leases() == []
+    stalled = made.group.state(who=False, most=0).stalled
+    assert "the one at offset 0 is not done: slow holds it" in stalled
+    assert made.group.acknowledge(member, first.number)
+    assert len(made.leases()) == 3
+
+
+def test_why_nothing_goes_out_is_said() -> None:
+    made = Group()
+
+    def stalled() -> str:
+        return made.group.state(who=False, most=0).stalled
+
+    assert stalled() == ""
+    made.append()
+    assert stalled() == "it has no member here"
+    made.join(credit=0)
+    assert stalled() == "each of its members holds as much as it takes"
+    made.group.pause(paused=True)
+    assert stalled() == "it is paused"
+
+
+def test_what_leaves_the_log_is_nobody_s_and_counted() -> None:
+    made = Group(capacity=1 << 16)
+    made.append(size=1_000)
+    member = made.join()
+    (lease,) = made.leases()
+    while made.log.floor < 3:
+        made.append(size=1_000)
+    state = made.group.state(who=True, most=10)
+    assert (state.base, state.expired, state.out) == (made.log.floor, made.log.floor, 0)
+    assert not made.group.acknowledge(member, lease.number)
+    made.group.check()
+
+
+def test_an_exclusive_group_has_one_taker_and_keeps_the_order() -> None:
+    made = Group(mode="exclusive", retry_seconds=1.0)
+    for _ in range(3):
+        made.append()
+    first = made.join("a")
+    made.join("b")
+    leases = made.leases()
+    assert {lease.member.name for lease in leases} == {"a"}
+    assert made.group.give_back(first, leases[0].number, 0, 1, 0.0, counted=True, reason="no")
+    made.append()
+    assert made.leases() == [], "nothing passes what failed"
+    made.group.leave(first.id)
+    made.pass_time(1.5)
+    assert [lease.offset for lease in made.leases()] == [0, 1, 2, 3]
+
+
+def test_members_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert groups.MEMBERS_MAX == 10_000
+    monkeypatch.setattr(groups, "MEMBERS_MAX", 1)
+    made = Group()
+    made.join("a")
+    assert made.group.join(b"b" * 16, "b") is None
+
+
+def test_changes_are_read_back_and_garbage_is_refused() -> None:
+    deltas = [
+        GroupDelta("g", 5, [(6, 2)], [Mask(9, b"\x05")], [Tried(9, 1, 1, 2, "no")]),
+        GroupDelta("gone", 0, deleted=True),
+    ]
+    assert decode_deltas(encode_deltas(deltas)) == deltas
+    for data in (b"", b"\xc1", b"\x91\x01", encode_deltas(deltas)[:-1], b"\x91" * 100_000):
+        with pytest.raises(RemoteProtocolError):
+            decode_deltas(data)
+
+
+def test_changes_are_small() -> None:
+    made = Group()
+    for _ in range(1_000):
+        made.append()
+    member = made.join(credit=2_000, window=2_000)
+    leases = made.leases()
+    made.group.take_changes()
+    for lease in leases[1::2]:
+        assert made.group.acknowledge(member, lease.number)
+    delta = made.group.take_changes()
+    assert delta is not None
+    assert len(delta.whole) == 500
+    assert len(encode_deltas([delta])) <= 8 * 500
+    assert made.group.take_changes() is None

@@ -1,0 +1,92 @@
+"""What consumers and exchanges say to each other, and what cannot be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from roq.errors import RemoteProtocolError
+from roq.protocol import consuming, documents
+from roq.protocol.consuming import (
+    DELAY_SECONDS_MAX,
+    LEASE,
+    Confirmed,
+    Credit,
+    Done,
+    GroupOrder,
+    GroupSettings,
+    Join,
+    Leave,
+    Returned,
+)
+
+JOIN = {
+    "id": 1, "queue": b"q", "group": "g", "member": b"m", "attempt": 1, "settings": {}, "name": "n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "message",
+    [Credit(1, 2, 3), Leave(b"m"), Confirmed(7, [1, 2]),
+     Done(3, [1], [(2, 0, 5)], [Returned(3, 1, 2, 0.5, False, "no")], Credit(1, 2, 3))],
+    ids=lambda message: type(message).__name__,
+)  # fmt: skip
+def test_short_messages_come_back_as_they_went(message: Any) -> None:
+    assert consuming.decode(consuming.encode(message), type(message)) == message
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\xc1", b"\x93\x01", msgspec.msgpack.encode([-1, 0, 0]),
+     msgspec.msgpack.encode([1 << 63, 0, 0]), msgspec.msgpack.encode({"messages": 1}),
+     b"\x91" * 100_000],
+)  # fmt: skip
+def test_what_is_none_is_refused_by_name(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="Credit"):
+        consuming.decode(data, Credit)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [[1, 0, 0, 0.0, True, ""], [1, 1 << 20, 1, 0.0, True, ""], [1, 0, 1, -1.0, True, ""],
+     [1, 0, 1, DELAY_SECONDS_MAX + 1, True, ""], [1, 0, 1, float("nan"), True, ""],
+     [1, 0, 1, 0.0, True, "x" * 201]],
+    ids=["nothing", "beyond a batch", "before now", "too late", "no number", "too long a reason"],
+)  # fmt: skip
+def test_what_is_given_back_has_ranges(returned: list[Any]) -> None:
+    with pytest.raises(RemoteProtocolError):
+        consuming.decode(msgspec.msgpack.encode([1, [], [], [returned]]), Done)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"mode": "some"}, {"lease_seconds": 0.5}, {"lease_seconds": 1e9}, {"attempts": -1},
+     {"attempts": 10_001}, {"retry_seconds": -0.1}, {"retry_seconds_max": float("inf")}],
+    ids=str,
+)  # fmt: skip
+def test_settings_of_a_group_have_ranges(settings: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(settings, GroupSettings)
+
+
+@pytest.mark.parametrize("group", ["", "a b", "x" * 129, "ä", "a\n"])
+def test_a_group_has_a_name(group: str) -> None:
+    assert msgspec.convert(JOIN, Join).group == "g"
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(JOIN | {"group": group}, Join)
+
+
+def test_there_are_four_orders() -> None:
+    for word in ("pause", "resume", "seek", "delete"):
+        order = GroupOrder(id=1, queue=b"q", group="g", order=word)
+        assert documents.decode(documents.encode(order), GroupOrder) == order
+    wrong = GroupOrder(id=1, queue=b"q", group="g", order="explode")
+    with pytest.raises(RemoteProtocolError):
+        documents.decode(documents.encode(wrong), GroupOrder)
+
+
+def test_a_lease_has_twenty_bytes() -> None:
+    assert LEASE.size == 20
+    assert LEASE.unpack(LEASE.pack(1 << 60, 2, 3, 4)) == (1 << 60, 2, 3, 4)
