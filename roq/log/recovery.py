@@ -18,12 +18,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-import msgspec
-
 from roq.errors import RemoteProtocolError
 from roq.log.files import Files, LogRefused
 from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
+from roq.log.meta import META, NEW_SUFFIX, Meta, claim_folder
 from roq.log.records import (
     HEAD_BYTES,
     RECORD_BYTES,
@@ -38,7 +37,6 @@ from roq.log.records import (
 )
 from roq.log.segment_reader import (
     INDEX_SUFFIX,
-    SEGMENT_SUFFIX,
     Segment,
     counting,
     head_of,
@@ -59,29 +57,10 @@ from roq.log.segments import (
 )
 from roq.log.snapshot import LogSnapshot, decode_snapshot
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
-from roq.ranges import UNREADABLE, ChildEpoch, ExchangeNumber
 
-META: Final = "log.json"
-NEW_SUFFIX: Final = ".new"
-"""Of a file that gets its name when it is complete and synced."""
-FORMAT: Final = 1
-"""Of what a folder says of itself."""
 PROBLEMS_MAX: Final = 100
 LEAP: Final = 2 * UNSYNCED_ENTRIES_MAX
 """Offsets that are left out by a log that runs ahead of its disk, where a process begins."""
-
-
-class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose log a folder holds; written once, when it is made."""
-
-    format: int = FORMAT
-    cluster: str
-    queue: str
-    """Id of the queue, in hex."""
-    exchange: ExchangeNumber
-    generation: ChildEpoch
-    host: str
-    """Whose disk it lies on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +104,11 @@ def open_log(files: Files, settings: LogSettings) -> SegmentLog[bytes]:
         LogRefused: it belongs to another one, cannot be used, or is of a newer format.
     """
     try:
-        meta = _meta(files, settings)
+        mine = Meta(
+            cluster=settings.cluster, queue=settings.queue.hex(), exchange=settings.exchange,
+            generation=settings.epoch, host=settings.host,
+        )  # fmt: skip
+        meta = claim_folder(files, mine)
         return _Opening(files, settings, meta.generation).run()
     except OSError as error:
         raise LogRefused(
@@ -145,68 +128,6 @@ def _remedy(error: OSError) -> str:
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return "The host manager's user must be able to write there"
     return "Look at the disk; the log stays as it is"
-
-
-def _meta(files: Files, settings: LogSettings) -> Meta:
-    """What the folder says of itself, after comparing it; a new folder is made to say it."""
-    mine = Meta(
-        cluster=settings.cluster, queue=settings.queue.hex(), exchange=settings.exchange,
-        generation=settings.epoch, host=settings.host,
-    )  # fmt: skip
-    names = files.names()
-    if META not in names:
-        if any(name.endswith(SEGMENT_SUFFIX) for name in names):
-            raise LogRefused(
-                f"the folder holds segments of a log, but no {META}: it was copied in part. Copy "
-                f"it again, or move the segments elsewhere"
-            )
-        partial = META + NEW_SUFFIX
-        files.create(partial)
-        files.write(partial, 0, [msgspec.json.format(msgspec.json.encode(mine), indent=2)])
-        files.sync(partial)
-        files.rename(partial, META)
-        files.sync_folder()
-        return mine
-    found = read_meta(files)
-    for what, told, wanted in (
-        ("cluster", found.cluster, mine.cluster),
-        ("queue", found.queue, mine.queue),
-        ("exchange", found.exchange, mine.exchange),
-        ("host", found.host, mine.host),
-    ):
-        if told != wanted:
-            raise LogRefused(
-                f"the log belongs to {what} {told}, not to {what} {wanted}: it was copied or moved "
-                "here. Move the folder back, or away; nothing in it was changed"
-            )
-    if found.generation > settings.epoch:
-        raise LogRefused(
-            f"the log was made by a later process (epoch {found.generation}) than this one (epoch "
-            f"{settings.epoch}): the registry of this cluster is older than the log"
-        )
-    return found
-
-
-def read_meta(files: Files) -> Meta:
-    """What a folder says of itself.
-
-    Raises:
-        LogRefused: that cannot be read, or is of a newer format.
-        OSError: likewise.
-    """
-    try:
-        found = msgspec.json.decode(files.read(META, 0, files.size(META)), type=Meta)
-    except UNREADABLE as error:
-        raise LogRefused(
-            f"{META} cannot be read: {error}. Restore it from a copy of the folder, or move the "
-            "folder elsewhere"
-        ) from None
-    if found.format != FORMAT:
-        raise LogRefused(
-            f"the log has format {found.format}, and this RoQ reads format {FORMAT}: install the "
-            "newer version again"
-        )
-    return found
 
 
 @dataclass(slots=True)

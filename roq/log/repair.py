@@ -14,8 +14,8 @@ from typing import Final
 
 from roq.log.files import Files
 from roq.log.index import LOST, SegmentIndex
+from roq.log.meta import NEW_SUFFIX, Meta, read_meta
 from roq.log.records import FRAME_AT, HEAD_BYTES
-from roq.log.recovery import NEW_SUFFIX, Meta, read_meta
 from roq.log.segment_reader import (
     INDEX_SUFFIX,
     Segment,

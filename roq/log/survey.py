@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from roq.log.files import Files, LogRefused
+from roq.log.meta import Meta, read_meta
 from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head
-from roq.log.recovery import Meta, read_meta
 from roq.log.segment_reader import counting, head_of, parse_name, scan
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 

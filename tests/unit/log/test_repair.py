@@ -6,7 +6,8 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.log.files import LogRefused
-from roq.log.recovery import META, LogSettings, open_log
+from roq.log.meta import META
+from roq.log.recovery import LogSettings, open_log
 from roq.log.repair import Way, plan, repair
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX
 from roq.log.segments import perform

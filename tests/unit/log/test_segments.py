@@ -9,8 +9,9 @@ from memory_files import MemoryFiles
 
 from roq.log.cursors import cursor
 from roq.log.files import LogRefused
+from roq.log.meta import META
 from roq.log.records import HEAD_BYTES, RecordKind
-from roq.log.recovery import LEAP, META, LogSettings, open_log
+from roq.log.recovery import LEAP, LogSettings, open_log
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, scan
 from roq.log.segments import SegmentLog, perform, perform_sync
 from roq.log.survey import LogSurvey

@@ -1,0 +1,96 @@
+"""Whose log a folder holds: a file beside the segments says so; that of another is refused."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from roq.log.files import Files, LogRefused
+from roq.log.segment_reader import SEGMENT_SUFFIX
+from roq.ranges import UNREADABLE, ChildEpoch, ExchangeNumber
+
+META: Final = "log.json"
+NEW_SUFFIX: Final = ".new"
+"""Of a file that gets its name when it is complete and synced."""
+FORMAT: Final = 1
+"""Of what a folder says of itself."""
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose log a folder holds; written once, when it is made."""
+
+    format: int = FORMAT
+    cluster: str
+    queue: str
+    """Id of the queue, in hex."""
+    exchange: ExchangeNumber
+    generation: ChildEpoch
+    host: str
+    """Whose disk it lies on."""
+
+
+def claim_folder(files: Files, mine: Meta) -> Meta:
+    """What the folder says of itself, after comparing it; a new folder is made to say it.
+
+    Args:
+        mine: what it says if it is this process that makes the log.
+
+    Raises:
+        LogRefused: it belongs to another one, or cannot be read.
+        OSError: likewise.
+    """
+    names = files.names()
+    if META not in names:
+        if any(name.endswith(SEGMENT_SUFFIX) for name in names):
+            raise LogRefused(
+                f"the folder holds segments of a log, but no {META}: it was copied in part. Copy "
+                f"it again, or move the segments elsewhere"
+            )
+        partial = META + NEW_SUFFIX
+        files.create(partial)
+        files.write(partial, 0, [msgspec.json.format(msgspec.json.encode(mine), indent=2)])
+        files.sync(partial)
+        files.rename(partial, META)
+        files.sync_folder()
+        return mine
+    found = read_meta(files)
+    for what, told, wanted in (
+        ("cluster", found.cluster, mine.cluster),
+        ("queue", found.queue, mine.queue),
+        ("exchange", found.exchange, mine.exchange),
+        ("host", found.host, mine.host),
+    ):
+        if told != wanted:
+            raise LogRefused(
+                f"the log belongs to {what} {told}, not to {what} {wanted}: it was copied or moved "
+                "here. Move the folder back, or away; nothing in it was changed"
+            )
+    if found.generation > mine.generation:
+        raise LogRefused(
+            f"the log was made by a later process (epoch {found.generation}) than this one (epoch "
+            f"{mine.generation}): the registry of this cluster is older than the log"
+        )
+    return found
+
+
+def read_meta(files: Files) -> Meta:
+    """What a folder says of itself.
+
+    Raises:
+        LogRefused: that cannot be read, or is of a newer format.
+        OSError: likewise.
+    """
+    try:
+        found = msgspec.json.decode(files.read(META, 0, files.size(META)), type=Meta)
+    except UNREADABLE as error:
+        raise LogRefused(
+            f"{META} cannot be read: {error}. Restore it from a copy of the folder, or move the "
+            "folder elsewhere"
+        ) from None
+    if found.format != FORMAT:
+        raise LogRefused(
+            f"the log has format {found.format}, and this RoQ reads format {FORMAT}: install the "
+            "newer version again"
+        )
+    return found
