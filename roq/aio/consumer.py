@@ -14,7 +14,7 @@ from roq.client.consume import consumer as sync_consumer
 from roq.client.consume.consumer import CLOSE_SECONDS
 from roq.client.consume.holding import Holding
 from roq.client.consume.machine import ConsumerStats
-from roq.client.consume.message import ConsumedBatch, ConsumedMessage, Verdict, messages_of
+from roq.client.consume.message import ConsumedBatch, ConsumedMessage, Settlement, messages_of
 from roq.client.io.bell import Bell, deadline_in
 from roq.errors import Closed, LeaseLost, RoQError
 
@@ -169,7 +169,7 @@ class Consumer:
                 return holding
             self._reject(holding, 0, len(holding.batch), f"tried {holding.attempt - 1} times")
 
-    def _settle(self, holding: Holding, index: int, count: int, verdict: Verdict) -> None:
+    def _settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """What the user says of messages; never waits."""
         shell = self._sync._shell  # noqa: SLF001
         if verdict.dead and not holding.lost and shell.error is None:

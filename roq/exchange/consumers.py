@@ -39,16 +39,16 @@ from roq.protocol.consuming import (
     LEAVE,
     MEMBERS_PER_ANSWER_MAX,
     RUNS_MAX,
-    Confirmed,
     Credit,
     Done,
+    DoneConfirmed,
     GroupOrder,
     Groups,
     GroupSettings,
     GroupsRequest,
     Join,
     Joined,
-    Leave,
+    LeaveGroup,
     Ordered,
 )
 
@@ -469,8 +469,8 @@ class Consumers(Generic[B]):
             self._report(group)
 
     def _leave(self, peer: _Peer[B], document: bytes) -> None:
-        if consuming.decode(document, Leave).member != peer.member.id:
-            raise RemoteProtocolError("Leave of another consumer")
+        if consuming.decode(document, LeaveGroup).member != peer.member.id:
+            raise RemoteProtocolError("LeaveGroup of another consumer")
         self._unlink(peer)
         peer.group.leave(peer.member.id)
         self._wake(peer.group)
@@ -547,7 +547,7 @@ class Consumers(Generic[B]):
             if answer is not None:
                 self._answers.append(answer)
             if peer is not None and peer.serial:
-                told = Confirmed(peer.serial, peer.refused)
+                told = DoneConfirmed(peer.serial, peer.refused)
                 peer.serial, peer.refused, peer.told_at = 0, [], self._now
                 self._answers.append(peer.send(DONE, consuming.encode(told)))
 

@@ -3,8 +3,8 @@
     consumer → exchange                          exchange → consumer
     [FF j] Join                                  [FF j] Joined       (or [FF N] Refused)
     [FF k] Credit   also: "I am here"            [FF k]              are you there? (not answered)
-    [FF a] Done                                  [FF a] Confirmed    when the log has committed it
-    [FF l] Leave    not answered                 [FF l]              your leases are over: join
+    [FF a] Done                                  [FF a] DoneConfirmed  when the log has committed it
+    [FF l] LeaveGroup (not answered)             [FF l]              your leases are over: join
                                                  [FF N] Refused      the group was deleted
     [FF g] GroupsRequest                         [FF g] Groups
     [FF o] GroupOrder                            [FF o] Ordered      when the log has committed it
@@ -12,8 +12,8 @@
                                                  [FF M] lease, topic, entry; then [batch]
 
 As with readers, four bytes behind the letter say which of those that share a connection is meant.
-Join, Groups and the orders are BSON, as they come seldom; Credit, Done and Confirmed are msgpack
-arrays. A lease is 20 bytes:
+Join, Groups and the orders are BSON, as they come seldom; Credit, Done and DoneConfirmed are
+msgpack arrays. A lease is 20 bytes:
 
      0           8           12          16          20
      +-----------+-----------+-----------+-----------+
@@ -175,7 +175,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True):
     credit: Credit | None = None
 
 
-class Confirmed(msgspec.Struct, frozen=True, array_like=True):
+class DoneConfirmed(msgspec.Struct, frozen=True, array_like=True):
     """Everything up to this serial is kept."""
 
     serial: Whole
@@ -183,7 +183,7 @@ class Confirmed(msgspec.Struct, frozen=True, array_like=True):
     """Leases that were not the member's any more when their acknowledgement came."""
 
 
-class Leave(msgspec.Struct, frozen=True, array_like=True):
+class LeaveGroup(msgspec.Struct, frozen=True, array_like=True):
     """The member goes, and gives back what it holds; not answered."""
 
     member: bytes
@@ -270,7 +270,7 @@ class Ordered(msgspec.Struct, frozen=True, kw_only=True):
     base: Offset = 0
 
 
-T = TypeVar("T", Credit, Done, Confirmed, Leave)
+T = TypeVar("T", Credit, Done, DoneConfirmed, LeaveGroup)
 
 
 def encode(message: msgspec.Struct) -> bytes:

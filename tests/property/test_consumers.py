@@ -19,8 +19,8 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.client.consume.holding import ACKED, RETURNED, TOLD, Holding
-from roq.client.consume.machine import Ask, ConsumerMachine, Member, Phase
-from roq.client.consume.message import Verdict
+from roq.client.consume.machine import AskExchange, ConsumerMachine, Membership, SeatPhase
+from roq.client.consume.message import Settlement
 from roq.exchange.events import Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
 from roq.log.recovery import LogSettings, open_log
@@ -146,7 +146,7 @@ class Client:
     def __init__(self, number: int, world: World) -> None:
         self.world = world
         self.machine = ConsumerMachine(
-            Member(
+            Membership(
                 id=bytes((number,)) * 16, name=str(number), group="g",
                 settings=GroupSettings(lease_seconds=LEASE, retry_seconds=0.5), latest=False,
                 start_us=0, prefetch=8, prefetch_bytes=1 << 20,
@@ -173,7 +173,7 @@ class Client:
             server.wires.pop(wire.route, None)
             self.world.unnoticed.append((server, server.epoch, wire.route))
 
-    def send(self, asks: list[Ask]) -> None:
+    def send(self, asks: list[AskExchange]) -> None:
         for ask in asks:
             wire = self.wires.get(ask.log.number)
             if wire is not None:
@@ -199,7 +199,7 @@ class Client:
         if random.random() < 0.15:
             if holding.settle(index, 1, RETURNED):
                 run = Run(holding.offset, holding.first + index, 1)
-                self.send(self.machine.tell([], [(holding, run, Verdict())], self.world.now))
+                self.send(self.machine.tell([], [(holding, run, Settlement())], self.world.now))
             return
         for at in range(index, index + count):
             if holding.settle(at, 1, ACKED):
@@ -343,7 +343,7 @@ class World:
             state = group.state(who=True, most=9)
             assert group.base == server.log.committed == server.log.end, state
         assert all(
-            seat.phase is Phase.IN
+            seat.phase is SeatPhase.IN
             for client in self.clients
             for seat in client.machine.seats.values()
         )

@@ -14,12 +14,12 @@ from typing import Final, Self
 import msgspec
 
 from roq.client.consume.holding import Holding
-from roq.client.consume.machine import ConsumerStats, Member
+from roq.client.consume.machine import ConsumerStats, Membership
 from roq.client.consume.message import (
     DONE,
     ConsumedBatch,
     ConsumedMessage,
-    Verdict,
+    Settlement,
     messages_of,
 )
 from roq.client.consume.shell import ConsumerShell
@@ -129,7 +129,7 @@ class Consumer:
             )
         )  # fmt: skip
         start_us, latest = start_of(start)
-        member = Member(
+        member = Membership(
             id=self.id, name=client_name(name), group=group, settings=settings, latest=latest,
             start_us=start_us, prefetch=_at_least_one("prefetch", prefetch),
             prefetch_bytes=_at_least_one("prefetch_bytes", prefetch_bytes),
@@ -310,7 +310,7 @@ class Consumer:
     ) -> None:
         self.close()
 
-    def _settle(self, holding: Holding, index: int, count: int, verdict: Verdict) -> None:
+    def _settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """What the user says of messages."""
         if verdict.dead and not holding.is_lost(index, count) and self._shell.error is None:
             self._bury(ConsumedBatch(holding, index, count, self._shell.settle), verdict.reason)

@@ -169,7 +169,7 @@ class _Round:
         self._timer: Timer | None = None
 
     def begin(self, exchanges: Mapping[str, str]) -> None:
-        """Ask them; the future has the answers when all are there, or the time is over."""
+        """AskExchange them; the future has the answers when all are there, or the time is over."""
         self._timer = self._engine.reactor.call_later(self._seconds, self._finish)
         for name, address in exchanges.items():
             self._ask(name, address)
@@ -207,7 +207,7 @@ class _Round:
 def ask_all(
     engine: Engine, queue: QueueDescription, letter: bytes, request: msgspec.Struct, seconds: float
 ) -> Answers:
-    """Ask every exchange of a queue the same, and wait for the answers.
+    """AskExchange every exchange of a queue the same, and wait for the answers.
 
     Raises:
         QueueStopped: the queue does not run.

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Final
 
 from roq.client.consume.holding import Holding, Segment
-from roq.client.consume.message import Verdict
+from roq.client.consume.message import Settlement
 from roq.client.subscribe.message import Batch
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
@@ -32,13 +32,13 @@ from roq.protocol.consuming import (
     LEASE,
     LEASED,
     LEAVE,
-    Confirmed,
     Credit,
     Done,
+    DoneConfirmed,
     GroupSettings,
     Join,
     Joined,
-    Leave,
+    LeaveGroup,
     Returned,
     Run,
 )
@@ -54,11 +54,11 @@ RENEW_SECONDS_MAX: Final = 5.0
 _LEASED_PARTS: Final = 5
 
 
-Return = tuple[Holding, Run, Verdict]
+Return = tuple[Holding, Run, Settlement]
 """Messages that the user returns, and how."""
 
 
-class Phase(Enum):
+class SeatPhase(Enum):
     """How a seat stands."""
 
     AWAY = "away"
@@ -69,7 +69,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AskExchange:
     """Send this to an exchange."""
 
     log: LogId
@@ -77,7 +77,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Membership:
     """What a member says of itself.
 
     Attributes:
@@ -122,7 +122,7 @@ class Seat:
 
     exchange: ExchangeInfo
     queue: bytes
-    phase: Phase = Phase.AWAY
+    phase: SeatPhase = SeatPhase.AWAY
     up: bool = False
     attempt: int = 0
     request: int = 0
@@ -158,7 +158,7 @@ class ConsumerMachine:
         attempts: so often is a message tried, by the group's settings; 0: without an end.
     """
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Membership) -> None:
         self.stats = ConsumerStats()
         self.refusal: tuple[str, str] | None = None
         self.arrived: list[Holding] = []
@@ -179,7 +179,9 @@ class ConsumerMachine:
     @property
     def joined(self) -> bool:
         """Whether it is in at every exchange that is there."""
-        return bool(self._seats) and all(seat.phase is Phase.IN for seat in self._seats.values())
+        return bool(self._seats) and all(
+            seat.phase is SeatPhase.IN for seat in self._seats.values()
+        )
 
     @property
     def unconfirmed(self) -> int:
@@ -207,7 +209,7 @@ class ConsumerMachine:
             self.stats.lost += holding.untold
             holding.lose(range(holding.first, holding.first + len(holding.batch)))
 
-    def up(self, log: LogId, now: float) -> list[Ask]:
+    def up(self, log: LogId, now: float) -> list[AskExchange]:
         """The connection stands."""
         seat = self._seats.get(log)
         if seat is None:
@@ -220,10 +222,10 @@ class ConsumerMachine:
         seat = self._seats.get(log)
         if seat is not None:
             seat.up = False
-            seat.phase = Phase.AWAY
+            seat.phase = SeatPhase.AWAY
             seat.ask_at = float("inf")
 
-    def take(self, log: LogId, parts: list[bytes], now: float) -> list[Ask]:
+    def take(self, log: LogId, parts: list[bytes], now: float) -> list[AskExchange]:
         """Something came from an exchange.
 
         Raises:
@@ -234,11 +236,11 @@ class ConsumerMachine:
             return []
         if self._lapsed(seat, now):
             return self._join(log, seat, now)
-        letter, asks = parts[0], list[Ask]()
+        letter, asks = parts[0], list[AskExchange]()
         if letter == LEASED and len(parts) == _LEASED_PARTS:
             asks = self._leased(log, seat, parts, now)
         elif letter == DONE:
-            self._confirmed(seat, consuming.decode(parts[1], Confirmed))
+            self._confirmed(seat, consuming.decode(parts[1], DoneConfirmed))
         elif letter == JOIN:
             asks = self._joined(log, seat, documents.decode(parts[1], Joined), now)
         elif letter == LEAVE and seat.up:
@@ -247,7 +249,9 @@ class ConsumerMachine:
             asks = self._refused(seat, documents.decode(parts[1], Refused), now)
         return asks
 
-    def tell(self, holdings: Iterable[Holding], returned: list[Return], now: float) -> list[Ask]:
+    def tell(
+        self, holdings: Iterable[Holding], returned: list[Return], now: float
+    ) -> list[AskExchange]:
         """The user has settled messages: tell the exchanges.
 
         Args:
@@ -263,7 +267,7 @@ class ConsumerMachine:
             seat = self._seats.get(holding.log)
             if seat is None or holding.lost:
                 continue
-            if seat.phase is not Phase.IN:
+            if seat.phase is not SeatPhase.IN:
                 seat.returns.append((holding, run, verdict))
                 continue
             holding.given(run)
@@ -279,11 +283,11 @@ class ConsumerMachine:
             asks += self._send(log, self._seats[log], done, told.get(log, []), now)
         return asks
 
-    def tick(self, now: float) -> list[Ask]:
+    def tick(self, now: float) -> list[AskExchange]:
         """Time has passed; call it about twice a second."""
         asks = self._rejoin(now)
         for log, seat in self._seats.items():
-            if seat.phase is Phase.IN:
+            if seat.phase is SeatPhase.IN:
                 renew = min(seat.lease_seconds / RENEW_PARTS, RENEW_SECONDS_MAX)
                 if now - seat.told_at >= renew:
                     asks.append(self._credit(log, seat, now))
@@ -293,32 +297,32 @@ class ConsumerMachine:
             asks += self._decide(now, late=True)
         return asks
 
-    def farewells(self) -> list[Ask]:
+    def farewells(self) -> list[AskExchange]:
         """What is said last: everything that is held is given back."""
-        goodbye = consuming.encode(Leave(self._member.id))
+        goodbye = consuming.encode(LeaveGroup(self._member.id))
         return [
-            Ask(log, [LEAVE, goodbye])
+            AskExchange(log, [LEAVE, goodbye])
             for log, seat in self._seats.items()
-            if seat.phase in {Phase.IN, Phase.JOINING}
+            if seat.phase in {SeatPhase.IN, SeatPhase.JOINING}
         ]
 
-    def taking(self, *, taking: bool, now: float) -> list[Ask]:
+    def taking(self, *, taking: bool, now: float) -> list[AskExchange]:
         """Take nothing more, or take again."""
         self._closing = not taking
         return [
             self._credit(log, seat, now)
             for log, seat in self._seats.items()
-            if seat.phase is Phase.IN
+            if seat.phase is SeatPhase.IN
         ]
 
     def _lapsed(self, seat: Seat, now: float) -> bool:
         """Whether this process was silent for so long that others have what it holds: what has come
         meanwhile is not to be believed."""
-        return seat.phase is Phase.IN and now - seat.told_at > seat.lease_seconds
+        return seat.phase is SeatPhase.IN and now - seat.told_at > seat.lease_seconds
 
-    def _rejoin(self, now: float) -> list[Ask]:
+    def _rejoin(self, now: float) -> list[AskExchange]:
         """Join again where this process was silent for too long, before it says anything there."""
-        asks: list[Ask] = []
+        asks: list[AskExchange] = []
         for log, seat in self._seats.items():
             if self._lapsed(seat, now):
                 asks += self._join(log, seat, now)
@@ -331,13 +335,13 @@ class ConsumerMachine:
         """Whether it matters where a group that is made begins."""
         return self._member.latest or self._member.start_us > 0
 
-    def _join(self, log: LogId, seat: Seat, now: float) -> list[Ask]:
+    def _join(self, log: LogId, seat: Seat, now: float) -> list[AskExchange]:
         if self.refusal is not None:
             return []  # a group that was deleted is not made again by its own members
         member = self._member
         self._requests += 1
         seat.attempt += 1
-        seat.phase = Phase.JOINING
+        seat.phase = SeatPhase.JOINING
         seat.told_at = now
         seat.request = self._requests
         seat.ask_at = now + ASK_SECONDS
@@ -353,12 +357,12 @@ class ConsumerMachine:
             make=seat.make or created is not None, start_us=start_us,
             start_end=member.latest and created is None, held=held, generation=log.generation,
         )  # fmt: skip
-        return [Ask(log, [JOIN, documents.encode(join)])]
+        return [AskExchange(log, [JOIN, documents.encode(join)])]
 
-    def _joined(self, log: LogId, seat: Seat, joined: Joined, now: float) -> list[Ask]:
-        if joined.id != seat.request or seat.phase is not Phase.JOINING:
+    def _joined(self, log: LogId, seat: Seat, joined: Joined, now: float) -> list[AskExchange]:
+        if joined.id != seat.request or seat.phase is not SeatPhase.JOINING:
             return []
-        seat.phase, seat.trouble = Phase.IN, ""
+        seat.phase, seat.trouble = SeatPhase.IN, ""
         seat.make = True
         seat.ask_at = float("inf")
         seat.lease_seconds = joined.settings.lease_seconds
@@ -371,7 +375,7 @@ class ConsumerMachine:
         asks = self._resume(log, seat, joined, now)
         return asks + self._decide(now)
 
-    def _resume(self, log: LogId, seat: Seat, joined: Joined, now: float) -> list[Ask]:
+    def _resume(self, log: LogId, seat: Seat, joined: Joined, now: float) -> list[AskExchange]:
         """Go on with what is still held; what is not, and was not done, is lost."""
         seat.unconfirmed.clear()
         seat.arrived = seat.granted = seat.arrived_bytes = 0
@@ -407,35 +411,35 @@ class ConsumerMachine:
         asks = self.tell(list(seat.holdings.values()), returns, now)
         return asks or [self._credit(log, seat, now)]
 
-    def _refused(self, seat: Seat, refused: Refused, now: float) -> list[Ask]:
+    def _refused(self, seat: Seat, refused: Refused, now: float) -> list[AskExchange]:
         seat.trouble = refused.text
         if refused.code == DELETED:
             self.refusal = refused.code, refused.text
-            seat.phase = Phase.AWAY
+            seat.phase = SeatPhase.AWAY
             return []
-        if seat.phase is not Phase.JOINING:
+        if seat.phase is not SeatPhase.JOINING:
             return []
         if refused.code == "no_group":
-            seat.phase = Phase.WAITING
+            seat.phase = SeatPhase.WAITING
             seat.ask_at = float("inf")
             self._decide_at = min(self._decide_at, now + ASK_SECONDS)
             return self._decide(now)
         if refused.code in {"group_differs", "invalid_request", "malformed", "version"}:
             self.refusal = refused.code, refused.text
-        seat.phase = Phase.AWAY
+        seat.phase = SeatPhase.AWAY
         seat.ask_at = now + AGAIN_SECONDS
         return []
 
-    def _decide(self, now: float, *, late: bool = False) -> list[Ask]:
+    def _decide(self, now: float, *, late: bool = False) -> list[AskExchange]:
         """Have the group made where it is not, once it is known where it is, and since when."""
-        waiting = [(log, s) for log, s in self._seats.items() if s.phase is Phase.WAITING]
-        open_questions = any(seat.phase is Phase.JOINING for seat in self._seats.values())
+        waiting = [(log, s) for log, s in self._seats.items() if s.phase is SeatPhase.WAITING]
+        open_questions = any(seat.phase is SeatPhase.JOINING for seat in self._seats.values())
         if not waiting:
             self._decide_at = float("inf")
         if not waiting or (open_questions and self._created_us is None and not late):
             return []
         self._decide_at = float("inf")
-        asks: list[Ask] = []
+        asks: list[AskExchange] = []
         for log, seat in waiting:
             seat.make = True
             asks += self._join(log, seat, now)
@@ -443,11 +447,11 @@ class ConsumerMachine:
 
     # --- leases -----------------------------------------------------------------------------------
 
-    def _leased(self, log: LogId, seat: Seat, parts: list[bytes], now: float) -> list[Ask]:
+    def _leased(self, log: LogId, seat: Seat, parts: list[bytes], now: float) -> list[AskExchange]:
         _, head, topic, frame, packed = parts
         number, first, length, attempt = LEASE.unpack(head)
         entry = read_entry(frame)
-        if seat.phase is not Phase.IN or (entry.exchange, entry.generation) != log:
+        if seat.phase is not SeatPhase.IN or (entry.exchange, entry.generation) != log:
             return []  # of an earlier stay: it is over
         seat.arrived += length
         seat.arrived_bytes += len(packed)
@@ -481,7 +485,7 @@ class ConsumerMachine:
         """What was acknowledged of a holding goes into the next Done."""
         seat = self._seats.get(holding.log)
         holding.dirty = False
-        if seat is None or holding.lost or seat.phase is not Phase.IN:
+        if seat is None or holding.lost or seat.phase is not SeatPhase.IN:
             return
         runs = holding.take_acked()
         if not runs:
@@ -505,18 +509,18 @@ class ConsumerMachine:
 
     def _send(
         self, log: LogId, seat: Seat, done: Done, told: list[tuple[Holding, int]], now: float
-    ) -> list[Ask]:
+    ) -> list[AskExchange]:
         seat.serial += 1
         seat.told_at = now
         seat.unconfirmed.append((seat.serial, told))
         for holding, _ in told:
             holding.unconfirmed += 1
         message = Done(seat.serial, done.whole, done.parts, done.returned, self._granted(seat))
-        return [Ask(log, [DONE, consuming.encode(message)])]
+        return [AskExchange(log, [DONE, consuming.encode(message)])]
 
-    def _credit(self, log: LogId, seat: Seat, now: float) -> Ask:
+    def _credit(self, log: LogId, seat: Seat, now: float) -> AskExchange:
         seat.told_at = now
-        return Ask(log, [CREDIT, consuming.encode(self._granted(seat))])
+        return AskExchange(log, [CREDIT, consuming.encode(self._granted(seat))])
 
     def _granted(self, seat: Seat) -> Credit:
         """All that this seat has taken and would take."""
@@ -532,7 +536,7 @@ class ConsumerMachine:
             share,
         )
 
-    def _confirmed(self, seat: Seat, confirmed: Confirmed) -> None:
+    def _confirmed(self, seat: Seat, confirmed: DoneConfirmed) -> None:
         refused = set(confirmed.refused)
         while seat.unconfirmed and seat.unconfirmed[0][0] <= confirmed.serial:
             _, told = seat.unconfirmed.popleft()

@@ -8,7 +8,7 @@ from roq.client.consume.holding import Holding
 from roq.client.subscribe.message import Batch, Message
 
 
-class Verdict:
+class Settlement:
     """What becomes of messages.
 
     Attributes:
@@ -37,9 +37,9 @@ class Verdict:
         self.reason = reason
 
 
-DONE = Verdict(acked=True)
+DONE = Settlement(acked=True)
 
-Settle = Callable[[Holding, int, int, Verdict], None]
+Settle = Callable[[Holding, int, int, Settlement], None]
 """Tells of messages of a holding: from which one on, how many, and what becomes of them."""
 
 
@@ -90,7 +90,7 @@ class ConsumedMessage(Message, frozen=True, gc=False, eq=False):
         Raises:
             LeaseLost, Closed: as `ack`.
         """
-        self._settle(self._holding, self._index, 1, Verdict(delay=delay, reason=reason))
+        self._settle(self._holding, self._index, 1, Settlement(delay=delay, reason=reason))
 
     def reject(self, reason: str = "") -> None:
         """The message cannot be done, however often it is tried: it goes to the dead letters.
@@ -98,7 +98,7 @@ class ConsumedMessage(Message, frozen=True, gc=False, eq=False):
         Raises:
             LeaseLost, Closed: as `ack`.
         """
-        self._settle(self._holding, self._index, 1, Verdict(dead=True, reason=reason))
+        self._settle(self._holding, self._index, 1, Settlement(dead=True, reason=reason))
 
 
 class ConsumedBatch:
@@ -144,11 +144,11 @@ class ConsumedBatch:
 
     def nack(self, delay: float = 0.0, reason: str = "") -> None:
         """All that are not settled are to be tried again; as `ConsumedMessage.nack`."""
-        self._settle(self._holding, self._index, len(self), Verdict(delay=delay, reason=reason))
+        self._settle(self._holding, self._index, len(self), Settlement(delay=delay, reason=reason))
 
     def reject(self, reason: str = "") -> None:
         """All that are not settled go to the dead letters; as `ConsumedMessage.reject`."""
-        self._settle(self._holding, self._index, len(self), Verdict(dead=True, reason=reason))
+        self._settle(self._holding, self._index, len(self), Settlement(dead=True, reason=reason))
 
     def __repr__(self) -> str:
         return f"<ConsumedBatch of {len(self)} messages, topic {self.topic!r}>"

@@ -16,8 +16,14 @@ from contextlib import suppress
 from typing import Final
 
 from roq.client.consume.holding import ACKED, RETURNED, Holding
-from roq.client.consume.machine import Ask, ConsumerMachine, ConsumerStats, Member, Phase
-from roq.client.consume.message import Verdict
+from roq.client.consume.machine import (
+    AskExchange,
+    ConsumerMachine,
+    ConsumerStats,
+    Membership,
+    SeatPhase,
+)
+from roq.client.consume.message import Settlement
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
 from roq.errors import (
@@ -60,7 +66,7 @@ class ConsumerShell:
     def __init__(
         self,
         engine: Engine,
-        member: Member,
+        member: Membership,
         *,
         on_joined: Callable[[], None],
         on_refused: Callable[[RoQError], None],
@@ -78,7 +84,7 @@ class ConsumerShell:
         self._on_refused = on_refused
         self._connections: dict[LogId, ExchangeConnection] = {}
         self._settled: deque[Holding] = deque()
-        self._returned: deque[tuple[Holding, Run, Verdict]] = deque()
+        self._returned: deque[tuple[Holding, Run, Settlement]] = deque()
         self._flushing = False
         """Whether `_flush` is about to be called."""
         self._timer: Timer | None = None
@@ -87,7 +93,7 @@ class ConsumerShell:
 
     # --- the user's thread ------------------------------------------------------------------------
 
-    def settle(self, holding: Holding, index: int, count: int, verdict: Verdict) -> None:
+    def settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """Messages are done, or to be tried again.
 
         Raises:
@@ -136,7 +142,7 @@ class ConsumerShell:
         return [
             (seat.exchange.name, seat.trouble or self._trouble_at(name) or seat.phase.value)
             for name, seat in self._machine.seats.items()
-            if seat.phase is not Phase.IN
+            if seat.phase is not SeatPhase.IN
         ]
 
     def _trouble_at(self, name: LogId) -> str:
@@ -256,7 +262,7 @@ class ConsumerShell:
         self._perform(self._machine.tick(reactor.now()))
         self._timer = reactor.call_later(TICK_SECONDS, self._tick)
 
-    def _perform(self, asks: Iterable[Ask]) -> None:
+    def _perform(self, asks: Iterable[AskExchange]) -> None:
         for ask in asks:
             connection = self._connections.get(ask.log)
             if connection is not None:

@@ -13,7 +13,7 @@ import pytest
 from roq.aio.consumer import Consumer
 from roq.client.consume.consumer import Consumer as SyncConsumer
 from roq.client.consume.holding import ACKED, RETURNED, Holding
-from roq.client.consume.message import ConsumedBatch, Verdict
+from roq.client.consume.message import ConsumedBatch, Settlement
 from roq.client.subscribe.message import Batch
 from roq.errors import Closed, LeaseLost, RoQError, Unavailable
 from roq.model import LogId, PublisherId
@@ -29,7 +29,7 @@ class PaperShell:
         self.error: RoQError | None = None
         self.settled: list[tuple[int, int, str]] = []
 
-    def settle(self, held: Holding, index: int, count: int, verdict: Verdict) -> None:
+    def settle(self, held: Holding, index: int, count: int, verdict: Settlement) -> None:
         if held.lost:
             raise LeaseLost
         if held.settle(index, count, ACKED if verdict.acked else RETURNED):

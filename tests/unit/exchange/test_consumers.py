@@ -28,9 +28,9 @@ from roq.protocol.consuming import (
     LEASE,
     LEASED,
     LEAVE,
-    Confirmed,
     Credit,
     Done,
+    DoneConfirmed,
     GroupOrder,
     Groups,
     GroupSettings,
@@ -38,7 +38,7 @@ from roq.protocol.consuming import (
     GroupState,
     Join,
     Joined,
-    Leave,
+    LeaveGroup,
     Returned,
     Run,
 )
@@ -118,8 +118,8 @@ class Consumer:
         fields = {"whole": list(leases), **more}
         self.say(DONE, consuming.encode(Done(self.serial, **fields)))
 
-    def confirmed(self) -> Confirmed:
-        return consuming.decode(self.take(DONE), Confirmed)
+    def confirmed(self) -> DoneConfirmed:
+        return consuming.decode(self.take(DONE), DoneConfirmed)
 
 
 def deliver(there: Exchange) -> None:
@@ -172,7 +172,7 @@ def test_the_first_member_makes_the_group_and_gets_what_it_is_ready_for() -> Non
     assert member.credit(4) == [(1, 0, 3, 1)]
     assert member.credit(5) == [(2, 0, 2, 1)]
     member.done(1, 2)
-    assert member.confirmed() == Confirmed(1, [])
+    assert member.confirmed() == DoneConfirmed(1, [])
     (state,) = states(there)
     assert (state.name, state.acknowledged, state.out, state.members) == ("g", 5, 0, 1)
     assert (state.base, state.end) == (2, 2)
@@ -270,7 +270,7 @@ def test_leases_of_nobody_of_another_one_or_that_are_over_are_refused_by_number(
     assert one.credit(3) == [(1, 0, 3, 1)]
     assert two.credit(3) == [(2, 0, 3, 1)]
     one.done(2, 99)
-    assert one.confirmed() == Confirmed(1, [2, 99])
+    assert one.confirmed() == DoneConfirmed(1, [2, 99])
     one.done(1)
     assert one.confirmed().refused == []
     one.done(1)
@@ -307,7 +307,7 @@ def test_what_is_no_message_of_a_member_is_counted_and_refused() -> None:
     for letter in (DONE, CREDIT, LEAVE):
         member.say(letter, b"\xc1")
         assert member.refusal().code == "malformed"
-    member.say(LEAVE, consuming.encode(Leave(b"x" * 16)))
+    member.say(LEAVE, consuming.encode(LeaveGroup(b"x" * 16)))
     assert member.refusal().code == "malformed"
     assert there.core.counters.malformed == 4
     assert len(there.core.consumers) == 1
@@ -317,7 +317,7 @@ def test_who_is_not_known_is_told_to_join_but_for_a_goodbye() -> None:
     stranger = Consumer(filled(1))
     stranger.credit()
     assert stranger.take(LEAVE) == b""
-    stranger.say(LEAVE, consuming.encode(Leave(stranger.id)))
+    stranger.say(LEAVE, consuming.encode(LeaveGroup(stranger.id)))
     assert stranger.other == []
 
 
@@ -330,7 +330,7 @@ def test_what_a_member_held_that_leaves_is_free_and_was_not_tried() -> None:
     one.enter()
     two.enter()
     one.credit()
-    one.say(LEAVE, consuming.encode(Leave(one.id)))
+    one.say(LEAVE, consuming.encode(LeaveGroup(one.id)))
     assert two.credit() == [(2, 0, 3, 1)]
 
 
@@ -579,7 +579,7 @@ def test_an_acknowledgement_is_confirmed_when_it_is_on_the_disk() -> None:
     assert member.other == []
     made.write()
     member.look()
-    assert member.confirmed() == Confirmed(1, [])
+    assert member.confirmed() == DoneConfirmed(1, [])
 
 
 def test_what_is_not_committed_is_handed_to_nobody() -> None:

@@ -6,17 +6,9 @@ import pytest
 
 from roq.errors import RemoteProtocolError
 from roq.log import groups
-from roq.log.groups import (
-    ConsumerGroup,
-    GroupDelta,
-    Lease,
-    Mask,
-    Member,
-    NumberedLeases,
-    Tried,
-    decode_deltas,
-    encode_deltas,
-)
+from roq.log.group_changes import GroupDelta, Mask, Tried, decode_deltas, encode_deltas
+from roq.log.groups import ConsumerGroup
+from roq.log.leases import Lease, Member, NumberedLeases
 from roq.log.ring import Ring
 from roq.model import PublisherId
 from roq.protocol.batch import pack

@@ -12,13 +12,13 @@ from roq.protocol import consuming, documents
 from roq.protocol.consuming import (
     DELAY_SECONDS_MAX,
     LEASE,
-    Confirmed,
     Credit,
     Done,
+    DoneConfirmed,
     GroupOrder,
     GroupSettings,
     Join,
-    Leave,
+    LeaveGroup,
     Returned,
 )
 
@@ -29,7 +29,7 @@ JOIN = {
 
 @pytest.mark.parametrize(
     "message",
-    [Credit(1, 2, 3), Leave(b"m"), Confirmed(7, [1, 2]),
+    [Credit(1, 2, 3), LeaveGroup(b"m"), DoneConfirmed(7, [1, 2]),
      Done(3, [1], [(2, 0, 5)], [Returned(3, 1, 2, 0.5, False, "no")], Credit(1, 2, 3))],
     ids=lambda message: type(message).__name__,
 )  # fmt: skip

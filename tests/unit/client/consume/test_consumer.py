@@ -14,8 +14,8 @@ import pytest
 from roq.client.consume import consumer as module
 from roq.client.consume.consumer import Consumer, start_of
 from roq.client.consume.holding import ACKED, RETURNED, Holding
-from roq.client.consume.machine import ConsumerStats, Member
-from roq.client.consume.message import ConsumedBatch, Verdict
+from roq.client.consume.machine import ConsumerStats, Membership
+from roq.client.consume.message import ConsumedBatch, Settlement
 from roq.client.io.engine import Engine
 from roq.client.session.events import SessionState
 from roq.client.subscribe.message import Batch
@@ -42,7 +42,7 @@ class PaperShell:
     joins = True
 
     def __init__(
-        self, _engine: object, member: Member, *, on_joined: Callable[[], None], on_refused: Any
+        self, _engine: object, member: Membership, *, on_joined: Callable[[], None], on_refused: Any
     ) -> None:
         self.member = member
         self.arrived: deque[Holding] = deque()
@@ -60,7 +60,7 @@ class PaperShell:
 
     def topology(self, _topology: object) -> None: ...
 
-    def settle(self, held: Holding, index: int, count: int, verdict: Verdict) -> None:
+    def settle(self, held: Holding, index: int, count: int, verdict: Settlement) -> None:
         if held.lost:
             raise LeaseLost
         word = "ack" if verdict.acked else verdict.reason

@@ -8,7 +8,7 @@ import pytest
 
 from roq.client.consume.dead_letters import REASON_MAX, DeadLetter, DeadLetters, read_letter
 from roq.client.consume.holding import ACKED, Holding
-from roq.client.consume.message import ConsumedBatch, Verdict
+from roq.client.consume.message import ConsumedBatch, Settlement
 from roq.client.publish.batching import Attributed
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.message import Batch, Message
@@ -55,7 +55,7 @@ class Queue:
         return cast("Publisher", self.publisher)
 
 
-def settle(_holding: Holding, _index: int, _count: int, _verdict: Verdict) -> None:
+def settle(_holding: Holding, _index: int, _count: int, _verdict: Settlement) -> None:
     raise AssertionError("the caller settles")
 
 

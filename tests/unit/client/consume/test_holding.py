@@ -37,7 +37,8 @@ def test_what_was_told_is_told_again_after_a_lost_connection() -> None:
     held.settle(0, 2, ACKED)
     held.settle(4, 1, RETURNED)
     held.take_acked()
-    assert held.unsettled() == [Run(7, 10, 4)], "what was given back is nobody's"
+    held.given(Run(7, 14, 1))
+    assert held.held() == [Run(7, 10, 4)], "what was given back is nobody's"
     held.untell()
     assert held.untold == 4
     assert held.take_acked() == [Run(7, 10, 2)]

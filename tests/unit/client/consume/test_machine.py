@@ -10,11 +10,11 @@ from roq.client.consume.holding import ACKED, RETURNED, Holding
 from roq.client.consume.machine import (
     AGAIN_SECONDS,
     ASK_SECONDS,
-    Ask,
+    AskExchange,
     ConsumerMachine,
-    Member,
+    Membership,
 )
-from roq.client.consume.message import Verdict
+from roq.client.consume.message import Settlement
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import consuming, documents
@@ -28,13 +28,13 @@ from roq.protocol.consuming import (
     LEASE,
     LEASED,
     LEAVE,
-    Confirmed,
     Credit,
     Done,
+    DoneConfirmed,
     GroupSettings,
     Join,
     Joined,
-    Leave,
+    LeaveGroup,
     Run,
 )
 from roq.protocol.entry import EntryKind, pack_entry
@@ -51,18 +51,20 @@ class Script:
             "id": b"m" * 16, "name": "m", "group": "g", "settings": GroupSettings(),
             "latest": False, "start_us": 0, "prefetch": 10, "prefetch_bytes": 1_000,
         }  # fmt: skip
-        self.machine = ConsumerMachine(Member(**{**fields, **given}))
+        self.machine = ConsumerMachine(Membership(**{**fields, **given}))
         self.offsets: dict[int, int] = {}
 
-    def open(self, number: int) -> list[Ask]:
+    def open(self, number: int) -> list[AskExchange]:
         info = ExchangeInfo(number=number, epoch=1, generation=1, host="h", data="d", live="l")
         self.machine.open(info, QUEUE)
         return self.machine.up(LogId(number, 1), 0.0)
 
-    def take(self, number: int, *parts: bytes, now: float = 0.0) -> list[Ask]:
+    def take(self, number: int, *parts: bytes, now: float = 0.0) -> list[AskExchange]:
         return self.machine.take(LogId(number, 1), list(parts), now)
 
-    def joined(self, number: int, join: Join, created_us: int = 7, **given: Any) -> list[Ask]:
+    def joined(
+        self, number: int, join: Join, created_us: int = 7, **given: Any
+    ) -> list[AskExchange]:
         answer = Joined(
             id=join.id, generation=1, epoch=1, settings=GroupSettings(), created_us=created_us,
             **given,
@@ -72,7 +74,7 @@ class Script:
     def enter(self, number: int = 1) -> None:
         self.joined(number, join_in(self.open(number)))
 
-    def refused(self, number: int, code: str) -> list[Ask]:
+    def refused(self, number: int, code: str) -> list[AskExchange]:
         return self.take(number, REFUSED, documents.encode(Refused(code=code, text="no")))
 
     def lease(
@@ -95,16 +97,16 @@ class Script:
         return read(ask, Done)
 
     def confirm(self, serial: int, refused: list[int] | None = None) -> None:
-        self.take(1, DONE, consuming.encode(Confirmed(serial, refused or [])))
+        self.take(1, DONE, consuming.encode(DoneConfirmed(serial, refused or [])))
 
 
-def read(ask: Ask, kind: type[Any]) -> Any:
+def read(ask: AskExchange, kind: type[Any]) -> Any:
     letter, document = ask.frames
-    assert letter == {Done: DONE, Credit: CREDIT, Leave: LEAVE}[kind]
+    assert letter == {Done: DONE, Credit: CREDIT, LeaveGroup: LEAVE}[kind]
     return consuming.decode(document, kind)
 
 
-def join_in(asks: list[Ask]) -> Join:
+def join_in(asks: list[AskExchange]) -> Join:
     ((letter, document),) = [ask.frames for ask in asks]
     assert letter == JOIN
     return documents.decode(document, Join)
@@ -236,7 +238,7 @@ def test_what_is_given_back_says_why_and_when() -> None:
     holding = script.lease(4)
     assert holding is not None
     holding.settle(1, 1, RETURNED)
-    verdict = Verdict(delay=2.0, reason="busy")
+    verdict = Settlement(delay=2.0, reason="busy")
     (ask,) = script.machine.tell([], [(holding, Run(0, 1, 1), verdict)], 0.0)
     (back,) = read(ask, Done).returned
     assert (back.lease, back.first, back.length) == (4, 1, 1)
@@ -292,7 +294,7 @@ def test_leases_are_renewed_and_nothing_more_is_taken_while_it_closes() -> None:
     (ask,) = script.machine.taking(taking=False, now=6.0)
     assert read(ask, Credit).messages == 3
     (ask,) = script.machine.farewells()
-    assert read(ask, Leave).member == b"m" * 16
+    assert read(ask, LeaveGroup).member == b"m" * 16
 
 
 def test_what_cannot_be_read_is_given_back_as_an_attempt() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from roq.client.consume.holding import Holding
-from roq.client.consume.message import ConsumedBatch, Verdict, messages_of, part_of
+from roq.client.consume.message import ConsumedBatch, Settlement, messages_of, part_of
 from roq.client.subscribe.message import Batch
 from roq.model import LogId, PublisherId
 
@@ -14,9 +14,9 @@ class User:
     def __init__(self) -> None:
         batch = Batch([b"%d" % n for n in range(5)], "eu", PublisherId(b"p" * 16), 40, 0, 1, None)
         self.held = Holding(LogId(2, 6), 7, 3, 10, 2, batch)
-        self.said: list[tuple[int, int, Verdict]] = []
+        self.said: list[tuple[int, int, Settlement]] = []
 
-    def settle(self, holding: Holding, index: int, count: int, verdict: Verdict) -> None:
+    def settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         assert holding is self.held
         self.said.append((index, count, verdict))
 

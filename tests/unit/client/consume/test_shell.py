@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from roq.client.consume.holding import Holding
-from roq.client.consume.machine import Member
+from roq.client.consume.machine import Membership
 from roq.client.consume.message import DONE as ACK
-from roq.client.consume.message import Verdict
+from roq.client.consume.message import Settlement
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io.engine import Engine
 from roq.errors import Closed, GroupNotFound, InvalidRequest, LeaseLost, RoQError
@@ -26,8 +26,8 @@ from roq.protocol.consuming import (
     LEASE,
     LEASED,
     LEAVE,
-    Confirmed,
     Done,
+    DoneConfirmed,
     GroupSettings,
     Join,
     Joined,
@@ -93,7 +93,7 @@ class Script:
         self.engine = PaperEngine()
         self.joined = 0
         self.refused: list[RoQError] = []
-        member = Member(
+        member = Membership(
             id=b"m" * 16, name="m", group="g", settings=GroupSettings(attempts=3), latest=False,
             start_us=0, prefetch=10, prefetch_bytes=1_000,
         )  # fmt: skip
@@ -159,7 +159,7 @@ def test_what_the_user_settles_is_told_in_one_message() -> None:
     script, connection = inside()
     held = script.lease(connection)
     script.shell.settle(held, 0, 1, ACK)
-    script.shell.settle(held, 1, 1, Verdict(delay=1.0, reason="no"))
+    script.shell.settle(held, 1, 1, Settlement(delay=1.0, reason="no"))
     assert connection.sent == []
     assert len(script.engine.soon) == 1, "woken once"
     script.engine.run()
@@ -169,17 +169,17 @@ def test_what_the_user_settles_is_told_in_one_message() -> None:
     assert done.parts == [(4, 0, 1)]
     assert [(each.first, each.reason) for each in done.returned] == [(1, "no")]
     assert script.shell.unsettled == 1
-    connection.take([[DONE, consuming.encode(Confirmed(done.serial))]])
+    connection.take([[DONE, consuming.encode(DoneConfirmed(done.serial))]])
     assert script.shell.unsettled == 0
 
 
 def test_what_is_lost_or_closed_cannot_be_settled() -> None:
     script, connection = inside()
     held = script.lease(connection)
-    held.lost = True
+    held.lose([held.first + 1])
+    script.shell.settle(held, 0, 1, ACK)
     with pytest.raises(LeaseLost, match="topic 't'"):
         script.shell.settle(held, 0, 2, ACK)
-    held.lost = False
     script.shell.end(Closed("over"))
     script.shell.end(Closed("later"))
     with pytest.raises(Closed, match="over"):

@@ -1,0 +1,59 @@
+"""Messages that nobody holds: in which order they go out, and when."""
+
+from __future__ import annotations
+
+from roq.log.free_messages import FreeMessages
+from roq.log.leases import Piece
+
+
+def piece(offset: int, first: int = 0, length: int = 4) -> Piece:
+    return Piece(offset, first, length, 0, "")
+
+
+def test_what_is_ready_goes_out_in_its_order_and_what_was_split_first() -> None:
+    free = FreeMessages()
+    free.add(piece(1))
+    free.add(piece(2))
+    free.add(piece(0), first=True)
+    order = []
+    while (first := free.first(0.0)) is not None:
+        free.remove(first)
+        order.append(first.offset)
+    assert order == [0, 1, 2]
+    assert not free
+    assert free.count == 0
+
+
+def test_what_waits_goes_out_at_its_time_behind_what_is_ready() -> None:
+    free = FreeMessages()
+    free.wait(piece(1), 5.0)
+    free.wait(piece(2), 3.0)
+    assert free.first(2.9) is None
+    assert free.first(3.0) == piece(2)
+    free.add(piece(3))
+    assert free.first(9.0) == piece(3)
+    free.remove(piece(1))
+    assert free.count == 8
+
+
+def test_the_lowest_holds_up_the_others_until_its_time() -> None:
+    free = FreeMessages()
+    free.add(piece(2))
+    free.wait(piece(1), 5.0)
+    assert free.lowest(4.0) is None
+    assert free.lowest(5.0) == piece(1)
+
+
+def test_a_part_is_taken_out_and_the_rest_stays_as_it_was() -> None:
+    free = FreeMessages()
+    free.wait(piece(1, 0, 10), 5.0)
+    free.add(piece(2))
+    assert free.take(1, 3, 4) == [piece(1, 3, 4)]
+    assert sorted(free) == [piece(1, 0, 3), piece(1, 7, 3), piece(2)]
+    assert free.first(0.0) == piece(2)
+    free.remove(piece(2))
+    assert free.first(4.0) is None
+    assert free.first(5.0) == piece(1, 0, 3)
+    assert free.take(1, 20, 4) == []
+    free.clear()
+    assert (list(free), free.count) == ([], 0)

@@ -1,0 +1,61 @@
+"""Members, and what they get of a batch."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.log.group_changes import Tried
+from roq.log.leases import (
+    Lease,
+    Member,
+    NumberedLeases,
+    Piece,
+    bits_at,
+    runs_of,
+    split_by_attempts,
+)
+
+
+def member(granted: int, window: int, granted_bytes: int = 1) -> Member:
+    made = Member(bytes(16), "one", 0.0)
+    made.granted, made.window, made.granted_bytes = granted, window, granted_bytes
+    return made
+
+
+@pytest.mark.parametrize(
+    ("granted", "window", "count", "share"),
+    [(10, 10, 4, 4), (3, 10, 4, 0), (4, 4, 9, 4), (1, 4, 9, 0), (1, 1, 9, 1), (0, 4, 1, 0)],
+)
+def test_a_batch_is_split_only_for_who_could_never_hold_it(
+    granted: int, window: int, count: int, share: int
+) -> None:
+    assert member(granted, window).share(count) == share
+
+
+def test_who_has_no_room_in_bytes_or_a_full_connection_gets_nothing() -> None:
+    assert member(10, 10, 0).share(1) == 0
+    blocked = member(10, 10)
+    blocked.blocked = True
+    assert blocked.credit == 0
+
+
+def test_a_lease_has_a_bit_for_each_message_and_a_number_of_its_own() -> None:
+    numbers = NumberedLeases()
+    one = Lease(numbers.next(), member(1, 1), Piece(5, 2, 3, 1, "no"))
+    assert (one.open, one.attempts, one.reason) == (0b111, 1, "no")
+    assert numbers.next() > one.number
+
+
+def test_bits_are_read_as_runs() -> None:
+    assert bits_at(2, 3) == 0b11100
+    assert runs_of(0b1101_0011) == [(0, 2), (4, 1), (6, 2)]
+    assert runs_of(0) == []
+
+
+def test_what_was_tried_differently_goes_out_apart() -> None:
+    tried = [Tried(5, 1, 2, 1, "first"), Tried(5, 2, 1, 2, "second")]
+    assert split_by_attempts(5, 0, 4, tried) == [
+        Piece(5, 0, 1, 0, ""), Piece(5, 1, 1, 1, "first"), Piece(5, 2, 1, 2, "second"),
+        Piece(5, 3, 1, 0, ""),
+    ]  # fmt: skip
+    assert split_by_attempts(5, 0, 4, []) == [Piece(5, 0, 4, 0, "")]
