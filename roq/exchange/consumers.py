@@ -17,15 +17,15 @@ from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
-from roq.exchange.readers import RefusedRequest, refusal, tagged
+from roq.exchange.readers import RefusedRequest, checked_prefixes, refusal, tagged
 from roq.exchange.requests import Request
 from roq.log.group_changes import GroupDelta, decode_deltas, encode_deltas
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases
 from roq.log.log import Log, NotAtHand
-from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
+from roq.model import PUBLISHER_ID_BYTES
 from roq.protocol import consuming, documents
-from roq.protocol.channel import PREFIXES_MAX, READER_BYTES, REFUSED, Refused
+from roq.protocol.channel import READER_BYTES, REFUSED, Refused
 from roq.protocol.consuming import (
     CREDIT,
     DELETED,
@@ -381,7 +381,10 @@ class Consumers(Generic[B]):
     def _join(self, asked: Request) -> list[Effect]:
         join = documents.decode(asked.document, Join)
         self._check_queue(join.queue)
-        _check_settings(join.settings)
+        if not checked_prefixes(join.settings.prefixes):
+            raise RefusedRequest(
+                "invalid_request", "a group has at least one topic, if only an empty one"
+            )
         if len(join.member) != PUBLISHER_ID_BYTES or len(join.held) > RUNS_MAX:
             raise RemoteProtocolError("a member has an id of 16 bytes, and holds what is possible")
         group = self._groups.get(join.group)
@@ -592,16 +595,6 @@ class Consumers(Generic[B]):
     def _forget(self, peer: _Peer[B]) -> None:
         self._by_member.pop((peer.group.name, peer.member.id), None)
         peer.member.blocked = False
-
-
-def _check_settings(settings: GroupSettings) -> None:
-    if not 1 <= len(settings.prefixes) <= PREFIXES_MAX or any(
-        len(prefix) > TOPIC_BYTES_MAX for prefix in settings.prefixes
-    ):
-        raise RefusedRequest(
-            "invalid_request",
-            f"a group has 1 to {PREFIXES_MAX} topics of at most {TOPIC_BYTES_MAX} bytes",
-        )
 
 
 def _check_same(join: Join, settings: GroupSettings) -> None:

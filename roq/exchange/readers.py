@@ -106,7 +106,7 @@ class Readers(Generic[B]):
 
     def _heads(self, asked: Request) -> list[Effect]:
         request = self._read(asked.document, HeadsRequest)
-        prefixes, end = _prefixes(request.prefixes), self._log.committed
+        prefixes, end = checked_prefixes(request.prefixes), self._log.committed
         heads, more = self._log.heads(prefixes, request.since, end, PAGE_MAX)
         return _answer(
             asked, HEADS,
@@ -118,7 +118,9 @@ class Readers(Generic[B]):
 
     def _stream_page(self, asked: Request) -> list[Effect]:
         request = self._read(asked.document, StreamsRequest)
-        found, after = self._streams.page(_prefixes(request.prefixes), request.after, PAGE_MAX)
+        found, after = self._streams.page(
+            checked_prefixes(request.prefixes), request.after, PAGE_MAX
+        )
         return _answer(
             asked,
             STREAMS,
@@ -143,7 +145,7 @@ class Readers(Generic[B]):
             raise RefusedRequest(
                 "invalid_request", f"{len(request.wants)} topics in one fetch; {WANTS_MAX} at most"
             )
-        if _prefixes(request.prefixes) and request.wants:
+        if checked_prefixes(request.prefixes) and request.wants:
             raise RefusedRequest("invalid_request", "a fetch has wants or prefixes, not both")
         self._counters.fetches += 1
         if not self._fetches.start(asked.route, request, asked.reader):
@@ -163,7 +165,7 @@ class Readers(Generic[B]):
         heads: list[tuple[bytes, int]] = []
         more = False
         if request.since < until:
-            prefixes = _prefixes(request.prefixes)
+            prefixes = checked_prefixes(request.prefixes)
             heads, more = self._log.heads(prefixes, request.since, until, PAGE_MAX)
         return _answer(
             asked, POSITION,
@@ -190,7 +192,12 @@ class Readers(Generic[B]):
         return request
 
 
-def _prefixes(prefixes: list[bytes]) -> tuple[bytes, ...]:
+def checked_prefixes(prefixes: Sequence[bytes]) -> tuple[bytes, ...]:
+    """These beginnings of topics, if they can be some.
+
+    Raises:
+        RefusedRequest: they are too many, or too long.
+    """
     if len(prefixes) > PREFIXES_MAX or any(len(prefix) > TOPIC_BYTES_MAX for prefix in prefixes):
         raise RefusedRequest(
             "invalid_request",

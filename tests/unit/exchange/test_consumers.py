@@ -689,3 +689,14 @@ def test_a_deleted_group_stays_deleted() -> None:
     assert decode_deltas(made.changes[-1])[0].deleted
     made.restart()
     assert states(made.there) == []
+
+
+def test_changes_are_read_back_and_garbage_is_refused() -> None:
+    deltas = [
+        consumers.GroupDelta("g", 5, [(6, 2)]), consumers.GroupDelta("gone", 0, deleted=True),
+    ]  # fmt: skip
+    packed = consumers.encode_deltas(deltas)
+    assert consumers.decode_deltas(packed) == deltas
+    for data in (b"", b"\xc1", b"\x91\x01", packed[:-1], b"\x91" * 100_000):
+        with pytest.raises(consumers.RemoteProtocolError):
+            consumers.decode_deltas(data)

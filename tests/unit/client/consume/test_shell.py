@@ -176,10 +176,12 @@ def test_what_the_user_settles_is_told_in_one_message() -> None:
 def test_what_is_lost_or_closed_cannot_be_settled() -> None:
     script, connection = inside()
     held = script.lease(connection)
-    held.lose([held.first + 1])
-    script.shell.settle(held, 0, 1, ACK)
+    script.shell.settle(held, 0, 2, ACK)
+    script.engine.run()
+    connection.take([[DONE, consuming.encode(DoneConfirmed(1, [4]))]])
     with pytest.raises(LeaseLost, match="topic 't'"):
         script.shell.settle(held, 0, 2, ACK)
+    held = script.lease(connection)
     script.shell.end(Closed("over"))
     script.shell.end(Closed("later"))
     with pytest.raises(Closed, match="over"):
