@@ -172,7 +172,7 @@ class Consumer:
     def _settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """What the user says of messages; never waits."""
         shell = self._sync._shell  # noqa: SLF001
-        if verdict.dead and not holding.lost and shell.error is None:
+        if verdict.dead and not holding.is_lost(index, count) and shell.error is None:
             self._reject(holding, index, count, verdict.reason)
         else:
             shell.settle(holding, index, count, verdict)

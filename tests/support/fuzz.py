@@ -35,6 +35,7 @@ from recorded import data_of, recorded  # noqa: E402
 
 from roq.cli.replay import replay, story  # noqa: E402
 from roq.client.admin import views  # noqa: E402
+from roq.client.consume.machine import ConsumerMachine, Membership  # noqa: E402
 from roq.client.publish.events import Assignment  # noqa: E402
 from roq.client.publish.events import Received as LinkReceived  # noqa: E402
 from roq.client.publish.links import Links  # noqa: E402
@@ -52,6 +53,7 @@ from roq.gcm.state import records  # noqa: E402
 from roq.hcm.config import HcmConfig  # noqa: E402
 from roq.log import snapshot  # noqa: E402
 from roq.log.files import LogRefused  # noqa: E402
+from roq.log.group_changes import decode_deltas  # noqa: E402
 from roq.log.records import RecordKind, pack_record  # noqa: E402
 from roq.log.recovery import LogSettings, open_log  # noqa: E402
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX  # noqa: E402
@@ -59,12 +61,22 @@ from roq.log.segments import perform  # noqa: E402
 from roq.machine import Tick  # noqa: E402
 from roq.model import ExchangeInfo, Limits, PublisherId  # noqa: E402
 from roq.monitor import events as monitor_events  # noqa: E402
-from roq.protocol import broadcast, channel, control, documents, kpi, public  # noqa: E402
+from roq.protocol import (  # noqa: E402
+    broadcast,
+    channel,
+    consuming,
+    control,
+    documents,
+    kpi,
+    public,
+)
 from roq.protocol import spec as specs  # noqa: E402
 from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
+from roq.protocol.framing import join_answer, split_answer  # noqa: E402
 from roq.protocol.request import read_request  # noqa: E402
 from roq.protocol.version import WIRE_VERSION  # noqa: E402
+from roq.ranges import NUMBER_MAX  # noqa: E402
 from roq.read.events import Answered, Ask, DataUp, Start  # noqa: E402
 from roq.read.reader import Reader  # noqa: E402
 from roq.runtime import config, flight  # noqa: E402
@@ -481,6 +493,82 @@ def fuzz_log(maker: Maker) -> None:
     _declared(lambda: decode_snapshot(body))
 
 
+def _short(maker: Maker, kind: object) -> bytes:
+    """One of the short messages of consumers: an array."""
+    data = msgspec.msgpack.encode(for_bson(maker.array(kind)))
+    return data[: maker.random.randrange(len(data) + 1)] if maker.chance(0.05) else data
+
+
+def fuzz_consumers(maker: Maker) -> None:
+    """Members of groups: what an exchange is told by them, and what they are told by exchanges."""
+    pick = maker.random.choice
+    maker.known = {
+        "queue": [QUEUE], "generation": [EPOCH], "group": ["g", "h"], "member": [b"p" * 16],
+        "prefixes": [[b""], [b"t"]], "make": [True], "lease": [1, 2, 3], "mode": ["shared"],
+        "messages": [1, 50, NUMBER_MAX], "bytes": [1 << 20], "window": [1, 50], "serial": [1, 2, 3],
+        "whole": [[1, 2], [3]], "order": ["pause", "resume", "seek", "delete"],
+    }  # fmt: skip
+    there = exchange(topics=5, publishers=1, ring_bytes=pick([2_000, 1 << 20]))
+    one = Publisher(there)
+    one.hello()
+    documents_of = {
+        consuming.JOIN: consuming.Join, consuming.GROUPS: consuming.GroupsRequest,
+        consuming.GROUP_ORDER: consuming.GroupOrder,
+    }  # fmt: skip
+    short = {
+        consuming.CREDIT: consuming.Credit, consuming.DONE: consuming.Done,
+        consuming.LEAVE: consuming.LeaveGroup,
+    }  # fmt: skip
+    machine = ConsumerMachine(
+        Membership(
+            id=b"p" * 16, name="n", group="g", settings=consuming.GroupSettings(), latest=False,
+            start_us=0, prefetch=10, prefetch_bytes=1 << 20,
+        )
+    )  # fmt: skip
+    info = ExchangeInfo(number=1, epoch=EPOCH, generation=EPOCH, host="h", data="d", live="l")
+    machine.open(info, QUEUE)
+    machine.up(info.log, 0.0)
+    consumers = there.core.consumers
+    for _ in range(STEPS):
+        if maker.chance(0.3):
+            there.append(one.route, b"t", one.batch(b"t", pick([1, 3])))
+        letter = pick([*documents_of, *short])
+        body = _raw(maker, documents_of[letter]) if letter in documents_of else (
+            _short(maker, short[letter])
+        )  # fmt: skip
+        there.tell(Received(pick([b"evil", b"other"]), (letter + pick([b"", b"one!"]), body)))
+        there.serve()
+        for _ in range(9):
+            if consumers.runnable():
+                delivery = consumers.next_delivery()
+                if delivery is not None and maker.chance(0.5):
+                    consumers.sent(delivery)
+                    parts = split_answer(join_answer(delivery.parts, delivery.batch), 0)
+                    with suppress(RemoteProtocolError):
+                        machine.take(info.log, parts, there.now)
+                elif delivery is not None:
+                    consumers.blocked(delivery)
+        if maker.chance(0.1):
+            there.tell(Unreachable(b"evil"))
+        if maker.chance(0.2):
+            there.now += pick([0.1, 0.6, 40.0])
+            there.core.begin(there.now, 1_000)
+            there.tell(Tick())
+        there.settle()
+        told = pick([
+            [consuming.JOIN, _raw(maker, consuming.Joined)],
+            [consuming.DONE, _short(maker, consuming.DoneConfirmed)],
+            [consuming.LEASED, consuming.LEASE.pack(1, 0, pick([1, 4_000_000_000]), 1),
+             pick(TOPICS), pack_entry(EntryKind.ENTRY, 1, QUEUE, EPOCH, 1, 0, 0), _batch(maker)],
+            [consuming.LEAVE, b""], [channel.REFUSED, _raw(maker, channel.Refused)],
+        ])  # fmt: skip
+        with suppress(RemoteProtocolError):
+            machine.take(info.log, told, there.now)
+        machine.tick(there.now)
+        with suppress(RemoteProtocolError):
+            decode_deltas(maker.random.choice(BODIES))
+
+
 def _change(maker: Maker, value: object) -> None:
     """Put something else in the place of a value somewhere below."""
     while isinstance(value, list | dict) and value:
@@ -524,6 +612,10 @@ DECODERS: dict[str, tuple[str, ...]] = {
     ), "answers": ("client/admin/management", "client/admin/views", "gcm/provision/calls",
     "provider/engine"), "statistics": ("protocol/kpi",),
     "flight": ("cli/replay", "runtime/flight"),
+    "consumers": (
+        "client/consume/groups", "client/consume/machine", "exchange/consumers",
+        "log/group_changes", "protocol/consuming",
+    ),
     "log": ("exchange/snapshot", "log/index", "log/records", "log/recovery", "log/snapshot"),
 }  # fmt: skip
 """Target → the modules of roq whose decoding it goes through, or that decode in the same way."""

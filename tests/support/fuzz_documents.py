@@ -64,6 +64,14 @@ class Maker:
         assert isinstance(made, dict)
         return made
 
+    def array(self, kind: object) -> list[object]:
+        """As `document`, of a struct that travels as an array."""
+        shape = _shape(kind)
+        assert isinstance(shape, inspect.StructType)
+        made = self._struct(shape, json=False)
+        assert isinstance(made, list)
+        return made
+
     def integer(self, kind: inspect.IntType | None = None) -> int:
         number = self.random.choice(NUMBERS)
         if kind is not None and self.chance(KEEP):
@@ -93,6 +101,8 @@ class Maker:
             case inspect.ListType() | inspect.VarTupleType():
                 count = self.random.choice([0, 1, 2, 3])
                 return [self.value(kind.item_type, json=json) for _ in range(count)]
+            case inspect.NamedTupleType():
+                return [self.value(each.type, json=json) for each in kind.fields]
             case inspect.TupleType(items):
                 return [self.value(each, json=json) for each in items]
             case inspect.DictType():
