@@ -505,7 +505,10 @@ def fuzz_consumers(maker: Maker) -> None:
     maker.known = {
         "queue": [QUEUE], "generation": [EPOCH], "group": ["g", "h"], "member": [b"p" * 16],
         "prefixes": [[b""], [b"t"]], "make": [True], "lease": [1, 2, 3], "mode": ["shared"],
-        "messages": [1, 50, NUMBER_MAX], "bytes": [1 << 20], "window": [1, 50], "serial": [1, 2, 3],
+        "messages": [1, 50, NUMBER_MAX], "bytes": [1 << 20], "window": [1, 50],
+        "lease_seconds": [2.0, 30.0], "retry_seconds": [0.0, 1.0], "retry_seconds_max": [60.0],
+        "attempts": [0, 16], "name": ["n"], "start_us": [0], "held": [[]], "delay": [0.0],
+        "first": [0, 1], "length": [1, 2], "reason": ["no"], "serial": [1, 2, 3],
         "whole": [[1, 2], [3]], "order": ["pause", "resume", "seek", "delete"],
     }  # fmt: skip
     there = exchange(topics=5, publishers=1, ring_bytes=pick([2_000, 1 << 20]))
@@ -613,10 +616,12 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "provider/engine"), "statistics": ("protocol/kpi",),
     "flight": ("cli/replay", "runtime/flight"),
     "consumers": (
-        "client/consume/groups", "client/consume/machine", "exchange/consumers",
-        "log/group_changes", "protocol/consuming",
+        "client/consume/consumer", "client/consume/groups", "client/consume/machine",
+        "exchange/consumers", "log/group_changes", "log/groups", "protocol/consuming",
     ),
-    "log": ("exchange/snapshot", "log/index", "log/records", "log/recovery", "log/snapshot"),
+    "log": (
+        "exchange/snapshot", "log/index", "log/meta", "log/records", "log/recovery", "log/snapshot",
+    ),
 }  # fmt: skip
 """Target → the modules of roq whose decoding it goes through, or that decode in the same way."""
 

@@ -124,6 +124,8 @@ class Maker:
                 made[name] = WIRE_VERSION  # or nothing behind the first check is ever reached
                 continue
             if not (field.required or self.chance(0.7)) or not self.chance(KEEP + 0.02):
+                if kind.array_like:
+                    break  # what follows would stand in the wrong places
                 continue
             if name in self.known and self.chance(0.9):
                 made[name] = self.pick(self.known[name])
