@@ -474,6 +474,7 @@ class Cluster(HostCommands, GroupCommands):
             )
             return self.publisher(letters)
 
+        burials = DeadLetters(queue, group, open_publisher)
         consumer = Consumer(
             self._engine,
             self._management.addresses,
@@ -488,7 +489,8 @@ class Cluster(HostCommands, GroupCommands):
             attempts=attempts,
             retry=retry,
             retry_max=retry_max,
-            bury=DeadLetters(queue, group, open_publisher).bury,
+            bury=burials.bury,
+            on_closed=burials.close,
             name=name,
             timeout=self._timeout if timeout is None else timeout,
         )

@@ -83,6 +83,7 @@ class Consumer:
         retry, retry_max: seconds before the second attempt, doubled for each further one up to the
             second figure; likewise.
         bury: takes dead letters.
+        on_closed: called when no more will come.
         name: by which people find it; None: program, host and process id.
         timeout: seconds that the queue's exchanges have for taking it in.
 
@@ -109,6 +110,7 @@ class Consumer:
         retry: float = 1.0,
         retry_max: float = 60.0,
         bury: Bury,
+        on_closed: Callable[[], None] | None = None,
         name: str | None = None,
         timeout: float = 10.0,
     ) -> None:
@@ -117,6 +119,7 @@ class Consumer:
         self.id = os.urandom(16)
         self._engine = engine
         self._bury = bury
+        self._on_closed = on_closed
         self._closed = False
         self._ready = threading.Event()
         self._rest: Iterator[ConsumedMessage] = iter(())
@@ -278,6 +281,9 @@ class Consumer:
             self._session.close()
             self._engine.run_sync(shell.close, CLOSE_SECONDS)
         shell.end(Closed("the consumer is closed"))
+        if self._on_closed is not None:
+            with contextlib.suppress(RoQError):  # all letters are kept: nothing is lost by that
+                self._on_closed()
 
     @property
     def _left_open(self) -> bool:
@@ -331,8 +337,9 @@ class Consumer:
         """
         shell = self._shell
         self._engine.check_process()
-        if shell.arrived:
-            return shell.arrived.popleft()
+        holding = shell.take()
+        if holding is not None:
+            return holding
         if shell.error is not None:
             raise shell.error
         return None
@@ -363,9 +370,7 @@ class Consumer:
                     return holding
                 self._bury_all(holding, f"tried {holding.attempt - 1} times")
                 continue
-            if not self._wait_for(
-                lambda: bool(shell.arrived) or shell.error is not None, deadline - monotonic()
-            ):
+            if not self._wait_for(lambda: shell.ready, deadline - monotonic()):
                 return None
 
     def _wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:

@@ -61,6 +61,13 @@ class DeadLetters:
                 publisher.abort()
                 raise
 
+    def close(self) -> None:
+        """Write no more. What was buried is kept already."""
+        with self._lock:
+            publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.close()
+
     def _origin(self, message: ConsumedMessage, tried: int, reason: str) -> Attributes:
         """What the message said of itself, and where it comes from."""
         origin = {

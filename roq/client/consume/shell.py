@@ -57,8 +57,7 @@ class ConsumerShell:
         on_refused: called with why the group does not take it.
 
     Attributes:
-        arrived: what is to be handed to the user, in order; the user's thread takes from the left.
-        ready: set when something has arrived, or it is over.
+        arrived: what is to be handed to the user, in order; see `take`.
         error: why it is over; None: it is not.
         on_ready: called by who adds; for event loops.
     """
@@ -88,6 +87,8 @@ class ConsumerShell:
         self._flushing = False
         """Whether `_flush` is about to be called."""
         self._timer: Timer | None = None
+        self._looked_at = engine.reactor.now()
+        """When the I/O thread has looked after the leases last."""
         self._closed = False
         self._limited = RateLimited(log)
 
@@ -122,6 +123,38 @@ class ConsumerShell:
             self._flushing = True
             with suppress(Closed):
                 self._engine.call_soon(self._flush)
+
+    def take(self) -> Holding | None:
+        """The next holding that is certainly this consumer's; None: there is none now.
+
+        What was held at an exchange that is away, or by a process that stood still, may be
+        somebody else's by now: it waits until the exchange has said so.
+        """
+        arrived = self.arrived
+        while arrived and arrived[0].lost:
+            arrived.popleft()
+        if not arrived:
+            return None
+        if self._is_certain(arrived[0]):
+            return arrived.popleft()
+        # Others need not wait for it. A copy, as the I/O thread may add to it meanwhile.
+        for index, holding in enumerate(tuple(arrived)):
+            if not holding.lost and self._is_certain(holding):
+                del arrived[index]
+                return holding
+        return None
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` has something, or it is over."""
+        return self.error is not None or any(
+            not holding.lost and self._is_certain(holding) for holding in tuple(self.arrived)
+        )
+
+    def _is_certain(self, holding: Holding) -> bool:
+        seat = self._machine.seats.get(holding.log)
+        late = self._engine.reactor.now() - self._looked_at
+        return seat is not None and seat.phase is SeatPhase.IN and late < seat.lease_seconds
 
     @property
     def unsettled(self) -> int:
@@ -226,7 +259,7 @@ class ConsumerShell:
         elif not self.joined and machine.joined:
             self.joined = True
             self._on_joined()
-        if self.waiting and not machine.unconfirmed:
+        if self.waiting and (self.arrived or not machine.unconfirmed):
             self._tell_user()
 
     def _tell_user(self) -> None:
@@ -260,6 +293,9 @@ class ConsumerShell:
             return
         reactor = self._engine.reactor
         self._perform(self._machine.tick(reactor.now()))
+        self._looked_at = reactor.now()
+        if self.arrived:
+            self._tell_user()
         self._timer = reactor.call_later(TICK_SECONDS, self._tick)
 
     def _perform(self, asks: Iterable[AskExchange]) -> None:

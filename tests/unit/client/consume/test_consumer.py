@@ -46,6 +46,7 @@ class PaperShell:
     ) -> None:
         self.member = member
         self.arrived: deque[Holding] = deque()
+        self.take = lambda: self.arrived.popleft() if self.arrived else None
         self.condition = threading.Condition()
         self.waiting = self.unsettled = 0
         self.error: RoQError | None = None
@@ -57,6 +58,10 @@ class PaperShell:
         self.refuse = on_refused
         if self.joins:
             on_joined()
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.arrived) or self.error is not None
 
     def topology(self, _topology: object) -> None: ...
 

@@ -233,3 +233,32 @@ def test_the_last_word_is_what_was_settled_and_a_goodbye() -> None:
     assert [letter for letter, _ in connection.sent] == [DONE]
     assert connection.closed is not None
     assert connection.closed[0][0] == LEAVE
+
+
+def test_what_was_held_at_an_exchange_that_is_away_waits_until_that_has_spoken() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    script.shell.arrived.append(held)
+    assert script.shell.ready
+    connection.down()
+    assert not script.shell.ready
+    assert script.shell.take() is None, "it may be another one's by now"
+    connection.up()
+    join = documents.decode(connection.sent.pop()[1], Join)
+    joined = Joined(
+        id=join.id, generation=1, epoch=2, settings=GroupSettings(), created_us=1,
+        again=[(9, held.offset, held.first, len(held.batch))],
+    )  # fmt: skip
+    connection.take([[JOIN, documents.encode(joined)]])
+    assert script.shell.take() is held
+    assert script.shell.take() is None
+
+
+def test_what_is_lost_before_the_user_has_it_is_not_handed_to_him() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    script.shell.arrived.append(held)
+    held.lose(range(held.first, held.first + len(held.batch)))
+    assert not script.shell.ready
+    assert script.shell.take() is None
+    assert not script.shell.arrived
