@@ -200,7 +200,8 @@ class Backpressure(Generic[B]):
         """A subscriber says how far it has read, or a group how far it is; whether it is behind."""
         peer = self._readers.get(reader)
         if peer is None:
-            if len(self._readers) >= READERS_MAX or len(reader) != READER_BYTES:
+            full = len(self._readers) >= READERS_MAX and not patient
+            if full or len(reader) != READER_BYTES:
                 return False
             standing = Standing.READING if patient else Standing.JOINING
             peer = self._readers[reader] = ReadingPeer(name, standing)
@@ -309,7 +310,8 @@ class Backpressure(Generic[B]):
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert len(self._readers) <= READERS_MAX  # noqa: S101
+        impatient = sum(not each.patient for each in self._readers.values())
+        assert impatient <= READERS_MAX  # noqa: S101 - groups have a bound of their own
         assert len(self._offsets) == len(self._places) <= 4 * PLACE_PARTS  # noqa: S101
         assert not self.near or self._slowest is not None  # noqa: S101
 

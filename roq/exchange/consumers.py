@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
+from roq.exchange.consumer_peers import Delivery, Owed, Peer
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, checked_prefixes, refusal, tagged
 from roq.exchange.requests import Request
 from roq.log.group_changes import GroupDelta, decode_deltas, encode_deltas
 from roq.log.groups import ConsumerGroup
-from roq.log.leases import Lease, Member, NumberedLeases
+from roq.log.leases import Member, NumberedLeases
 from roq.log.log import Log, NotAtHand
 from roq.model import PUBLISHER_ID_BYTES
 from roq.protocol import consuming, documents
@@ -64,45 +64,6 @@ BLOCKED_SECONDS: Final = 0.005
 """A connection that is full is tried again after so long."""
 
 
-@dataclass(slots=True, eq=False)
-class _Peer(Generic[B]):
-    """Where a member is, and what it is to be told.
-
-    Attributes:
-        serial: of its last Done that is not confirmed; 0: none.
-        refused: leases in it that were not the member's.
-    """
-
-    route: bytes
-    tag: bytes
-    group: ConsumerGroup[B]
-    member: Member
-    attempt: int
-    serial: int = 0
-    refused: list[int] = field(default_factory=list)
-    told_at: float = 0.0
-
-    def send(self, letter: bytes, *rest: bytes) -> Send:
-        """A message for this member."""
-        return Send(self.route, (letter + self.tag, *rest))
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery(Generic[B]):
-    """A lease to send to its member."""
-
-    peer: _Peer[B]
-    lease: Lease
-    parts: tuple[bytes, ...]
-    batch: B
-    size: int
-
-    @property
-    def route(self) -> bytes:
-        """The connection."""
-        return self.peer.route
-
-
 class Consumers(Generic[B]):
     """All consumer groups of one exchange.
 
@@ -132,11 +93,11 @@ class Consumers(Generic[B]):
         self._late = late
         self._now = 0.0
         self._groups: dict[str, ConsumerGroup[B]] = {}
-        self._peers: dict[tuple[bytes, bytes], _Peer[B]] = {}
+        self._peers: dict[tuple[bytes, bytes], Peer[B]] = {}
         """By route and tag."""
         self._routes: dict[bytes, set[bytes]] = {}
-        self._by_member: dict[tuple[str, bytes], _Peer[B]] = {}
-        self._numbers = NumberedLeases()
+        self._by_member: dict[tuple[str, bytes], Peer[B]] = {}
+        self._numbers = NumberedLeases(epoch)
         self._awake: OrderedDict[str, ConsumerGroup[B]] = OrderedDict()
         """Groups that may have something to hand out, in the order of their turns."""
         self._reading: dict[str, ConsumerGroup[B]] = {}
@@ -146,9 +107,9 @@ class Consumers(Generic[B]):
         self._touched: dict[str, None] = {}
         """Groups whose changes are to be written."""
         self._deleted: list[str] = []
-        self._due: list[tuple[_Peer[B] | None, Send | None]] = []
-        """Who is to be told something, when what has changed until now is kept."""
-        self._writing: list[tuple[_Peer[B] | None, Send | None]] = []
+        self._due: Owed[B] = Owed()
+        """What is to be told when what has changed until now is kept."""
+        self._writing: Owed[B] = Owed()
         """Likewise, and that is being written."""
         self._answers: list[Effect] = []
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
@@ -156,7 +117,7 @@ class Consumers(Generic[B]):
             GROUPS: self._list,
             GROUP_ORDER: self._order,
         }
-        self._short: Final[dict[bytes, Callable[[_Peer[B], bytes], None]]] = {
+        self._short: Final[dict[bytes, Callable[[Peer[B], bytes], None]]] = {
             CREDIT: self._credit,
             DONE: self._done,
             LEAVE: self._leave,
@@ -250,7 +211,7 @@ class Consumers(Generic[B]):
             self._deleted = []
         if self._due and not (self._touched or self._deleted or self._writing):
             self._confirm(self._due)
-            self._due = []
+            self._due = Owed()
         answers = self._answers
         if answers:
             self._answers = []
@@ -335,14 +296,14 @@ class Consumers(Generic[B]):
                 deltas.append(delta)
         if not deltas:
             return b""  # so nothing is waited for
-        self._writing += self._due
-        self._due = []
+        self._writing.add(self._due)
+        self._due = Owed()
         return encode_deltas(deltas)
 
     def kept(self) -> None:
         """What was taken last is on the disk."""
         self._confirm(self._writing)
-        self._writing = []
+        self._writing = Owed()
 
     def snapshot(self) -> list[GroupDelta]:
         """All groups, as they stand."""
@@ -406,7 +367,7 @@ class Consumers(Generic[B]):
         member = group.join(join.member, join.name)
         if member is None:
             raise RefusedRequest("full", f"group {join.group} has as many members as may be")
-        peer = _Peer(asked.route, asked.reader, group, member, join.attempt, told_at=self._now)
+        peer = Peer(asked.route, asked.reader, group, member, join.attempt, told_at=self._now)
         self._peers[asked.route, asked.reader] = peer
         self._routes.setdefault(asked.route, set()).add(asked.reader)
         self._by_member[join.group, join.member] = peer
@@ -418,7 +379,7 @@ class Consumers(Generic[B]):
             created_us=group.created_us, done=done,
             again=[(each.number, each.offset, each.first, each.length) for each in leases],
         )  # fmt: skip
-        self._due.append((None, peer.send(JOIN, documents.encode(answer))))
+        self._due.answers.append(peer.send(JOIN, documents.encode(answer)))
         return []
 
     def _make(self, join: Join) -> ConsumerGroup[B]:
@@ -437,16 +398,16 @@ class Consumers(Generic[B]):
         self._report(group)
         return group
 
-    def _credit(self, peer: _Peer[B], document: bytes) -> None:
+    def _credit(self, peer: Peer[B], document: bytes) -> None:
         self._grant(peer, consuming.decode(document, Credit))
 
-    def _grant(self, peer: _Peer[B], credit: Credit) -> None:
+    def _grant(self, peer: Peer[B], credit: Credit) -> None:
         member = peer.member
         member.granted, member.granted_bytes = credit.messages, credit.bytes
         member.window = credit.window
         self._wake(peer.group)
 
-    def _done(self, peer: _Peer[B], document: bytes) -> None:
+    def _done(self, peer: Peer[B], document: bytes) -> None:
         done = consuming.decode(document, Done)
         group, member = peer.group, peer.member
         refused = [lease for lease in done.whole if not group.acknowledge(member, lease)]
@@ -461,17 +422,15 @@ class Consumers(Generic[B]):
                 counted=each.counted, reason=each.reason,
             ):  # fmt: skip
                 refused.append(each.lease)
-        if not peer.serial:
-            self._due.append((peer, None))
-        peer.serial = done.serial
-        peer.refused += refused
+        before = self._due.done.get(peer, (0, []))[1]
+        self._due.done[peer] = done.serial, [*before, *refused] if refused else before
         if done.credit is not None:
             self._grant(peer, done.credit)
         self._touch(group)
         if self._backpressure.near:
             self._report(group)
 
-    def _leave(self, peer: _Peer[B], document: bytes) -> None:
+    def _leave(self, peer: Peer[B], document: bytes) -> None:
         if consuming.decode(document, LeaveGroup).member != peer.member.id:
             raise RemoteProtocolError("LeaveGroup of another consumer")
         self._unlink(peer)
@@ -516,7 +475,7 @@ class Consumers(Generic[B]):
             self._report(group)
         answer = Ordered(id=order.id, generation=self._log.generation, base=group.base)
         parts = (GROUP_ORDER + asked.reader, documents.encode(answer))
-        self._due.append((None, Send(asked.route, parts)))
+        self._due.answers.append(Send(asked.route, parts))
         return []
 
     def _dismiss(
@@ -545,14 +504,12 @@ class Consumers(Generic[B]):
                 "foreign_queue", "this exchange serves another queue: locate yours again"
             )
 
-    def _confirm(self, due: list[tuple[_Peer[B] | None, Send | None]]) -> None:
-        for peer, answer in due:
-            if answer is not None:
-                self._answers.append(answer)
-            if peer is not None and peer.serial:
-                told = DoneConfirmed(peer.serial, peer.refused)
-                peer.serial, peer.refused, peer.told_at = 0, [], self._now
-                self._answers.append(peer.send(DONE, consuming.encode(told)))
+    def _confirm(self, owed: Owed[B]) -> None:
+        self._answers += owed.answers
+        for peer, (serial, refused) in owed.done.items():
+            peer.told_at = self._now
+            told = consuming.encode(DoneConfirmed(serial, refused))
+            self._answers.append(peer.send(DONE, told))
 
     def _apply(self, delta: GroupDelta) -> None:
         if delta.deleted:
@@ -582,7 +539,7 @@ class Consumers(Generic[B]):
                 patient=True,
             )  # fmt: skip
 
-    def _unlink(self, peer: _Peer[B]) -> None:
+    def _unlink(self, peer: Peer[B]) -> None:
         """The member is not here any more; the group knows by itself, or is told."""
         if self._peers.pop((peer.route, peer.tag), None) is None:
             return
@@ -592,7 +549,7 @@ class Consumers(Generic[B]):
             del self._routes[peer.route]
         self._forget(peer)
 
-    def _forget(self, peer: _Peer[B]) -> None:
+    def _forget(self, peer: Peer[B]) -> None:
         self._by_member.pop((peer.group.name, peer.member.id), None)
         peer.member.blocked = False
 

@@ -45,7 +45,7 @@ from roq.model import ExchangeInfo, Limits, endpoint_of
 from roq.protocol.channel import ACK, CONTROL, NUMBER, SYNCED
 from roq.protocol.control import ExchangeReport
 from roq.protocol.entry import announcement
-from roq.protocol.framing import join_answer, join_large, join_live
+from roq.protocol.framing import LETTER_BYTES, join_answer, join_large, join_live
 from roq.protocol.reports import ChildInfo, ExchangeLoad
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import exits, sockets
@@ -299,6 +299,7 @@ class ExchangeServer:
             disk.measured = core.disk.measured
             disk.look_now()
             recovered = disk.log.recovered
+            disk.changes_kept = core.consumers.kept
             core.recover(now, recovered.snapshot, recovered.since, recovered.changes)
             for problem in recovered.problems[:PROBLEMS_MAX]:
                 log.warning("its log: %s", problem, extra={"event": "log_damaged"})
@@ -434,7 +435,6 @@ class ExchangeServer:
     def _disk_written(self) -> None:
         """The disk has come further: publishers are told, and everybody is shown that."""
         self.core.begin(self.reactor.now(), time.time_ns() // 1_000)
-        self.core.consumers.kept()
         self._settle()
         self._readers.look()
         if not self._publishing:
@@ -522,8 +522,12 @@ class ExchangeServer:
                 case Publish(parts):
                     self._live.send(join_live(*parts), _NOBLOCK)
                 case Send(route, parts):
-                    if self._send(route, parts) is Outcome.GONE:
+                    outcome = self._send(route, parts)
+                    if outcome is Outcome.GONE:
                         self._handle(Unreachable(route))
+                    elif outcome is Outcome.BLOCKED and len(parts[0]) > LETTER_BYTES:
+                        # For a reader or a consumer, which would wait for it; publishers ask again.
+                        self.core.fetches.answer_later(route, parts)
                 case Woken():
                     self._wake()
 

@@ -91,6 +91,8 @@ class DiskLog:
             raise LogRefused(f"{spec.log}: {error}") from None
         self.measured: Callable[[Room], None] = lambda _: None
         """Called when it was looked how much room the disk has."""
+        self.changes_kept: Callable[[], None] = lambda: None
+        """Called when the changes that were gathered last are written."""
         self.failure = ""
         """Why nothing can be written any more; empty: all is well."""
         self._writer: LogWriter[Group[Batch]] = LogWriter(
@@ -195,6 +197,8 @@ class DiskLog:
 
     def _written(self, group: Group[Batch]) -> None:
         self.log.commit(group.end)
+        if group.changes is not None:
+            self.changes_kept()
         self._keep_room(self._room)
         self._committed()
         self._pace()

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from itertools import chain
+from typing import Final
 
 from roq.log.leases import Piece
+
+STALE_MAX: Final = 1_000
+"""Entries of the heap that stand for nothing, beside as many as stand for something."""
 
 
 class FreeMessages:
@@ -19,14 +24,15 @@ class FreeMessages:
     def __init__(self) -> None:
         self.count = 0
         self._ready: OrderedDict[Piece, None] = OrderedDict()
-        self._waiting: list[tuple[float, int, Piece]] = []
-        """Heap: when it may go out, and in which order."""
+        self._waiting: dict[Piece, tuple[float, int]] = {}
+        """When it may go out, and in which order."""
+        self._heap: list[tuple[float, int, Piece]] = []
+        """The same, the earliest first; with entries of pieces that have left."""
+        self._by_offset: dict[int, list[Piece]] = {}
         self._serial = 0
 
     def __iter__(self) -> Iterator[Piece]:
-        yield from self._ready
-        for _, _, piece in self._waiting:
-            yield piece
+        return chain(self._ready, self._waiting)
 
     def __bool__(self) -> bool:
         return bool(self._ready or self._waiting)
@@ -34,51 +40,54 @@ class FreeMessages:
     def add(self, piece: Piece, *, first: bool = False) -> None:
         """This may go out, behind all that may already, or before them."""
         self._ready[piece] = None
-        self.count += piece.length
+        self._note(piece)
         if first:
             self._ready.move_to_end(piece, last=False)
 
     def wait(self, piece: Piece, until: float) -> None:
         """This may go out at a time."""
         self._serial += 1
-        self.count += piece.length
-        heappush(self._waiting, (until, self._serial, piece))
+        self._waiting[piece] = until, self._serial
+        heappush(self._heap, (until, self._serial, piece))
+        self._note(piece)
+        if len(self._heap) > 2 * len(self._waiting) + STALE_MAX:
+            self._heap = [(*when, each) for each, when in self._waiting.items()]
+            heapify(self._heap)
 
     def first(self, now: float) -> Piece | None:
         """What goes out next; it stays until it is removed."""
         if self._ready:
             return next(iter(self._ready))
-        if self._waiting and self._waiting[0][0] <= now:
-            return self._waiting[0][2]
-        return None
+        heap = self._heap
+        while heap and self._waiting.get(heap[0][2]) != heap[0][:2]:
+            heappop(heap)
+        return heap[0][2] if heap and heap[0][0] <= now else None
 
     def lowest(self, now: float) -> Piece | None:
         """The one that comes first in the log, if it may go out: others wait for it."""
         lowest = min(self)
-        due = lowest in self._ready or any(
-            at <= now for at, _, piece in self._waiting if piece == lowest
-        )
-        return lowest if due else None
+        return lowest if lowest in self._ready or self._waiting[lowest][0] <= now else None
 
     def remove(self, piece: Piece) -> None:
         """It is not free any more."""
         if piece in self._ready:
             del self._ready[piece]
-        elif self._waiting[0][2] == piece:
-            heappop(self._waiting)
         else:
-            self._waiting = [each for each in self._waiting if each[2] != piece]
-            heapify(self._waiting)
+            del self._waiting[piece]
         self.count -= piece.length
+        here = self._by_offset[piece.offset]
+        here.remove(piece)
+        if not here:
+            del self._by_offset[piece.offset]
 
     def take(self, offset: int, first: int, length: int) -> list[Piece]:
         """Remove these messages, as far as they are here; what else their pieces have stays."""
         taken: list[Piece] = []
-        for piece in [each for each in self if each.offset == offset]:
+        for piece in list(self._by_offset.get(offset, ())):
             begin, end = max(piece.first, first), min(piece.first + piece.length, first + length)
             if begin >= end:
                 continue
-            until = next((at for at, _, each in self._waiting if each == piece), None)
+            until = self._waiting.get(piece)
             self.remove(piece)
             taken.append(piece._replace(first=begin, length=end - begin))
             for start, stop in ((piece.first, begin), (end, piece.first + piece.length)):
@@ -86,11 +95,15 @@ class FreeMessages:
                 if rest.length and until is None:
                     self.add(rest)
                 elif rest.length and until is not None:
-                    self.wait(rest, until)
+                    self.wait(rest, until[0])
         return taken
 
     def clear(self) -> None:
         """Nothing is here."""
-        self._ready.clear()
-        self._waiting.clear()
+        for held in (self._ready, self._waiting, self._heap, self._by_offset):
+            held.clear()
         self.count = 0
+
+    def _note(self, piece: Piece) -> None:
+        self.count += piece.length
+        self._by_offset.setdefault(piece.offset, []).append(piece)

@@ -21,9 +21,10 @@ from struct import Struct
 from typing import Final, Generic, TypeVar, cast
 
 from roq.log.free_messages import FreeMessages
-from roq.log.group_changes import GroupDelta, Mask, Tried, mask_of, stretches_of
+from roq.log.group_changes import GroupDelta, Tried, mask_of, stretches_of
 from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of, split_by_attempts
 from roq.log.log import Log, Record
+from roq.log.open_batches import OpenBatches
 from roq.protocol.batch import HEADER_BYTES, Kind
 from roq.protocol.consuming import GroupSettings, GroupState, MemberState, Run
 from roq.protocol.entry import read_entry
@@ -57,7 +58,6 @@ class ConsumerGroup(Generic[B]):
         now: the clock, seconds.
 
     Attributes:
-        base, next: see above.
         out: messages that members hold.
         acknowledged, failed, lapsed, expired: as `GroupState` says.
     """
@@ -74,7 +74,6 @@ class ConsumerGroup(Generic[B]):
         self.name = name
         self.settings = settings
         self.created_us = created_us
-        self.base = self.next = start
         self.out = 0
         self.acknowledged = self.failed = self.lapsed = self.expired = 0
         self.paused = False
@@ -83,10 +82,7 @@ class ConsumerGroup(Generic[B]):
         self._everything = b"" in settings.prefixes
         self._members: OrderedDict[bytes, Member] = OrderedDict()
         """In the order of their turns; of an exclusive group the first one gets everything."""
-        self._open: dict[int, int] = {}
-        """By offset from `base` to `next`: one bit for each message that is not done."""
-        self._sizes: dict[int, int] = {}
-        """Likewise: how many messages the batch has."""
+        self._open = OpenBatches(start)
         self._free = FreeMessages()
         self._known: dict[int, int | None] = {}
         """Of batches that were not handed out since the start: bits that are done; None: all."""
@@ -103,6 +99,16 @@ class ConsumerGroup(Generic[B]):
         """Whether anything has changed, and whether all of it is to be told."""
 
     # --- members ----------------------------------------------------------------------------------
+
+    @property
+    def base(self) -> int:
+        """The first offset that is not wholly done."""
+        return self._open.base
+
+    @property
+    def next(self) -> int:
+        """The first offset that was never handed out."""
+        return self._open.next
 
     def __len__(self) -> int:
         return len(self._members)
@@ -142,13 +148,11 @@ class ConsumerGroup(Generic[B]):
         for offset, first, count in held:
             if offset >= self._log.committed:
                 continue
-            while self.next <= offset and self.next - self.base < WINDOW:
+            while self.next <= offset and self._may_open():
                 self._open_next()
-            mask = bits_at(first, count)
-            if offset < self.base or not self._open.get(offset, 0) & mask:
+            if self._is_done(offset, first, count):
                 done.append(Run(offset, first, count))
-                continue
-            if not others:
+            elif not others:
                 taken = self._free.take(offset, first, count)
                 leases.extend(self._lease(member, piece, numbers) for piece in taken)
         if exclusive and leases:
@@ -278,12 +282,12 @@ class ConsumerGroup(Generic[B]):
             member.restart()
         self._members.clear()
         self.out = 0
-        for held in (self._open, self._sizes, self._known, self._tried):
+        for held in (self._known, self._tried):
             held.clear()
         self._free.clear()
         self._changed.clear()
         self._changed_tried.clear()
-        self.base = self.next = min(max(offset, self._log.floor), self._log.committed)
+        self._open.restart(min(max(offset, self._log.floor), self._log.committed))
         self._dirty = self._all_changed = True
         return members
 
@@ -321,21 +325,21 @@ class ConsumerGroup(Generic[B]):
     @property
     def changed(self) -> bool:
         """Whether `take_changes` has something."""
-        return self._dirty
+        return self._dirty or self._open.moved
 
     def take_changes(self) -> GroupDelta | None:
         """What has changed since the last call; None: nothing."""
-        if not self._dirty:
+        if not self.changed:
             return None
-        self._dirty = False
+        self._dirty = self._open.moved = False
         if self._all_changed:
             self._all_changed = False
             self._changed.clear()
             self._changed_tried.clear()
             return self.snapshot()
         changed = sorted(offset for offset in self._changed if offset >= self.base)
-        whole = [offset for offset in changed if offset not in self._open]
-        parts = [offset for offset in changed if offset in self._open]
+        whole = [offset for offset in changed if offset not in self._open.bits]
+        parts = [offset for offset in changed if offset in self._open.bits]
         tried = [each for each in self._changed_tried if each.offset >= self.base]
         self._changed.clear()
         self._changed_tried.clear()
@@ -343,22 +347,22 @@ class ConsumerGroup(Generic[B]):
             self.name,
             self.base,
             stretches_of(whole),
-            [self._mask(offset) for offset in parts],
+            [self._open.done(offset) for offset in parts],
             tried,
         )
 
     def drop_changes(self) -> None:
         """Nobody wants to know what has changed."""
-        self._dirty = False
+        self._dirty = self._open.moved = False
         self._changed.clear()
         self._changed_tried.clear()
 
     def snapshot(self) -> GroupDelta:
         """All of the group, as it stands."""
         known = self._known
-        done = [offset for offset in range(self.base, self.next) if offset not in self._open]
+        done = [offset for offset in self._open.offsets() if offset not in self._open.bits]
         done += sorted(offset for offset, bits in known.items() if bits is None)
-        parts = [mask for mask in map(self._mask, self._open) if mask.done]
+        parts = [mask for mask in map(self._open.done, self._open.bits) if mask.done]
         parts += [mask_of(offset, bits) for offset, bits in known.items() if bits]
         tried = [each for runs in self._tried.values() for each in runs]
         tried += [
@@ -381,7 +385,7 @@ class ConsumerGroup(Generic[B]):
             self.paused = delta.paused
             self._known.clear()
             self._tried.clear()
-        self.base = self.next = delta.base
+        self._open.restart(delta.base)
         for first, count in delta.whole:
             for offset in range(first, first + min(count, WINDOW)):
                 self._known[offset] = None
@@ -398,11 +402,9 @@ class ConsumerGroup(Generic[B]):
 
     def check(self) -> None:
         """Assert the invariants. Costs O(n): tests and simulation only."""
-        assert self.base <= self.next <= max(self._log.committed, self.base)  # noqa: S101
-        assert self.next - self.base <= WINDOW  # noqa: S101
-        assert all(self.base <= offset < self.next for offset in self._open)  # noqa: S101
-        assert self.base == self.next or self.base in self._open  # noqa: S101
-        assert self._open.keys() == self._sizes.keys()  # noqa: S101
+        self._open.check()
+        assert self.next <= max(self._log.committed, self.base)  # noqa: S101
+        assert self._open.span <= WINDOW  # noqa: S101
         held: dict[int, int] = {}
         for each in self._held():
             bits = (
@@ -412,7 +414,7 @@ class ConsumerGroup(Generic[B]):
             )
             assert not held.get(each.offset, 0) & bits, "nobody has what another one has"  # noqa: S101
             held[each.offset] = held.get(each.offset, 0) | bits
-        assert held == self._open, "each open message is somewhere"  # noqa: S101
+        assert held == self._open.bits, "each open message is somewhere"  # noqa: S101
         assert self.out == sum(each.open.bit_count() for each in self._leases())  # noqa: S101
         assert self._free.count == sum(each.length for each in self._free)  # noqa: S101
         for member in self._members.values():
@@ -428,11 +430,16 @@ class ConsumerGroup(Generic[B]):
     def _held(self) -> list[Piece | Lease]:
         return [*self._free, *self._leases()]
 
-    def _may_go_out(self) -> bool:
-        return self._free.first(self._clock) is not None or self._may_open()
-
     def _may_open(self) -> bool:
-        return self.next < self._log.committed and self.next - self.base < WINDOW
+        return self.next < self._log.committed and self._open.span < WINDOW
+
+    def _is_done(self, offset: int, first: int, length: int) -> bool:
+        """Whether none of these messages is open, as far as that is known."""
+        size = self._open.size(offset)
+        if not size:
+            return offset < self.next or self._known.get(offset, 0) is None
+        mask = bits_at(first, min(length, size - first)) if first < size else 0
+        return not self._open.bits[offset] & mask
 
     def _candidates(self) -> list[Member]:
         if self.settings.mode == "exclusive":
@@ -472,19 +479,16 @@ class ConsumerGroup(Generic[B]):
 
     def _open_next(self) -> None:
         """Look at the batch at `next`: what of it is the group's, and not done, is ready."""
-        offset = self.next
+        offset = self._log.following(self.next)
+        if offset != self.next:
+            self._open.leap(offset)
+            return
         known = self._known.get(offset, 0)
         count = 0 if known is None else self._count_at(offset)  # nothing has changed if that raises
-        self.next += 1
         self._known.pop(offset, None)
         tried = self._tried.pop(offset, [])
         open_bits = bits_at(0, count) & ~(known or 0)
-        if not open_bits:
-            if self.base == offset:
-                self._advance()
-            return
-        self._open[offset] = open_bits
-        self._sizes[offset] = count
+        self._open.open(count, open_bits)
         for first, length in runs_of(open_bits):
             for piece in split_by_attempts(offset, first, length, tried):
                 self._free.add(piece)
@@ -532,25 +536,9 @@ class ConsumerGroup(Generic[B]):
 
     def _finish(self, offset: int, bits: int) -> None:
         """These messages are done, whoever says so."""
-        before = self._open.get(offset)
-        if before is None:
-            return
-        self._dirty = True
-        self._changed.add(offset)
-        if before & ~bits:
-            self._open[offset] = before & ~bits
-            return
-        del self._open[offset], self._sizes[offset]
-        if offset == self.base:
-            self._advance()
-
-    def _advance(self) -> None:
-        base = self.base
-        while base < self.next and base not in self._open:
-            base += 1
-        if base != self.base:
-            self.base = base
+        if self._open.finish(offset, bits):
             self._dirty = True
+            self._changed.add(offset)
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
         """These messages of a lease are free after so many seconds."""
@@ -569,31 +557,20 @@ class ConsumerGroup(Generic[B]):
         for lease in list(member.leases.values()):
             self._return(lease, lease.open, counted=counted, delay=0.0, reason=reason)
 
-    def _mask(self, offset: int) -> Mask:
-        """What of a batch is done."""
-        return mask_of(offset, bits_at(0, self._sizes[offset]) & ~self._open[offset])
-
     def _keep_up(self) -> None:
         """What has left the log is nobody's any more."""
         floor = self._log.floor
         if floor <= self.base:
             return
-        gone = [offset for offset in self._open if offset < floor]
-        self.expired += len(gone) + max(0, floor - max(self.next, self.base))
         for member in self._members.values():
             for lease in [each for each in member.leases.values() if each.offset < floor]:
                 self._settle(lease, lease.open, done=False)
         for piece in [each for each in self._free if each.offset < floor]:
             self._free.remove(piece)
-        for offset in gone:
-            del self._open[offset], self._sizes[offset]
         for held in (self._known, self._tried):
             for offset in [each for each in held if each < floor]:
                 del held[offset]
-        self.base = floor
-        self.next = max(self.next, floor)
-        self._advance()
-        self._dirty = True
+        self.expired += self._open.drop_below(floor)
 
     def _oldest(self) -> int:
         """When the batch at `base` was appended; 0: there is none."""
@@ -608,13 +585,14 @@ class ConsumerGroup(Generic[B]):
             return ""
         if self.paused or not self._members:
             return "it is paused" if self.paused else "it has no member here"
-        if self.next - self.base >= WINDOW and self._free.first(self._clock) is None:
+        if self._open.span >= WINDOW and self._free.first(self._clock) is None:
             holder = next((each for each in self._leases() if each.offset == self.base), None)
             who = f"{holder.member.name} holds it" if holder else "it waits for its next attempt"
             return (
                 f"{WINDOW} batches are open, since the one at offset {self.base} is not done: {who}"
             )
-        waits = self._may_go_out()
-        if waits and not any(member.credit > 0 for member in self._candidates()):
+        first = self._free.first(self._clock)
+        waits = first is not None or self._may_open()
+        if waits and not self._taker(1 if first is None else first.length):
             return "each of its members holds as much as it takes"
         return ""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from roq.log.group_changes import Tried
+
+_EPOCHS: Final = 1 << 20
+_COUNT_BITS: Final = 43
+"""Leases of one process."""
 
 
 class Piece(NamedTuple):
@@ -95,10 +99,15 @@ class Member:
 
 
 class NumberedLeases:
-    """Gives the numbers of leases: one for all groups of a process."""
+    """Gives the numbers of leases: one for all groups of a process, and others than those of the
+    processes before.
 
-    def __init__(self) -> None:
-        self._last = 0
+    Args:
+        epoch: of the process.
+    """
+
+    def __init__(self, epoch: int = 0) -> None:
+        self._last = (epoch % _EPOCHS) << _COUNT_BITS
 
     def next(self) -> int:
         """Another number than all before."""

@@ -39,7 +39,7 @@ from roq.protocol.entry import ENTRY_BYTES
 
 END_OF_TOPIC: Final = bytes((CONTROL,))
 """Stands in no UTF-8 text, so a prefix that subscribers filter by matches topics alone."""
-_LETTER_BYTES: Final = 2
+LETTER_BYTES: Final = 2
 _PLAIN_PARTS: Final = 2
 _LARGE_PARTS: Final = 4
 _ENTRY_AT: Final = 1 + ENTRY_BYTES
@@ -68,7 +68,7 @@ def split_live(frame: bytes) -> list[bytes]:
     """
     at = frame.find(END_OF_TOPIC)
     if at == 0:
-        at = _CONTROL_TOPIC_BYTES.get(frame[:_LETTER_BYTES], 0)
+        at = _CONTROL_TOPIC_BYTES.get(frame[:LETTER_BYTES], 0)
         if frame[at : at + 1] != END_OF_TOPIC:
             at = -1
     batch_at = at + _ENTRY_AT
@@ -94,8 +94,8 @@ def join_answer(parts: Sequence[bytes], batch: bytes = b"") -> bytes:
 def join_large(parts: Sequence[bytes]) -> bytes:
     """The frame after which a large batch is sent; the parts as for `join_answer`."""
     letter = parts[0]
-    large = _LARGE[letter[:_LETTER_BYTES]]
-    return join_answer((large + letter[_LETTER_BYTES:], *parts[1:]))
+    large = _LARGE[letter[:LETTER_BYTES]]
+    return join_answer((large + letter[LETTER_BYTES:], *parts[1:]))
 
 
 def split_answer(frame: bytes, tag_bytes: int = 0) -> list[bytes]:
@@ -106,7 +106,7 @@ def split_answer(frame: bytes, tag_bytes: int = 0) -> list[bytes]:
     Args:
         tag_bytes: so many behind the letter are left out: they say which reader it is for.
     """
-    letter, body_at = frame[:_LETTER_BYTES], _LETTER_BYTES + tag_bytes
+    letter, body_at = frame[:LETTER_BYTES], LETTER_BYTES + tag_bytes
     number_bytes = _NUMBER_BYTES.get(letter)
     if number_bytes is not None:
         parts = split_live(frame[body_at + number_bytes :])
@@ -141,7 +141,7 @@ class Answers:
         if entry is not None and frame[:1] != END_OF_TOPIC:
             return [_SMALL[entry[0]], *entry[1:], frame]
         parts = split_answer(frame, self._tag_bytes)
-        self.tag = frame[_LETTER_BYTES : _LETTER_BYTES + self._tag_bytes]
+        self.tag = frame[LETTER_BYTES : LETTER_BYTES + self._tag_bytes]
         if parts[0] in _SMALL and len(parts) == _LARGE_PARTS:
             self._entry = parts
             return None

@@ -123,8 +123,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/exchange/readers.py",
         EXCHANGE,
-        ("prefixes, end = _prefixes(request.prefixes), self._log.committed",
-         "prefixes, end = _prefixes(request.prefixes), self._log.end"),
+        ("prefixes, end = checked_prefixes(request.prefixes), self._log.committed",
+         "prefixes, end = checked_prefixes(request.prefixes), self._log.end"),
         ("offset=min(self._log.seek(request.time_us), end)",
          "offset=self._log.seek(request.time_us)"),
     ),

@@ -19,7 +19,7 @@ from roq.client.subscribe.backpressure import MergeBackpressure
 from roq.client.subscribe.merge import Merge
 from roq.coordination.election import Election
 from roq.errors import RegistryAway
-from roq.exchange import publishers, snapshot
+from roq.exchange import machine, snapshot
 from roq.exchange.commit import CommitGate
 from roq.exchange.intake import Intake
 from roq.exchange.links import Link
@@ -30,6 +30,7 @@ from roq.hcm.children import Child, ChildEpochs
 from roq.hcm.events import Effect
 from roq.hcm.liveness import Liveness
 from roq.hcm.supervisor import Supervisor
+from roq.log.group_changes import GroupDelta
 from roq.log.segments import Group, SegmentLog
 from roq.model import FLUSH, child_epoch
 from roq.monitor.sessions import Sessions
@@ -137,8 +138,8 @@ def what_is_not_synced_is_acknowledged(patch: Patch) -> None:
 def what_is_not_synced_is_committed(patch: Patch) -> None:
     gather = SegmentLog.gather
 
-    def early(self: SegmentLog[bytes], snapshot: Callable[[], bytes]) -> Group[bytes] | None:
-        group = gather(self, snapshot)
+    def early(self: SegmentLog[bytes], *given: Callable[[], bytes]) -> Group[bytes] | None:
+        group = gather(self, *given)
         if group is not None:
             self.commit(group.end)
         return group
@@ -149,15 +150,17 @@ def what_is_not_synced_is_committed(patch: Patch) -> None:
 def a_snapshot_has_no_streams(patch: Patch) -> None:
     encode = snapshot.encode_snapshot
 
-    def forgetful(states: Sequence[snapshot.PublisherState]) -> bytes:
-        return encode([msgspec.structs.replace(each, streams=[]) for each in states])
+    def forgetful(
+        states: Sequence[snapshot.PublisherState], groups: Sequence[GroupDelta] = ()
+    ) -> bytes:
+        return encode([msgspec.structs.replace(each, streams=[]) for each in states], groups)
 
-    patch.setattr(publishers, "encode_snapshot", forgetful)
+    patch.setattr(machine, "encode_snapshot", forgetful)
 
 
 def a_snapshot_has_no_links(patch: Patch) -> None:
     encode = snapshot.encode_snapshot
-    patch.setattr(publishers, "encode_snapshot", lambda _states: encode([]))
+    patch.setattr(machine, "encode_snapshot", lambda _states, groups: encode([], groups))
 
 
 def a_folder_is_not_synced(patch: Patch) -> None:

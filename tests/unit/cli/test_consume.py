@@ -13,7 +13,7 @@ import roq
 from roq.cli.commands import cli
 from roq.cli.consume import HELD_MAX, PREFETCH
 from roq.client.consume.holding import ACKED, RETURNED, Holding
-from roq.client.consume.message import ConsumedBatch, Verdict
+from roq.client.consume.message import ConsumedBatch, Settlement
 from roq.client.subscribe.message import Batch
 from roq.model import LogId, PublisherId
 
@@ -46,7 +46,7 @@ class PaperCluster:
         for holding in self.holdings:
             yield ConsumedBatch(holding, 0, len(holding.batch), self.settle)
 
-    def settle(self, holding: Holding, index: int, count: int, verdict: Verdict) -> None:
+    def settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         holding.settle(index, count, ACKED if verdict.acked else RETURNED)
         self.acked += holding.batch.payloads[index : index + count]
 

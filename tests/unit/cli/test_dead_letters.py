@@ -12,7 +12,7 @@ import roq
 from roq.cli.commands import cli
 from roq.cli.dead_letters import GROUP
 from roq.client.consume.holding import ACKED, RETURNED, Holding
-from roq.client.consume.message import ConsumedMessage, Verdict, messages_of
+from roq.client.consume.message import ConsumedMessage, Settlement, messages_of
 from roq.client.subscribe.message import Batch
 from roq.errors import Unavailable
 from roq.model import LogId, PublisherId
@@ -69,7 +69,7 @@ class PaperCluster:
     def receive(self, _wait: float) -> ConsumedMessage | None:
         return self.left.pop(0) if self.left else None
 
-    def settle(self, held: Holding, index: int, count: int, verdict: Verdict) -> None:
+    def settle(self, held: Holding, index: int, count: int, verdict: Settlement) -> None:
         held.settle(index, count, ACKED if verdict.acked else RETURNED)
         self.acked += held.batch.payloads[index : index + count]
 

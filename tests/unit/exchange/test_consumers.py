@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange
 from segmented_log import SegmentedLog
@@ -15,6 +16,7 @@ from roq.exchange.events import Received, Unreachable
 from roq.exchange.machine import ExchangeCore
 from roq.log.group_changes import decode_deltas
 from roq.log.groups import RETURN_SECONDS
+from roq.log.leases import NumberedLeases
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import consuming, documents
@@ -43,6 +45,8 @@ from roq.protocol.consuming import (
     Run,
 )
 
+FIRST = NumberedLeases(EPOCH).next() - 1
+"""Below the numbers of the leases of this process."""
 SETTINGS = GroupSettings(retry_seconds=0.5, lease_seconds=5.0)
 Lease = tuple[int, int, int, int]
 """Number, first message, how many, which attempt."""
@@ -80,7 +84,8 @@ class Consumer:
         for letter, *rest in self.there.answers(self.route):
             assert letter[2:] in {b"", self.tag}
             if letter[:2] == LEASED:
-                self.leases.append(LEASE.unpack(rest[0]))
+                number, *rest_of_lease = LEASE.unpack(rest[0])
+                self.leases.append((number - FIRST, *rest_of_lease))
             else:
                 self.other.append((letter[:2], *rest))
 
@@ -115,11 +120,19 @@ class Consumer:
 
     def done(self, *leases: int, **more: Any) -> None:
         self.serial += 1
-        fields = {"whole": list(leases), **more}
+        fields = {
+            "whole": [FIRST + lease for lease in leases],
+            "parts": [(FIRST + lease, *rest) for lease, *rest in more.get("parts", [])],
+            "returned": [
+                msgspec.structs.replace(each, lease=FIRST + each.lease)
+                for each in more.get("returned", [])
+            ],
+        }
         self.say(DONE, consuming.encode(Done(self.serial, **fields)))
 
     def confirmed(self) -> DoneConfirmed:
-        return consuming.decode(self.take(DONE), DoneConfirmed)
+        told = consuming.decode(self.take(DONE), DoneConfirmed)
+        return DoneConfirmed(told.serial, [lease - FIRST for lease in told.refused])
 
 
 def deliver(there: Exchange) -> None:
@@ -228,7 +241,7 @@ def test_a_member_that_comes_back_goes_on_and_its_older_connection_counts_no_mor
     assert old.credit() == [(1, 0, 3, 1)]
     new = Consumer(there, attempt=2)
     joined = new.enter(held=[Run(0, 0, 3)], generation=EPOCH)
-    assert joined.again == [(2, 0, 0, 3)]
+    assert joined.again == [(FIRST + 2, 0, 0, 3)]
     old.done(1)
     assert old.take(LEAVE) == b""
     late = Consumer(there)
@@ -700,3 +713,31 @@ def test_changes_are_read_back_and_garbage_is_refused() -> None:
     for data in (b"", b"\xc1", b"\x91\x01", packed[:-1], b"\x91" * 100_000):
         with pytest.raises(consumers.RemoteProtocolError):
             consumers.decode_deltas(data)
+
+
+def test_what_comes_while_the_disk_writes_is_confirmed_by_the_next_write() -> None:
+    """One Done is under way to the disk when the next one of the same consumer comes."""
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=8, commits=False
+    )
+    there = exchange(late=log)
+    filled(1, 1, there=there)
+    log.commit()
+    member = Consumer(there)
+    member.join()
+    served = there.core.consumers
+    served.take_changes()
+    served.kept()
+    member.look()
+    member.take(JOIN)
+    assert len(member.credit()) == 2
+    member.done(1)
+    assert served.take_changes()
+    member.done(2)
+    served.kept()
+    member.look()
+    assert member.confirmed() == DoneConfirmed(1)
+    assert served.take_changes()
+    served.kept()
+    member.look()
+    assert member.confirmed() == DoneConfirmed(2)

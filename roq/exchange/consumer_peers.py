@@ -1,0 +1,66 @@
+"""Where the consumers of an exchange are, and what they are owed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from roq.exchange.events import Send
+from roq.log.groups import ConsumerGroup
+from roq.log.leases import Lease, Member
+
+B = TypeVar("B")
+
+
+@dataclass(slots=True, eq=False)
+class Peer(Generic[B]):
+    """Where a member is, and what it is to be told.
+
+    Attributes:
+        told_at: when it was sent something last.
+    """
+
+    route: bytes
+    tag: bytes
+    group: ConsumerGroup[B]
+    member: Member
+    attempt: int
+    told_at: float = 0.0
+
+    def send(self, letter: bytes, *rest: bytes) -> Send:
+        """A message for this member."""
+        return Send(self.route, (letter + self.tag, *rest))
+
+
+@dataclass(slots=True)
+class Owed(Generic[B]):
+    """What is told when something is kept: answers, and by peer up to which Done, and which leases
+    in it were not the member's."""
+
+    answers: list[Send] = field(default_factory=list)
+    done: dict[Peer[B], tuple[int, list[int]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.answers or self.done)
+
+    def add(self, other: Owed[B]) -> None:
+        """And this."""
+        self.answers += other.answers
+        for peer, (serial, refused) in other.done.items():
+            self.done[peer] = serial, [*self.done.get(peer, (0, []))[1], *refused]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery(Generic[B]):
+    """A lease to send to its member."""
+
+    peer: Peer[B]
+    lease: Lease
+    parts: tuple[bytes, ...]
+    batch: B
+    size: int
+
+    @property
+    def route(self) -> bytes:
+        """The connection."""
+        return self.peer.route
