@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
@@ -14,9 +14,9 @@ from roq.client.consume import consumer as sync_consumer
 from roq.client.consume.consumer import CLOSE_SECONDS
 from roq.client.consume.holding import Holding
 from roq.client.consume.machine import ConsumerStats
-from roq.client.consume.message import ConsumedBatch, ConsumedMessage, Settlement, messages_of
+from roq.client.consume.message import ConsumedBatch, ConsumedMessage, Settlement, message_at
 from roq.client.io.bell import Bell, deadline_in
-from roq.errors import Closed, LeaseLost, RoQError
+from roq.errors import Closed, InvalidRequest, LeaseLost, RoQError
 
 TAKE_HOLDINGS: Final = 64
 """So many are taken before others have their turn in the event loop."""
@@ -33,7 +33,9 @@ class Consumer:
     def __init__(self, consumer: sync_consumer.Consumer) -> None:
         self._sync = consumer
         self._bell = Bell()
-        self._rest: Iterator[ConsumedMessage] = iter(())
+        self._reading: Holding | None = None
+        self._at = 0
+        """The next of its messages."""
         self._taken = 0
         self._current: ConsumedMessage | None = None
         """What the body of a loop is at."""
@@ -68,13 +70,13 @@ class Consumer:
             QueueNotFound, GroupNotFound: the queue was removed, or the group deleted.
         """
         deadline = deadline_in(timeout)
-        for message in self._rest:
-            return message
-        holding = await self._next(deadline)
-        if holding is None:
-            return None
-        self._rest = messages_of(holding, 0, len(holding.batch), self._settle)
-        return next(self._rest)
+        while True:
+            reading = await self._fill(deadline)
+            if reading is None:
+                return None
+            index, self._at = self._at, self._at + 1
+            if reading.is_open(index):
+                return message_at(reading, index, self._settle)
 
     async def __aiter__(self) -> AsyncIterator[ConsumedMessage]:
         """All messages from now on, each acknowledged when the loop comes back for the next one.
@@ -108,18 +110,20 @@ class Consumer:
             wait: seconds without a message after which the iteration ends; None: it goes on until
                 the consumer is closed.
         """
-        for message in self._rest:
-            yield ConsumedBatch(message._holding, message._index, 1, self._settle)  # noqa: SLF001
+        if most < 1:
+            raise InvalidRequest(f"a batch has at least one message, not {most}")
         while True:
             try:
-                holding = await self._next(deadline_in(wait))
+                reading = await self._fill(deadline_in(wait))
             except Closed:
                 return
-            if holding is None:
+            if reading is None:
                 return
-            for index in range(0, len(holding.batch), most):
-                count = min(most, len(holding.batch) - index)
-                yield ConsumedBatch(holding, index, count, self._settle)
+            index = self._at
+            count = min(most, len(reading.batch) - index)
+            self._at += count
+            if reading.is_open(index, count):
+                yield ConsumedBatch(reading, index, count, self._settle)
 
     async def flush(self, timeout: float = 30.0) -> None:
         """Wait until every acknowledgement and dead letter so far is kept; as `roq.Consumer.flush`.
@@ -148,6 +152,14 @@ class Consumer:
         await asyncio.to_thread(self._sync.close, timeout)
 
     # --- inside -----------------------------------------------------------------------------------
+
+    async def _fill(self, deadline: float) -> Holding | None:
+        """What is being read, with something left of it; None when the deadline has passed."""
+        reading = self._reading
+        if reading is None or self._at >= len(reading.batch):
+            reading = self._reading = await self._next(deadline)
+            self._at = 0
+        return reading
 
     async def _next(self, deadline: float = math.inf) -> Holding | None:
         """The next holding that is the user's; None when the deadline has passed."""

@@ -20,7 +20,7 @@ from roq.client.consume.message import (
     ConsumedBatch,
     ConsumedMessage,
     Settlement,
-    messages_of,
+    message_at,
 )
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io import at_exit as farewell
@@ -122,7 +122,9 @@ class Consumer:
         self._on_closed = on_closed
         self._closed = False
         self._ready = threading.Event()
-        self._rest: Iterator[ConsumedMessage] = iter(())
+        self._current: Holding | None = None
+        self._at = 0
+        """The next of its messages."""
         self._lost_before = 0
         topics = [topic] if isinstance(topic, str) else list(topic)
         settings = _checked(
@@ -168,12 +170,12 @@ class Consumer:
             QueueNotFound: the queue was removed.
         """
         while True:
-            for message in self._rest:
-                return message
-            holding = self._next(timeout)
-            if holding is None:
+            current = self._fill(timeout)
+            if current is None:
                 return None
-            self._rest = messages_of(holding, 0, len(holding.batch), self._settle)
+            index, self._at = self._at, self._at + 1
+            if current.is_open(index):
+                return message_at(current, index, self._settle)
 
     def __iter__(self) -> Iterator[ConsumedMessage]:
         """All messages from now on, each acknowledged when the loop comes back for the next one.
@@ -206,21 +208,25 @@ class Consumer:
             most: messages in one batch, at most.
             wait: seconds without a message after which the iteration ends; None: it goes on until
                 the consumer is closed.
+
+        Raises:
+            InvalidRequest: no batch can be that small.
         """
-        settle = self._settle
-        for message in self._rest:
-            yield ConsumedBatch(message._holding, message._index, 1, settle)  # noqa: SLF001 - its own
+        if most < 1:
+            raise InvalidRequest(f"a batch has at least one message, not {most}")
         while True:
             try:
-                holding = self._next(wait)
+                current = self._fill(wait)
             except Closed:
                 self._engine.check_process()
                 return
-            if holding is None:
+            if current is None:
                 return
-            for index in range(0, len(holding.batch), most):
-                count = min(most, len(holding.batch) - index)
-                yield ConsumedBatch(holding, index, count, settle)
+            index = self._at
+            count = min(most, len(current.batch) - index)
+            self._at += count
+            if current.is_open(index, count):
+                yield ConsumedBatch(current, index, count, self._settle)
 
     def flush(self, timeout: float = 30.0) -> None:
         """Wait until every acknowledgement so far is kept by its exchange.
@@ -359,6 +365,14 @@ class Consumer:
                 batch.ack()
 
     # --- the user's side --------------------------------------------------------------------------
+
+    def _fill(self, timeout: float | None) -> Holding | None:
+        """What is being read, with something left of it; None when the time is over."""
+        current = self._current
+        if current is None or self._at >= len(current.batch):
+            current = self._current = self._next(timeout)
+            self._at = 0
+        return current
 
     def _next(self, timeout: float | None) -> Holding | None:
         """The next holding that is the user's; None when the time is over."""

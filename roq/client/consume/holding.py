@@ -23,6 +23,8 @@ GIVEN: Final = 4
 """Returned, and the exchange was told."""
 LOST: Final = 5
 """Somebody else has it."""
+KEPT: Final = 6
+"""Acknowledged, and the exchange has said that it is kept."""
 _OPEN: Final = bytes((OPEN,))
 _ACKED: Final = bytes((ACKED,))
 _TOLD: Final = bytes((TOLD,))
@@ -97,24 +99,55 @@ class Holding:
                 states[at] = states[at] or state
         return settled
 
-    def is_open(self, index: int) -> bool:
-        """Whether nobody has settled this message."""
-        return self.states[index] == OPEN
-
     def take_acked(self) -> list[Run]:
         """What was acknowledged and not told; it counts as told from now on."""
         return self._take(_ACKED, TOLD)
 
-    def given(self, run: Run) -> None:
-        """The exchange is told that these messages are returned."""
+    def given(self, run: Run) -> int:
+        """The exchange is told that these are returned; how many still are the member's."""
+        given = 0
         for at in range(run.first - self.first, run.first - self.first + run.length):
-            self.states[at] = GIVEN
+            if self.states[at] == RETURNED:
+                self.states[at] = GIVEN
+                given += 1
+        return given
 
-    def lose(self, indexes: Iterable[int]) -> None:
-        """These messages of the batch are somebody else's."""
+    def lose(self, indexes: Iterable[int]) -> tuple[int, int, int]:
+        """These messages of the batch are somebody else's, but for those that are kept.
+
+        Returns:
+            How many that are, how many of them were settled, and how many not told.
+        """
+        lost = settled = untold = 0
         for index in indexes:
-            self.states[index - self.first] = LOST
-        self.lost = not any(state != LOST for state in self.states)
+            state = self.states[index - self.first]
+            if state < GIVEN:
+                self.states[index - self.first] = LOST
+                lost += 1
+                settled += state != OPEN
+                untold += state != TOLD
+        self.lost = all(state == LOST for state in self.states)
+        return lost, settled, untold
+
+    def keep_done(self, index: int) -> bool:
+        """The exchange says that this message is done; whether that is by this member's word."""
+        mine = self.states[index - self.first] in {ACKED, TOLD}
+        if mine:
+            self.states[index - self.first] = KEPT
+        return mine
+
+    def keep(self, run: Run) -> int:
+        """The exchange has kept these, as far as they were told; how many are new to that."""
+        states, kept = self.states, 0
+        for at in range(run.first - self.first, run.first - self.first + run.length):
+            if states[at] == TOLD:
+                states[at] = KEPT
+                kept += 1
+        return kept
+
+    def is_open(self, index: int, count: int = 1) -> bool:
+        """Whether any of these is still to be done, counted from the first one that was held."""
+        return OPEN in self.states[index : index + count]
 
     def is_lost(self, index: int, count: int) -> bool:
         """Whether any of these is, counted from the first one that was held."""

@@ -56,6 +56,8 @@ _LEASED_PARTS: Final = 5
 
 Return = tuple[Holding, Run, Settlement]
 """Messages that the user returns, and how."""
+Told = tuple[Holding, list[Run], int]
+"""What an exchange was told of a holding: what is acknowledged, and how many messages returned."""
 
 
 class SeatPhase(Enum):
@@ -138,7 +140,7 @@ class Seat:
     open_bytes: int = 0
     told_at: float = 0.0
     serial: int = 0
-    unconfirmed: deque[tuple[int, list[tuple[Holding, int]]]] = field(default_factory=deque)
+    unconfirmed: deque[tuple[int, list[Told]]] = field(default_factory=deque)
     returns: list[Return] = field(default_factory=list)
     """What the user has returned while it was not in."""
     lease_seconds: float = 30.0
@@ -153,6 +155,7 @@ class ConsumerMachine:
 
     Attributes:
         arrived: holdings that came since the shell has looked, in order.
+        resolved: messages that the user has settled, and of which it is known what has become.
         stats: counters.
         refusal: why the group does not take this member, for good; empty: it does.
         attempts: so often is a message tried, by the group's settings; 0: without an end.
@@ -162,6 +165,7 @@ class ConsumerMachine:
         self.stats = ConsumerStats()
         self.refusal: tuple[str, str] | None = None
         self.arrived: list[Holding] = []
+        self.resolved = 0
         self.attempts = member.settings.attempts
         self._member = member
         self._seats: dict[LogId, Seat] = {}
@@ -183,16 +187,6 @@ class ConsumerMachine:
             seat.phase is SeatPhase.IN for seat in self._seats.values()
         )
 
-    @property
-    def unconfirmed(self) -> int:
-        """Messages of which something is to be confirmed."""
-        return sum(
-            count
-            for seat in self._seats.values()
-            for _, told in seat.unconfirmed
-            for _, count in told
-        )
-
     def open(self, exchange: ExchangeInfo, queue: bytes) -> None:
         """The queue has this exchange, or has it at another address."""
         seat = self._seats.get(exchange.log)
@@ -205,9 +199,11 @@ class ConsumerMachine:
     def leave(self, log: LogId) -> None:
         """This exchange is gone with its log, and what was held of it."""
         seat = self._seats.pop(log, None)
-        for holding in [] if seat is None else seat.holdings.values():
-            self.stats.lost += holding.untold
-            holding.lose(range(holding.first, holding.first + len(holding.batch)))
+        if seat is None:
+            return
+        self._forget_told(seat)
+        for holding in seat.holdings.values():
+            self._lose(seat, holding, range(holding.first, holding.first + len(holding.batch)))
 
     def up(self, log: LogId, now: float) -> list[AskExchange]:
         """The connection stands."""
@@ -259,7 +255,7 @@ class ConsumerMachine:
             returned: what is to be tried again.
         """
         by_seat: dict[LogId, Done] = {}
-        told: dict[LogId, list[tuple[Holding, int]]] = {}
+        told: dict[LogId, list[Told]] = {}
         asks = self._rejoin(now)
         for holding in holdings:
             self._collect(holding, by_seat, told)
@@ -270,15 +266,17 @@ class ConsumerMachine:
             if seat.phase is not SeatPhase.IN:
                 seat.returns.append((holding, run, verdict))
                 continue
-            holding.given(run)
+            given = holding.given(run)
+            if not given:
+                continue  # it is somebody else's by now, and was counted when that was heard
             done = by_seat.setdefault(holding.log, Done(0, [], [], []))
             for lease, first, length in holding.leases_of(run):
                 done.returned.append(
                     Returned(lease, first, length, verdict.delay, verdict.counted, verdict.reason)
                 )
-            self._told(seat, holding, run.length)
-            told.setdefault(holding.log, []).append((holding, 0))
-            self.stats.returned += run.length
+            self._told(seat, holding, given)
+            told.setdefault(holding.log, []).append((holding, [], given))
+            self.stats.returned += given
         for log, done in by_seat.items():
             asks += self._send(log, self._seats[log], done, told.get(log, []), now)
         return asks
@@ -377,7 +375,7 @@ class ConsumerMachine:
 
     def _resume(self, log: LogId, seat: Seat, joined: Joined, now: float) -> list[AskExchange]:
         """Go on with what is still held; what is not, and was not done, is lost."""
-        seat.unconfirmed.clear()
+        self._forget_told(seat)
         seat.arrived = seat.granted = seat.arrived_bytes = 0
         seat.open = seat.open_bytes = 0
         holdings = list(seat.holdings.values())
@@ -387,26 +385,28 @@ class ConsumerMachine:
             by_offset.setdefault(offset, []).append((number, first, length))
         done = {(run.offset, run.first + at) for run in joined.done for at in range(run.length)}
         for holding in holdings:
-            mine = [
-                (number, max(first, holding.first), length)
+            holding.segments = [
+                Segment(number, first, min(length, holding.first + len(holding.batch) - first))
                 for number, first, length in by_offset.get(holding.offset, ())
                 if holding.first <= first < holding.first + len(holding.batch)
             ]
-            known = {first + at for _, first, length in mine for at in range(length)}
-            wanted = {
-                index
-                for run in holding.held()
-                for index in range(run.first, run.first + run.length)
-            }
-            gone = {each for each in wanted - known if (holding.offset, each) not in done}
-            holding.lose(gone)
-            self.stats.lost += len(gone)
-            if not mine:
-                continue
-            holding.segments = [Segment(*each) for each in mine]
-            holding.unconfirmed = 0
+            mine = {each.first + at for each in holding.segments for at in range(each.length)}
+            theirs: list[int] = []
+            for run in holding.held():
+                for index in range(run.first, run.first + run.length):
+                    if index in mine:
+                        continue
+                    if (holding.offset, index) in done and holding.keep_done(index):
+                        self.stats.confirmed += 1
+                        self.resolved += 1
+                    else:
+                        theirs.append(index)
+            lost, settled, _ = holding.lose(theirs)
+            self.stats.lost += lost
+            self.resolved += settled
             holding.untell()
-            self._keep(seat, holding)
+            if holding.untold:
+                self._keep(seat, holding)
         returns, seat.returns = seat.returns, []
         asks = self.tell(list(seat.holdings.values()), returns, now)
         return asks or [self._credit(log, seat, now)]
@@ -417,6 +417,9 @@ class ConsumerMachine:
             self.refusal = refused.code, refused.text
             seat.phase = SeatPhase.AWAY
             return []
+        if seat.phase is SeatPhase.IN:
+            # It has not understood something: all is told again.
+            seat.phase, seat.ask_at = SeatPhase.AWAY, now + AGAIN_SECONDS
         if seat.phase is not SeatPhase.JOINING:
             return []
         if refused.code == "no_group":
@@ -480,7 +483,7 @@ class ConsumerMachine:
         self,
         holding: Holding,
         by_seat: dict[LogId, Done],
-        told: dict[LogId, list[tuple[Holding, int]]],
+        told: dict[LogId, list[Told]],
     ) -> None:
         """What was acknowledged of a holding goes into the next Done."""
         seat = self._seats.get(holding.log)
@@ -498,7 +501,7 @@ class ConsumerMachine:
             for run in runs:
                 done.parts.extend(holding.leases_of(run))
         self._told(seat, holding, count)
-        told.setdefault(holding.log, []).append((holding, count))
+        told.setdefault(holding.log, []).append((holding, runs, 0))
         self.stats.acknowledged += count
 
     def _told(self, seat: Seat, holding: Holding, count: int) -> None:
@@ -508,12 +511,12 @@ class ConsumerMachine:
             seat.open_bytes -= holding.batch.size
 
     def _send(
-        self, log: LogId, seat: Seat, done: Done, told: list[tuple[Holding, int]], now: float
+        self, log: LogId, seat: Seat, done: Done, told: list[Told], now: float
     ) -> list[AskExchange]:
         seat.serial += 1
         seat.told_at = now
         seat.unconfirmed.append((seat.serial, told))
-        for holding, _ in told:
+        for holding, _, _ in told:
             holding.unconfirmed += 1
         message = Done(seat.serial, done.whole, done.parts, done.returned, self._granted(seat))
         return [AskExchange(log, [DONE, consuming.encode(message)])]
@@ -540,16 +543,32 @@ class ConsumerMachine:
         refused = set(confirmed.refused)
         while seat.unconfirmed and seat.unconfirmed[0][0] <= confirmed.serial:
             _, told = seat.unconfirmed.popleft()
-            for holding, count in told:
+            for holding, runs, returned in told:
                 holding.unconfirmed -= 1
-                lost = [each for each in holding.segments if each.lease in refused]
-                for each in lost:
-                    holding.lose(range(each.first, each.first + each.length))
-                gone = sum(each.length for each in lost)
-                self.stats.lost += gone
-                self.stats.confirmed += max(0, count - gone)
+                for each in holding.segments if refused else ():
+                    if each.lease in refused:
+                        self._lose(seat, holding, range(each.first, each.first + each.length))
+                kept = sum(map(holding.keep, runs))
+                self.stats.confirmed += kept
+                self.resolved += kept + returned
                 if not holding.untold and not holding.unconfirmed:
                     seat.holdings.pop(holding.segments[0].lease, None)
+
+    def _forget_told(self, seat: Seat) -> None:
+        """What was told and not confirmed: what was returned is the exchange's, by itself."""
+        for _, told in seat.unconfirmed:
+            for holding, _, returned in told:
+                holding.unconfirmed = 0
+                self.resolved += returned
+        seat.unconfirmed.clear()
+
+    def _lose(self, seat: Seat, holding: Holding, indexes: Iterable[int]) -> None:
+        """These messages are somebody else's."""
+        lost, settled, untold = holding.lose(indexes)
+        self.stats.lost += lost
+        self.resolved += settled
+        if untold:
+            self._told(seat, holding, untold)
 
 
 def _batch(topic: bytes, packed: bytes, first: int, length: int) -> Batch:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 from roq.client.consume.holding import Holding
 from roq.client.subscribe.message import Batch, Message
+from roq.errors import InvalidRequest
+from roq.protocol.consuming import DELAY_SECONDS_MAX, REASON_MAX
 
 
 class Settlement:
@@ -30,11 +32,16 @@ class Settlement:
         delay: float = 0.0,
         reason: str = "",
     ) -> None:
+        if not 0 <= delay <= DELAY_SECONDS_MAX:
+            raise InvalidRequest(
+                f"a message comes again within {DELAY_SECONDS_MAX:g} s, not in {delay!r} s"
+            )
         self.acked = acked
         self.dead = dead
         self.counted = counted
         self.delay = delay
-        self.reason = reason
+        # Whatever it says of an error: what cannot travel is left out.
+        self.reason = str(reason).encode("utf-8", "replace").decode()[:REASON_MAX]
 
 
 DONE = Settlement(acked=True)
@@ -158,9 +165,16 @@ def messages_of(
     holding: Holding, index: int, count: int, settle: Settle
 ) -> Iterator[ConsumedMessage]:
     """The messages of a holding from this one on."""
-    batch = holding.batch
     for at in range(index, index + count):
-        yield ConsumedMessage(batch.payloads[at], batch, batch.sequence + at, holding, at, settle)
+        yield message_at(holding, at, settle)
+
+
+def message_at(holding: Holding, index: int, settle: Settle) -> ConsumedMessage:
+    """One message of a holding."""
+    batch = holding.batch
+    return ConsumedMessage(
+        batch.payloads[index], batch, batch.sequence + index, holding, index, settle
+    )
 
 
 def part_of(batch: Batch, index: int, count: int) -> Batch:

@@ -84,6 +84,8 @@ class ConsumerShell:
         self._connections: dict[LogId, ExchangeConnection] = {}
         self._settled: deque[Holding] = deque()
         self._returned: deque[tuple[Holding, Run, Settlement]] = deque()
+        self._marked = 0
+        """Messages that the user has settled."""
         self._flushing = False
         """Whether `_flush` is about to be called."""
         self._timer: Timer | None = None
@@ -101,6 +103,7 @@ class ConsumerShell:
             LeaseLost: they are not this consumer's any more.
             Closed: it is closed.
         """
+        self._engine.check_process()
         if holding.is_lost(index, count):
             raise LeaseLost(
                 f"messages of topic {holding.batch.topic!r} were held for too long without a word "
@@ -110,12 +113,15 @@ class ConsumerShell:
         if self.error is not None:
             raise self.error
         if verdict.acked:
-            if holding.settle(index, count, ACKED) and not holding.dirty:
+            settled = holding.settle(index, count, ACKED)
+            self._marked += settled
+            if settled and not holding.dirty:
                 holding.dirty = True
                 self._settled.append(holding)
         else:
             for at in range(index, index + count):
                 if holding.settle(at, 1, RETURNED):
+                    self._marked += 1
                     self._returned.append(
                         (holding, Run(holding.offset, holding.first + at, 1), verdict)
                     )
@@ -158,8 +164,8 @@ class ConsumerShell:
 
     @property
     def unsettled(self) -> int:
-        """Messages of which something is not told or not confirmed."""
-        return len(self._settled) + len(self._returned) + self._machine.unconfirmed
+        """Messages that were settled, and of which it is not known yet what has become."""
+        return self._marked - self._machine.resolved
 
     @property
     def attempts(self) -> int:
@@ -174,7 +180,7 @@ class ConsumerShell:
         """The exchanges at which it is not in, and why."""
         return [
             (seat.exchange.name, seat.trouble or self._trouble_at(name) or seat.phase.value)
-            for name, seat in self._machine.seats.items()
+            for name, seat in list(self._machine.seats.items())
             if seat.phase is not SeatPhase.IN
         ]
 
@@ -259,7 +265,7 @@ class ConsumerShell:
         elif not self.joined and machine.joined:
             self.joined = True
             self._on_joined()
-        if self.waiting and (self.arrived or not machine.unconfirmed):
+        if self.waiting and (self.arrived or not self.unsettled):
             self._tell_user()
 
     def _tell_user(self) -> None:

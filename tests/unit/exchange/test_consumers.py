@@ -717,20 +717,14 @@ def test_changes_are_read_back_and_garbage_is_refused() -> None:
 
 def test_what_comes_while_the_disk_writes_is_confirmed_by_the_next_write() -> None:
     """One Done is under way to the disk when the next one of the same consumer comes."""
-    log: SegmentedLog[bytes] = SegmentedLog(
-        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=8, commits=False
-    )
-    there = exchange(late=log)
-    filled(1, 1, there=there)
-    log.commit()
-    member = Consumer(there)
-    member.join()
-    served = there.core.consumers
-    served.take_changes()
-    served.kept()
-    member.look()
-    member.take(JOIN)
+    made = Durable()
+    member = Consumer(made.there)
+    enter(made, member)
+    made.send(1)
+    made.send(1)
+    made.write()
     assert len(member.credit()) == 2
+    served = made.there.core.consumers
     member.done(1)
     assert served.take_changes()
     member.done(2)

@@ -231,3 +231,27 @@ def test_a_place_to_begin_is_a_word_or_an_aware_time() -> None:
     assert start_of(datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)) == (2_000_000, False)
     with pytest.raises(InvalidRequest, match="time zone"):
         start_of(datetime(2026, 1, 1))  # noqa: DTZ001 - that is the point
+
+
+def test_what_is_left_of_a_batch_comes_when_its_loop_was_left(made: Any) -> None:
+    consumer, _ = made(holding(b"a", b"b", b"c", b"d", b"e"))
+    for batch in consumer.batches(most=2):
+        assert batch.payloads == [b"a", b"b"]
+        break
+    message = consumer.receive(0)
+    assert message is not None
+    assert message.payload == b"c"
+    assert [batch.payloads for batch in consumer.batches(wait=0)] == [[b"d", b"e"]]
+    with pytest.raises(InvalidRequest, match="at least one"):
+        next(consumer.batches(most=0))
+
+
+def test_what_another_one_has_by_now_is_passed_over(made: Any) -> None:
+    one = holding(b"a", b"b", b"c")
+    consumer, _ = made(one)
+    first = consumer.receive(0)
+    assert first is not None
+    one.lose([one.first + 1])
+    second = consumer.receive(0)
+    assert second is not None
+    assert second.payload == b"c"
