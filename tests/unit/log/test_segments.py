@@ -9,10 +9,11 @@ from memory_files import MemoryFiles
 
 from roq.log.cursors import cursor
 from roq.log.files import LogRefused
+from roq.log.log import NotAtHand
 from roq.log.meta import META
 from roq.log.records import HEAD_BYTES, RecordKind
 from roq.log.recovery import LEAP, LogSettings, open_log
-from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, scan
+from roq.log.segment_reader import INDEX_SUFFIX, INDEXES_MAX, SEGMENT_SUFFIX, scan
 from roq.log.segments import SegmentLog, perform, perform_sync
 from roq.log.survey import LogSurvey
 from roq.protocol.channel import FetchRequest
@@ -236,6 +237,31 @@ def test_a_segment_that_the_disk_does_not_give_is_gone_to_readers_and_raises_not
     assert log.next_of(b"t", 10) == 20
     assert log.unreadable == 10
     log.check()
+
+
+@pytest.mark.parametrize("readers", [1, 3])
+def test_who_does_not_wait_finds_a_topic_behind_more_segments_than_are_kept_in_memory(
+    readers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roq.log.index.TOPICS_FILTERED_MAX", 0)  # every segment may have it
+    files = MemoryFiles()
+    log = open_log(files, settings())
+    write(files, log, 1, b"rare")
+    write(files, log, 10 * 2 * INDEXES_MAX)
+    write(files, log, 1, b"rare")
+    write(files, log, 25)
+    log = open_log(files, settings(6))
+    log.patient = False
+    waiting, loads = list(range(1, 1 + readers)), 0
+    while waiting:
+        at_least = waiting.pop(0)
+        try:
+            assert log.next_of(b"rare", at_least) == 1 + 10 * 2 * INDEXES_MAX
+        except NotAtHand as miss:
+            miss.keep(miss.load())
+            waiting.append(at_least)
+            loads += 1
+            assert loads <= readers * len(segments(files))
 
 
 def test_foreign_files_are_left_alone_and_named() -> None:
