@@ -189,17 +189,13 @@ class _Opening:
         ahead = self._settings.ahead and bool(segments)
         goes_on = end + LEAP if ahead else end
         snapshot = self._restore(tail, entries, end, goes_on)
-        stays = [file for file in tail if file.base < base]
+        stays = {id(found) for file in tail if file.base < base for found in file.found}
         changes = self._changes(tail, snapshot)
         self._recovered.changes = [found.body for found in changes]
         # What stands in a file that stays, and was on the disk once, stays there.
-        changes = [
-            found
-            for found in changes
-            if found.offset >= claim or not any(found in file.found for file in stays)
-        ]
-        if snapshot is not None and snapshot.offset <= base:
-            snapshot = None if any(snapshot in file.found for file in stays) else snapshot
+        changes = [found for found in changes if found.offset >= claim or id(found) not in stays]
+        if snapshot is not None and snapshot.offset <= base and id(snapshot) in stays:
+            snapshot = None
         if ahead:
             if again:
                 written = self._begin(base, follows, again, snapshot, changes)

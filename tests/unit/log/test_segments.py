@@ -11,7 +11,7 @@ from roq.log.cursors import cursor
 from roq.log.files import LogRefused
 from roq.log.log import NotAtHand
 from roq.log.meta import META
-from roq.log.records import HEAD_BYTES, RecordKind
+from roq.log.records import HEAD_BYTES, Found, RecordKind
 from roq.log.recovery import LEAP, LogSettings, open_log
 from roq.log.segment_reader import INDEX_SUFFIX, INDEXES_MAX, SEGMENT_SUFFIX, scan
 from roq.log.segments import SegmentLog, perform, perform_sync
@@ -391,3 +391,27 @@ def test_the_next_process_leaves_offsets_out_that_may_have_been_shown() -> None:
     assert found == [*range(15), 15 + LEAP, 16 + LEAP]
     assert reader.evicted == 0
     assert sum(len(each.lost) for each in LogSurvey(files).segments()) == 0
+
+
+def test_a_start_looks_through_no_segment_for_each_change_of_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = 0
+
+    def count(self: Found, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return tuple(self) == other
+
+    files = MemoryFiles()
+    log = open_log(files, settings(segment_entries=100))
+    for number in range(50):
+        log.append(b"t", BATCH, len(BATCH))
+        group = log.gather(lambda: b"", lambda: b"%d" % number)  # noqa: B023 - called at once
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    monkeypatch.setattr(Found, "__eq__", count)
+    log = open_log(files, settings(6))
+    assert log.recovered.changes == [b"%d" % number for number in range(1, 50)]
+    assert compared < 50
