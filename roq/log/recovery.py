@@ -492,9 +492,12 @@ class _Opening:
         buffers: list[bytes | memoryview] = [pack_head(head)]
         segment.size = HEAD_BYTES
         for found in records:
+            # What came from a segment behind a leap stands for an offset below the base; no record
+            # may claim more than its own offset, or the next start takes it for nothing.
             before, behind = pack_record(
-                RecordKind(found.kind), found.topic, found.frame, found.body, len(found.body), base
-            )
+                RecordKind(found.kind), found.topic, found.frame, found.body, len(found.body),
+                min(base, found.offset),
+            )  # fmt: skip
             buffers += [before, found.body, behind]
             if found.kind == RecordKind.BATCH:
                 index.add(found.topic, segment.size)

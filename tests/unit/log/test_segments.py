@@ -415,3 +415,25 @@ def test_a_start_looks_through_no_segment_for_each_change_of_a_group(
     log = open_log(files, settings(6))
     assert log.recovered.changes == [b"%d" % number for number in range(1, 50)]
     assert compared < 50
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_what_is_taken_from_behind_a_leap_is_there_at_every_later_start(ahead: bool) -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=True))
+    for change in (b"first", b"second"):
+        group = log.gather(lambda: b"snapshot", lambda: change)  # noqa: B023 - called at once
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    log = open_log(files, settings(6, ahead=True))
+    log.append(b"t", BATCH, len(BATCH))
+    group = log.gather(lambda: b"never whole")
+    assert group is not None
+    group.snapshot = None  # the power cut has torn it
+    perform(files, group)
+    for epoch in range(7, 11):
+        log = open_log(files, settings(epoch, ahead=ahead))
+        assert (log.recovered.snapshot, log.recovered.changes) == (b"snapshot", [b"second"])
+        assert log.record(LEAP) is not None
+        assert log.recovered.lost == []
