@@ -189,17 +189,13 @@ class _Opening:
         ahead = self._settings.ahead and bool(segments)
         goes_on = end + LEAP if ahead else end
         snapshot = self._restore(tail, entries, end, goes_on)
-        stays = [file for file in tail if file.base < base]
+        stays = {id(found) for file in tail if file.base < base for found in file.found}
         changes = self._changes(tail, snapshot)
         self._recovered.changes = [found.body for found in changes]
         # What stands in a file that stays, and was on the disk once, stays there.
-        changes = [
-            found
-            for found in changes
-            if found.offset >= claim or not any(found in file.found for file in stays)
-        ]
-        if snapshot is not None and snapshot.offset <= base:
-            snapshot = None if any(snapshot in file.found for file in stays) else snapshot
+        changes = [found for found in changes if found.offset >= claim or id(found) not in stays]
+        if snapshot is not None and snapshot.offset <= base and id(snapshot) in stays:
+            snapshot = None
         if ahead:
             if again:
                 written = self._begin(base, follows, again, snapshot, changes)
@@ -496,9 +492,12 @@ class _Opening:
         buffers: list[bytes | memoryview] = [pack_head(head)]
         segment.size = HEAD_BYTES
         for found in records:
+            # What came from a segment behind a leap stands for an offset below the base; no record
+            # may claim more than its own offset, or the next start takes it for nothing.
             before, behind = pack_record(
-                RecordKind(found.kind), found.topic, found.frame, found.body, len(found.body), base
-            )
+                RecordKind(found.kind), found.topic, found.frame, found.body, len(found.body),
+                min(base, found.offset),
+            )  # fmt: skip
             buffers += [before, found.body, behind]
             if found.kind == RecordKind.BATCH:
                 index.add(found.topic, segment.size)

@@ -25,6 +25,7 @@ from roq.log.segment_reader import (
     parse_name,
     scan,
     scan_index,
+    where_before_ends,
 )
 from roq.protocol.entry import ENTRY_BYTES, IDENTITY, EntryKind, pack_entry, read_entry
 
@@ -98,8 +99,8 @@ def plan(files: Files) -> list[RepairStep]:
         for place in places
         if place.name not in kept
     ]  # fmt: skip
-    for number, place in enumerate(counted):
-        until = counted[number + 1].base if number + 1 < len(counted) else None
+    ends = [where_before_ends(files, place.name, place.base) for place in counted[1:]]
+    for place, until in zip(counted, [*ends, None], strict=True):
         steps += _segment(files, place, until, meta)
     steps += [
         RepairStep(Way.ASIDE, name, "there is no segment that it is an index of")

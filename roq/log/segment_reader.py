@@ -319,6 +319,13 @@ def head_of(files: Files, name: str) -> SegmentHead | None:
         return None
 
 
+def where_before_ends(files: Files, name: str, base: int) -> int:
+    """The offset at which the entries of the segment before this one end: its base, without what
+    was left out there."""
+    head = head_of(files, name)
+    return base - (0 if head is None else min(head.left_out, base))
+
+
 class _Placed(Protocol):
     @property
     def base(self) -> int: ...

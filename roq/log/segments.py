@@ -18,7 +18,7 @@ passed over by everything else. Whole segments leave: by their size, or by their
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -27,7 +27,7 @@ from typing import Final, Generic, TypeVar, cast
 from roq.log.files import Files
 from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
-from roq.log.log import Record
+from roq.log.log import NotAtHand, Record
 from roq.log.records import (
     HEAD_BYTES,
     RecordKind,
@@ -57,6 +57,8 @@ CHANGES_BYTES: Final = 4 * 1024 * 1024
 """After so much about consumer groups a snapshot is due, so that a start reads little more."""
 UNSYNCED_ENTRIES_MAX: Final = 1 << 19
 """A log that runs ahead of its disk does so by so many entries at most."""
+PASSED_MAX: Final = 256
+"""Questions for a topic that wait for the disk, of which it is known how far they have come."""
 
 
 @dataclass(slots=True)
@@ -198,6 +200,8 @@ class SegmentLog(Generic[B]):
         self.advance_clock = hot.advance_clock
         self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
         self._reader.grows(active, index)
+        self._passed: OrderedDict[tuple[bytes, int], int] = OrderedDict()
+        """By topic and where it is looked for: up to where there is none."""
 
     # --- the contract -----------------------------------------------------------------------------
 
@@ -267,7 +271,8 @@ class SegmentLog(Generic[B]):
 
     def next_of(self, topic: bytes, at_least: int) -> int | None:
         """The first offset of the topic at or above `at_least` that is there."""
-        at_least = max(at_least, self.floor)
+        asked = topic, at_least
+        at_least = max(at_least, self.floor, self._passed.pop(asked, 0))
         if self.hot.newest(topic) < at_least:
             return None
         for segment in self._segments_from(at_least):
@@ -275,7 +280,16 @@ class SegmentLog(Generic[B]):
                 break
             if topic not in segment.topics:
                 continue
-            offset = self._reader.index(segment).next_of(topic, at_least)
+            try:
+                index = self._reader.index(segment)
+            except NotAtHand:
+                # Asked again it goes on here: more segments may be on the way than the reader
+                # keeps indexes of.
+                self._passed[asked] = segment.base
+                if len(self._passed) > PASSED_MAX:
+                    self._passed.popitem(last=False)
+                raise
+            offset = index.next_of(topic, at_least)
             if offset is not None and offset < self.hot.floor:
                 return offset
         return self.hot.next_of(topic, at_least)

@@ -9,7 +9,7 @@ import msgspec
 from roq.log.files import Files, LogRefused
 from roq.log.meta import Meta, read_meta
 from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head
-from roq.log.segment_reader import counting, head_of, parse_name, scan
+from roq.log.segment_reader import counting, parse_name, scan, where_before_ends
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 
 
@@ -58,7 +58,9 @@ class LogSurvey:
         )[IDENTITY]  # fmt: skip
         found = ((name, parse_name(name)) for name in files.names())
         self._segments = counting(_Place(name, *place) for name, place in found if place)
-        self._follows = [self._where_before_ends(place) for place in self._segments]
+        self._follows = [
+            where_before_ends(files, place.name, place.base) for place in self._segments
+        ]
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -104,10 +106,6 @@ class LogSurvey:
     def _until(self, number: int) -> int | None:
         """Where the entries of a segment end for those of the next one; None: it is the last."""
         return self._follows[number + 1] if number + 1 < len(self._segments) else None
-
-    def _where_before_ends(self, place: _Place) -> int:
-        head = head_of(self._files, place.name)
-        return place.base - (0 if head is None else min(head.left_out, place.base))
 
     def _entries(self, place: _Place, until: int | None) -> Iterator[Found]:
         following = place.base

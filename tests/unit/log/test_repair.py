@@ -15,11 +15,11 @@ from roq.log.segments import perform
 BATCH = b"x" * 100
 
 
-def settings(epoch: int, queue: bytes = b"q" * 16) -> LogSettings:
+def settings(epoch: int, queue: bytes = b"q" * 16, *, ahead: bool = False) -> LogSettings:
     return LogSettings(
         queue=queue, exchange=3, epoch=epoch, cluster="c", host="h", ring_bytes=1, topics_max=100,
         topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1_000,
-        segment_bytes=1 << 30, segment_entries=10,
+        segment_bytes=1 << 30, segment_entries=10, ahead=ahead,
     )  # fmt: skip
 
 
@@ -53,6 +53,25 @@ def test_a_log_that_is_whole_is_left_alone() -> None:
     before = {name: bytes(data) for name, data in files.contents.items()}
     assert plan(files) == []
     assert {name: bytes(data) for name, data in files.contents.items()} == before
+
+
+def test_offsets_that_were_left_out_are_no_loss() -> None:
+    files = MemoryFiles()
+    for epoch in range(5, 9):
+        log = open_log(files, settings(epoch, ahead=True))
+        for _ in range(3):
+            log.append(b"t", BATCH, len(BATCH))
+        group = log.gather(lambda: b"")
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    assert len(names(files)) == 4
+    assert plan(files) == []
+    damaged = names(files, INDEX_SUFFIX)[1]
+    before = bytes(files.contents[damaged])
+    files.remove(damaged)
+    assert done(files)[0] == [Way.INDEX]
+    assert bytes(files.contents[damaged]) == before
 
 
 def test_an_end_that_is_no_whole_record_is_cut_off_and_copied() -> None:

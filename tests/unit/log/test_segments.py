@@ -9,10 +9,11 @@ from memory_files import MemoryFiles
 
 from roq.log.cursors import cursor
 from roq.log.files import LogRefused
+from roq.log.log import NotAtHand
 from roq.log.meta import META
-from roq.log.records import HEAD_BYTES, RecordKind
+from roq.log.records import HEAD_BYTES, Found, RecordKind
 from roq.log.recovery import LEAP, LogSettings, open_log
-from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, scan
+from roq.log.segment_reader import INDEX_SUFFIX, INDEXES_MAX, SEGMENT_SUFFIX, scan
 from roq.log.segments import SegmentLog, perform, perform_sync
 from roq.log.survey import LogSurvey
 from roq.protocol.channel import FetchRequest
@@ -238,6 +239,31 @@ def test_a_segment_that_the_disk_does_not_give_is_gone_to_readers_and_raises_not
     log.check()
 
 
+@pytest.mark.parametrize("readers", [1, 3])
+def test_who_does_not_wait_finds_a_topic_behind_more_segments_than_are_kept_in_memory(
+    readers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roq.log.index.TOPICS_FILTERED_MAX", 0)  # every segment may have it
+    files = MemoryFiles()
+    log = open_log(files, settings())
+    write(files, log, 1, b"rare")
+    write(files, log, 10 * 2 * INDEXES_MAX)
+    write(files, log, 1, b"rare")
+    write(files, log, 25)
+    log = open_log(files, settings(6))
+    log.patient = False
+    waiting, loads = list(range(1, 1 + readers)), 0
+    while waiting:
+        at_least = waiting.pop(0)
+        try:
+            assert log.next_of(b"rare", at_least) == 1 + 10 * 2 * INDEXES_MAX
+        except NotAtHand as miss:
+            miss.keep(miss.load())
+            waiting.append(at_least)
+            loads += 1
+            assert loads <= readers * len(segments(files))
+
+
 def test_foreign_files_are_left_alone_and_named() -> None:
     files = MemoryFiles()
     write(files, open_log(files, settings()), 3)
@@ -365,3 +391,49 @@ def test_the_next_process_leaves_offsets_out_that_may_have_been_shown() -> None:
     assert found == [*range(15), 15 + LEAP, 16 + LEAP]
     assert reader.evicted == 0
     assert sum(len(each.lost) for each in LogSurvey(files).segments()) == 0
+
+
+def test_a_start_looks_through_no_segment_for_each_change_of_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = 0
+
+    def count(self: Found, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return tuple(self) == other
+
+    files = MemoryFiles()
+    log = open_log(files, settings(segment_entries=100))
+    for number in range(50):
+        log.append(b"t", BATCH, len(BATCH))
+        group = log.gather(lambda: b"", lambda: b"%d" % number)  # noqa: B023 - called at once
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    monkeypatch.setattr(Found, "__eq__", count)
+    log = open_log(files, settings(6))
+    assert log.recovered.changes == [b"%d" % number for number in range(1, 50)]
+    assert compared < 50
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_what_is_taken_from_behind_a_leap_is_there_at_every_later_start(ahead: bool) -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=True))
+    for change in (b"first", b"second"):
+        group = log.gather(lambda: b"snapshot", lambda: change)  # noqa: B023 - called at once
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    log = open_log(files, settings(6, ahead=True))
+    log.append(b"t", BATCH, len(BATCH))
+    group = log.gather(lambda: b"never whole")
+    assert group is not None
+    group.snapshot = None  # the power cut has torn it
+    perform(files, group)
+    for epoch in range(7, 11):
+        log = open_log(files, settings(epoch, ahead=ahead))
+        assert (log.recovered.snapshot, log.recovered.changes) == (b"snapshot", [b"second"])
+        assert log.record(LEAP) is not None
+        assert log.recovered.lost == []
