@@ -43,8 +43,16 @@ class LateLog(Log[B], Protocol[B]):
         """Below it everything is on the disk; lower than `committed` if it runs ahead of it."""
         ...
 
-    def want_snapshot(self) -> None:
-        """What the exchange knows has changed by more than what is appended: write it down soon."""
+    def want_snapshot(self) -> int:
+        """What the exchange knows has changed by more than what is appended: write it down soon.
+
+        It is on the disk when `told` has come to the number that this gives.
+        """
+        ...
+
+    @property
+    def told(self) -> int:
+        """The snapshots up to this one of `want_snapshot` are on the disk."""
         ...
 
     @property

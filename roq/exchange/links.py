@@ -74,6 +74,7 @@ class Link:
         "attempt",
         "batches",
         "bytes",
+        "claimed",
         "committed",
         "epoch",
         "expected",
@@ -127,6 +128,8 @@ class Link:
         self.reset_at = 0.0
         self.incarnation = 0
         """Of a named publisher: lower ones are refused; 0: it is none."""
+        self.claimed = 0
+        """The snapshot of the log that tells of it, as `LateLog.want_snapshot` counts them."""
         self.places: Places | None = None
         """Where its batches lie; None: it does not want to know."""
         self.messages = 0

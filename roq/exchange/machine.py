@@ -142,8 +142,9 @@ class ExchangeCore(Generic[B]):
         self._uncommitted = None if late is None else Uncommitted(late, self.disk)
         self._sync_gate = SyncGate(late) if late is not None and ahead else None
         self._publishers: Publishers[B] = Publishers(
-            ready, queue, limits, self.log, gate, self.links, self.streams, self.counters
-        )
+            ready, queue, limits, self.log, gate, self.links, self.streams, self.counters,
+            late,
+        )  # fmt: skip
         self.intake: Intake[B] = Intake(
             limits, self.log, self.memory, gate, self.links, self._publishers, self.subscriptions,
             self.counters, self.backpressure, self._uncommitted, self._sync_gate,
@@ -311,10 +312,7 @@ class ExchangeCore(Generic[B]):
             if letter == HELLO:
                 return self._hello(route, frames[1])
             if letter == CLAIM:
-                effects = self._publishers.claim(route, frames[1], self._now)
-                if self._late is not None:
-                    self._late.want_snapshot()
-                return effects
+                return self._publishers.claim(route, frames[1], self._now)
             if letter == BYE:
                 self.requests.drop(route)
                 return self._publishers.bye(route, frames[1], self._now)

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar, cast
 import msgspec
 
 from roq.errors import RemoteProtocolError
-from roq.exchange.commit import CommitGate
+from roq.exchange.commit import CommitGate, LateLog
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Passed, Publish, Send
 from roq.exchange.links import Link, LinkTable, Places
@@ -71,6 +71,7 @@ class Publishers(Generic[B]):
         links: LinkTable,
         streams: StreamTable,
         counters: Counters,
+        late: LateLog[B | bytes] | None = None,
     ) -> None:
         self._ready = ready
         self._queue = queue
@@ -80,6 +81,7 @@ class Publishers(Generic[B]):
         self._links = links
         self._streams = streams
         self._counters = counters
+        self._late = late
         self._few_topics = few_of(limits.topics)
         self.stopping = False
         """No Hello is accepted any more."""
@@ -193,7 +195,8 @@ class Publishers(Generic[B]):
     def claim(self, route: bytes, document: bytes, now: float) -> list[Effect]:
         """A named publisher was opened: earlier ones are to end, and it hears how far they came.
 
-        Asked again it is told the same, with what has been committed meanwhile.
+        Asked again it is told the same, and whether that is on the disk by now: how far its streams
+        came, and that earlier ones are refused. What others publish meanwhile does not count.
         """
         try:
             claim = self._read_claim(document)
@@ -213,11 +216,12 @@ class Publishers(Generic[B]):
                 self.disconnect(link)
             link.incarnation = claim.incarnation
             link.seen = now
+            link.claimed = 0 if self._late is None else self._late.want_snapshot()
         streams = self._streams.of(link.publisher).values()
         claimed = Claimed(
             incarnation=link.incarnation,
             streams=[(stream.topic, stream.next) for stream in streams],
-            committed=self._log.committed >= self._log.end,
+            committed=self._late is None or self._late.told >= link.claimed,
         )
         if link.route is None:
             self._streams.left(link.publisher)

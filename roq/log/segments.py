@@ -76,6 +76,7 @@ class Group(Generic[B]):
         end: what may be committed when it is on the disk.
         indexes: of segments that are complete: name of the file and what stands in it.
         removed: names of files that have left.
+        told: `SegmentLog.told` when it is on the disk.
         sync: it is committed when it is synced, and not before.
     """
 
@@ -89,6 +90,7 @@ class Group(Generic[B]):
     end: int = 0
     indexes: list[tuple[str, bytes]] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    told: int = 0
     sync: bool = True
 
 
@@ -145,6 +147,7 @@ class SegmentLog(Generic[B]):
         synced: below it everything is on the disk; no more than is committed.
         unsynced_bytes: of what was accepted and is not known to be on the disk.
         sync_wanted: nothing can be gathered before a sync.
+        told: the snapshots up to this one of `want_snapshot` are on the disk.
         recovered: what an earlier process has left.
     """
 
@@ -171,6 +174,7 @@ class SegmentLog(Generic[B]):
         self.unsynced_bytes = 0
         self.committed = self.synced = hot.committed_to
         self.sync_wanted = False
+        self.told = self._told_next = self._wanted = 0
         self._ahead = ahead
         self._head = head
         self._keep_us = keep_us
@@ -368,7 +372,8 @@ class SegmentLog(Generic[B]):
         if self.sync_wanted:
             return None
         changed = changes()
-        if self._gathered == self.end and not alone and not changed:
+        wanted = self._wanted > self._told_next
+        if self._gathered == self.end and not (alone or changed or wanted):
             if not (self._removed or self._indexes):
                 return None
             group: Group[B | bytes] = Group(end=self.committed, sync=not self._ahead)
@@ -392,12 +397,13 @@ class SegmentLog(Generic[B]):
             self._changes_bytes += len(changed)
             if self._changes_bytes >= CHANGES_BYTES:
                 self._snapshot_due = True
-        if self._snapshot_due:
+        if self._snapshot_due or wanted:
             # Behind the entries, so that it tells how things stand at the end of the group.
             body = self.snapshot(snapshot())
             group.snapshot = body, self._end_frame()
             active.size += record_bytes(b"", len(body))
             self._snapshot_due = False
+            self._told_next = self._wanted
             self._changes_bytes = 0
         active.kept += self._ungathered_bytes
         if group.records:
@@ -416,6 +422,7 @@ class SegmentLog(Generic[B]):
         """With the files that are complete, and those that have left."""
         group.indexes, self._indexes = self._indexes, []
         group.removed, self._removed = self._removed, []
+        group.told = self._told_next
         self._under_way = group
         return group
 
@@ -427,14 +434,16 @@ class SegmentLog(Generic[B]):
             active.size >= self._segment_bytes or self.end - active.base > self._segment_entries
         )
 
-    def want_snapshot(self) -> None:
-        """Have the next group tell anew what the exchange wants to know again."""
-        self._snapshot_due = True
+    def want_snapshot(self) -> int:
+        """As `LateLog.want_snapshot`; there is a group for it, also if nothing is appended."""
+        self._wanted += 1
+        return self._wanted
 
     def commit(self, end: int) -> None:
         """The group that ended here was performed."""
         group, self._under_way = self._under_way, None
         self.committed = max(self.committed, end)
+        self.told = self.told if group is None else group.told
         if group is None or group.sync:
             self._is_synced(self.committed)
         self.hot.commit(self.committed)

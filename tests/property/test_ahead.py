@@ -37,7 +37,7 @@ class NoWaiter:
     def wait_for(self, condition: object, timeout: float | None) -> bool:
         raise AssertionError("nothing here waits")
 
-    def call_back(self, callback: object) -> None:
+    def call_back(self, callback: object, left_out: object) -> None:
         raise AssertionError("nobody asked for it")
 
 

@@ -58,6 +58,9 @@ class SegmentedLog(Generic[B]):
         self.generation = generation
         self._of = (exchange, queue, generation)
         self.commits = commits
+        self.told = 0
+        self._wanted: list[int] = []
+        """Where it ended when snapshots were wanted."""
         self._topics_max = topics_max
         self._topics_spare = topics_spare
         self._topics: dict[bytes, Topic] = {}
@@ -82,8 +85,10 @@ class SegmentedLog(Generic[B]):
         """As `LateLog.synced`."""
         return self.committed
 
-    def want_snapshot(self) -> None:
+    def want_snapshot(self) -> int:
         """As `LateLog.want_snapshot`."""
+        self._wanted.append(self.end)
+        return len(self._wanted)
 
     @property
     def hot(self) -> SegmentedLog[B]:
@@ -96,6 +101,7 @@ class SegmentedLog(Generic[B]):
     def commit(self, end: int | None = None) -> None:
         """What was accepted, up to `end` if that is said, counts from now on."""
         self.committed = self.end if end is None else end
+        self.told = sum(at <= self.committed for at in self._wanted)
         self._make_room()
 
     def crash(self) -> None:

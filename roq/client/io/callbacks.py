@@ -22,6 +22,10 @@ log = logging.getLogger(__name__)
 Call = Callable[[], object]
 
 
+def _nothing() -> None:
+    """For calls that nobody misses."""
+
+
 class Callbacks:
     """One thread, begun with the first call. `post` and `close` may come from any thread.
 
@@ -36,29 +40,44 @@ class Callbacks:
     def __init__(self) -> None:
         self.failed = 0
         self.dropped = 0
-        self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._calls: SimpleQueue[tuple[Call, Call] | None] = SimpleQueue()
+        """Each with what is called if it is left out; None: no more of them come."""
         self._starting = threading.RLock()
         self._begun = False
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._ended = False
+        """Nothing of what is posted is called any more."""
         self._limited = RateLimited(log, LOG_SECONDS)
 
-    def post(self, call: Call) -> None:
-        """Have this called soon; after `close` it is not."""
+    def post(self, call: Call, left_out: Call = _nothing) -> None:
+        """Have this called soon; after `close` it is not.
+
+        Args:
+            call: is called once, or `left_out` is.
+            left_out: called by whoever posts or closes, which may hold locks: it does not wait for
+                anybody.
+        """
         if self._closed:
+            self._make(left_out)
             return
-        self._calls.put(call)
+        self._calls.put((call, left_out))
         if self._calls.qsize() > NOTICES_MAX:
+            oldest = None
             with suppress(Empty):
-                self._calls.get_nowait()
+                oldest = self._calls.get_nowait()
+            if oldest is not None:
                 self.dropped += 1
+                self._make(oldest[1])
                 self._limited.warning(
                     "slow",
                     monotonic(),
                     "a callback is too slow: the oldest of %d calls is left out",
                     NOTICES_MAX,
                 )
-        if not self._begun:
+        if self._ended:  # closed meanwhile
+            self._leave_out_rest()
+        elif not self._begun:
             self._begin()
 
     def close(self) -> None:
@@ -66,7 +85,9 @@ class Callbacks:
         self._closed = True
         self._calls.put(None)
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is None:
+            self._leave_out_rest()
+        elif thread is not threading.current_thread():
             thread.join(CLOSE_SECONDS)
 
     def _begin(self) -> None:
@@ -85,12 +106,24 @@ class Callbacks:
 
     def _run(self) -> None:
         while True:
-            call = self._calls.get()
-            if call is None:
+            entry = self._calls.get()
+            if entry is None:
+                self._leave_out_rest()
                 return
-            try:
-                call()
-            except Exception:
-                self.failed += 1
-                with suppress(Exception):  # of a logging handler
-                    log.exception("a callback has raised; it will be called again")
+            self._make(entry[0])
+
+    def _make(self, call: Call) -> None:
+        try:
+            call()
+        except Exception:
+            self.failed += 1
+            with suppress(Exception):  # of a logging handler
+                log.exception("a callback has raised; it will be called again")
+
+    def _leave_out_rest(self) -> None:
+        self._ended = True
+        with suppress(Empty):
+            while True:
+                entry = self._calls.get_nowait()
+                if entry is not None:
+                    self._make(entry[1])

@@ -421,8 +421,8 @@ class Publisher:
         """Ask `condition` once, and `wake` when it is worth asking again."""
         return self._shell.attempt(condition, wake)
 
-    def call_back(self, callback: Callable[[], object]) -> None:
-        """Have this called in the client's thread for callbacks; for receipts."""
+    def call_back(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:
+        """Have this called in the client's thread for callbacks, or `left_out`; for receipts."""
 
         def call() -> None:
             try:
@@ -431,7 +431,7 @@ class Publisher:
                 self._callback_errors += 1
                 raise
 
-        self._engine.callbacks.post(call)
+        self._engine.callbacks.post(call, left_out)
 
     def next_sequence(self, topic: str = "") -> int:
         """The sequence that the next message of a topic gets: so many were published before it.

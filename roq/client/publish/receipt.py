@@ -75,8 +75,8 @@ class Waiter(Protocol):
         """Work on the connection until `condition()`; False when `timeout` seconds have passed."""
         ...
 
-    def call_back(self, callback: Callable[[], object]) -> None:
-        """Have this called in the thread for callbacks."""
+    def call_back(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:
+        """Have this called in the thread for callbacks, or at once `left_out` if that cannot be."""
         ...
 
 
@@ -154,7 +154,17 @@ class Receipt:
         (`PublisherStats.callback_errors`) and ends nothing. Callbacks come in order, one at a time;
         if a hundred thousand wait for a slow one the oldest are left out, which is logged.
         """
-        self._ring_when_settled(lambda: self._waiter.call_back(callback))
+        self.settle_with(callback, lambda: None)
+
+    def settle_with(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:
+        """As `on_settled`; one of the two is called in any case, also after the client was closed.
+
+        Args:
+            callback: what is called.
+            left_out: called in its place if it is left out, in the thread that learns the fate: it
+                does not wait for anybody.
+        """
+        self._ring_when_settled(lambda: self._waiter.call_back(callback, left_out))
 
     def _ring_when_settled(self, ring: Callable[[], None]) -> None:
         """Call this once, in the thread that learns the fate; it neither blocks nor raises."""

@@ -17,6 +17,9 @@ from roq.client.publish.receipt import Receipt
 
 SENDS_MAX: Final = 10_000
 """Messages that are watched at once; those that come on top share the tries of the others."""
+_ENTRIES_MAX: Final = 2 * SENDS_MAX
+"""Likewise with those that are acknowledged before their first try is due: they stay for a while,
+so that looking for them costs little for each message."""
 
 
 class Tries:
@@ -62,8 +65,10 @@ class Sends:
 
     def watch(self, receipt: Receipt, tries: Tries) -> None:
         """Try this one elsewhere when it is due."""
-        if len(self._waiting) < SENDS_MAX:
-            self._push(receipt, tries)
+        if len(self._waiting) >= _ENTRIES_MAX:
+            # Sorted, so that it is a heap.
+            self._waiting = sorted(each for each in self._waiting if not each[2].done())[:SENDS_MAX]
+        self._push(receipt, tries)
 
     def next_deadline(self) -> float | None:
         """When `take_due` is wanted."""

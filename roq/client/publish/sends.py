@@ -91,7 +91,10 @@ class AsyncSend:
     def _begin(self) -> None:
         receipt = self._publish()
         self._sender.watch(receipt, max(0.0, self._deadline - monotonic()), self._tries)
-        receipt.on_settled(lambda: self._settled(receipt.status or PENDING))
+        receipt.settle_with(
+            lambda: self._settled(receipt.status or PENDING),
+            lambda: self._end(receipt.status or PENDING),
+        )
 
     def _settled(self, status: SendStatus) -> None:
         if not status.ok and self._sender.tries_again(status, self._tries):
@@ -102,9 +105,13 @@ class AsyncSend:
                 log.debug("not published once more: %s", error)
             else:
                 return
+        self._end(status)
+        if self._callback is not None:
+            self._callback(status)
+
+    def _end(self, status: SendStatus) -> None:
+        """No more is tried. Who waits for the future hears that also if nobody is called back."""
         if status.ok:
             self.future.set_result(status)
         else:
             self.future.set_exception(failure(status, 1))
-        if self._callback is not None:
-            self._callback(status)

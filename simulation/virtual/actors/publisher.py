@@ -51,7 +51,7 @@ class NobodyWaits:
         """Never called."""
         raise AssertionError("a simulated publisher does not wait")
 
-    def call_back(self, callback: Callable[[], object]) -> None:  # noqa: ARG002
+    def call_back(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:  # noqa: ARG002
         """Never called."""
         raise AssertionError("a simulated publisher has nobody to call back")
 

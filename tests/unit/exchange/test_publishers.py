@@ -1,11 +1,15 @@
 """Hello and Bye: who is let in, and what the log shows of them."""
 
 import pytest
-from exchange_driver import EPOCH, NUMBER, QUEUE, Publisher, exchange
+from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange
+from memory_files import MemoryFiles
+from segmented_log import SegmentedLog
 
 from roq.exchange.events import Passed, Received, Stop, Unreachable
 from roq.exchange.links import LINK_SECONDS
 from roq.exchange.machine import ExchangeCore
+from roq.log.recovery import LogSettings, open_log
+from roq.log.segments import SegmentLog, perform
 from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.batch import Kind
@@ -354,6 +358,61 @@ def test_a_named_publisher_hears_how_far_an_earlier_one_came_which_is_told_to_en
     assert second.send(b"a")
     assert claim(second, 20).streams[0] == (b"a", 4), "asked again it is told the same"
     assert second.send(b"a"), "and goes on"
+
+
+def test_a_claim_waits_for_what_came_before_it_and_for_nothing_else() -> None:
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
+    )
+    there = exchange(late=log)
+    named, busy = Publisher(there, name="named"), Publisher(there, name="busy")
+    busy.hello()
+    busy.send(b"t")
+    assert not claim(named, 20).committed
+    behind = log.end
+    busy.send(b"t")
+    assert not claim(named, 20).committed
+    log.commit(behind)
+    assert claim(named, 20).committed, "though others go on publishing"
+    assert claim(named, 20).committed
+    assert not claim(named, 21).committed, "a later one is not written down yet"
+
+
+def test_a_claim_at_an_idle_exchange_is_written_down_before_it_counts() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(EPOCH))
+    there = exchange(late=log)
+    named = Publisher(there, incarnation=10)
+    named.hello()
+    named.send(b"t")
+    write(files, log, there.core)
+    there.answers(named.route)
+    assert not claim(named, 20).committed
+    write(files, log, there.core)
+    assert claim(named, 20).committed
+    assert log.gather(there.core.snapshot) is None, "once is enough"
+    found = open_log(files, settings(EPOCH + 1))
+    later: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH + 1, there.limits, late=found)
+    later.begin(0.0, 1_000)
+    later.recover(0.0, found.recovered.snapshot, found.recovered.since)
+    named.exchange = Exchange(later, there.limits, 0.0)
+    answer = named.hello()
+    assert isinstance(answer, channel.Refused)
+    assert answer.code == "fenced"
+
+
+def settings(epoch: int) -> LogSettings:
+    return LogSettings(
+        epoch=epoch, queue=QUEUE, exchange=NUMBER, cluster="c", host="h", ring_bytes=1 << 20,
+        topics_max=100, topics_spare=0, capacity_bytes=1 << 30, keep_us=1 << 50, now_us=1_000,
+    )  # fmt: skip
+
+
+def write(files: MemoryFiles, log: SegmentLog[bytes], core: ExchangeCore[bytes]) -> None:
+    group = log.gather(core.snapshot)
+    assert group is not None
+    perform(files, group)
+    log.commit(group.end)
 
 
 def test_an_older_claim_is_told_of_the_newer_one_and_changes_nothing() -> None:

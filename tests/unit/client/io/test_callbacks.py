@@ -68,3 +68,32 @@ def test_it_may_be_closed_by_a_call() -> None:
     callbacks, done = Callbacks(), threading.Event()
     callbacks.post(lambda: (callbacks.close(), done.set()))
     assert done.wait(10)
+
+
+def test_what_no_thread_was_there_for_is_left_out_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    callbacks, made = Callbacks(), list[str]()
+    callbacks.post(lambda: made.append("called"), lambda: made.append("left out"))
+    callbacks.close()
+    assert made == ["left out"]
+
+
+def test_what_comes_while_the_last_calls_are_made_is_left_out() -> None:
+    callbacks, made = Callbacks(), list[str]()
+
+    def again() -> None:
+        callbacks.post(bool, lambda: made.append("late"))
+
+    def end() -> None:
+        callbacks.close()
+        again()
+
+    callbacks.post(end)
+    callbacks.close()
+    again()
+    assert made == ["late"] * 2

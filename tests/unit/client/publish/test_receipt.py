@@ -28,7 +28,7 @@ class Waiter:
             self.receipt.settle(self.status)
         return condition()
 
-    def call_back(self, callback: Callable[[], object]) -> None:
+    def call_back(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:
         self.posted.append(callback)
 
 

@@ -65,6 +65,20 @@ def test_what_is_acknowledged_is_not_tried_again() -> None:
 
 def test_what_is_watched_is_bounded() -> None:
     sends = Sends()
-    for _ in range(SENDS_MAX + 10):
+    sends.watch(receipt(), Tries(0.0, 90.0, 2))
+    for _ in range(3 * SENDS_MAX):
         sends.watch(receipt(), Tries(0.0, 9.0, 2))
-    assert len(sends) == SENDS_MAX
+    assert SENDS_MAX <= len(sends) <= 2 * SENDS_MAX
+    assert sends.take_due(3.0)
+    assert sends.take_due(6.0)
+    assert len(sends) == 0, "the one that is due last was left out"
+
+
+def test_what_was_acknowledged_meanwhile_takes_the_place_of_nothing() -> None:
+    sends = Sends()
+    for _ in range(3 * SENDS_MAX):
+        one = receipt()
+        sends.watch(one, Tries(0.0, 60.0, 2))
+        one.settle(SendStatus(outcome=Outcome.OK))
+    sends.watch(receipt(), Tries(1.0, 60.0, 2))
+    assert [sends.take_due(at) for at in (20.0, 21.0)] == [False, True]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
+from roq.client.io.callbacks import NOTICES_MAX, Callbacks
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.sends import AsyncSend, send
 from roq.errors import Closed, DeliveryError
@@ -23,6 +25,7 @@ class Fates:
         self.again = again
         self.watched: list[int] = []
         self.left: list[str] = []
+        self.calls: Callbacks | None = None
 
     def publish(self) -> Receipt:
         receipt = Receipt(self)
@@ -44,8 +47,11 @@ class Fates:
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         return condition()
 
-    def call_back(self, callback: Callable[[], object]) -> None:
-        callback()
+    def call_back(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:
+        if self.calls is None:
+            callback()
+        else:
+            self.calls.post(callback, left_out)
 
 
 def test_what_was_refused_is_published_once_more_elsewhere() -> None:
@@ -96,3 +102,31 @@ def test_what_cannot_be_published_once_more_has_its_first_fate() -> None:
     future = AsyncSend(fates, publish, 9.0, 2, None).future
     with pytest.raises(DeliveryError, match="too many topics"):
         future.result(0)
+
+
+def test_a_future_ends_also_if_its_call_is_left_out_for_a_slow_callback() -> None:
+    fates, begun, released = Fates(OK, REFUSED), threading.Event(), threading.Event()
+    fates.calls, told = Callbacks(), list[SendStatus]()
+
+    def hang() -> None:
+        begun.set()
+        released.wait(30)
+
+    fates.calls.post(hang)
+    assert begun.wait(30)
+    futures = [AsyncSend(fates, fates.publish, 9.0, 2, told.append).future for _ in range(2)]
+    for _ in range(NOTICES_MAX):
+        fates.calls.post(lambda: None)
+    assert futures[0].result(0) is OK
+    with pytest.raises(DeliveryError, match="too many topics"):
+        futures[1].result(0)
+    released.set()
+    fates.calls.close()
+    assert (told, fates.calls.dropped) == ([], 2)
+
+
+def test_a_future_ends_also_if_the_client_was_closed_before() -> None:
+    fates = Fates(OK)
+    fates.calls = Callbacks()
+    fates.calls.close()
+    assert AsyncSend(fates, fates.publish, 9.0, 2, None).future.result(0) is OK
