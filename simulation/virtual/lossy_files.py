@@ -92,6 +92,7 @@ class LossyFiles:
         inode.pending = []
 
     def sync_beside(self, name: str) -> None:
+        """As `sync`."""
         self.sync(name)
 
     def rename(self, old: str, new: str) -> None:

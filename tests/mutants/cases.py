@@ -33,6 +33,15 @@ OUTBOX: Final = (
     "tests/unit/client/publish/test_link_chooser.py",
     "tests/property/test_link.py",
 )
+GROUPS: Final = (
+    "tests/unit/log/test_groups.py",
+    "tests/unit/log/test_open_batches.py",
+    "tests/unit/log/test_free_messages.py",
+    "tests/unit/exchange/test_consumers.py",
+    "tests/unit/client/consume",
+    "tests/property/test_groups.py",
+    "tests/property/test_consumers.py",
+)
 PROTOCOL: Final = ("tests/unit/protocol",)
 SILENCE: Final = ("tests/unit/client/subscribe/test_silence.py",)
 PACING: Final = (
@@ -314,5 +323,42 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if snapshot is not None:\n            records.insert(",
          "        if snapshot is not None and again:\n            records.insert("),
         ("topics = {} if snapshot is None else dict(snapshot.topics)\n", "topics = {}\n"),
+    ),
+    *_of(
+        "roq/log/groups.py",
+        GROUPS,
+        ("        self._settle(lease, bits, done=False)\n        for start", "        for start"),
+        ("            del self._members[member.id]\n", ""),
+        ("        if exclusive and leases:\n", "        if False:\n"),
+        ("            self._known.clear()\n            self._tried.clear()\n", ""),
+        ("        open_bits = bits_at(0, count) & ~(known or 0)\n",
+         "        open_bits = bits_at(0, count)\n"),
+        ("min(max(0.0, now - self._ticked_at), STEP_SECONDS_MAX)",
+         "max(0.0, now - self._ticked_at)"),
+    ),
+    *_of(
+        "roq/log/open_batches.py",
+        GROUPS,
+        ("while base < self.next and base not in self.bits:", "while base < self.next:"),
+        (" - sum(to - start for start, to in self._leaps)", ""),
+    ),
+    *_of(
+        "roq/exchange/consumers.py",
+        GROUPS,
+        ("        self._writing.add(self._due)\n", "        self._confirm(self._due)\n"),
+        ("            return b\"\"  # so nothing is waited for\n", "            pass\n"),
+        ("if before is not None and before.attempt > join.attempt:", "if False:"),
+        ("held = join.held if join.generation == self._log.generation else []",
+         "held = join.held"),
+        ("self._numbers = NumberedLeases(epoch)", "self._numbers = NumberedLeases()"),
+    ),
+    *_of(
+        "roq/client/consume/machine.py",
+        GROUPS,
+        ("        seat.told_at = now\n        seat.request", "        seat.request"),
+        ("        if self._lapsed(seat, now):\n            return self._join(log, seat, now)\n",
+         ""),
+        ("if not holding.untold and not holding.unconfirmed:", "if not holding.untold:"),
+        ("            holding.untell()\n", ""),
     ),
 )  # fmt: skip
