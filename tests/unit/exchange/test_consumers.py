@@ -728,6 +728,7 @@ def test_what_comes_while_the_disk_writes_is_confirmed_by_the_next_write() -> No
     member.done(1)
     assert served.take_changes()
     member.done(2)
+    assert member.other == [], "nothing is kept yet"
     served.kept()
     member.look()
     assert member.confirmed() == DoneConfirmed(1)
@@ -735,3 +736,6 @@ def test_what_comes_while_the_disk_writes_is_confirmed_by_the_next_write() -> No
     served.kept()
     member.look()
     assert member.confirmed() == DoneConfirmed(2)
+    member.done(77)
+    assert served.take_changes() == b"", "nothing has changed, and nothing is written for it"
+    assert member.confirmed() == DoneConfirmed(3, [77])
