@@ -56,6 +56,7 @@ class Segment:
         kept: bytes that its entries count for.
         first_us, last_us: append times of its first and last entry, µs UTC; 0: unknown.
         topics: which may have an entry here.
+        left_out: offsets before its base that belong to no entry.
     """
 
     name: str
@@ -66,6 +67,12 @@ class Segment:
     first_us: int = 0
     last_us: int = 0
     topics: TopicFilter = field(default_factory=TopicFilter)
+    left_out: int = 0
+
+    @property
+    def follows(self) -> int:
+        """Where what stands before it ends."""
+        return self.base - self.left_out
 
 
 class _Large(NamedTuple):

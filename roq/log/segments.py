@@ -195,7 +195,7 @@ class SegmentLog(Generic[B]):
         self._removed: list[str] = []
         self.kept = sum(each.kept for each in closed) + active.kept
         self.gone = 0
-        self.floor = (closed[0] if closed else active).base
+        self.floor = (closed[0] if closed else active).follows
         hot.log_floor = self.floor
         self.advance_clock = hot.advance_clock
         self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
@@ -331,9 +331,9 @@ class SegmentLog(Generic[B]):
         assert self.committed == self.hot.committed_to  # noqa: S101
         assert self.hot.floor <= self.committed, "what is not committed is in memory"  # noqa: S101
         segments = [*self._closed, self._active]
-        assert self.floor == segments[0].base == self.hot.log_floor  # noqa: S101
+        assert self.floor == segments[0].follows == self.hot.log_floor  # noqa: S101
         for one, other in pairwise(segments):
-            assert one.end <= other.base, "segments follow each other"  # noqa: S101
+            assert one.end <= other.follows, "segments follow each other"  # noqa: S101
             assert one.end <= self.synced  # noqa: S101
         assert self._active.end == self._gathered <= self.end  # noqa: S101
         assert self._index.end == self._active.end  # noqa: S101
@@ -474,8 +474,9 @@ class SegmentLog(Generic[B]):
     def _head_of(self, segment: Segment) -> SegmentHead:
         head = self._head
         return SegmentHead(
-            head.queue, head.exchange, head.generation, head.epoch, segment.base, self.hot.time_us
-        )
+            head.queue, head.exchange, head.generation, head.epoch, segment.base, self.hot.time_us,
+            segment.left_out,
+        )  # fmt: skip
 
     def _account(self, topic: bytes, size: int) -> None:
         taken = record_bytes(topic, size)
@@ -513,7 +514,7 @@ class SegmentLog(Generic[B]):
         oldest = self._closed.pop(0)
         self.kept -= oldest.kept
         self.gone += oldest.kept
-        self.floor = (self._closed[0] if self._closed else self._active).base
+        self.floor = (self._closed[0] if self._closed else self._active).follows
         self.hot.log_floor = self.floor
         self._reader.forget(oldest)
         self._removed += [oldest.name, index_name(oldest.name)]
