@@ -471,3 +471,38 @@ def test_what_is_taken_from_behind_a_leap_is_there_at_every_later_start(ahead: b
         assert (log.recovered.snapshot, log.recovered.changes) == (b"snapshot", [b"second"])
         assert log.record(LEAP) is not None
         assert log.recovered.lost == []
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("first", [0, 3])
+def test_a_segment_without_entries_does_not_grow_for_ever(first: int, ahead: bool) -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=ahead))
+    write(files, log, first)
+    log = open_log(files, settings(6, ahead=ahead, segment_bytes=10_000))
+    sizes = set()
+    for number in range(200):
+        told = b"%d" % number
+        group = log.gather(lambda: b"s" * 3_000 + told, lambda: told.ljust(500))  # noqa: B023
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+        log.check()
+        sizes.add(max(map(len, files.contents.values())))
+        if number % 17 == 0:
+            again = MemoryFiles()
+            again.contents = {name: bytearray(data) for name, data in files.contents.items()}
+            recovered = open_log(again, settings(7, ahead=ahead)).recovered
+            assert recovered.snapshot is not None
+            newest = recovered.changes[-1] if recovered.changes else recovered.snapshot[3_000:]
+            assert int(newest) == number
+            assert recovered.lost == []
+    assert max(sizes) < 11_000
+    write(files, log, 1, b"behind")
+    offset = log.end - 1
+    for epoch in (8, 9):
+        log = open_log(files, settings(epoch, ahead=ahead))
+        found = log.record(offset)
+        assert found is not None
+        assert found[0].name == b"behind"
+        assert log.recovered.lost == []
