@@ -197,7 +197,7 @@ class DiskLog:
 
     def _written(self, group: Group[Batch]) -> None:
         self.log.commit(group.end)
-        if group.changes is not None:
+        if group.changes is not None or group.anew:  # then they stand in its snapshot
             self.changes_kept()
         self._keep_room(self._room)
         self._committed()

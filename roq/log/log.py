@@ -5,8 +5,8 @@ opaque: whatever object was appended is given back.
 
 A log has three positions, floor ≤ committed ≤ end:
 
-* *floor*: the first offset that is still there. It only rises, only to make room, and never
-  beyond what is committed.
+* *floor*: below it everything has left; the first offset that is still there, or one that was left
+  out before it. It only rises, only to make room, and never beyond what is committed.
 * *committed*: below it is what counts as kept. The told end of the log and what readers may ask for
   go up to here. Where nothing outlives the process, this is the end.
 * *end*: the offset that the next batch will get. Offsets rise and are never used twice. They follow
@@ -56,7 +56,7 @@ class Log(Protocol[B]):
 
     @property
     def floor(self) -> int:
-        """The first offset that is there."""
+        """Below it everything has left; `following` says which offset is the first one there."""
         ...
 
     @property

@@ -185,7 +185,8 @@ class _Opening:
         closed = self._closed(segments, base)
         if closed:
             base = max(base, closed[-1].end)
-        follows = closed[-1].end if closed else base
+        # What was left out before segments that stay no more is told on: it was nobody's.
+        follows = closed[-1].end if closed else segments[0].follows if segments else base
         ahead = self._settings.ahead and bool(segments)
         goes_on = end + LEAP if ahead else end
         snapshot = self._restore(tail, entries, end, goes_on)
@@ -200,10 +201,8 @@ class _Opening:
             if again:
                 written = self._begin(base, follows, again, snapshot, changes)
                 self._complete(closed, *written)
-                snapshot, changes = None, []
-            active, index = self._leap(
-                goes_on, closed[-1].end if closed else end, snapshot, changes
-            )
+                follows, snapshot, changes = closed[-1].end, None, []
+            active, index = self._leap(goes_on, follows, snapshot, changes)
         else:
             active, index = self._begin(base, follows, again, snapshot, changes)
         self._clean(closed, active)
@@ -321,7 +320,10 @@ class _Opening:
             end = min(segments[number + 1].follows if number + 1 < len(segments) else base, base)
             if end <= file.base:
                 continue
-            segment = Segment(file.name, file.base, end, file.size, kept=file.size - HEAD_BYTES)
+            segment = Segment(
+                file.name, file.base, end, file.size, kept=file.size - HEAD_BYTES,
+                left_out=file.left_out,
+            )  # fmt: skip
             self._measure(segment, file)
             closed.append(segment)
         if closed and closed[-1].end < base:
@@ -463,7 +465,8 @@ class _Opening:
             buffers += [before, found.body, behind]
         name = segment_name(base, self._settings.epoch)
         self._put(name, buffers)
-        return Segment(name, base, base, sum(map(len, buffers))), SegmentIndex(base)
+        size = sum(map(len, buffers))
+        return Segment(name, base, base, size, left_out=base - follows), SegmentIndex(base)
 
     def _begin(
         self,
@@ -481,14 +484,15 @@ class _Opening:
             changes: of consumer groups, behind it.
         """
         name = segment_name(base, self._settings.epoch)
-        segment, index = Segment(name, base, base, 0), SegmentIndex(base)
+        segment = Segment(name, base, base, 0, left_out=base - follows)
+        index = SegmentIndex(base)
         records = list(again)
         if snapshot is not None:
             records.insert(sum(found.offset < snapshot.offset for found in again), snapshot)
         records += changes
         if not records:
             return segment, index
-        head = replace(self._head(base), left_out=base - follows)
+        head = replace(self._head(base), left_out=segment.left_out)
         buffers: list[bytes | memoryview] = [pack_head(head)]
         segment.size = HEAD_BYTES
         for found in records:

@@ -33,7 +33,7 @@ from roq.log.records import (
     read_head,
     read_record,
 )
-from roq.protocol.entry import IDENTITY
+from roq.protocol.entry import IDENTITY, read_entry
 from roq.protocol.entry import MAGIC as ENTRY_MAGIC
 
 READ_AHEAD_BYTES: Final = 256 * 1024
@@ -42,6 +42,8 @@ CHUNKS_MAX: Final = 16
 """Of these, how many are kept."""
 INDEXES_MAX: Final = 8
 """Indexes of complete segments that are kept in memory."""
+PASSED_MAX: Final = 256
+"""Questions for a topic that wait for the disk, of which it is known how far they have come."""
 SEGMENT_SUFFIX: Final = ".seg"
 INDEX_SUFFIX: Final = ".idx"
 
@@ -56,6 +58,7 @@ class Segment:
         kept: bytes that its entries count for.
         first_us, last_us: append times of its first and last entry, µs UTC; 0: unknown.
         topics: which may have an entry here.
+        left_out: offsets before its base that belong to no entry.
     """
 
     name: str
@@ -66,6 +69,12 @@ class Segment:
     first_us: int = 0
     last_us: int = 0
     topics: TopicFilter = field(default_factory=TopicFilter)
+    left_out: int = 0
+
+    @property
+    def follows(self) -> int:
+        """Where what stands before it ends."""
+        return self.base - self.left_out
 
 
 class _Large(NamedTuple):
@@ -98,6 +107,8 @@ class SegmentReader:
         self._chunks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._large = _Large(("", 0), 0, b"")
         self.patient = True
+        self._passed: OrderedDict[tuple[bytes, int], int] = OrderedDict()
+        """By topic and where it is looked for: up to where there is none."""
 
     def grows(self, segment: Segment, index: SegmentIndex) -> None:
         """This segment is written now; the one before is complete, and its index stays a while."""
@@ -196,6 +207,34 @@ class SegmentReader:
                 load, lambda found: self._keep_index(segment, cast("SegmentIndex | None", found))
             )
         return self._keep_index(segment, load())
+
+    def passed(self, asked: tuple[bytes, int]) -> int:
+        """Up to which offset there is none, of a question that is asked again; else 0."""
+        return self._passed.pop(asked, 0)
+
+    def index_for(self, asked: tuple[bytes, int], segment: Segment) -> SegmentIndex:
+        """As `index`; below the segment there is no entry that is asked for: a topic, and from
+        which offset on."""
+        try:
+            return self.index(segment)
+        except NotAtHand:
+            # Asked again it goes on here: more segments may be on the way than are kept indexes of.
+            self._passed[asked] = segment.base
+            if len(self._passed) > PASSED_MAX:
+                self._passed.popitem(last=False)
+            raise
+
+    def seek(self, segment: Segment, until: int, time_us: int) -> int:
+        """The first entry of a segment appended at or after this time, or `until`."""
+        low, high = segment.base, until
+        while low < high:
+            middle = (low + high) // 2
+            found = self.record(segment, middle)
+            if found is not None and read_entry(found.frame).appended_us < time_us:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def _load(self, segment: Segment) -> SegmentIndex | None:
         """The index of a segment; None: the disk does not give the segment. Any thread."""

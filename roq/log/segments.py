@@ -18,7 +18,7 @@ passed over by everything else. Whole segments leave: by their size, or by their
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -27,7 +27,8 @@ from typing import Final, Generic, TypeVar, cast
 from roq.log.files import Files
 from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
-from roq.log.log import NotAtHand, Record
+from roq.log.log import Record
+from roq.log.meta import NEW_SUFFIX
 from roq.log.records import (
     HEAD_BYTES,
     RecordKind,
@@ -57,8 +58,6 @@ CHANGES_BYTES: Final = 4 * 1024 * 1024
 """After so much about consumer groups a snapshot is due, so that a start reads little more."""
 UNSYNCED_ENTRIES_MAX: Final = 1 << 19
 """A log that runs ahead of its disk does so by so many entries at most."""
-PASSED_MAX: Final = 256
-"""Questions for a topic that wait for the disk, of which it is known how far they have come."""
 
 
 @dataclass(slots=True)
@@ -78,6 +77,7 @@ class Group(Generic[B]):
         removed: names of files that have left.
         told: `SegmentLog.told` when it is on the disk.
         sync: it is committed when it is synced, and not before.
+        anew: it takes the place of all that stands in the segment.
     """
 
     segment: str = ""
@@ -92,6 +92,7 @@ class Group(Generic[B]):
     removed: list[str] = field(default_factory=list)
     told: int = 0
     sync: bool = True
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,19 +194,19 @@ class SegmentLog(Generic[B]):
         """(end, bytes) of groups that are not synced."""
         self._ungathered_bytes = 0
         self._snapshot_due = True
+        self._anew_bytes = 0
+        """Of the active segment, when it was written anew."""
         self._changes_bytes = 0
         """Of changes of consumer groups since the newest snapshot."""
         self._indexes: list[tuple[str, bytes]] = []
         self._removed: list[str] = []
         self.kept = sum(each.kept for each in closed) + active.kept
         self.gone = 0
-        self.floor = (closed[0] if closed else active).base
+        self.floor = (closed[0] if closed else active).follows
         hot.log_floor = self.floor
         self.advance_clock = hot.advance_clock
         self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
         self._reader.grows(active, index)
-        self._passed: OrderedDict[tuple[bytes, int], int] = OrderedDict()
-        """By topic and where it is looked for: up to where there is none."""
 
     # --- the contract -----------------------------------------------------------------------------
 
@@ -276,7 +277,7 @@ class SegmentLog(Generic[B]):
     def next_of(self, topic: bytes, at_least: int) -> int | None:
         """The first offset of the topic at or above `at_least` that is there."""
         asked = topic, at_least
-        at_least = max(at_least, self.floor, self._passed.pop(asked, 0))
+        at_least = max(at_least, self.floor, self._reader.passed(asked))
         if self.hot.newest(topic) < at_least:
             return None
         for segment in self._segments_from(at_least):
@@ -284,16 +285,7 @@ class SegmentLog(Generic[B]):
                 break
             if topic not in segment.topics:
                 continue
-            try:
-                index = self._reader.index(segment)
-            except NotAtHand:
-                # Asked again it goes on here: more segments may be on the way than the reader
-                # keeps indexes of.
-                self._passed[asked] = segment.base
-                if len(self._passed) > PASSED_MAX:
-                    self._passed.popitem(last=False)
-                raise
-            offset = index.next_of(topic, at_least)
+            offset = self._reader.index_for(asked, segment).next_of(topic, at_least)
             if offset is not None and offset < self.hot.floor:
                 return offset
         return self.hot.next_of(topic, at_least)
@@ -321,7 +313,7 @@ class SegmentLog(Generic[B]):
             older = [each for each in self._segments_from(self.floor) if each.base < hot_floor]
             at = bisect_left(older, time_us, key=lambda each: each.last_us)
             if at < len(older):
-                offset = self._seek_in(older[at], min(older[at].end, hot_floor), time_us)
+                offset = self._reader.seek(older[at], min(older[at].end, hot_floor), time_us)
                 if offset < hot_floor:
                     return offset
         return max(self.hot.seek(time_us), self.floor)
@@ -335,9 +327,9 @@ class SegmentLog(Generic[B]):
         assert self.committed == self.hot.committed_to  # noqa: S101
         assert self.hot.floor <= self.committed, "what is not committed is in memory"  # noqa: S101
         segments = [*self._closed, self._active]
-        assert self.floor == segments[0].base == self.hot.log_floor  # noqa: S101
+        assert self.floor == segments[0].follows == self.hot.log_floor  # noqa: S101
         for one, other in pairwise(segments):
-            assert one.end <= other.base, "segments follow each other"  # noqa: S101
+            assert one.end <= other.follows, "segments follow each other"  # noqa: S101
             assert one.end <= self.synced  # noqa: S101
         assert self._active.end == self._gathered <= self.end  # noqa: S101
         assert self._index.end == self._active.end  # noqa: S101
@@ -382,10 +374,8 @@ class SegmentLog(Generic[B]):
             self._roll()
         active, hot = self._active, self.hot
         group = Group(segment=active.name, at=active.size, synced=self.synced, end=self.end)
-        if not self._written:
-            group.head = pack_head(self._head_of(active))
-            active.size = HEAD_BYTES
-            self._written = True
+        self._begin(group)
+        changed = b"" if group.anew else changed  # the snapshot tells it
         for offset in range(self._gathered, self.end):
             record = hot.record(offset)
             group.records.append(record)
@@ -405,6 +395,7 @@ class SegmentLog(Generic[B]):
             self._snapshot_due = False
             self._told_next = self._wanted
             self._changes_bytes = 0
+        self._anew_bytes = active.size if group.anew else self._anew_bytes
         active.kept += self._ungathered_bytes
         if group.records:
             active.first_us = active.first_us or read_entry(group.records[0][1]).appended_us
@@ -417,6 +408,16 @@ class SegmentLog(Generic[B]):
         whole = group.head is None and group.snapshot is None and not group.removed
         group.sync = not (self._ahead and whole) or far
         return group
+
+    def _begin(self, group: Group[B | bytes]) -> None:
+        """With the head, if the segment is new or written anew."""
+        group.anew = self._is_crowded()
+        if group.anew:
+            group.at, self._snapshot_due = 0, True
+        if group.anew or not self._written:
+            group.head = pack_head(self._head_of(self._active))
+            self._active.size = HEAD_BYTES
+            self._written = True
 
     def _hand_over(self, group: Group[B | bytes]) -> Group[B | bytes]:
         """With the files that are complete, and those that have left."""
@@ -438,6 +439,14 @@ class SegmentLog(Generic[B]):
         """As `LateLog.want_snapshot`; there is a group for it, also if nothing is appended."""
         self._wanted += 1
         return self._wanted
+
+    def _is_crowded(self) -> bool:
+        """Whether changes of groups and snapshots fill a segment without entries, mostly old ones:
+        another segment would have its name, so that they are written anew."""
+        active = self._active
+        return active.end == active.base and active.size >= max(
+            self._segment_bytes, 2 * self._anew_bytes
+        )
 
     def commit(self, end: int) -> None:
         """The group that ended here was performed."""
@@ -483,8 +492,9 @@ class SegmentLog(Generic[B]):
     def _head_of(self, segment: Segment) -> SegmentHead:
         head = self._head
         return SegmentHead(
-            head.queue, head.exchange, head.generation, head.epoch, segment.base, self.hot.time_us
-        )
+            head.queue, head.exchange, head.generation, head.epoch, segment.base, self.hot.time_us,
+            segment.left_out,
+        )  # fmt: skip
 
     def _account(self, topic: bytes, size: int) -> None:
         taken = record_bytes(topic, size)
@@ -501,6 +511,7 @@ class SegmentLog(Generic[B]):
         self._reader.grows(self._active, self._index)
         self._written = False
         self._snapshot_due = True
+        self._anew_bytes = 0
 
     def _close(self, segment: Segment, index: SegmentIndex) -> None:
         brief = index.brief(segment.first_us, segment.last_us)
@@ -522,7 +533,7 @@ class SegmentLog(Generic[B]):
         oldest = self._closed.pop(0)
         self.kept -= oldest.kept
         self.gone += oldest.kept
-        self.floor = (self._closed[0] if self._closed else self._active).base
+        self.floor = (self._closed[0] if self._closed else self._active).follows
         self.hot.log_floor = self.floor
         self._reader.forget(oldest)
         self._removed += [oldest.name, index_name(oldest.name)]
@@ -553,18 +564,6 @@ class SegmentLog(Generic[B]):
                 return -1
         return last
 
-    def _seek_in(self, segment: Segment, until: int, time_us: int) -> int:
-        """The first entry of a segment appended at or after this time, or `until`."""
-        low, high = segment.base, until
-        while low < high:
-            middle = (low + high) // 2
-            found = self._reader.record(segment, middle)
-            if found is not None and read_entry(found.frame).appended_us < time_us:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
 
 def perform(files: Files, group: Group[B]) -> None:
     """Write a group and, if it says so, wait until it is on the disk.
@@ -574,8 +573,9 @@ def perform(files: Files, group: Group[B]) -> None:
     """
     if group.segment:
         buffers: list[bytes | memoryview] = []
+        name = group.segment + NEW_SUFFIX * group.anew
         if group.head is not None:
-            files.create(group.segment)
+            files.create(name)
             buffers.append(group.head)
         for topic, frame, batch, size in group.records:
             before, behind = pack_record(
@@ -590,9 +590,11 @@ def perform(files: Files, group: Group[B]) -> None:
                 body, frame = record
                 before, behind = pack_record(kind, b"", frame, body, len(body), group.synced)
                 buffers += (before, body, behind)
-        files.write(group.segment, group.at, buffers)
+        files.write(name, group.at, buffers)
         if group.sync:
-            files.sync(group.segment)
+            files.sync(name)
+        if group.anew:
+            files.rename(name, group.segment)
         if group.head is not None:
             files.sync_folder()
     for name, data in group.indexes:

@@ -417,6 +417,40 @@ def test_a_start_looks_through_no_segment_for_each_change_of_a_group(
     assert compared < 50
 
 
+def test_offsets_that_were_left_out_are_no_loss_when_what_stood_before_them_has_left() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings(ahead=True)), 5)
+    for start, epoch in enumerate(range(6, 10), 1):  # the later ones find no entry at all
+        log = open_log(files, settings(epoch, ahead=True, keep_us=50, now_us=1_000 * epoch))
+        group = log.gather(lambda: b"")
+        if group is not None:
+            perform(files, group)
+            log.commit(group.end)
+        log.check()
+        assert (log.floor, log.end) == (5, 5 + start * LEAP)
+        assert len(segments(files)) == 1
+    write(files, log, 2)
+    request = FetchRequest(id=1, queue=b"", generation=5, prefixes=[b""], first=5, until=log.end)
+    reader = cursor(log, request)
+    assert reader.offset() == 5 + 4 * LEAP, "a reader that had read everything goes on"
+    assert reader.evicted == 0
+    assert log.seek(0) == 5 + 4 * LEAP
+    assert log.next_of(b"t", 0) == 5 + 4 * LEAP
+
+
+def test_a_log_that_runs_ahead_no_more_tells_on_what_was_left_out() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings(ahead=True)), 5)
+    open_log(files, settings(6, ahead=True))
+    log = open_log(files, settings(7))
+    write(files, log, 1)
+    log = open_log(files, settings(8))
+    assert log.recovered.lost == []
+    assert log.following(5) == 5 + LEAP
+    assert log.record(5 + LEAP) is not None
+    assert sum(len(each.lost) for each in LogSurvey(files).segments()) == 0
+
+
 @pytest.mark.parametrize("ahead", [True, False])
 def test_what_is_taken_from_behind_a_leap_is_there_at_every_later_start(ahead: bool) -> None:
     files = MemoryFiles()
@@ -436,4 +470,39 @@ def test_what_is_taken_from_behind_a_leap_is_there_at_every_later_start(ahead: b
         log = open_log(files, settings(epoch, ahead=ahead))
         assert (log.recovered.snapshot, log.recovered.changes) == (b"snapshot", [b"second"])
         assert log.record(LEAP) is not None
+        assert log.recovered.lost == []
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("first", [0, 3])
+def test_a_segment_without_entries_does_not_grow_for_ever(first: int, ahead: bool) -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=ahead))
+    write(files, log, first)
+    log = open_log(files, settings(6, ahead=ahead, segment_bytes=10_000))
+    sizes = set()
+    for number in range(200):
+        told = b"%d" % number
+        group = log.gather(lambda: b"s" * 3_000 + told, lambda: told.ljust(500))  # noqa: B023
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+        log.check()
+        sizes.add(max(map(len, files.contents.values())))
+        if number % 17 == 0:
+            again = MemoryFiles()
+            again.contents = {name: bytearray(data) for name, data in files.contents.items()}
+            recovered = open_log(again, settings(7, ahead=ahead)).recovered
+            assert recovered.snapshot is not None
+            newest = recovered.changes[-1] if recovered.changes else recovered.snapshot[3_000:]
+            assert int(newest) == number
+            assert recovered.lost == []
+    assert max(sizes) < 11_000
+    write(files, log, 1, b"behind")
+    offset = log.end - 1
+    for epoch in (8, 9):
+        log = open_log(files, settings(epoch, ahead=ahead))
+        found = log.record(offset)
+        assert found is not None
+        assert found[0].name == b"behind"
         assert log.recovered.lost == []
