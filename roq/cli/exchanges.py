@@ -75,7 +75,12 @@ def remove(target: Target, queue: str, exchange: str, wait: float) -> None:
     """Empty EXCHANGE of QUEUE and stop it, without losing a message.
 
     Its publishers move to the other exchanges and subscribers read it to its end. If that takes
-    too long it stays, and what it waits for is told; the command may be repeated.
+    too long it stays, and what it waits for is told; the command may be repeated. One that is
+    away is refused: `roq exchange forget` gives it up.
+
+    Of a durable queue its log goes as well, and with it how far named publishers came: one that is
+    not open now, and comes back, may begin with lower sequences, and subscribers that still run
+    take what it sends for doubles. Let it come back under another name, or open these anew.
 
     \b
     Example:
@@ -106,6 +111,10 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
 
     What only that log holds is lost, and that is said first. An exchange that is not away is
     refused: `roq exchange remove` empties it.
+
+    How far named publishers came is lost as well: one that is not open now, and comes back, may
+    begin with lower sequences, and subscribers that still run take what it sends for doubles. Let
+    it come back under another name, or open these anew.
 
     \b
     Example:

@@ -9,6 +9,8 @@ ReportToLeader      <->  LeaderAnswered | LeaderLost
 from __future__ import annotations
 
 from dataclasses import dataclass
+from signal import Signals
+from typing import Final
 
 from roq.errors import Unavailable
 from roq.hcm.cpu import CpuSample
@@ -16,6 +18,12 @@ from roq.machine import Tick
 from roq.protocol.control import Answer, HcmRequest, HostReport
 from roq.protocol.reports import Check
 from roq.protocol.spec import Spec
+
+_OF_ITS_OWN: Final = frozenset(
+    f"ended by signal {each.value}"
+    for each in (Signals.SIGSEGV, Signals.SIGBUS, Signals.SIGABRT, Signals.SIGILL, Signals.SIGFPE)
+)
+"""Faults of a program, as `roq.runtime.process` words them."""
 
 Peer = tuple[bytes, bool]
 """Who asked: routing id, and whether there was an empty delimiter. Handed back, never looked at."""
@@ -81,7 +89,7 @@ class Exited:
     """The process of a child has ended.
 
     Attributes:
-        status: how, in words: `exit code 70`, `signal 9`.
+        status: how, in words: `exit code 70`, `ended by signal 9`.
         last_line: of its log.
     """
 
@@ -92,8 +100,11 @@ class Exited:
 
     @property
     def by_itself(self) -> bool:
-        """Whether its program has ended it, rather than a signal."""
-        return self.status.startswith("exit code")
+        """Whether its program has ended it: it has left, or has done what the system ends it for.
+
+        Any other signal was sent by somebody, and it may go better the next time.
+        """
+        return self.status.startswith("exit code") or self.status in _OF_ITS_OWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,11 +36,13 @@ class _Standing:
         slow: acknowledgements in a row that were too slow.
         until: it is avoided until then.
         times: how often it was avoided since it was quick.
+        since: of the last one that was too slow: since when it was waited for.
     """
 
     slow: int = 0
     until: float = -math.inf
     times: int = 0
+    since: float | None = None
 
 
 class LatencyBook:
@@ -56,8 +58,20 @@ class LatencyBook:
         """The exchanges of the queue that serve at present."""
         self._standings: dict[Process, _Standing] = {}
 
-    def took(self, process: Process, seconds: float, now: float) -> bool:
-        """An acknowledgement took so long; whether its exchange is to be left now."""
+    def took(
+        self, process: Process, seconds: float, now: float, since: float | None = None
+    ) -> bool:
+        """An acknowledgement took so long, or has not come for so long.
+
+        Args:
+            process: of which exchange.
+            seconds: how long.
+            now: the present time.
+            since: since when it was waited for; told again with the same time it is the same one.
+
+        Returns:
+            Whether its exchange is to be left now.
+        """
         standing = self._standings.get(process)
         if seconds <= self.most:
             if standing is not None and now >= standing.until:
@@ -69,7 +83,8 @@ class LatencyBook:
             standing = self._standings[process] = _Standing()
         if now < standing.until:
             return False
-        standing.slow += 1
+        standing.slow += since is None or since != standing.since
+        standing.since = since
         probed = standing.times > 0
         if not (probed or standing.slow >= SLOW_IN_A_ROW or seconds >= FAR_TOO_SLOW * self.most):
             return False

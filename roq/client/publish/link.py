@@ -340,7 +340,8 @@ class Link:
         """Time has passed."""
         if self._latency is not None and not self.held:
             quiet = self.quiet(now)
-            if quiet and self._latency.took(self.process, quiet, now):
+            slow = quiet > self._latency.most  # what is quick is not known before it has come
+            if slow and self._latency.took(self.process, quiet, now, self.progress_at):
                 return self._too_slow(quiet)
         if self.phase is LinkPhase.OPENING and now >= self._ready_by:
             return self._fail(f"no answer: {self.reason}", lost=True, late=True)
@@ -373,10 +374,10 @@ class Link:
         if len(body) > channel.NUMBER.size:
             window.place(channel.read_runs(body), number, self._status)
         window.acknowledge(number, self._status, now)
-        self.progress_at = now
+        since, self.progress_at = self.progress_at, now
         if self._latency is not None and not self.held:
             took = now - max(oldest, self._ready_at)
-            if self._latency.took(self.process, took, now):
+            if self._latency.took(self.process, took, now, since):
                 return self._too_slow(took)
         self.held = ""
         self._accepted = 0

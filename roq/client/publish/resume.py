@@ -7,7 +7,7 @@ has come. So all of them have to answer: one that is away may hold the newest me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from time import monotonic, time_ns
@@ -15,6 +15,7 @@ from typing import Final
 
 import zmq
 
+from roq.client.io import waiters
 from roq.errors import RemoteProtocolError, Unavailable
 from roq.model import PUBLISHER_ID_BYTES, PublisherId
 from roq.protocol import documents
@@ -24,6 +25,8 @@ from roq.runtime import sockets
 
 ANSWER_SECONDS: Final = 1.0
 """What an exchange may take to answer before all are looked up again."""
+AGAIN_SECONDS: Final = 0.2
+"""The pause before all are looked up again."""
 _AGAIN_MS: Final = 50
 
 
@@ -81,34 +84,38 @@ def resume(
     incarnation = time_ns() // 1000
     context = sockets.new_context()
     try:
+        answers: dict[str, Claimed] = {}
         while True:
             present = places()
             claim = Claim(queue=queue_id, publisher=publisher, incarnation=incarnation)
             until = min(deadline, monotonic() + ANSWER_SECONDS)
-            answers = {
-                place.name: _claim(context, place, claim, until)
-                for place in present
-                if place.address
-            }
-            known = [answer for answer in answers.values() if answer is not None]
-            highest = max((answer.incarnation for answer in known), default=0)
+            for place in present:
+                if place.address and place.name not in answers:
+                    answer = _claim(context, place, claim, until)
+                    if answer is not None:
+                        answers[place.name] = answer
+            highest = max((answer.incarnation for answer in answers.values()), default=0)
+            silent = [place.name for place in present if place.name not in answers]
             if highest > incarnation:
                 incarnation = highest + 1  # this one was opened later, whatever its clock says
-            elif present and len(known) == len(present):
-                return Identity(publisher, incarnation, _streams(known))
+                answers.clear()
+            elif present and not silent:
+                return Identity(publisher, incarnation, _streams(answers.values()))
             if monotonic() >= deadline:
-                silent = [place.name for place in present if answers.get(place.name) is None]
                 raise Unavailable(
                     f"publisher {name!r} of queue {queue} cannot go on where it was: "
                     f"{', '.join(silent) or 'no exchange'} did not answer within {seconds:g} s and "
                     "may hold its newest messages. Wait until all exchanges of the queue run, or "
-                    "remove those that are lost for good"
+                    f"give up those whose host is lost for good: roq exchange forget {queue} "
+                    f"{silent[0] if silent else 'EXCHANGE'}"
                 )
+            if silent or not present:
+                waiters.sleep([], max(0.0, min(AGAIN_SECONDS, deadline - monotonic())))
     finally:
         context.destroy(linger=0)
 
 
-def _streams(answers: Sequence[Claimed]) -> dict[str, int]:
+def _streams(answers: Iterable[Claimed]) -> dict[str, int]:
     streams: dict[str, int] = {}
     for answer in answers:
         for topic, following in answer.streams:

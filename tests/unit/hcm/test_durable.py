@@ -67,11 +67,15 @@ def test_one_that_is_killed_before_it_has_served_waits_a_second_at_most_and_is_n
     assert X1 in host.processes, "it had served: no pause"
 
 
-def test_one_that_ends_by_itself_again_and_again_is_given_up() -> None:
+@pytest.mark.parametrize(
+    "status",
+    ["exit code 74", *(f"ended by signal {each}" for each in (4, 6, 7, 8, 11))],
+)
+def test_one_that_ends_by_itself_again_and_again_is_given_up(status: str) -> None:
     host = durable()
     for _ in range(5):
         host.advance(2.0)
-        host.crash(X1, "exit code 74")
+        host.crash(X1, status)
         host.advance(5.0)
         if X1 in host.processes:
             host.report(X1)

@@ -576,11 +576,26 @@ def test_one_that_says_nothing_is_left_as_well_but_not_one_that_is_held_back() -
     assert script.feed(Tick()) == []
     script.ack(1)
     script.publish()
-    effects = []
-    for _ in range(3):
+    for _ in range(4):
         script.now += 0.2
-        effects += script.feed(Tick())
-    assert effects == [Drop(2), AskAttach(((1, 5),))]
+        assert script.feed(Tick()) == []
+    script.now += 0.2
+    assert script.feed(Tick()) == [Drop(2), AskAttach(((1, 5),))], "ten times too long"
+
+
+def test_one_acknowledgement_that_is_slow_counts_once_however_often_it_was_looked_for() -> None:
+    script = slow_exchange()
+    for number in (1, 2):
+        script.publish()
+        for _ in range(4):
+            script.now += 0.1
+            assert script.feed(Tick()) == []
+        assert script.ack(number) == []
+    script.publish()
+    script.now += 0.05
+    assert script.feed(Tick()) == [], "young, and not yet quick"
+    script.now += 0.1
+    assert script.ack(3) == [Drop(2), AskAttach(((1, 5),))], "the third one"
 
 
 def test_the_only_exchange_is_used_however_slow_it_is() -> None:

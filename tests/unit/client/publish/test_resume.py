@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import zmq
 
-from roq.client.publish.resume import ExchangeAddress, publisher_of, resume
+from roq.client.io import waiters
+from roq.client.publish.resume import AGAIN_SECONDS, ExchangeAddress, publisher_of, resume
 from roq.errors import Unavailable
 from roq.protocol import documents
 from roq.protocol.channel import CLAIM, REFUSED, Claim, Claimed, Refused
@@ -117,3 +118,26 @@ def test_an_exchange_that_refuses_says_why(exchanges: Exchanges) -> None:
 def test_the_same_name_is_another_publisher_in_another_queue() -> None:
     ids = {publisher_of(QUEUE_ID, "a"), publisher_of(QUEUE_ID, "b"), publisher_of(b"r" * 16, "a")}
     assert len(ids) == 3
+
+
+def test_whoever_has_answered_is_not_asked_again_and_the_others_are_after_a_pause(
+    exchanges: Exchanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = exchanges.add("x1", claimed([(b"a", 3)]))
+    two = exchanges.add("x2", claimed([(b"a", 7)]))
+    pauses: list[float] = []
+    monkeypatch.setattr(waiters, "sleep", lambda _, seconds: pauses.append(seconds))
+
+    def places() -> list[ExchangeAddress]:
+        """The second one comes back while it is waited for."""
+        return [one, two if len(pauses) == 3 else ExchangeAddress("x2", "")]
+
+    found = resume(QUEUE_ID, "orders", "billing-1", places, 30.0)
+    assert found.streams == {"a": 7}
+    assert pauses == [AGAIN_SECONDS] * 3
+    assert len(exchanges.claims) == 2
+
+
+def test_the_error_says_how_one_that_is_lost_is_given_up() -> None:
+    with pytest.raises(Unavailable, match="roq exchange forget orders x7"):
+        be([ExchangeAddress("x7", "")], 0.0)
