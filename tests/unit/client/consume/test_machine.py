@@ -323,3 +323,16 @@ def test_what_goes_with_its_exchange_is_lost() -> None:
         script.machine.leave(LogId(1, 1))
         assert holding.lost
         assert script.machine.stats.lost == len(holding.batch)
+
+
+def test_what_has_come_while_this_process_stood_still_is_not_believed() -> None:
+    script = Script()
+    script.enter()
+    late = GroupSettings().lease_seconds + 1.0
+    frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, 0, 0, 0)
+    batch = pack(
+        [b"a"], publisher=PUBLISHER, epoch=0, link_number=1, first_sequence=0, created_us=0
+    )
+    asks = script.take(1, LEASED, LEASE.pack(4, 0, 1, 1), b"t", frame, batch, now=late)
+    assert script.machine.arrived == []
+    assert join_in(asks).held == []
