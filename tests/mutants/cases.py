@@ -281,7 +281,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/log/segments.py",
         DISK,
-        ("            files.sync(group.segment)\n", "            pass\n"),
+        ("            files.sync(name)\n", "            pass\n"),
         ("        if group.head is not None:\n            files.sync_folder()\n", ""),
         ("synced=self.synced, end=self.end)", "synced=self.committed, end=self.end)"),
         ("        if self._under_way is not None:\n            return None\n", ""),
