@@ -100,7 +100,7 @@ def plan(files: Files) -> list[RepairStep]:
         if place.name not in kept
     ]  # fmt: skip
     ends = [where_before_ends(files, place.name, place.base) for place in counted[1:]]
-    for place, until in zip(counted, [*ends, None], strict=True):
+    for place, until in zip(counted, [*ends, None], strict=False):  # none, if there is no segment
         steps += _segment(files, place, until, meta)
     steps += [
         RepairStep(Way.ASIDE, name, "there is no segment that it is an index of")
