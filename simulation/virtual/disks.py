@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from roq.errors import LocalProtocolError
 from roq.log.files import LogRefused
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import Group, SegmentLog, perform
@@ -81,13 +82,13 @@ class _Calls:
         self.made: list[Call] = []
 
     def names(self) -> list[str]:
-        raise NotImplementedError
+        raise LocalProtocolError("who writes a log asks for the names of its files")
 
     def size(self, name: str) -> int:
-        raise NotImplementedError
+        raise LocalProtocolError(f"who writes a log asks for the size of {name}")
 
     def read(self, name: str, at: int, size: int) -> bytes:
-        raise NotImplementedError
+        raise LocalProtocolError(f"who writes a log reads {size} bytes of {name} at {at}")
 
     def create(self, name: str) -> None:
         self.made.append(lambda files: files.create(name))
