@@ -10,7 +10,7 @@ from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
 from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table, state_text
-from roq.cli.queues import age_text
+from roq.client.admin.wording import age_text
 from roq.client.consume.groups import GroupListing, GroupPart, GroupSummary
 
 
@@ -54,7 +54,7 @@ def list_(target: Target, queue: str) -> None:
          "FAILED#", "LAPSED#"),
         [
             (
-                row.name, state_text(_state(row)), row.mode, row.members, row.behind, row.out,
+                row.name, state_text(row.state), row.mode, row.members, row.behind, row.out,
                 row.waiting, _age(row.oldest_seconds), row.acknowledged, row.failed, row.lapsed,
             )
             for row in rows
@@ -86,7 +86,7 @@ def show(target: Target, queue: str, group: str) -> None:
         [
             ("Group", row.name),
             ("Queue", queue),
-            ("State", state_text(_state(row))),
+            ("State", state_text(row.state)),
             ("Mode", row.mode),
             ("Topics", ", ".join(f"{topic}*" for topic in row.topics)),
             ("Lease", f"{row.lease_seconds:g} s"),
@@ -232,12 +232,6 @@ def _done(target: Target, queue: str, group: str, what: str, exchanges: list[str
 
 def _document(row: GroupSummary, rows: GroupListing) -> dict[str, object]:
     return fields_of(row) | ({"missing": rows.missing} if rows.missing else {})
-
-
-def _state(row: GroupSummary) -> str:
-    if row.paused:
-        return "paused"
-    return "stalled" if row.stalled else "running"
 
 
 def _age(seconds: float | None) -> str:

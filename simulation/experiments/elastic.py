@@ -12,8 +12,8 @@ from typing import Final
 import click
 import msgspec
 
-from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
+from roq.client.admin.wording import bytes_text
 from roq.simulation.lab.archive.live_stats import stats_of
 from roq.simulation.lab.report import picture
 from roq.simulation.lab.report.charts import Bounds
