@@ -142,7 +142,7 @@ class Cluster(HostCommands, GroupCommands):
         *,
         host: str | None = None,
         exists_ok: bool = False,
-        durability: str = "none",
+        durability: str | None = None,
         limits: Limits | Mapping[str, int] | None = None,
         timeout: float = COMMAND_SECONDS,
     ) -> None:
@@ -151,11 +151,12 @@ class Cluster(HostCommands, GroupCommands):
         Args:
             name: 1 to 128 of the characters A-Z a-z 0-9 . _ -
             host: where its monitor and first exchange run; None: the least loaded host.
-            exists_ok: an existing queue is no error; it stays as it is. It is one if it is not
-                durable and a durable one is asked for.
-            durability: `none`: messages live in the memory of the exchanges. `flush`: each exchange
-                acknowledges what is on its disk, and goes on with it after a restart. `async`:
-                likewise, but it acknowledges what is written, and syncs it within 100 ms.
+            exists_ok: an existing queue is no error; it stays as it is. It is one if `flush` or
+                `async` is asked for, and the queue has another durability.
+            durability: `flush`: each exchange acknowledges what is on its disk, and goes on with it
+                after a restart. `async`: likewise, but it acknowledges what is written, and syncs
+                it within 100 ms. `none`: messages live in the memory of the exchanges. None: as
+                the cluster is set (`queues.durability` of `gcm.toml`); as shipped it is `flush`.
             limits: what the queue allows, where it differs from the defaults of `Limits`.
             timeout: seconds.
 
@@ -169,8 +170,9 @@ class Cluster(HostCommands, GroupCommands):
         except QueueExists:
             if not exists_ok:
                 raise
-            there = self.describe(name).durability if durability != VOLATILE else durability
-            if there != durability:
+            wanted = None if durability == VOLATILE else durability
+            there = self.describe(name).durability if wanted else wanted
+            if there != wanted:
                 raise QueueExists(
                     f"queue {name!r} exists already with durability {there}, and a queue keeps the "
                     f"one that it was created with: create another one with {durability}, or "

@@ -27,6 +27,7 @@ from roq.protocol.scaling_rules import SLOW
 COUNT_MAX: Final = 100_000
 TEXT_MAX: Final = 256
 DIGITS_MAX: Final = 18
+DEFAULT: Final = "default"
 
 
 class Stale(InvalidRequest):
@@ -140,9 +141,10 @@ def _create_fields(_: Intent) -> list[Field]:
     return [
         Field("name", "Name", help="Letters, digits, . _ and -, 128 at most."),
         Field(
-            "durability", "Durability", "select", VOLATILE, DURABILITIES,
-            "none: messages live in memory. flush: they are on a disk when they are acknowledged. "
-            "async: they are written then, and synced within 100 ms. It stays so for ever.",
+            "durability", "Durability", "select", DEFAULT, (DEFAULT, *DURABILITIES),
+            "default: as the cluster is set. flush: messages are on a disk when they are "
+            "acknowledged. async: they are written then, and synced within 100 ms. none: they "
+            "live in memory. It stays so for ever.",
         ),
         Field("host", "Host", help="Where it starts; empty: the cluster chooses."),
         Field("throughput_bytes", "Limit of one exchange", help="Bytes a minute; empty: 3 GB."),
@@ -160,7 +162,7 @@ def _create(intent: Intent) -> str:
     intent.source.cluster().create_queue(
         intent["name"],
         host=intent["host"] or None,
-        durability=intent["durability"] or VOLATILE,
+        durability=None if intent["durability"] in {"", DEFAULT} else intent["durability"],
         limits=limits,
     )
     return f"queue {intent['name']} is running"
