@@ -27,6 +27,8 @@ ROUND_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 3.0
 LOOK_SECONDS: Final = 2.0
 HEALTH_SECONDS: Final = 5.0
+HEALTH_WAIT_SECONDS: Final = 1.0
+"""A daemon that is away is waited for longer, but not by a page."""
 ASKERS: Final = 8
 HISTORY_MAX: Final = 120
 """Rounds of which the throughput of a queue is kept."""
@@ -65,7 +67,7 @@ class Source:
         self._history: dict[str, deque[float]] = {}
         self._hidden = 0
         self._end = threading.Event()
-        self._ready = threading.Event()
+        self._tried = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roq-console", daemon=True)
 
     def start(self) -> None:
@@ -94,9 +96,9 @@ class Source:
         """The connection.
 
         Raises:
-            Unavailable: there is none yet.
+            Unavailable: there is none.
         """
-        self._ready.wait(ANSWER_SECONDS)
+        self._tried.wait(ANSWER_SECONDS)
         cluster = self._cluster
         if cluster is None:
             reason = self._connection.reason
@@ -156,7 +158,10 @@ class Source:
     def health(self) -> Look[survey.Survey]:
         """What `roq health` knows."""
         return self.looks.look(
-            "health", lambda: survey.everybody(self.addresses, ANSWER_SECONDS), HEALTH_SECONDS
+            "health",
+            lambda: survey.everybody(self.addresses, ANSWER_SECONDS),
+            HEALTH_SECONDS,
+            HEALTH_WAIT_SECONDS,
         )
 
     def _look(self, key: object, ask: Callable[[], T]) -> Look[T]:
@@ -180,13 +185,12 @@ class Source:
         ):
             backoff.reset()
             self._cluster, self._connection = cluster, Connection("", time.time())
-            self._ready.set()
+            self._tried.set()
             try:
                 while not self._end.wait(ROUND_SECONDS):
                     self._round(followers)
             finally:
                 self._cluster = None
-                self._ready.clear()
 
     def _round(self, followers: Followers) -> None:
         followers.update()
@@ -203,3 +207,4 @@ class Source:
             log.warning("the cluster at %s is away: %s", self.addresses, reason)
             self._connection = Connection(reason, time.time())
         self._connection = Connection(reason, self._connection.since)
+        self._tried.set()

@@ -20,7 +20,10 @@ def test_a_port_in_use_is_told() -> None:
             ConsoleServer(ConsoleSettings(cluster="127.0.0.1:1", port=port), print)
 
 
-def test_it_serves_without_a_cluster_until_it_is_told_to_end() -> None:
+def test_it_serves_without_a_cluster_until_it_is_told_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("roq.console.source.ANSWER_SECONDS", 0.2)
     ready = threading.Event()
     settings = ConsoleSettings(cluster="127.0.0.1:1", port=0)
     server = ConsoleServer(settings, lambda _: ready.set())
