@@ -358,14 +358,15 @@ class SegmentLog(Generic[B]):
         self._expire()
         # The only snapshot does not leave before another one is on the disk.
         alone = self._snapshot_due and bool(self._removed)
-        full = self._is_full()
+        old = self._is_old()
+        full = old or self._is_full()
         far = self.end - self.synced > UNSYNCED_ENTRIES_MAX
         self.sync_wanted = (full or far) and self.synced < self._gathered
         if self.sync_wanted:
             return None
         changed = changes()
         wanted = self._wanted > self._told_next
-        if self._gathered == self.end and not (alone or changed or wanted):
+        if self._gathered == self.end and not (alone or changed or wanted or old):
             if not (self._removed or self._indexes):
                 return None
             group: Group[B | bytes] = Group(end=self.committed, sync=not self._ahead)
@@ -434,6 +435,10 @@ class SegmentLog(Generic[B]):
         return active.end > active.base and (
             active.size >= self._segment_bytes or self.end - active.base > self._segment_entries
         )
+
+    def _is_old(self) -> bool:
+        """Whether all that is in the active segment is to leave; it does when it is complete."""
+        return 0 < self._active.last_us < self.hot.time_us - self._keep_us
 
     def want_snapshot(self) -> int:
         """As `LateLog.want_snapshot`; there is a group for it, also if nothing is appended."""
