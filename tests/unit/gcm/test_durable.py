@@ -131,6 +131,7 @@ def test_its_monitor_is_told_of_all_logs_also_of_those_that_are_away(script: Scr
     assert (told("q").exchanges, told("q").logs) == ([2], [1, 2])
     script.ask(2100, QName="q", Exchange="x1", Forget=True)
     assert told("q").logs == [2]
+    assert described(script)["Life"] == 1, "what only x1 knew of named publishers is gone"
     script.ask(2003, QName="volatile", Host="h2")
     assert (told("volatile").exchanges, told("volatile").logs) == ([1], [])
 
