@@ -358,7 +358,7 @@ class SegmentLog(Generic[B]):
         self._expire()
         # The only snapshot does not leave before another one is on the disk.
         alone = self._snapshot_due and bool(self._removed)
-        old = self._is_old()
+        old = self._active.is_older(self.hot.time_us - self._keep_us)
         full = old or self._is_full()
         far = self.end - self.synced > UNSYNCED_ENTRIES_MAX
         self.sync_wanted = (full or far) and self.synced < self._gathered
@@ -435,10 +435,6 @@ class SegmentLog(Generic[B]):
         return active.end > active.base and (
             active.size >= self._segment_bytes or self.end - active.base > self._segment_entries
         )
-
-    def _is_old(self) -> bool:
-        """Whether all that is in the active segment is to leave; it does when it is complete."""
-        return 0 < self._active.last_us < self.hot.time_us - self._keep_us
 
     def want_snapshot(self) -> int:
         """As `LateLog.want_snapshot`; there is a group for it, also if nothing is appended."""
@@ -530,7 +526,7 @@ class SegmentLog(Generic[B]):
 
     def _expire(self) -> None:
         before = self.hot.time_us - self._keep_us
-        while self._closed and 0 < self._closed[0].last_us < before:
+        while self._closed and self._closed[0].is_older(before):
             self._leave()
 
     def _leave(self) -> None:

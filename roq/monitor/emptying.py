@@ -212,10 +212,9 @@ class Emptying:
     def waits_for(self, leaving: Leaving) -> str:
         """What is missing until it is ready, in a few words; empty if nothing is."""
         exchange = self._exchanges.numbered(leaving.number)
-        if exchange is None and leaving.keeps and leaving.stopped_at is None:
-            return "it does not serve, and its log may hold something"
-        if exchange is None:
-            return ""  # nothing is there that could be lost
+        if exchange is None:  # nothing is there that could be lost, unless it is in a log
+            away = leaving.keeps and leaving.stopped_at is None
+            return "it does not serve, and its log may hold something" if away else ""
         there = self._there(exchange)
         if there:
             return f"{there} publisher{'s' * (there > 1)} still there"
