@@ -46,8 +46,20 @@ from roq.runtime.structured_logs import FORMATS, LEVELS, configure
     help="A link to a dashboard on the pages of what it names in braces: {queue}, {exchange}, "
     "{host}, {group}; may be repeated.",
 )  # fmt: skip
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
-@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="info",
+    show_default=True,
+    help="How much it logs.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="For people or as JSON lines.",
+)
 def console(
     address: str,
     bind: str,
@@ -73,8 +85,9 @@ def console(
     \b
     Example:
       roq console
-      roq console --read-only --metric-link 'Grafana=https://grafana/d/roq?var-queue={queue}'
-      roq console --bind 0.0.0.0 --token-file /etc/roq/console.token --name roq.example.com
+      roq console --read-only
+      roq console --metric-link 'Grafana=https://grafana/d/roq?var-queue={queue}'
+      roq console --bind 0.0.0.0 --token-file console.token --name roq.example
     """
     del address  # read by address_given
     cluster = check_addresses(address_given(click.get_current_context()))

@@ -48,7 +48,7 @@ QUERY_MAX: Final = 2048
 log = logging.getLogger(__name__)
 
 
-class Console:
+class WebConsole:
     """The application and what it holds.
 
     Args:

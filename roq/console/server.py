@@ -12,7 +12,7 @@ from typing import Final
 
 import uvicorn
 
-from roq.console.app import Console
+from roq.console.app import WebConsole
 from roq.console.live import Live
 from roq.console.settings import ConsoleSettings
 from roq.errors import ConfigError
@@ -42,7 +42,7 @@ class ConsoleServer(uvicorn.Server):
         self._on_ready = on_ready
         host = f"[{settings.bind}]" if ":" in settings.bind else settings.bind
         self.url = f"http://{host}:{self._listener.getsockname()[1]}/"
-        console = Console(settings)
+        console = WebConsole(settings)
         self._live = console.live
         super().__init__(
             uvicorn.Config(

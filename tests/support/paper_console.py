@@ -18,7 +18,7 @@ from roq.client.admin.views import HostSummary, Listing, QueueDescription, Queue
 from roq.client.consume.groups import GroupListing, GroupPart, GroupSummary
 from roq.client.followers import QueueReport
 from roq.client.survey import Finding, Survey
-from roq.console.app import Console
+from roq.console.app import WebConsole
 from roq.console.looks import Look
 from roq.console.settings import ConsoleSettings
 from roq.console.source import Connection, Source
@@ -239,7 +239,7 @@ class PaperConsole(PaperBrowser):
         self.source = PaperSource()
         self.cluster = self.source.paper
         given = ConsoleSettings(cluster="127.0.0.1:5000", **settings)
-        self.console = Console(given, self.source)
+        self.console = WebConsole(given, self.source)
         super().__init__(self.console.asgi)
 
     def __enter__(self) -> Self:
