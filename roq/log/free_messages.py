@@ -30,6 +30,9 @@ class FreeMessages:
         """The same, the earliest first; with entries of pieces that have left."""
         self._by_offset: dict[int, list[Piece]] = {}
         self._serial = 0
+        self._lowest: list[Piece] = []
+        """A heap of what was here when `lowest` was asked first, and came since."""
+        self._ordered = False
 
     def __iter__(self) -> Iterator[Piece]:
         return chain(self._ready, self._waiting)
@@ -65,7 +68,14 @@ class FreeMessages:
 
     def lowest(self, now: float) -> Piece | None:
         """The one that comes first in the log, if it may go out: others wait for it."""
-        lowest = min(self)
+        heap = self._lowest
+        if not self._ordered:
+            self._ordered = True
+            heap.extend(self)
+            heapify(heap)
+        while heap[0] not in self._ready and heap[0] not in self._waiting:
+            heappop(heap)
+        lowest = heap[0]
         return lowest if lowest in self._ready or self._waiting[lowest][0] <= now else None
 
     def remove(self, piece: Piece) -> None:
@@ -100,10 +110,12 @@ class FreeMessages:
 
     def clear(self) -> None:
         """Nothing is here."""
-        for held in (self._ready, self._waiting, self._heap, self._by_offset):
+        for held in (self._ready, self._waiting, self._heap, self._by_offset, self._lowest):
             held.clear()
         self.count = 0
 
     def _note(self, piece: Piece) -> None:
         self.count += piece.length
         self._by_offset.setdefault(piece.offset, []).append(piece)
+        if self._ordered:
+            heappush(self._lowest, piece)

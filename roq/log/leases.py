@@ -12,13 +12,30 @@ _COUNT_BITS: Final = 43
 
 
 class Piece(NamedTuple):
-    """A run of open messages that nobody holds."""
+    """Open messages of one batch that nobody holds."""
 
     offset: int
     first: int
     length: int
+    """From the first to the last of them."""
     attempts: int
     reason: str
+    mask: int = 0
+    """Which of these they are, a bit for each; 0: all."""
+
+    @property
+    def bits(self) -> int:
+        """A bit for each of them, counted from `first`."""
+        return self.mask or (1 << self.length) - 1
+
+    @property
+    def amount(self) -> int:
+        """How many they are."""
+        return self.mask.bit_count() if self.mask else self.length
+
+    def part(self, bits: int) -> Piece:
+        """Some of them: these bits of the batch."""
+        return piece_of(self.offset, bits, self.attempts, self.reason)
 
 
 class Lease:
@@ -26,13 +43,16 @@ class Lease:
 
     Attributes:
         number: by which the member names it; never used twice in this process.
-        offset, first, length: of the batch, and which of its messages.
-        open: one bit for each of them that is not done.
+        offset, first, length: of the batch, and from which to which of its messages.
+        open: one bit for each that it stands for and that is not done.
         attempts: how often they were tried before.
         reason: why the last attempt failed.
+        lanes: the key groups of its messages, in a group that is ordered by key.
     """
 
-    __slots__ = ("attempts", "first", "length", "member", "number", "offset", "open", "reason")
+    __slots__ = (
+        "attempts", "first", "lanes", "length", "member", "number", "offset", "open", "reason",
+    )  # fmt: skip
 
     def __init__(self, number: int, member: Member, piece: Piece) -> None:
         self.number = number
@@ -42,7 +62,8 @@ class Lease:
         self.length = piece.length
         self.attempts = piece.attempts
         self.reason = piece.reason
-        self.open = (1 << piece.length) - 1
+        self.open = piece.bits
+        self.lanes: frozenset[int] = frozenset()
 
 
 class Member:
@@ -113,6 +134,22 @@ class NumberedLeases:
         """Another number than all before."""
         self._last += 1
         return self._last
+
+
+def piece_of(offset: int, bits: int, attempts: int = 0, reason: str = "") -> Piece:
+    """These messages of a batch, a bit for each; at least one."""
+    first = (bits & -bits).bit_length() - 1
+    length = bits.bit_length() - first
+    mask = bits >> first
+    return Piece(offset, first, length, attempts, reason, 0 if mask == (1 << length) - 1 else mask)
+
+
+def lowest_of(bits: int, count: int) -> int:
+    """So many of these bits, the lowest ones."""
+    rest = bits
+    for _ in range(count):
+        rest &= rest - 1
+    return bits & ~rest
 
 
 def bits_at(first: int, count: int) -> int:

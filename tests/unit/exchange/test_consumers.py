@@ -27,7 +27,6 @@ from roq.protocol.consuming import (
     GROUP_ORDER,
     GROUPS,
     JOIN,
-    LEASE,
     LEASED,
     LEAVE,
     Credit,
@@ -43,6 +42,7 @@ from roq.protocol.consuming import (
     LeaveGroup,
     Returned,
     Run,
+    read_lease,
 )
 
 FIRST = NumberedLeases(EPOCH).next() - 1
@@ -84,7 +84,8 @@ class Consumer:
         for letter, *rest in self.there.answers(self.route):
             assert letter[2:] in {b"", self.tag}
             if letter[:2] == LEASED:
-                number, *rest_of_lease = LEASE.unpack(rest[0])
+                number, *rest_of_lease, bits = read_lease(rest[0])
+                assert bits == (1 << rest_of_lease[1]) - 1
                 self.leases.append((number - FIRST, *rest_of_lease))
             else:
                 self.other.append((letter[:2], *rest))
