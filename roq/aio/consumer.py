@@ -152,7 +152,11 @@ class Consumer:
     async def _fill(self, deadline: float) -> Holding | None:
         """What is being read, with something left of it; None when the deadline has passed."""
         reading = self._reading
-        if reading is None or reading.begun >= len(reading.batch):
+        if (
+            reading is None
+            or reading.begun >= len(reading.batch)
+            or self._sync._shell.put_aside(reading)  # noqa: SLF001
+        ):
             reading = self._reading = await self._next(deadline)
         return reading
 

@@ -49,7 +49,7 @@ MOST: Final = 500
     show_default=True,
     help="shared: any consumer gets the next batch. exclusive: one gets all of an exchange, in "
     "order, and the others wait to take its place. keyed: the messages of one key go to one "
-    "consumer, in order.",
+    "consumer, in order. priority: as shared, the higher priorities first.",
 )
 @click.option(
     "--start",

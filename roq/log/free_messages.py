@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Final
 
-from roq.log.leases import Piece
+from roq.log.leases import Piece, bits_at, runs_of
 
 STALE_MAX: Final = 1_000
 """Entries of the heap that stand for nothing, beside as many as stand for something."""
@@ -36,6 +36,11 @@ class FreeMessages:
 
     def __iter__(self) -> Iterator[Piece]:
         return chain(self._ready, self._waiting)
+
+    def reserve(self, piece: Piece) -> int:
+        """How much of what members take these leave free for others."""
+        del piece
+        return 0
 
     def __bool__(self) -> bool:
         return bool(self._ready or self._waiting)
@@ -84,27 +89,29 @@ class FreeMessages:
             del self._ready[piece]
         else:
             del self._waiting[piece]
-        self.count -= piece.length
+        self.count -= piece.amount
         here = self._by_offset[piece.offset]
         here.remove(piece)
         if not here:
             del self._by_offset[piece.offset]
 
     def take(self, offset: int, first: int, length: int) -> list[Piece]:
-        """Remove these messages, as far as they are here; what else their pieces have stays."""
+        """Remove these messages, as far as they are here, in pieces without holes; what else their
+        pieces have stays."""
         taken: list[Piece] = []
         for piece in list(self._by_offset.get(offset, ())):
-            begin, end = max(piece.first, first), min(piece.first + piece.length, first + length)
-            if begin >= end:
+            bits = piece.bits << piece.first
+            mine = bits & bits_at(first, length)
+            if not mine:
                 continue
             until = self._waiting.get(piece)
             self.remove(piece)
-            taken.append(piece._replace(first=begin, length=end - begin))
-            for start, stop in ((piece.first, begin), (end, piece.first + piece.length)):
-                rest = piece._replace(first=start, length=stop - start)
-                if rest.length and until is None:
+            taken.extend(piece.part(bits_at(*run)) for run in runs_of(mine))
+            for run in runs_of(bits & ~mine):
+                rest = piece.part(bits_at(*run))
+                if until is None:
                     self.add(rest)
-                elif rest.length and until is not None:
+                else:
                     self.wait(rest, until[0])
         return taken
 
@@ -115,7 +122,7 @@ class FreeMessages:
         self.count = 0
 
     def _note(self, piece: Piece) -> None:
-        self.count += piece.length
+        self.count += piece.amount
         self._by_offset.setdefault(piece.offset, []).append(piece)
         if self._ordered:
             heappush(self._lowest, piece)

@@ -30,6 +30,7 @@ from roq.log.leases import (
     NumberedLeases,
     Piece,
     bits_at,
+    check_held,
     lowest_of,
     piece_of,
     runs_of,
@@ -37,7 +38,8 @@ from roq.log.leases import (
 )
 from roq.log.log import Log, Record
 from roq.log.open_batches import OpenBatches
-from roq.protocol.columns import KEY_GROUPS, read_column
+from roq.log.ranked_messages import RankedMessages
+from roq.protocol.columns import read_column
 from roq.protocol.consuming import GroupSettings, GroupState, MemberState, Run
 from roq.protocol.entry import read_entry
 
@@ -47,12 +49,17 @@ WINDOW: Final = 20_000
 """Batches between the first that is not done and the last that was handed out."""
 SCAN_MAX: Final = 256
 """Batches of other topics that are passed over at once."""
+AHEAD_STEP: Final = 1_000
+"""With priorities the group looks at so many batches more at once, when its window has room."""
 MEMBERS_MAX: Final = 10_000
 STEP_SECONDS_MAX: Final = 0.6
 """More does not pass between two looks: a process that was stopped, or late, does not take members
 for silent whom it has not read yet."""
 RETURN_SECONDS: Final = 2.0
 """After a start members have so long to say what they hold, before that goes to others."""
+_FREE: Final[dict[str, type[FreeMessages | KeyedMessages | RankedMessages]]] = {
+    "keyed": KeyedMessages, "priority": RankedMessages,
+}  # fmt: skip
 
 
 class ConsumerGroup(Generic[B]):
@@ -91,10 +98,10 @@ class ConsumerGroup(Generic[B]):
         self._members: OrderedDict[bytes, Member] = OrderedDict()
         """In the order of their turns; of an exclusive group the first one gets everything."""
         self._open = OpenBatches(start)
-        self._keyed = KeyedMessages() if settings.mode == "keyed" else None
-        self._free: FreeMessages | KeyedMessages = (
-            FreeMessages() if self._keyed is None else self._keyed
-        )
+        free = _FREE.get(settings.mode, FreeMessages)()
+        self._free: FreeMessages | KeyedMessages | RankedMessages = free
+        self._keyed = free if isinstance(free, KeyedMessages) else None
+        self._ranked = free if isinstance(free, RankedMessages) else None
         self._journal = GroupJournal(name, self._open)
         self._passing = False
         """Whether the last look at the log has ended among batches of other topics."""
@@ -160,9 +167,9 @@ class ConsumerGroup(Generic[B]):
                 done.append(Run(offset, first, count))
             elif not others:
                 taken = (
-                    self._free.take(offset, first, count)
-                    if isinstance(self._free, FreeMessages)
-                    else self._free.take(offset, first, count, member.id)
+                    self._free.take(offset, first, count, member.id)
+                    if isinstance(self._free, KeyedMessages)
+                    else self._free.take(offset, first, count)
                 )
                 leases.extend(self._lease(member, piece, numbers) for piece in taken)
         if exclusive and leases:
@@ -231,12 +238,14 @@ class ConsumerGroup(Generic[B]):
                 break
             self._drop(piece)  # the disk has lost it
         self._free.remove(piece)
-        share = member.share(piece.amount)
+        share = member.share(piece.amount, self._free.reserve(piece))
         if share < piece.amount:
             bits = piece.bits << piece.first
             mine = lowest_of(bits, share)
             self._free.add(piece.part(bits & ~mine), first=True)
             piece = piece.part(mine)
+        if self._ranked is not None:
+            self._ranked.went(piece, self._clock)
         lease = self._lease(member, piece, numbers)
         member.taken += piece.amount
         member.taken_bytes += record[3]
@@ -381,20 +390,12 @@ class ConsumerGroup(Generic[B]):
         self._open.check()
         assert self.next <= max(self._log.committed, self.base)  # noqa: S101
         assert self._open.span <= WINDOW  # noqa: S101
-        held: dict[int, int] = {}
-        for each in self._held():
-            bits = (each.open if isinstance(each, Lease) else each.bits) << each.first
-            assert not held.get(each.offset, 0) & bits, "nobody has what another one has"  # noqa: S101
-            held[each.offset] = held.get(each.offset, 0) | bits
+        held = check_held(self._free, self._members.values())
         assert held == self._open.bits, "each open message is somewhere"  # noqa: S101
         assert self.out == sum(each.open.bit_count() for each in self._leases())  # noqa: S101
         assert self._free.count == sum(each.amount for each in self._free)  # noqa: S101
         if self._keyed is not None:
             self._keyed.check(self._leases())
-        for member in self._members.values():
-            assert member.held == sum(  # noqa: S101
-                lease.open.bit_count() for lease in member.leases.values()
-            )
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -422,11 +423,21 @@ class ConsumerGroup(Generic[B]):
 
     def _choose(self) -> tuple[Member, Piece] | None:
         """What goes out next, and to whom; it stays where it is."""
-        piece = self._first_piece()
+        piece = self._first_piece() if self._ranked is None else self._highest(self._ranked)
         if piece is None:
             return None
-        member = self._taker(piece.amount)
+        member = self._taker(piece.amount, self._free.reserve(piece))
         return None if member is None else (member, piece)
+
+    def _highest(self, ranked: RankedMessages) -> Piece | None:
+        """Likewise, of all that is in reach."""
+        for _ in range(SCAN_MAX):
+            # In steps: to look at each batch that comes into reach costs two reads of the disk.
+            if not self._may_open() or (ranked and self._open.span > WINDOW - AHEAD_STEP):
+                return ranked.first(self._clock)
+            self._open_next()
+        self._passing = True
+        return None
 
     def _choose_keyed(self, keyed: KeyedMessages) -> tuple[Member, Piece] | None:
         """Likewise, where each member has keys of its own."""
@@ -446,13 +457,13 @@ class ConsumerGroup(Generic[B]):
         self._passing = True
         return None
 
-    def _taker(self, count: int) -> Member | None:
+    def _taker(self, count: int, reserve: int = 0) -> Member | None:
         """Whose turn it is, of those that would take so many messages, or a part of them."""
         if self.settings.mode == "exclusive":
             first = next(iter(self._members.values()), None)
             return first if first is not None and first.share(count) else None
         for member in self._members.values():
-            if member.share(count):
+            if member.share(count, reserve):
                 return member
         return None
 
@@ -493,8 +504,8 @@ class ConsumerGroup(Generic[B]):
         done, tried = self._journal.take_known(offset)
         open_bits = bits_at(0, count) & ~done
         self._open.open(count, open_bits)
-        if self._keyed is not None and open_bits:
-            self._keyed.open(offset, read_column(area, KEY_GROUPS, count), self.base)
+        if open_bits and not isinstance(self._free, FreeMessages):
+            self._free.open(offset, read_column(area, self._free.column, count), self.base)
         for first, length in runs_of(open_bits):
             for piece in split_by_attempts(offset, first, length, tried):
                 self._free.add(piece)
@@ -550,13 +561,14 @@ class ConsumerGroup(Generic[B]):
         attempts = lease.attempts + counted
         why = reason if counted else lease.reason
         self._settle(lease, bits, done=False)
-        if self._keyed is not None and bits:
+        divided = not isinstance(self._free, FreeMessages)
+        if divided and bits:
             # As a whole: in runs it would go out in as many leases as it has messages.
             piece = piece_of(lease.offset, bits << lease.first, attempts, why)
-            self._keyed.wait(piece, self._clock + delay)
+            self._free.wait(piece, self._clock + delay)
         for start, length in runs_of(bits):
             tried = Tried(lease.offset, lease.first + start, length, attempts, why)
-            if self._keyed is None:
+            if not divided:
                 self._free.wait(Piece(*tried), self._clock + delay)
             if counted:
                 self._journal.note_tried(tried)

@@ -16,8 +16,8 @@ from typing import Final
 
 from roq.log.free_messages import STALE_MAX
 from roq.log.key_groups import NO, YES, KeyGroups
-from roq.log.leases import Lease, Piece, bits_at, piece_of, runs_of
-from roq.protocol.columns import KEY_GROUP_COUNT
+from roq.log.leases import Lease, Piece, bits_at, bits_of_column, piece_of, runs_of
+from roq.protocol.columns import KEY_GROUP_COUNT, KEY_GROUPS
 
 _ONE_ZERO: Final = bytes.maketrans(YES + NO, b"\x01\x00")
 
@@ -31,6 +31,8 @@ class KeyedMessages:
         count: all of them.
         groups: who gets which keys.
     """
+
+    column: Final = KEY_GROUPS
 
     def __init__(self) -> None:
         self.count = 0
@@ -58,6 +60,11 @@ class KeyedMessages:
             yield piece_of(offset, bits)
         for pieces in self._late.values():
             yield from pieces
+
+    def reserve(self, piece: Piece) -> int:
+        """How much of what members take these leave free for others."""
+        del piece
+        return 0
 
     def __bool__(self) -> bool:
         return bool(self._fresh or self._late)
@@ -223,7 +230,7 @@ class KeyedMessages:
             for held_offset, index, lane in holds[passed:] if mine else ():
                 if held_offset > offset:
                     break
-                behind = _bits_of(column, _only(lane)) >> index << index
+                behind = bits_of_column(column, lane) >> index << index
                 mine &= ~behind
             if mine:
                 self._cursors[member] = offset
@@ -292,10 +299,6 @@ class KeyedMessages:
 def _bits_of(column: bytes, table: bytes | bytearray) -> int:
     """A bit for each message whose key group is allowed."""
     return int(column.translate(table)[::-1], 2)
-
-
-def _only(lane: int) -> bytes:
-    return NO * lane + YES + NO * (KEY_GROUP_COUNT - lane)
 
 
 def _chosen(column: bytes, bits: int) -> Iterator[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from roq.log.group_changes import Tried
@@ -108,13 +109,18 @@ class Member:
             return 0
         return self.granted - self.taken
 
-    def share(self, count: int) -> int:
+    def share(self, count: int, reserve: int = 0) -> int:
         """How many of so many messages it gets now: all, or a part if they are more than it ever
-        holds; 0: none yet."""
-        credit = self.credit
+        holds; 0: none yet.
+
+        Args:
+            reserve: so much of what it takes is kept for others, if it takes more than that.
+        """
+        kept = reserve if self.window > reserve else 0
+        credit, window = self.credit - kept, self.window - kept
         if credit >= count:
             return count
-        if count <= self.window or credit < max(1, self.window // 2):
+        if count <= window or credit < max(1, window // 2):
             return 0
         return credit
 
@@ -136,6 +142,20 @@ class NumberedLeases:
         return self._last
 
 
+def check_held(free: Iterable[Piece], members: Iterable[Member]) -> dict[int, int]:
+    """Assert that nobody has what another one has; gives what somebody has, bits by offset."""
+    held: dict[int, int] = {}
+    every = [(each.offset, each.bits << each.first) for each in free]
+    for member in members:
+        leases = member.leases.values()
+        every += [(each.offset, each.open << each.first) for each in leases]
+        assert member.held == sum(each.open.bit_count() for each in leases)  # noqa: S101
+    for offset, bits in every:
+        assert not held.get(offset, 0) & bits  # noqa: S101
+        held[offset] = held.get(offset, 0) | bits
+    return held
+
+
 def piece_of(offset: int, bits: int, attempts: int = 0, reason: str = "") -> Piece:
     """These messages of a batch, a bit for each; at least one."""
     first = (bits & -bits).bit_length() - 1
@@ -150,6 +170,13 @@ def lowest_of(bits: int, count: int) -> int:
     for _ in range(count):
         rest &= rest - 1
     return bits & ~rest
+
+
+def bits_of_column(column: bytes, value: int) -> int:
+    """A bit for each message that has this value in a column."""
+    table = bytearray(b"0" * 256)
+    table[value] = ord("1")
+    return int(column.translate(table)[::-1], 2)
 
 
 def bits_at(first: int, count: int) -> int:

@@ -73,8 +73,8 @@ _Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 GroupName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
 
-MODES: Final = ("shared", "exclusive", "keyed")
-Mode = Annotated[str, msgspec.Meta(pattern=r"\A(shared|exclusive|keyed)\Z")]
+MODES: Final = ("shared", "exclusive", "keyed", "priority")
+Mode = Annotated[str, msgspec.Meta(pattern=r"\A(shared|exclusive|keyed|priority)\Z")]
 _Tag = Annotated[str, msgspec.Meta(max_length=TAG_BYTES_MAX)]
 _Tags = Annotated[tuple[_Tag, ...], msgspec.Meta(max_length=TAGS_MAX)]
 
@@ -93,7 +93,8 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode = MODES[0]
     """`shared`: any member gets the next batch. `exclusive`: one member at each exchange gets all
     of them in order, and the others wait to take its place. `keyed`: those of one key go to one
-    member, in order, as long as nothing of the key is out elsewhere."""
+    member, in order, as long as nothing of the key is out elsewhere. `priority`: as `shared`, the
+    higher priorities first."""
     prefixes: tuple[bytes, ...] = (b"",)
     """Topics that begin so are the group's."""
     tags: _Tags = ()

@@ -140,3 +140,33 @@ def test_only_messages_with_a_tag_of_the_group_come(client: roq.Cluster, queue: 
     assert (group.behind, group.out) == (0, 0)
     with pytest.raises(roq.InvalidRequest, match="has the tags 'eu', 'us'"):
         client.consumer(queue, "group", tags=["eu"])
+
+
+def test_higher_priorities_are_first_also_of_what_a_member_has_got(
+    client: roq.Cluster, queue: str
+) -> None:
+    with (
+        client.publisher(queue) as publisher,
+        client.consumer(queue, "group", mode="priority", prefetch=50) as consumer,
+    ):
+        publisher.publish_many([b"low"] * 300, "t")
+        publisher.flush()
+        first = consumer.receive(5)
+        assert first is not None
+        first.ack()
+        publisher.publish(b"high", "t", priority=9)
+        publisher.publish(b"middle", "t", priority=4)
+        publisher.flush()
+        seen: list[bytes] = []
+        while len(seen) < 301:
+            message = consumer.receive(5)
+            assert message is not None
+            assert message.priority == {b"low": 0, b"middle": 4, b"high": 9}[message.payload]
+            seen.append(message.payload)
+            message.ack()
+            if len(seen) == 1:
+                # By now it has come: one permit is kept for it.
+                consumer.flush()
+        assert seen.index(b"high") <= 60
+        assert seen.index(b"middle") <= 100
+        assert seen.count(b"low") == 299

@@ -20,7 +20,7 @@ from roq.log.leases import Lease, NumberedLeases
 from roq.log.ring import Ring
 from roq.model import PublisherId
 from roq.protocol.batch import Kind, pack, pack_empty
-from roq.protocol.columns import KEY_GROUPS, pack_column
+from roq.protocol.columns import KEY_GROUPS, PRIORITIES, pack_column
 from roq.protocol.consuming import GroupSettings, Run
 
 QUEUE = bytes(16)
@@ -44,7 +44,11 @@ class Model:
     lanes: dict[tuple[int, int], int] = field(default_factory=dict)
     """Of each message with a key: its key group."""
 
-    def appended(self, offset: int, lanes: bytes) -> None:
+    ranks: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Its priority."""
+
+    def appended(self, offset: int, lanes: bytes, ranks: bytes) -> None:
+        self.ranks |= {(offset, index): rank for index, rank in enumerate(ranks)}
         self.holders |= {(offset, index): None for index in range(len(lanes))}
         self.lanes |= {(offset, index): lane for index, lane in enumerate(lanes) if lane}
 
@@ -118,6 +122,8 @@ class History:
         self.unwritten: list[bytes] = []
         self.deltas_done: set[tuple[int, int]] = set()
         self.dead: list[tuple[bytes, Lease]] = []
+        self.returned: set[tuple[int, int]] = set()
+        self.inverted = self.first_served = 0
         self.begin()
 
     def begin(self) -> None:
@@ -151,7 +157,8 @@ class History:
             }  # fmt: skip
             # Few key groups, some messages without.
             lanes = bytes(self.random.choice([0, 1, 2, 3, 200]) for _ in range(count))
-            area = pack_column(KEY_GROUPS, lanes)
+            ranks = bytes(self.random.choice([0, 0, 0, 4, 9]) for _ in range(count))
+            area = pack_column(KEY_GROUPS, lanes) + pack_column(PRIORITIES, ranks)
             batch = (
                 pack_empty(Kind.VOID, count=count, **place)  # type: ignore[arg-type]
                 if void
@@ -161,7 +168,7 @@ class History:
             offset = self.log.end
             self.log.append(topic, batch, len(batch))
             if not void and topic.startswith(b"a"):
-                self.model.appended(offset, lanes)
+                self.model.appended(offset, lanes, ranks)
 
     def join(self) -> None:
         if len(self.members) < 4:
@@ -188,12 +195,25 @@ class History:
                 assert holders <= {lease.member.id}, "one member has all"
                 assert self.model.free(), "what comes first is first"
                 assert min(self.model.free()) == (lease.offset, lease.first)
+            if self.mode == "priority":
+                self.ranked(lease)
             self.lease(lease)
 
     def lease(self, lease: Lease) -> None:
         self.members[lease.member.id][lease.number] = lease
         owners = {number: name for name, leases in self.members.items() for number in leases}
         self.model.leased(lease, owners if self.mode == "keyed" else None)
+
+    def ranked(self, lease: Lease) -> None:
+        """Nothing goes before what is higher and was never given back, but for a tenth."""
+        ranks = self.model.ranks
+        (rank,) = {ranks[key] for key in mine_of(lease)}
+        free = {ranks[key] for key in set(self.model.free()) - self.returned - set(mine_of(lease))}
+        if any(each > rank for each in free):
+            self.inverted += lease.open.bit_count()
+            assert 9 * self.inverted <= self.first_served
+        elif any(each < rank for each in map(ranks.__getitem__, self.model.free())):
+            self.first_served += lease.open.bit_count()
 
     def some(self) -> tuple[bytes, Lease] | None:
         held = [(name, each) for name, leases in self.members.items() for each in leases.values()]
@@ -243,6 +263,7 @@ class History:
                 member, lease.number, lease.first, lease.length, 0.0, counted=counted, reason="no"
             )
             self.model.freed({lease.number})
+            self.returned |= set(keys_of(lease.offset, lease.first, lease.length))
             del self.members[name][lease.number]
 
     def stale(self) -> None:
@@ -254,6 +275,8 @@ class History:
 
     def drop(self, name: bytes) -> None:
         leases = self.members.pop(name)
+        for lease in leases.values():
+            self.returned |= set(keys_of(lease.offset, lease.first, lease.length))
         self.model.freed(set(leases))
         self.dead += [(name, lease) for lease in leases.values()]
 
@@ -372,7 +395,7 @@ class History:
         assert self.group.out == 0
 
 
-@pytest.mark.parametrize("mode", ["shared", "exclusive", "keyed"])
+@pytest.mark.parametrize("mode", ["shared", "exclusive", "keyed", "priority"])
 @pytest.mark.parametrize("seed", range(60))
 def test_a_group_delivers_what_the_model_allows(seed: int, mode: str) -> None:
     history = History(seed, mode)

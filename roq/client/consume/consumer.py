@@ -75,7 +75,8 @@ class Consumer:
         group: name of the group.
         topic: a prefix of topics, or several; "" means all. The same for all members.
         tags: only messages that have one of these; none: all. The same for all members.
-        mode: `shared`, `exclusive` or `keyed`, see `GroupSettings`. The same for all members.
+        mode: `shared`, `exclusive`, `keyed` or `priority`, see `GroupSettings`. The same for all
+            members.
         start: where a group that is new begins: `earliest`, `latest`, or an aware time.
         prefetch, prefetch_bytes: what it holds at most, at all exchanges together; at least one
             message of each exchange.
@@ -370,7 +371,7 @@ class Consumer:
     def _fill(self, timeout: float | None) -> Holding | None:
         """What is being read, with something left of it; None when the time is over."""
         current = self._current
-        if current is None or current.begun >= len(current.batch):
+        if current is None or current.begun >= len(current.batch) or self._shell.put_aside(current):
             current = self._current = self._next(timeout)
         return current
 

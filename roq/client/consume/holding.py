@@ -15,7 +15,7 @@ from roq.errors import RemoteProtocolError
 from roq.model import LogId
 from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import HEADER_BYTES, Kind, read_body, read_header
-from roq.protocol.columns import KEY_GROUPS, read_column
+from roq.protocol.columns import read_column
 from roq.protocol.consuming import Run
 
 OPEN: Final = 0
@@ -51,6 +51,7 @@ class Holding:
         batch: these messages alone.
         count: how many of these are held, or were; the others are somebody else's.
         lanes: the key group of each, in a group that is ordered by key.
+        priority: of all of these, in a group with priorities.
         begun: so many of these, or more, the user has got, or has passed by.
         attempt: the how manieth one this is, from 1.
         segments: by which leases they are held; several only after a connection was lost.
@@ -63,7 +64,7 @@ class Holding:
 
     __slots__ = (
         "attempt", "batch", "begun", "count", "dirty", "first", "lanes", "log", "lost", "offset",
-        "segments", "states", "unconfirmed", "untold",
+        "priority", "segments", "states", "unconfirmed", "untold",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +80,7 @@ class Holding:
         self.count = len(batch)
         self.lanes: bytes | None = None
         self.begun = 0
+        self.priority = 0
         self.unconfirmed = 0
         self.untold = len(batch)
         self.dirty = False
@@ -250,15 +252,15 @@ def _has_tag(batch: Batch, index: int, wanted: frozenset[str]) -> bool:
     return not wanted.isdisjoint(tags)
 
 
-def lanes_of(packed: bytes, first: int, length: int) -> bytes:
-    """The key groups of these messages of a batch.
+def column_of(packed: bytes, kind: int, first: int, length: int) -> bytes:
+    """What a batch says of these messages (`roq.protocol.columns`).
 
     Raises:
         RemoteProtocolError: it is none.
     """
     header = read_header(packed)
     area = packed[HEADER_BYTES : HEADER_BYTES + header.ext_bytes]
-    return read_column(area, KEY_GROUPS, header.count)[first : first + length]
+    return read_column(area, kind, header.count)[first : first + length]
 
 
 def batch_of(topic: bytes, packed: bytes, first: int, length: int) -> Batch:

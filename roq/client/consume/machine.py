@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from roq.client.consume.holding import Holding, Segment, batch_of, lanes_of, pass_over
+from roq.client.consume.holding import Holding, Segment, batch_of, column_of, pass_over
 from roq.client.consume.message import Settlement
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import consuming, documents
 from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.columns import KEY_GROUPS, PRIORITIES
 from roq.protocol.consuming import (
     CREDIT,
     DELETED,
@@ -470,8 +471,11 @@ class ConsumerMachine:
         holding = Holding(log, entry.offset, number, first, attempt, batch)
         if count < length:
             holding.leave_out(bits)
-        if self._member.settings.mode == "keyed":
-            holding.lanes = lanes_of(packed, first, length)
+        mode = self._member.settings.mode
+        if mode == "keyed":
+            holding.lanes = column_of(packed, KEY_GROUPS, first, length)
+        elif mode == "priority":
+            holding.priority = column_of(packed, PRIORITIES, first, length)[0]
         self._keep(seat, holding)
         passed = pass_over(holding, self._member.settings.tags)
         if passed:

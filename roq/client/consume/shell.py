@@ -86,8 +86,10 @@ class ConsumerShell:
         self._reading: Holding | None = None
         """What the user has taken last."""
         self._ordering = Ordering() if member.settings.mode in ORDERED else None
+        self._ranked = member.settings.mode == "priority"
         self._order_lock = threading.Lock()
-        """So that what comes while a message fails is seen by one of the two threads."""
+        """Of what has arrived, where its order matters: what comes while a message fails, or is
+        taken, is seen by one of the two threads."""
         self._on_joined = on_joined
         self._on_refused = on_refused
         self._connections: dict[LogId, ExchangeConnection] = {}
@@ -165,6 +167,29 @@ class ConsumerShell:
         What was held at an exchange that is away, or by a process that stood still, may be
         somebody else's by now: it waits until the exchange has said so.
         """
+        if not self._ranked:
+            return self._take_next()
+        with self._order_lock:
+            return self._take_next()
+
+    def put_aside(self, holding: Holding) -> bool:
+        """Whether something has come that goes before the rest of this; that is taken later."""
+        if not self._ranked or not self.arrived or self.arrived[0].priority <= holding.priority:
+            return False
+        with self._order_lock:
+            self._insert(holding, first=True)
+        return True
+
+    def _insert(self, holding: Holding, *, first: bool = False) -> None:
+        """Behind all of its priority, or before them; with the lock."""
+        arrived, priority = self.arrived, holding.priority
+        at = len(arrived)
+        if first or (arrived and arrived[-1].priority < priority):
+            least = priority if first else priority - 1
+            at = next((n for n, each in enumerate(arrived) if each.priority <= least), at)
+        arrived.insert(at, holding)
+
+    def _take_next(self) -> Holding | None:
         arrived = self.arrived
         while arrived and arrived[0].lost:
             arrived.popleft()
@@ -306,6 +331,11 @@ class ConsumerShell:
             self._tell_user()
 
     def _arrive(self, holdings: list[Holding]) -> None:
+        if self._ranked:
+            with self._order_lock:
+                for holding in holdings:
+                    self._insert(holding)
+            return
         if self._ordering is None:
             self.arrived.extend(holdings)
             return
