@@ -364,9 +364,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            if fresh is not None and piece.offset >= fresh.offset:\n",
          "            if fresh is not None:\n"),
         ("if self._places[lane][nth] == (offset, index):", "if True:"),
-        ("        self._fresh[offset] = self._fresh.get(offset, 0) | bits\n"
-         "        self._go_back(offset)\n",
-         "        self._fresh[offset] = self._fresh.get(offset, 0) | bits\n"),
+        ("| bits\n        self._go_back(offset)\n", "| bits\n"),
     ),
     *_of(
         "roq/log/ranked_messages.py",
