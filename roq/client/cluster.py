@@ -38,7 +38,7 @@ from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine, Translate
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
-from roq.client.publish.resume import ExchangeAddress, Identity, resume
+from roq.client.publish.resume import ExchangeAddress, Identity, Places, resume
 from roq.client.status.reporter import OnState
 from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import StartOption, Subscriber
@@ -391,16 +391,13 @@ class Cluster(HostCommands, GroupCommands):
         if described.durability != FLUSH:
             return None
         translate = self._engine.translate
-        return resume(
-            bytes.fromhex(described.queue_id),
-            queue,
-            name,
-            lambda: [
-                ExchangeAddress(each.name, translate(each.data) if each.data else "")
-                for each in self.describe(queue).exchanges
-            ],
-            seconds,
-        )
+
+        def places() -> Places:
+            now = self.describe(queue)
+            there = [(each.name, each.data and translate(each.data)) for each in now.exchanges]
+            return Places(now.life, [ExchangeAddress(*each) for each in there])
+
+        return resume(bytes.fromhex(described.queue_id), queue, name, places, seconds)
 
     def subscriber(
         self,
