@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from roq.client.io.engine import Engine
 from roq.model import VOLATILE
 
 # Neither how long an example takes nor how long it takes to find one says anything about RoQ.
@@ -47,6 +48,15 @@ def _in_memory() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(IN_MEMORY, VOLATILE)
         yield
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    """The I/O thread of a client."""
+    engine = Engine()
+    engine.start()
+    yield engine
+    engine.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

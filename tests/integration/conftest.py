@@ -7,10 +7,13 @@ from collections.abc import Generator, Iterator
 from typing import Protocol, runtime_checkable
 
 import pytest
+from exchange_process import Peers
+from watched import Scene
 
 import roq
+import roq.testing
 from roq.coordination.embedded import EmbeddedZooKeeper
-from roq.testing import RunningCluster, cluster
+from roq.testing import RunningCluster
 
 FAILED = pytest.StashKey[bool]()
 SHARED = ("roq_cluster", "cluster")
@@ -43,8 +46,37 @@ def _interruptible() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def roq_cluster() -> Iterator[RunningCluster]:
     """As `roq.testing.fixtures` has it, with the registry of clusters of several machines."""
-    with cluster(hosts=2, registry="zookeeper") as running:
+    with roq.testing.cluster(hosts=2, registry="zookeeper") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def running(roq_cluster: RunningCluster) -> RunningCluster:
+    """The cluster of a module; one that disturbs it has its own of this name."""
+    return roq_cluster
+
+
+@pytest.fixture
+def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
+    """A client of that."""
+    with running.connect() as client:
+        yield client
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    """A queue in this process, and clients of it."""
+    scene = Scene()
+    yield scene
+    scene.close()
+
+
+@pytest.fixture
+def peers() -> Iterator[Peers]:
+    """Sockets of those who talk to an exchange."""
+    peers = Peers()
+    yield peers
+    peers.close()
 
 
 @pytest.fixture(scope="module", params=["zookeeper", "file"])

@@ -11,7 +11,8 @@ import msgspec
 import psutil
 import pytest
 from commands import alive
-from elastic_traffic import LIMIT, eventually, traffic
+from elastic_traffic import LIMIT, traffic
+from waiting import eventually
 
 import roq
 import roq.testing
@@ -27,12 +28,6 @@ SHORT = {"children": {"orphan_seconds": 60, "stop_seconds": 1}}
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
     with roq.testing.cluster(registry="zookeeper", restart=True, hcm=SHORT) as found:
-        yield found
-
-
-@pytest.fixture
-def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
-    with running.connect() as found:
         yield found
 
 

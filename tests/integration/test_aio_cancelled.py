@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-from standings import eventually
+from waiting import eventually
 
 import roq.aio
 from roq.testing import cluster

@@ -8,7 +8,8 @@ from pathlib import Path
 import bad_plugins
 import pytest
 import zmq
-from elastic_traffic import LIMIT, eventually, traffic
+from elastic_traffic import LIMIT, traffic
+from waiting import eventually
 
 import roq
 import roq.testing
@@ -71,7 +72,7 @@ def test_with_any_policy_messages_flow_and_newcomers_are_served(cluster: roq.Clu
         flow.rate = LIMIT * 0.5
         cluster.add_exchange("ruled")
         for name in ("raises", "loops", "confused"):
-            eventually(lambda: bool(flow.told(QueueKpi)), PATIENCE)
+            eventually(lambda: bool(flow.told(QueueKpi)), seconds=PATIENCE)
             before = flow.told(QueueKpi)[-1].policy_errors  # type: ignore[union-attr]
             cluster.set_rules("ruled", ScalingRules(name="test", policy=name))
 
@@ -79,12 +80,12 @@ def test_with_any_policy_messages_flow_and_newcomers_are_served(cluster: roq.Clu
                 last = flow.told(QueueKpi)[-1]
                 return last.policy == name and last.policy_errors >= before + 2  # type: ignore[union-attr]
 
-            eventually(spoilt, PATIENCE)
+            eventually(spoilt, seconds=PATIENCE)
             with cluster.publisher("ruled", timeout=PATIENCE) as newcomer:
                 newcomer.publish(b"hello", topic="n")
                 flow.written.sent(newcomer.id, "n", b"hello")
         cluster.set_rules("ruled", ScalingRules(name="test", policy="spread"))
-        eventually(lambda: "accepted" in flow.states(MoveKpi), PATIENCE)
+        eventually(lambda: "accepted" in flow.states(MoveKpi), seconds=PATIENCE)
     flow.judge()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from standings import eventually
+from waiting import eventually
 
 import roq
 import roq.aio

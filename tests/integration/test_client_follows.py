@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 
 import pytest
 from fake_control import FakeControl
 from msgspec import structs
-from standings import eventually
+from waiting import eventually
 from watched import Scene
 
 from roq.client.publish.publisher import Publisher
@@ -19,13 +18,6 @@ from roq.errors import NotLeader
 from roq.model import endpoint_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
-
-
-@pytest.fixture
-def scene() -> Iterator[Scene]:
-    scene = Scene()
-    yield scene
-    scene.close()
 
 
 def receive(subscriber: Subscriber, count: int) -> list[bytes]:

@@ -13,6 +13,7 @@ from contextlib import suppress
 import pytest
 from fake_control import FakeControl, ThreadExchange
 from log_reader import messages
+from waiting import eventually
 
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
@@ -199,7 +200,7 @@ def test_a_logging_handler_that_publishes_or_raises_ends_nothing(scene: Scene) -
             publisher.publish(b"x").on_settled(lambda: 1 / 0)
             with scene.publisher() as another:
                 another.publish(b"y", "other").wait(30)
-            until(lambda: any("a callback has raised" in line for line in records))
+            eventually(lambda: any("a callback has raised" in line for line in records))
         finally:
             logger.removeHandler(handler)
             logger.setLevel(level)
@@ -214,7 +215,7 @@ def test_a_callback_that_raises_is_counted_and_ends_nothing(scene: Scene) -> Non
         one.publish(b"x").on_settled(lambda: 1 / 0)
         one.publish(b"y").on_settled(called.set)
         assert called.wait(30)
-        until(lambda: one.stats().callback_errors == 1)
+        eventually(lambda: one.stats().callback_errors == 1)
         two.publish(b"z").result(30)
         assert scene.engine.failure is None
         assert two.stats().callback_errors == 0
@@ -226,11 +227,4 @@ def test_a_callback_may_publish_and_wait(scene: Scene) -> None:
         publisher.publish(b"x").on_settled(
             lambda: outcomes.append(publisher.publish(b"y").wait(30).ok)
         )
-        until(lambda: outcomes == [True])
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline, pause = time.monotonic() + 30, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.01)
+        eventually(lambda: outcomes == [True])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from flow import again, child, flow, kill, paused
-from standings import eventually
+from waiting import eventually
 
 import roq
 import roq.testing

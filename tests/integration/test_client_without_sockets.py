@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import zmq
 from few_sockets import take_all
-from standings import eventually
+from waiting import eventually
 from watched import Scene
 
 from roq.client.io import engine as engine_module

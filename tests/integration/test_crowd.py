@@ -9,7 +9,8 @@ from pathlib import Path
 import bson
 import pytest
 import zmq
-from gcm_process import SESSION_SECONDS, Console, DaemonProcess, eventually
+from gcm_process import SESSION_SECONDS, Console, DaemonProcess
+from waiting import eventually
 
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.local.ports import choose_ports

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from crowd import Crowd, CrowdConsole, CrowdPublisher
 from flow import again, child, flow, kill
-from standings import eventually
+from waiting import eventually
 
 import roq
 import roq.testing
@@ -100,7 +100,7 @@ def test_a_thousand_publishers_lose_their_exchange_and_all_of_them_come_back_at_
             crowd.all_content()
             messages.goes_on()
             wanted = {f"crowd-{number}": [1, 2, 3] for number in range(CLIENTS)}
-            eventually(lambda: sum(map(len, listener.got.values())) >= 3 * CLIENTS, 60.0)
+            eventually(lambda: sum(map(len, listener.got.values())) >= 3 * CLIENTS)
             assert listener.got == wanted, "each message once, in its order"
             assert not listener.gaps
     finally:
@@ -133,7 +133,7 @@ def test_a_thousand_consoles_lose_the_leading_manager_and_the_next_one_answers_a
             wanted = (0, "") if number % 2 else (1101, "queue_not_found")
             assert (console.answer["RESULT"], console.answer.get("CODE", "")) == wanted
         # The reports of hosts got through all the while.
-        eventually(lambda: _states(cluster, states) == {"live"}, 60.0, states)
+        eventually(lambda: _states(cluster, states) == {"live"}, states)
         assert states <= {"live", "awaited", "silent"}
         messages.goes_on()
         again(lambda: running.pid(part), before)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from gcm_process import Console, DaemonProcess, PaperHostManager, eventually
+from gcm_process import Console, DaemonProcess, PaperHostManager
 from gcm_script import PaperHost
 from tcp_relay import TcpRelay
+from waiting import eventually
 
 import roq
 import roq.aio

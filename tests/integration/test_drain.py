@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from commands import roq as command
 from drain_traffic import Figures, Traffic
+from waiting import eventually
 
 from roq.client.admin.views import HostSummary
 from roq.client.cluster import Cluster, connect
@@ -38,20 +39,12 @@ def running() -> Iterator[RunningCluster]:
 @pytest.fixture
 def roq(running: RunningCluster) -> Iterator[Cluster]:
     with running.connect() as found:
-        until(lambda: all(each.state == "live" for each in found.hosts()))
+        eventually(lambda: all(each.state == "live" for each in found.hosts()))
         yield found
         for each in found.queues():
             found.remove_queue(each.name)
         for host in found.hosts():
             found.uncordon_host(host.host)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.1)
 
 
 def host_of(roq: Cluster, name: str) -> HostSummary:
@@ -83,7 +76,7 @@ def test_a_drained_host_holds_nothing_and_nothing_is_lost(
     roq.create_queue("stopped", host=host)
     roq.stop_queue("stopped")
     with Traffic(running.address, "drained") as traffic:
-        until(lambda: traffic.received[1] > 500)
+        eventually(lambda: traffic.received[1] > 500)
         begun = time.monotonic()
         drained = command("host", "drain", host, "--wait", cluster=running.address)
         seconds = time.monotonic() - begun
@@ -92,7 +85,7 @@ def test_a_drained_host_holds_nothing_and_nothing_is_lost(
         assert b"x1 of drained" in drained.stderr
         assert holds_nothing(roq, host)
         before = traffic.received[0]
-        until(lambda: traffic.received[0] > before + 500)
+        eventually(lambda: traffic.received[0] > before + 500)
         figures = traffic.end()
     told("drain", seconds, figures)
     assert all(each.host != host for each in roq.exchanges("drained"))
@@ -110,15 +103,15 @@ def test_sigterm_of_a_host_manager_loses_nothing_and_it_is_active_when_it_is_bac
     host = running.hosts[1]
     roq.create_queue("left", host=host)
     with Traffic(running.address, "left") as traffic:
-        until(lambda: traffic.received[1] > 500)
+        eventually(lambda: traffic.received[1] > 500)
         former = running.pid(f"host {host}")
         begun = time.monotonic()
         os.kill(former, signal.SIGTERM)
-        until(lambda: running.pid(f"host {host}") != former)
+        eventually(lambda: running.pid(f"host {host}") != former)
         seconds = time.monotonic() - begun
-        until(lambda: (row := host_of(roq, host)).state == "live" and row.schedule == "active")
+        eventually(lambda: (row := host_of(roq, host)).state == "live" and row.schedule == "active")
         before = traffic.received[0]
-        until(lambda: traffic.received[0] > before + 500)
+        eventually(lambda: traffic.received[0] > before + 500)
         figures = traffic.end()
     told("SIGTERM", seconds, figures)
     assert all(each.host != host for each in roq.exchanges("left"))
@@ -134,7 +127,7 @@ def test_a_rolling_restart_under_load_loses_nothing(running: RunningCluster, roq
     before = {each.host: each.epoch for each in roq.hosts()}
     managers = {running.pid(f"gcm {number}") for number in (1, 2)}
     with Traffic(running.address, "rolled-0") as traffic:
-        until(lambda: traffic.received[1] > 500)
+        eventually(lambda: traffic.received[1] > 500)
         begun = time.monotonic()
         rolled = subprocess.run(
             [
@@ -160,8 +153,8 @@ def test_a_cordon_outlives_a_restart(running: RunningCluster, roq: Cluster) -> N
     roq.cordon_host(host)
     former = running.pid(f"host {host}")
     os.kill(former, signal.SIGTERM)
-    until(lambda: running.pid(f"host {host}") != former)
-    until(lambda: host_of(roq, host).state == "live")
+    eventually(lambda: running.pid(f"host {host}") != former)
+    eventually(lambda: host_of(roq, host).state == "live")
     assert host_of(roq, host).schedule == "cordoned"
     refused = command("queue", "create", "there", "--host", host, cluster=running.address)
     assert refused.returncode == 1
@@ -181,8 +174,8 @@ def test_a_drain_goes_on_when_the_leader_dies(running: RunningCluster, roq: Clus
         thread.start()
         os.kill(running.pid(f"gcm {number}"), signal.SIGKILL)
         thread.join(PATIENCE_SECONDS)
-        until(lambda: host_of(other, host).schedule == "draining")
-        until(lambda: holds_nothing(other, host))
+        eventually(lambda: host_of(other, host).schedule == "draining")
+        eventually(lambda: holds_nothing(other, host))
 
 
 def roq_of(running: RunningCluster) -> Cluster:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 from commands import alive
-from elastic_traffic import LIMIT, Traffic, child, eventually, traffic
+from elastic_traffic import LIMIT, Traffic, child, traffic
+from waiting import eventually
 
 import roq
 from roq.protocol.kpi import MoveKpi
@@ -16,12 +16,6 @@ from roq.testing import RunningCluster
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 RESTED = 90.0
 """Seconds: a publisher that could not go where it was sent rests, longer each time."""
-
-
-@pytest.fixture
-def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
-    with roq_cluster.connect() as cluster:
-        yield cluster
 
 
 def moves(running: Traffic) -> list[str]:
@@ -53,9 +47,9 @@ def test_a_target_that_is_killed_and_killed_again_while_publishers_move_there(
         cluster.add_exchange("doomed")
         eventually(lambda: "started" in moves(running))
         killed(roq_cluster, "doomed", 2)
-        eventually(lambda: accepted(running) >= 1, RESTED)
+        eventually(lambda: accepted(running) >= 1, seconds=RESTED)
         killed(roq_cluster, "doomed", 2)
-        eventually(lambda: even(running), RESTED)
+        eventually(lambda: even(running), seconds=RESTED)
     running.judge()
 
 
@@ -65,9 +59,9 @@ def test_an_exchange_is_killed_as_soon_as_publishers_have_left_it(
     with traffic(cluster, "killed-when-left", 6, policy="spread") as running:
         running.rate = LIMIT * 0.5
         cluster.add_exchange("killed-when-left")
-        eventually(lambda: accepted(running) > 0, RESTED)
+        eventually(lambda: accepted(running) > 0, seconds=RESTED)
         killed(roq_cluster, "killed-when-left", 1)
-        eventually(lambda: even(running), RESTED)
+        eventually(lambda: even(running), seconds=RESTED)
     running.judge()
 
 
@@ -80,5 +74,5 @@ def test_a_monitor_is_killed_while_publishers_are_on_their_way(
         eventually(lambda: "started" in moves(running))
         killed(roq_cluster, "headless")
         # Some obey the monitor that is dead: no statistics tell of it, but the next one sees it.
-        eventually(lambda: even(running), RESTED)
+        eventually(lambda: even(running), seconds=RESTED)
     running.judge()

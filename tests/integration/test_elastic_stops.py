@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from elastic_part import Part
-from elastic_traffic import LIMIT, Traffic, eventually, traffic
+from elastic_traffic import LIMIT, Traffic, traffic
+from waiting import eventually
 
 import roq
 import roq.testing
@@ -16,12 +17,6 @@ from roq.protocol.kpi import MoveKpi
 from roq.testing import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
-
-
-@pytest.fixture
-def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
-    with roq_cluster.connect() as cluster:
-        yield cluster
 
 
 @pytest.fixture

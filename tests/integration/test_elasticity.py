@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from commands import alive
-from elastic_traffic import LIMIT, child, eventually, traffic
+from elastic_traffic import LIMIT, child, traffic
+from waiting import eventually
 
 import roq
 from roq.protocol.kpi import MoveKpi, QueueKpi, ScaleKpi
@@ -15,18 +14,12 @@ from roq.testing import RunningCluster
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
-@pytest.fixture
-def cluster(roq_cluster: RunningCluster) -> Iterator[roq.Cluster]:
-    with roq_cluster.connect() as cluster:
-        yield cluster
-
-
 def test_a_queue_grows_and_a_new_monitor_shrinks_it_and_nobody_misses_a_message(
     roq_cluster: RunningCluster, cluster: roq.Cluster
 ) -> None:
     with traffic(cluster, "elastic", 4, exchanges_max=2) as running:
         running.rate = LIMIT * 0.4
-        eventually(lambda: running.exchanges() == 2, 60)
+        eventually(lambda: running.exchanges() == 2)
         eventually(lambda: running.states(ScaleKpi) == ["started", "done"])
         eventually(lambda: "accepted" in running.states(MoveKpi))
         monitor = child(roq_cluster, "elastic")
@@ -36,7 +29,7 @@ def test_a_queue_grows_and_a_new_monitor_shrinks_it_and_nobody_misses_a_message(
         # The first ones may be the last words of the dead one.
         eventually(lambda: len(running.told(QueueKpi)) > told + 2)
         running.rate = LIMIT * 0.05
-        eventually(lambda: running.exchanges() == 1, 60)
+        eventually(lambda: running.exchanges() == 1)
         eventually(lambda: running.states(ScaleKpi) == ["started", "done"] * 2)
     running.judge()
     assert set(running.states(MoveKpi)) == {"started", "accepted"}

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from answering import Answering
-from exchange_process import QUEUE, Peers, Process, running, until
+from exchange_process import QUEUE, Peers, Process, running
+from waiting import eventually
 
 from roq.model import Limits
 from roq.protocol.control import Control, ExchangeAck, ExchangeReport, Located
@@ -28,13 +29,6 @@ ANSWERED = 16
 def world() -> Iterator[Answering]:
     with Answering() as world:
         yield world
-
-
-@pytest.fixture
-def peers() -> Iterator[Peers]:
-    those = Peers()
-    yield those
-    those.close()
 
 
 def locating(monitor: Callable[[], str]) -> Callable[[Control], Control]:
@@ -109,7 +103,7 @@ def test_without_a_descriptor_left_it_serves_whom_it_has_and_says_what_is_wrong(
         few = (there + 4, there + 4)
         resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, few)
         crowd = [peers.dealer(process.data) for _ in range(20)]
-        until(lambda: "no descriptor is left" in process.log, "the line that says so")
+        eventually(lambda: "no descriptor is left" in process.log, "the line that says so")
         publisher.send(b"x")
         publisher.settle()
         for each in crowd:

@@ -25,13 +25,6 @@ SMALL = Limits(message_bytes=1024 * 1024, ring_bytes=8 * 1024 * 1024)
 UNGUARDED = msgspec.structs.replace(SMALL, disk_free_bytes=0, disk_free_files=0)
 
 
-@pytest.fixture
-def peers() -> Iterator[Peers]:
-    those = Peers()
-    yield those
-    those.close()
-
-
 @contextmanager
 def durable(
     tmp_path: Path, log: Path, epoch: int = EPOCH, limits: Limits = SMALL, *, ahead: bool = False

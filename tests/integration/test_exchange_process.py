@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 import zmq
-from exchange_process import EPOCH, QUEUE, Peers, Process, running, spec, until
+from exchange_process import EPOCH, QUEUE, Peers, Process, running, spec
+from waiting import eventually
 
 from roq.model import Limits, PublisherId
 from roq.protocol import batch, channel, control, documents
@@ -21,13 +22,6 @@ from roq.runtime import sockets
 
 pytestmark = pytest.mark.integration
 SMALL = Limits(message_bytes=1024 * 1024, ring_bytes=8 * 1024 * 1024)
-
-
-@pytest.fixture
-def peers() -> Iterator[Peers]:
-    those = Peers()
-    yield those
-    those.close()
 
 
 @pytest.fixture
@@ -244,7 +238,7 @@ class Parents:
             self.serve()
             return process.process.poll() is not None
 
-        until(ended, what)
+        eventually(ended, what)
 
     def _bind(self, sock: zmq.Socket[bytes]) -> str:
         return f"tcp://127.0.0.1:{sockets.bind(sock, '127.0.0.1')}"
@@ -261,7 +255,7 @@ def test_an_exchange_reports_to_its_host_manager_and_to_the_monitor_that_this_on
             return len(parents.reports) > 2
 
         parents.named_monitor = parents.monitor_at
-        until(reported, "three reports to the monitor")
+        eventually(reported, "three reports to the monitor")
         child, report = parents.children[0].child, parents.reports[-1]
         assert (child.role, child.state, child.number) == ("exchange", "running", 1)
         assert (report.exchange.data, report.exchange.live) == (child.data, child.live)
@@ -269,7 +263,7 @@ def test_an_exchange_reports_to_its_host_manager_and_to_the_monitor_that_this_on
         publisher = peers.publisher(process)
         publisher.send(b"x" * 100)
         publisher.settle()
-        until(
+        eventually(
             lambda: parents.serve() or parents.reports[-1].load.messages_in > 0,
             "a report after a batch",
         )
@@ -280,7 +274,7 @@ def test_an_exchange_reports_to_its_host_manager_and_to_the_monitor_that_this_on
         parents.action = "stop"
         parents.serves_until(process, "the end that was asked for")
         assert process.wait() == 0
-        until(lambda: parents.serve() or parents.reports[-1].stopping, "its last word")
+        eventually(lambda: parents.serve() or parents.reports[-1].stopping, "its last word")
 
 
 def test_a_publisher_wakes_an_idle_exchange_and_its_parents_hear_of_it_at_once(
@@ -294,12 +288,12 @@ def test_a_publisher_wakes_an_idle_exchange_and_its_parents_hear_of_it_at_once(
             said = (parents.reports[-1:], parents.children[-1:])
             return all(each and each[0].idle is idle for each in said)
 
-        until(lambda: both_say(True), "an idle exchange")
+        eventually(lambda: both_say(True), "an idle exchange")
         child = parents.children[-1].child
         process.data, process.live = child.data, child.live
         heard = (len(parents.reports), len(parents.children))
         publisher = peers.publisher(process)
-        until(lambda: both_say(False), "its waking up")
+        eventually(lambda: both_say(False), "its waking up")
         # One more that it had just sent, perhaps: it did not wait for the next turn of both.
         assert len(parents.reports) - heard[0] <= 2
         assert len(parents.children) - heard[1] <= 2
@@ -316,7 +310,7 @@ def test_an_exchange_that_was_taken_over_ends(tmp_path: Path, peers: Peers) -> N
         parents.serves_until(process, "the end of an exchange that was taken over")
         assert process.wait() == 0
         # Its host manager hears why, and does not start it again.
-        until(
+        eventually(
             lambda: parents.serve() or parents.children[-1].child.state == "superseded", "the word"
         )
 
@@ -332,7 +326,7 @@ def test_a_publisher_that_is_gone_is_noticed(tmp_path: Path, peers: Peers) -> No
     with running(
         tmp_path, manager=parents.manager_at, monitor=parents.monitor_at, kpi_seconds=0.1
     ) as process:
-        until(lambda: parents.serve() or bool(parents.children), "the first report")
+        eventually(lambda: parents.serve() or bool(parents.children), "the first report")
         process.data = parents.children[0].child.data
         publisher = peers.publisher(process)
 
@@ -340,9 +334,9 @@ def test_a_publisher_that_is_gone_is_noticed(tmp_path: Path, peers: Peers) -> No
             parents.serve()
             return bool(parents.reports) and parents.reports[-1].load.publishers == count
 
-        until(lambda: publishers(1), "one publisher")
+        eventually(lambda: publishers(1), "one publisher")
         publisher.socket.close(0)
-        until(lambda: publishers(0), "no publisher")
+        eventually(lambda: publishers(0), "no publisher")
 
 
 def test_readers_that_fetch_a_large_batch_and_do_not_read_share_it(

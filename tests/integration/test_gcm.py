@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import bson
 import pytest
 import zmq
-from gcm_process import Console, PaperHostManager, RunningGcm, eventually
+from gcm_process import Console, PaperHostManager, RunningGcm
 from gcm_script import PaperHost
+from waiting import eventually
 
 from roq.coordination.memory import MemoryEnsemble
 from roq.errors import ConfigError

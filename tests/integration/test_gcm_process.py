@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 import zmq
-from gcm_process import SESSION_SECONDS, Console, DaemonProcess, PaperHostManager, eventually
+from gcm_process import SESSION_SECONDS, Console, DaemonProcess, PaperHostManager
 from gcm_script import PaperHost
+from waiting import eventually
 
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol import broadcast

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from functools import partial
 
 import pytest
 from commands import roq as roq_command
-from commands import until
+from flow import flow
 
 import roq
 from roq.client.admin.management import wait_result
@@ -22,16 +19,11 @@ from roq.model import endpoint_of
 from roq.protocol.control import Answer, Control, Done, Failure, ScaledOut, ScaleIn, ScaleOut
 from roq.runtime.rpc import RpcClient
 from roq.testing import RunningCluster
-from roq.testing.history import History
 
 pytestmark = pytest.mark.integration
 
 QUEUE = "by-hand"
-PUBLISHERS = 4
-TURN_SECONDS = 0.005
 ANSWER_SECONDS = 60.0
-QUIET_SECONDS = 0.3
-"""So long what is doubled may come yet."""
 
 
 @pytest.fixture
@@ -75,56 +67,6 @@ def leader(roq_cluster: RunningCluster) -> Iterator[Leader]:
     leader.close()
 
 
-class Traffic:
-    """Publishers that never pause, and a subscriber that takes notes."""
-
-    def __init__(self, cluster: roq.Cluster) -> None:
-        self.written, self.read = History(), History()
-        self.received = 0
-        self._publishers = [cluster.publisher(QUEUE) for _ in range(PUBLISHERS)]
-        self._subscriber = cluster.subscriber(QUEUE, on_gap=partial(self.read.gap, "reader"))
-        self._ending, self._spoken = threading.Event(), threading.Event()
-        self._patience_ends = 0.0
-        self._threads = [
-            threading.Thread(target=self._speak),
-            threading.Thread(target=self._listen),
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def end(self) -> None:
-        self._ending.set()
-        for thread in self._threads:
-            thread.join(2 * ANSWER_SECONDS)
-        for publisher in self._publishers:
-            publisher.close()
-        self._subscriber.close()
-
-    def _speak(self) -> None:
-        number = 0
-        while not self._ending.wait(TURN_SECONDS):
-            for publisher in self._publishers:
-                number += 1
-                payload = b"%d" % number
-                publisher.publish(payload, topic="t")
-                self.written.sent(publisher.id, "t", payload)
-        for publisher in self._publishers:
-            publisher.flush(ANSWER_SECONDS)
-        self._patience_ends = time.monotonic() + ANSWER_SECONDS
-        self._spoken.set()
-
-    def _listen(self) -> None:
-        while True:
-            message = self._subscriber.receive(timeout=QUIET_SECONDS)
-            if message is not None:
-                self.read.received("reader", message)
-                self.received += 1
-            elif self._spoken.is_set() and (
-                self.received >= self.written.messages() or time.monotonic() > self._patience_ends
-            ):
-                return
-
-
 def exchanges(cluster: roq.Cluster) -> dict[str, str]:
     return {each.name: each.origin for each in cluster.exchanges(QUEUE)}
 
@@ -138,9 +80,7 @@ def test_exchanges_come_and_go_under_load_and_no_message_is_missed(
     assert [each.number for each in made if isinstance(each, ScaledOut)] == [2, 2]
     assert exchanges(cluster) == {"x1": "creation", "x2": "scaling"}
     assert cluster.exchanges(QUEUE)[1].host == roq_cluster.hosts[1]
-    traffic = Traffic(cluster)
-    try:
-        assert until(lambda: traffic.received > 100)
+    with flow(cluster, QUEUE) as running:
         removed = roq_command(
             "exchange", "remove", QUEUE, "x1", "--json", cluster=roq_cluster.address
         )
@@ -158,11 +98,7 @@ def test_exchanges_come_and_go_under_load_and_no_message_is_missed(
         assert exchanges(cluster) == {"x2": "scaling"}
         last = leader.ask(ScaleIn(queue=QUEUE, queue_id=queue_id, number=2, reason="a test"))
         assert isinstance(last, Failure)
-    finally:
-        traffic.end()
-    verdict = traffic.written.merge(traffic.read).check()
-    assert verdict.ok, verdict
-    assert verdict.sent == verdict.received > 0
+    assert running.verdict.sent == running.verdict.received
 
 
 def test_what_cannot_be_removed_is_told_in_a_sentence(

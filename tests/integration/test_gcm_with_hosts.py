@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gcm_process import SESSION_SECONDS, Console, DaemonProcess, eventually
+from gcm_process import SESSION_SECONDS, Console, DaemonProcess
+from waiting import eventually
 
 import roq
 from roq.coordination.embedded import EmbeddedZooKeeper

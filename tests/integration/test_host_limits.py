@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from elastic_traffic import eventually
 from reported import reported
+from waiting import eventually
 
 import roq
 import roq.testing
@@ -40,12 +40,6 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def running(disk: Path) -> Iterator[RunningCluster]:
     with roq.testing.cluster(registry="zookeeper", hcm={"data": {"dir": str(disk)}}) as found:
-        yield found
-
-
-@pytest.fixture
-def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
-    with running.connect() as found:
         yield found
 
 
@@ -98,9 +92,9 @@ def test_without_descriptors_a_child_is_tried_again_until_there_are_some(
     manager = running.pid("host 127.0.0.1")
     with no_descriptors(manager):
         os.kill(before.pid, signal.SIGKILL)
-        eventually(lambda: is_tried_in_vain(reported(cluster, "tried.x1")), 10)
+        eventually(lambda: is_tried_in_vain(reported(cluster, "tried.x1")))
         with pytest.raises(RoQError, match="LimitNOFILE"):
             cluster.create_queue("refused")
         assert psutil.pid_exists(manager)
-    eventually(lambda: reported(cluster, "tried.x1").state == "running", 20)
+    eventually(lambda: reported(cluster, "tried.x1").state == "running")
     cluster.remove_queue("tried")

@@ -14,16 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 import zmq
-from fake_leader import (
-    HOST,
-    QUEUE_ID,
-    FakeLeader,
-    eventually,
-    is_gone,
-    start_exchange,
-    start_monitor,
-    topology,
-)
+from fake_leader import HOST, QUEUE_ID, FakeLeader, is_gone, start_exchange, start_monitor, topology
+from waiting import eventually
 
 from roq.coordination.contract import Post
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry

@@ -11,16 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_leader import (
-    HOST,
-    FakeLeader,
-    eventually,
-    is_gone,
-    start_exchange,
-    start_monitor,
-    topology,
-)
+from fake_leader import HOST, FakeLeader, is_gone, start_exchange, start_monitor, topology
 from founding import found_cluster
+from waiting import eventually
 
 from roq.coordination.embedded import EmbeddedZooKeeper
 

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from elastic_traffic import LIMIT, eventually, traffic
+from elastic_traffic import LIMIT, traffic
 from reported import reported
+from waiting import eventually
 
 import roq
 import roq.testing
@@ -28,12 +29,6 @@ def running() -> Iterator[RunningCluster]:
         yield found
 
 
-@pytest.fixture
-def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
-    with running.connect() as found:
-        yield found
-
-
 def test_an_exchange_and_a_monitor_that_are_stopped_are_replaced_and_nothing_is_lost(
     running: RunningCluster, cluster: roq.Cluster
 ) -> None:
@@ -43,8 +38,8 @@ def test_an_exchange_and_a_monitor_that_are_stopped_are_replaced_and_nothing_is_
         for name in ("hung.x1", "hung.monitor"):
             before = reported(cluster, name)
             os.kill(before.pid, signal.SIGSTOP)
-            eventually(lambda: reported(cluster, name).epoch > before.epoch, 10)  # noqa: B023
-            eventually(lambda: reported(cluster, name).state == "running", 10)  # noqa: B023
+            eventually(lambda: reported(cluster, name).epoch > before.epoch)  # noqa: B023
+            eventually(lambda: reported(cluster, name).state == "running")  # noqa: B023
         flow.end()
     flow.judge()
     log = next((running.folder / "log").glob("host*.log")).read_text()
@@ -78,8 +73,6 @@ def test_a_host_manager_that_stood_still_does_not_take_its_children_for_hung(
         pause.wait(HUNG_SECONDS + 0.5)
         os.kill(manager, signal.SIGCONT)
         pause.wait(1.0)
-    eventually(
-        lambda: [reported(cluster, f"calm.{n}").pid for n in ("x1", "monitor")] == before, 10
-    )
+    eventually(lambda: [reported(cluster, f"calm.{n}").pid for n in ("x1", "monitor")] == before)
     assert [reported(cluster, f"calm.{n}").restarts for n in ("x1", "monitor")] == [0, 0]
     cluster.remove_queue("calm")

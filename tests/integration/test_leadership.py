@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 import zmq
-from gcm_process import Console, DaemonProcess, PaperHostManager, eventually
+from gcm_process import Console, DaemonProcess, PaperHostManager
 from gcm_script import PaperHost
 from plain_client import PlainClient
+from waiting import eventually
 
 from roq.protocol import broadcast
 from roq.protocol.documents import RawDocument

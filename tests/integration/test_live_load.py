@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import pytest
+from waiting import eventually
 
 import roq
 from roq.simulation.lab.live.clocks import Anchor, Clock, anchor
@@ -66,13 +66,6 @@ class Task:
         self.tally = msgspec.msgpack.decode(perform(job), type=TaskTally)
 
 
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline, pause = time.monotonic() + seconds, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.02)
-
-
 def is_all_told(traces: roq.Subscriber, told: list[Trace], *, sent: int, received: int) -> bool:
     """Take what has come; whether publishers and subscribers have told of so many messages.
 
@@ -100,14 +93,14 @@ def test_a_task_sends_and_receives_what_its_plan_says(
         Driver(queues, QUEUES[1], made, "r", clock) as driver,
     ):
         task = Task(job_of(made, roq_cluster.address, given))
-        until(lambda: driver.ready == 1)
+        eventually(lambda: driver.ready == 1)
         assert bool(driver.clock_error) == bool(machine)
         driver.begin()
-        until(lambda: driver.all_sent)
+        eventually(lambda: driver.all_sent)
         driver.finish()
         task.thread.join(60)
         told: list[Trace] = []
-        until(lambda: is_all_told(traces, told, sent=900, received=1_800))
+        eventually(lambda: is_all_told(traces, told, sent=900, received=1_800))
     tally = task.tally
     assert tally.trouble == ""
     counts = count(made, [tally])
@@ -131,9 +124,9 @@ def test_a_task_that_is_stopped_tells_what_it_has_done(
         Driver(queues, QUEUES[1], made, "r", Clock(now.wall_us - now.monotonic_us)) as driver,
     ):
         task = Task(job_of(made, roq_cluster.address, now))
-        until(lambda: driver.ready == 1)
+        eventually(lambda: driver.ready == 1)
         driver.begin()
-        until(lambda: traces.receive(0.1) is not None)
+        eventually(lambda: traces.receive(0.1) is not None)
         driver.stop()
         task.thread.join(60)
 
@@ -152,7 +145,7 @@ def test_a_task_that_cannot_go_on_says_why(
     )
     with Driver(queues, QUEUES[1], made, "r", Clock(now.wall_us - now.monotonic_us)) as driver:
         task = Task(msgspec.msgpack.encode(missing))
-        until(lambda: bool(driver.troubles))
+        eventually(lambda: bool(driver.troubles))
         task.thread.join(60)
 
     assert "no-such" in driver.troubles[0]

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from standings import eventually
+from waiting import eventually
 
 from roq.errors import ConfigError, NoMoreHosts, ProviderFailed
 from roq.provider.local import LocalOptions, LocalProvider
@@ -97,8 +97,7 @@ def test_a_killed_host_manager_leaves_no_exchange_behind(
                 and each.state == "live"
                 and (each.host, each.epoch) not in before
                 for each in cluster.hosts()
-            ),
-            60.0,
+            )
         )
         cluster.create_queue("left-behind", host=host.host)
     os.kill(manager_of(tmp_path, host), signal.SIGKILL)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import zmq
 from gcm_process import Console, DaemonProcess
-from gcm_process import eventually as within
+from waiting import eventually as within
 
 from roq.protocol.documents import RawDocument
 

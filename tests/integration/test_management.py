@@ -72,14 +72,6 @@ class Manager:
             server.send(peer, answer)
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    engine = Engine()
-    engine.start()
-    yield engine
-    engine.close()
-
-
 def refuse(error: RequestError) -> Answer:
     return lambda _: documents.encode_raw(failed(error))
 

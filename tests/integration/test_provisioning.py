@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import zmq
+from waiting import eventually
 
 import roq
 import roq.testing
@@ -41,12 +41,6 @@ def ask(running: RunningCluster, message: ScaleOut | ScaleIn) -> ScaledOut | Don
         return answer
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, what
-
-
 def wish(cluster: roq.Cluster, transaction: str) -> ScaleOut:
     queue_id = bytes.fromhex(cluster.describe("q").queue_id)
     return ScaleOut(id=7, queue="q", queue_id=queue_id, transaction=transaction, reason="a test")
@@ -74,8 +68,8 @@ def test_a_full_cluster_grows_by_a_host_and_gives_it_back(running: RunningCluste
         queue_id = bytes.fromhex(cluster.describe("q").queue_id)
         gone = ask(running, ScaleIn(id=8, queue="q", queue_id=queue_id, number=2, reason="a test"))
         assert isinstance(gone, Done), gone
-        until(lambda: hosts(cluster) == before, "the host was not given back")
-        until(lambda: not working_in(running.folder / "hosts"), "something of it is left")
+        eventually(lambda: hosts(cluster) == before, "the host was not given back")
+        eventually(lambda: not working_in(running.folder / "hosts"), "something of it is left")
         cluster.remove_queue("q")
 
 

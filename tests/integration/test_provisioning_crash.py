@@ -12,7 +12,8 @@ from contextlib import contextmanager
 import psutil
 import pytest
 import zmq
-from elastic_traffic import LIMIT, eventually, traffic
+from elastic_traffic import LIMIT, traffic
+from waiting import eventually
 
 import roq
 import roq.testing
@@ -100,7 +101,7 @@ def test_a_later_leader_finds_the_host_and_uses_it_once_and_gives_it_back() -> N
         eventually(lambda: bool(provided(running)))
         os.kill(running.pid("gcm"), signal.SIGKILL)
         restart()
-        eventually(lambda: asker.told(more, ScaledOut), 60)
+        eventually(lambda: asker.told(more, ScaledOut))
         assert [each.name for each in cluster.exchanges("q")] == ["x1", "x2"]
         eventually(lambda: len(provided(running)) == 1)
         less = ScaleIn(id=8, queue="q", queue_id=queue_id, number=2, reason="a test")

@@ -13,6 +13,7 @@ import pytest
 from fake_control import FakeControl, ThreadExchange
 from log_reader import messages
 from tcp_relay import TcpRelay
+from waiting import eventually
 
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
@@ -93,14 +94,6 @@ def scene() -> Iterator[Scene]:
     scene = Scene()
     yield scene
     scene.close()
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, what
-        pause.wait(0.01)
 
 
 def fill(publisher: Publisher, size: int = 0) -> int:
@@ -268,7 +261,7 @@ def test_a_full_window_blocks_until_the_exchange_goes_on(scene: Scene) -> None:
     released = exchange.freeze()
 
     def release_who_waits() -> None:
-        until(lambda: publisher.stats().window_waits > 0, "publish() does not wait")
+        eventually(lambda: publisher.stats().window_waits > 0, "publish() does not wait")
         released.set()
 
     releaser = threading.Thread(target=release_who_waits)
@@ -323,7 +316,9 @@ def test_connections_that_break_lose_nothing(scene: Scene) -> None:
         if number % 600 == 300:
             before = publisher.stats().connections
             relay.cut()
-            until(lambda seen=before: publisher.stats().connections > seen, "it was not noticed")
+            eventually(
+                lambda seen=before: publisher.stats().connections > seen, "it was not noticed"
+            )
             relay.mend()
     publisher.close()
     assert scene.log() == expected("", payloads)
@@ -401,7 +396,7 @@ def test_it_has_a_name_that_the_monitor_is_told(scene: Scene) -> None:
         assert other.name.endswith(f":{os.getpid()}")
         told = [attach.name for attach in scene.control.attaches]
         assert told == ["till-7", other.name]
-        until(
+        eventually(
             lambda: {alive.name for alive in scene.control.alive} >= {"till-7", other.name},
             "both have said that they are alive",
         )
@@ -550,8 +545,8 @@ def test_a_closed_publisher_refuses_and_has_said_goodbye(scene: Scene) -> None:
     with pytest.raises(Closed):
         publisher.publish_many([b"x"])
     core = exchange.server.core
-    until(lambda: not core.present(), "the exchange still counts it")
-    until(lambda: bool(scene.control.left), "the monitor was not told")
+    eventually(lambda: not core.present(), "the exchange still counts it")
+    eventually(lambda: bool(scene.control.left), "the monitor was not told")
 
 
 def test_closing_the_connection_ends_publishers_that_are_left_open(scene: Scene) -> None:
@@ -643,7 +638,7 @@ def test_an_end_that_is_interrupted_itself_is_done_once_more_and_leaves_no_conne
     with pytest.raises(DeliveryError):
         publisher.close()
     core = exchange.server.core
-    until(lambda: not core.present(), "the exchange still has its connection")
+    eventually(lambda: not core.present(), "the exchange still has its connection")
 
 
 def test_an_interrupted_publisher_ends_by_itself_though_nobody_calls(
@@ -655,8 +650,8 @@ def test_an_interrupted_publisher_ends_by_itself_though_nobody_calls(
         interrupt(signals, publisher._shell._connections, "transmit", after=False)
         with pytest.raises(Raised):
             publisher.publish(b"x")
-    until(lambda: publisher.failed, "the background thread has not noticed")
-    until(lambda: bool(publisher.trouble), "nobody was told")
+    eventually(lambda: publisher.failed, "the background thread has not noticed")
+    eventually(lambda: bool(publisher.trouble), "nobody was told")
     assert "interrupted" in publisher.trouble
     with pytest.raises(DeliveryError):
         publisher.close()

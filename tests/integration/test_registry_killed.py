@@ -14,8 +14,9 @@ from pathlib import Path
 
 import bson
 import pytest
-from gcm_process import Console, DaemonProcess, PaperHostManager, eventually
+from gcm_process import Console, DaemonProcess, PaperHostManager
 from gcm_script import PaperHost
+from waiting import eventually
 
 from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.local.ports import choose_ports

@@ -7,11 +7,12 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from queue_processes import QueueProcesses
+from waiting import eventually
 
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
@@ -28,26 +29,10 @@ QUIET_SECONDS = 0.3
 
 
 @pytest.fixture
-def engine() -> Iterator[Engine]:
-    engine = Engine()
-    engine.start()
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
 def queue(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[QueueProcesses]:
     limits: Limits | None = getattr(request, "param", None)
     with QueueProcesses(tmp_path, exchanges=3, limits=limits) as queue:
         yield queue
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.005)
 
 
 def publish(engine: Engine, queue: QueueProcesses) -> Publisher:

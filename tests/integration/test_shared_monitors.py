@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from elastic_traffic import eventually
 from reported import reported
+from waiting import eventually
 
 import roq
 import roq.testing
@@ -22,12 +22,6 @@ pytestmark = pytest.mark.integration
 def running() -> Iterator[RunningCluster]:
     settings = {"monitor": {"queues_per_process": 2}, "children": {"orphan_seconds": 60}}
     with roq.testing.cluster(registry="zookeeper", restart=True, hcm=settings) as found:
-        yield found
-
-
-@pytest.fixture
-def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
-    with running.connect() as found:
         yield found
 
 

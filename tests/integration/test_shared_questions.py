@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from queue_processes import QueueProcesses
-from standings import eventually
+from waiting import eventually
 from watched import Scene
 
 from roq.client.io.engine import Engine
@@ -37,13 +37,6 @@ def queue(tmp_path: Path) -> Iterator[QueueProcesses]:
     limits = Limits(ring_bytes=RING_BYTES)
     with QueueProcesses(tmp_path, exchanges=1, limits=limits) as queue:
         yield queue
-
-
-@pytest.fixture
-def scene() -> Iterator[Scene]:
-    scene = Scene()
-    yield scene
-    scene.close()
 
 
 def backlog() -> list[tuple[str, bytes]]:

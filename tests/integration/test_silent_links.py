@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from standings import eventually
+from waiting import eventually
 from watched import Scene
 
 from roq.testing.faults import parse_endpoint
@@ -40,8 +40,8 @@ def test_a_subscriber_notices_the_cut_and_loses_nothing(host: NetworkHost) -> No
         with cut(host, *ports):
             eventually(
                 lambda: "there is no connection" in subscriber.trouble,
-                NOTICED_SECONDS,
                 scene.told,
+                seconds=NOTICED_SECONDS,
             )
             publisher.publish(b"meanwhile")
         publisher.publish(b"after").wait(30)

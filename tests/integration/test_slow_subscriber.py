@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import zmq
 from queue_processes import QueueProcesses
+from waiting import eventually
 
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
@@ -32,14 +33,6 @@ STUCK = 60
 """At most so many subscribers that read nothing; the heartbeats of libzmq end some, too."""
 SLOW_BYTES = 6 * 1024 * 1024
 """Less than what one of them may have waiting."""
-
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    engine = Engine()
-    engine.start()
-    yield engine
-    engine.close()
 
 
 @pytest.fixture
@@ -93,14 +86,6 @@ def publish(engine: Engine, queue: QueueProcesses) -> Publisher:
     return Publisher(
         engine, [queue.control.address], queue.control.queue, publisher_id=os.urandom(16)
     )
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.02)
 
 
 def rule(queue: QueueProcesses, hold_seconds: int) -> None:

@@ -18,6 +18,7 @@ import pytest
 from fake_control import FakeControl
 from queue_processes import QueueProcesses
 from tcp_relay import TcpRelay
+from waiting import eventually
 
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
@@ -30,14 +31,6 @@ from roq.testing.history import History, Verdict
 
 pytestmark = pytest.mark.integration
 LISTENING = Path(__file__).parents[1] / "support" / "listening.py"
-
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    engine = Engine()
-    engine.start()
-    yield engine
-    engine.close()
 
 
 @contextlib.contextmanager
@@ -77,14 +70,6 @@ def receive(subscriber: Subscriber, count: int) -> list[bytes]:
         assert message is not None
         found.append(message.payload)
     return found
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.02)
 
 
 def test_what_is_published_after_it_returns_arrives(engine: Engine, queue: QueueProcesses) -> None:

@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 import psutil
 import pytest
 import zmq
-from elastic_traffic import LIMIT, Traffic, child, eventually, traffic
+from elastic_traffic import LIMIT, Traffic, child, traffic
+from waiting import eventually
 
 import roq
 import roq.testing
@@ -59,18 +60,18 @@ def test_a_monitor_that_was_taken_for_lost_and_comes_back_steps_aside() -> None:
         with traffic(cluster, "two", 4, host=first, policy="spread") as flow, ExitStack() as still:
             flow.rate = LIMIT * 0.5
             cluster.add_exchange("two", host=second)
-            eventually(lambda: flow.states(MoveKpi).count("accepted") >= 2, 15)
+            eventually(lambda: flow.states(MoveKpi).count("accepted") >= 2)
             old = child(running, "two")
             before = monitor_epoch(flow)
             still.enter_context(suspended(psutil.Process(running.pid(f"host {first}"))))
             with suspended(old):
                 # Nobody on that host says anything, so the queue gets a monitor on the other one;
                 # its exchange goes on there, and finds that monitor by itself.
-                eventually(lambda: monitor_epoch(flow) > before, 60)
+                eventually(lambda: monitor_epoch(flow) > before)
                 eventually(lambda: set(flow.places()) <= {"x1", "x2"})
-            eventually(lambda: not old.is_running() or old.status() == "zombie", 10)
+            eventually(lambda: not old.is_running() or old.status() == "zombie")
             still.close()
-            eventually(lambda: flow.exchanges() == 2, 15)
+            eventually(lambda: flow.exchanges() == 2)
             flow.end()
         flow.judge()
 
@@ -85,11 +86,11 @@ def test_a_monitor_that_nobody_has_asked_for_is_stopped_and_disturbs_nobody(
     ):
         flow.rate = LIMIT * 0.3
         cluster.add_exchange("two", host=second)
-        eventually(lambda: set(flow.places()) == {"x1", "x2"}, 15)
+        eventually(lambda: set(flow.places()) == {"x1", "x2"})
         start_another_monitor(roq_cluster, cluster, second)
         count = len(flow.told(QueueKpi))
-        eventually(lambda: len(flow.told(QueueKpi)) > count + 3, 15)
-        eventually(lambda: flow.exchanges() == 2, 15)
+        eventually(lambda: len(flow.told(QueueKpi)) > count + 3)
+        eventually(lambda: flow.exchanges() == 2)
         eventually(lambda: set(flow.places()) == {"x1", "x2"})
         assert cluster.describe("two").host == first
     flow.judge()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
-from standings import eventually, seconds
+from standings import seconds
+from waiting import eventually
 from watched import Scene
 
 from roq.client.publish.publisher import Publisher
@@ -14,13 +14,6 @@ from roq.client.state import Cause, ClientState, StateChange
 from roq.errors import DeliveryError, QueueNotFound, Unavailable
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
-
-
-@pytest.fixture
-def scene() -> Iterator[Scene]:
-    scene = Scene()
-    yield scene
-    scene.close()
 
 
 def test_a_publisher_says_when_it_connects_and_when_it_is_closed(scene: Scene) -> None:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from standings import eventually, seconds
+from standings import seconds
+from waiting import eventually
 from watched import Scene
 
 from roq.client.state import Cause, ClientState
 from roq.errors import Unavailable
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
-
-
-@pytest.fixture
-def scene() -> Iterator[Scene]:
-    scene = Scene()
-    yield scene
-    scene.close()
 
 
 def test_an_exchange_that_hangs(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

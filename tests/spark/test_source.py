@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
+from waiting import eventually
 
 import roq
 from roq.spark.options import read_options
@@ -40,14 +39,6 @@ def publish(cluster: roq.Cluster, queue: str, topic: str, payloads: list[bytes])
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
     return [b"%d" % index for index in range(start, start + count)]
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, what
-        pause.wait(0.05)
 
 
 def source(spark: SparkSession, cluster: RunningCluster, queue: str, **options: str) -> DataFrame:
@@ -124,13 +115,13 @@ def test_a_stream_reads_each_message_once_over_a_restart_and_a_new_exchange(
 
     publish(cluster, queue, "t", numbered(1_000))
     query = start()
-    until(lambda: found() >= 1_000, "the first messages arrive")
+    eventually(lambda: found() >= 1_000, "the first messages arrive", seconds=DEADLINE_SECONDS)
     query.stop()
     publish(cluster, queue, "t", numbered(1_000, 1_000))
     cluster.add_exchange(queue)
     query = start()
     publish(cluster, queue, "u", numbered(1_000, 2_000))
-    until(lambda: found() >= 3_000, "all messages arrive")
+    eventually(lambda: found() >= 3_000, "all messages arrive", seconds=DEADLINE_SECONDS)
     query.stop()
     assert Counter(bytes(row.payload) for row in spark.read.parquet(sink).collect()) == sent
 
@@ -242,13 +233,21 @@ def test_an_exchange_is_not_stopped_before_a_query_has_read_it(
         .start(sink)
     )
     try:
-        until(lambda: bool(query.recentProgress), "the first micro-batch is done")
+        eventually(
+            lambda: bool(query.recentProgress),
+            "the first micro-batch is done",
+            seconds=DEADLINE_SECONDS,
+        )
         before = ends(roq_cluster, queue)
         for index in range(4):
             publish(cluster, queue, "t", numbered(100, 100 + 100 * index))
         cluster.remove_exchange(queue, grown(roq_cluster, queue, before), timeout=120.0)
         publish(cluster, queue, "t", numbered(100, 500))
-        until(lambda: spark.read.parquet(sink).count() >= 600, "all messages arrive")
+        eventually(
+            lambda: spark.read.parquet(sink).count() >= 600,
+            "all messages arrive",
+            seconds=DEADLINE_SECONDS,
+        )
         assert query.isActive
     finally:
         query.stop()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
 import psutil
 from processes import processes
+from waiting import eventually
 
 import roq
 from roq.client.admin.statistics import Statistics
@@ -131,14 +132,6 @@ class Traffic:
     def _watch(self, statistics: Statistics) -> None:
         for sample in statistics:
             self.documents.append(sample.document)
-
-
-def eventually(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
-    deadline = time.monotonic() + max(seconds, PATIENCE_SECONDS)
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.05)
 
 
 @contextmanager

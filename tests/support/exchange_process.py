@@ -6,14 +6,13 @@ import contextlib
 import json
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import zmq
+from waiting import eventually
 
 from roq.model import Limits, PublisherId
 from roq.protocol import batch, channel, documents
@@ -36,15 +35,6 @@ def spec(**fields: object) -> ExchangeSpec:
         "host": "127.0.0.1", "limits": Limits(), **fields,
     }  # fmt: skip
     return msgspec.convert(values, ExchangeSpec)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, not for time to pass."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    pause = threading.Event()
-    while not condition():
-        pause.wait(0.002)
-        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS:g} s: {what}"
 
 
 class Process:
@@ -169,7 +159,7 @@ class Reader:
         for prefix in (*prefixes, channel.END_TOPIC, presence):
             self.live.subscribe(prefix)
         self.live.connect(process.live)
-        until(lambda: self.message()[0] == presence, "presence")
+        eventually(lambda: self.message()[0] == presence, "presence")
 
     def message(self) -> Message:
         return split_live(self.live.recv())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from queue import Queue
 from types import TracebackType
 from typing import Self
 
 import psutil
+from waiting import eventually
 
 from roq.errors import Unavailable
 from roq.model import Limits, endpoint_of
@@ -35,15 +34,6 @@ from roq.runtime.rpc import Peer, RpcClient, RpcServer
 DEADLINE = 30.0
 QUEUE_ID = b"q" * 16
 HOST = "127.0.0.1"
-
-
-def eventually(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
-    """Wait until a condition holds, within a deadline."""
-    end = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < end, f"not in time: {what}"
-        pause.wait(0.02)
 
 
 class FakeLeader:

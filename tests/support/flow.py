@@ -12,7 +12,8 @@ from functools import partial
 
 import psutil
 from processes import processes
-from standings import Standings, eventually
+from standings import Standings
+from waiting import eventually
 
 import roq
 from roq.hcm.children import child_name
@@ -51,7 +52,7 @@ class Flow:
     def goes_on(self, messages: int = 200) -> None:
         """Wait until so many more were received."""
         wanted = self.received + messages
-        eventually(lambda: self.received >= wanted, PATIENCE_SECONDS, self)
+        eventually(lambda: self.received >= wanted, self)
 
     @property
     def waited(self) -> int:
@@ -66,7 +67,8 @@ class Flow:
         for publisher in self.publishers:
             publisher.close()
         self.subscriber.close()
-        return self.written.merge(self.read).check()
+        self.verdict = self.written.merge(self.read).check()
+        return self.verdict
 
     def _speak(self) -> None:
         number = 0
@@ -141,4 +143,4 @@ def paused(pid: int) -> Iterator[None]:
 
 def again(pid: Callable[[], int], before: int) -> None:
     """Wait until this part has another process."""
-    eventually(lambda: pid() != before and psutil.pid_exists(pid()), PATIENCE_SECONDS)
+    eventually(lambda: pid() != before and psutil.pid_exists(pid()))

@@ -8,7 +8,6 @@ import select
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -36,15 +35,6 @@ SESSION_SECONDS = 30.0
 PATIENT = GcmConfig(
     ports=Ports(base=0), broadcast=Broadcasting(period=200), zk=Zk(session_seconds=SESSION_SECONDS)
 )
-
-
-def eventually(condition: Callable[[], bool], what: str, seconds: float = DEADLINE) -> None:
-    """Wait until a condition holds, at most so many seconds."""
-    end = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < end, f"not in time: {what}"
-        pause.wait(0.01)
 
 
 class RunningGcm:

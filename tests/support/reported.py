@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastic_traffic import eventually
+from waiting import eventually
 
 import roq
 from roq.client.admin.views import ProcessSummary

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
-from collections.abc import Callable
+
+from waiting import eventually
 
 from roq.client.state import Cause, ClientState, StateChange
 
@@ -25,7 +24,7 @@ class Standings:
 
     def wait(self, state: ClientState, cause: Cause = Cause.NONE, seconds: float = 30) -> str:
         """Until this is told once more; the reason. What was told before is forgotten."""
-        eventually(lambda: (state, cause) in self.states, seconds, self)
+        eventually(lambda: (state, cause) in self.states, self, seconds=seconds)
         found = self.states.index((state, cause))
         reason = self.told[found].reason
         del self.told[: found + 1]
@@ -40,11 +39,3 @@ def seconds(text: str, before: str) -> float:
     found = re.search(rf"{re.escape(before)} (\d+\.\d) s", text)
     assert found is not None, text
     return float(found[1])
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30.0, what: object = "") -> None:
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, what
-        pause.wait(0.02)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from exchange_process import until
 from hcm_host import QUEUE_ID, Host
+from waiting import eventually
 
 from roq.hcm.events import Erase
 from roq.hcm.log_folders import LogFolders
@@ -185,13 +185,13 @@ def test_a_log_is_removed_at_once_by_name_and_then_file_by_file(tmp_path: Path) 
     folders.erase(QUEUE_ID, 12)
     assert folders.numbers(QUEUE_ID) == [1]
     folders.erase(QUEUE_ID, 12)
-    until(lambda: not list((tmp_path / "logs").glob("removed-*")), "the files are removed")
+    eventually(lambda: not list((tmp_path / "logs").glob("removed-*")), "the files are removed")
     (tmp_path / "logs" / QUEUE_ID.hex() / "notes").rmdir()
     folders.erase(QUEUE_ID, 1)
-    until(lambda: not list((tmp_path / "logs").iterdir()), "nothing of the queue is left")
+    eventually(lambda: not list((tmp_path / "logs").iterdir()), "nothing of the queue is left")
 
 
 def test_what_an_earlier_life_was_removing_goes(tmp_path: Path) -> None:
     (tmp_path / "removed-7-1" / "deep").mkdir(parents=True)
     LogFolders(tmp_path).tidy()
-    until(lambda: not list(tmp_path.iterdir()), "it is removed")
+    eventually(lambda: not list(tmp_path.iterdir()), "it is removed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -29,14 +28,6 @@ class Numbers(Listener[int]):
         """The daemon publishes these."""
         frames = [b"%d" % number for number in numbers]
         self._engine.run_sync(lambda: self._received(frames))
-
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    engine = Engine()
-    engine.start()
-    yield engine
-    engine.close()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,14 +14,6 @@ from roq.client.admin.management import Management
 from roq.client.admin.statistics import Statistics
 from roq.client.io.engine import Engine
 from roq.errors import Closed, Unavailable
-
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    engine = Engine()
-    engine.start()
-    yield engine
-    engine.close()
 
 
 def test_work_is_done_in_its_thread_and_brings_the_result(engine: Engine) -> None:

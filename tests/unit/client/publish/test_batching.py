@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
+from publisher_script import NoWaiter
 
 from roq.client.publish.batching import (
     PROBE_MESSAGES,
@@ -22,11 +23,6 @@ from roq.protocol.attributes import Attributes, BatchAttributes
 from roq.protocol.columns import KEY_GROUPS, key_group, pack_column
 
 LIMITS = Limits(batch_messages=100, batch_bytes=1_000, message_bytes=10_000)
-
-
-class NoWaiter:
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        raise AssertionError("nothing here waits")
 
 
 def packer(limits: Limits = LIMITS, linger: float = 0.001) -> Packer:

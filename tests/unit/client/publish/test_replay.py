@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from publisher_script import NoWaiter
 
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.replay import KEEP_BYTES, ReplayBuffer, ReplayBuffers
@@ -13,11 +13,6 @@ from roq.timing import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, REPLAY_KEEP_SECONDS, 
 X1, X2 = LogId(1, 5), LogId(2, 6)
 PROMISED_SECONDS = 3.0
 """See docs/guarantees.md: what an exchange had acknowledged for no longer is not lost with it."""
-
-
-class NoWaiter:
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        raise AssertionError("nothing here waits")
 
 
 def acknowledged(buffer: ReplayBuffer, at: float, size: int = 10) -> PendingBatch:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
+from publisher_script import NoWaiter
 
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.replay import ReplayBuffer
@@ -16,11 +15,6 @@ from roq.protocol import batch as wire
 
 OK = SendStatus(outcome=Outcome.OK, exchange="x1", exchange_epoch=1)
 NO = SendStatus(outcome=Outcome.FAILED, reason="too large")
-
-
-class NoWaiter:
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        raise AssertionError("nothing here waits")
 
 
 class Box(SendWindow):
