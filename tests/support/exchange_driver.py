@@ -183,7 +183,9 @@ class Publisher:
             return documents.decode(document, Ready)
         return documents.decode(document, Refused)
 
-    def batch(self, topic: bytes, count: int = 1, number: int | None = None) -> bytes:
+    def batch(
+        self, topic: bytes, count: int = 1, number: int | None = None, *, area: bytes = b""
+    ) -> bytes:
         """The next batch of a topic; with `number` one that is out of turn."""
         first = self.sequences.get(topic, 0)
         if number is None:
@@ -192,7 +194,7 @@ class Publisher:
             self.sequences[topic] = first + count
         return batch.pack(
             [b"x"] * count, publisher=self.id, epoch=self.epoch, link_number=number,
-            first_sequence=first, created_us=7,
+            first_sequence=first, created_us=7, extensions=area,
         )  # fmt: skip
 
     def void(self, topic: bytes, count: int, number: int, kind: Kind = Kind.VOID) -> bytes:

@@ -72,6 +72,7 @@ from roq.protocol import (  # noqa: E402
 )
 from roq.protocol import spec as specs  # noqa: E402
 from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
+from roq.protocol.columns import KEY_GROUPS, PRIORITIES, TAGS  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
 from roq.protocol.framing import join_answer, split_answer  # noqa: E402
 from roq.protocol.request import read_request  # noqa: E402
@@ -499,12 +500,24 @@ def _short(maker: Maker, kind: object) -> bytes:
     return data[: maker.random.randrange(len(data) + 1)] if maker.chance(0.05) else data
 
 
+def _area(maker: Maker, count: int) -> bytes:
+    """What a batch may say of its messages, sometimes cut off or of other lengths."""
+    column = maker.random.randbytes(maker.random.choice([1, count, count + 1, 255]))
+    records = [
+        bytes((kind, len(column))) + column for kind in (KEY_GROUPS, PRIORITIES, TAGS, 99)
+        if maker.chance(0.5)
+    ]  # fmt: skip
+    area = b"".join(records)
+    return area[: maker.random.randrange(len(area) + 1)] if maker.chance(0.2) else area
+
+
 def fuzz_consumers(maker: Maker) -> None:
     """Members of groups: what an exchange is told by them, and what they are told by exchanges."""
     pick = maker.random.choice
     maker.known = {
         "queue": [QUEUE], "generation": [EPOCH], "group": ["g", "h"], "member": [b"p" * 16],
-        "prefixes": [[b""], [b"t"]], "make": [True], "lease": [1, 2, 3], "mode": ["shared"],
+        "prefixes": [[b""], [b"t"]], "make": [True], "lease": [1, 2, 3],
+        "mode": [pick(consuming.MODES)], "tags": [pick([(), ("a", "b")])],
         "messages": [1, 50, NUMBER_MAX], "bytes": [1 << 20], "window": [1, 50],
         "lease_seconds": [2.0, 30.0], "retry_seconds": [0.0, 1.0], "retry_seconds_max": [60.0],
         "attempts": [0, 16], "name": ["n"], "start_us": [0], "held": [[]], "delay": [0.0],
@@ -534,7 +547,9 @@ def fuzz_consumers(maker: Maker) -> None:
     consumers = there.core.consumers
     for _ in range(STEPS):
         if maker.chance(0.3):
-            there.append(one.route, b"t", one.batch(b"t", pick([1, 3])))
+            count = pick([1, 3])
+            area = pick([b"", _area(maker, count)])
+            there.append(one.route, b"t", one.batch(b"t", count, area=area))
         letter = pick([*documents_of, *short])
         body = _raw(maker, documents_of[letter]) if letter in documents_of else (
             _short(maker, short[letter])
@@ -618,7 +633,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "flight": ("cli/replay", "runtime/flight"),
     "consumers": (
         "client/consume/consumer", "client/consume/groups", "client/consume/machine",
-        "exchange/consumers", "log/group_changes", "log/groups", "protocol/consuming",
+        "exchange/consumers", "log/group_changes", "log/group_filter", "log/groups",
+        "protocol/consuming",
     ),
     "log": (
         "exchange/snapshot", "log/index", "log/meta", "log/records", "log/recovery", "log/snapshot",
