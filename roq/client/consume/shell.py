@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from roq.client.consume.holding import ACKED, RETURNED, Holding
 from roq.client.consume.machine import (
@@ -21,11 +21,11 @@ from roq.client.consume.machine import (
     ConsumerMachine,
     ConsumerStats,
     Membership,
+    Seat,
     SeatPhase,
 )
 from roq.client.consume.message import Settlement
-from roq.client.io.engine import Engine
-from roq.client.io.exchange_connections import ExchangeConnection
+from roq.client.io.engine import Translate
 from roq.errors import (
     Closed,
     GroupNotFound,
@@ -37,7 +37,7 @@ from roq.errors import (
 from roq.model import LogId
 from roq.protocol.consuming import DELETED, Run
 from roq.protocol.control import Topology
-from roq.runtime.interfaces import Timer
+from roq.runtime.interfaces import Loop, Timer
 from roq.runtime.structured_logs import RateLimited
 
 TICK_SECONDS: Final = 0.25
@@ -45,6 +45,62 @@ FLUSH_SECONDS: Final = 0.002
 """Between two looks at what the user has settled."""
 
 log = logging.getLogger(__name__)
+
+
+class Line(Protocol):
+    """A connection to an exchange."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not stand."""
+        ...
+
+    def ask(self, frames: list[bytes]) -> None:
+        """Send, if it stands."""
+        ...
+
+    def close(self, farewells: list[list[bytes]]) -> None:
+        """Use it no more, when these are sent."""
+        ...
+
+
+class Lines(Protocol):
+    """What makes connections to exchanges: see `ExchangeConnections`."""
+
+    def open(
+        self,
+        address: str,
+        *,
+        on_up: Callable[[], None],
+        on_down: Callable[[], None],
+        on_answers: Callable[[list[list[bytes]]], None],
+    ) -> Line:
+        """Connect, and again whenever that ends."""
+        ...
+
+
+class ConsumerEngine(Protocol):
+    """What a consumer needs of its client's I/O thread."""
+
+    translate: Translate
+
+    @property
+    def reactor(self) -> Loop:
+        """The loop of that thread."""
+        ...
+
+    @property
+    def exchanges(self) -> Lines:
+        """Connections to exchanges."""
+        ...
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Run `function` in that thread; does not wait for it."""
+        ...
+
+    def check_process(self) -> None:
+        """Raises `Closed` in a forked child."""
+        ...
 
 
 class ConsumerShell:
@@ -64,7 +120,7 @@ class ConsumerShell:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ConsumerEngine,
         member: Membership,
         *,
         on_joined: Callable[[], None],
@@ -81,7 +137,7 @@ class ConsumerShell:
         self._machine = ConsumerMachine(member)
         self._on_joined = on_joined
         self._on_refused = on_refused
-        self._connections: dict[LogId, ExchangeConnection] = {}
+        self._connections: dict[LogId, Line] = {}
         self._settled: deque[Holding] = deque()
         self._returned: deque[tuple[Holding, Run, Settlement]] = deque()
         self._marked = 0
@@ -100,18 +156,24 @@ class ConsumerShell:
         """Messages are done, or to be tried again.
 
         Raises:
-            LeaseLost: they are not this consumer's any more.
+            LeaseLost: some are not this consumer's any more; what it was said of the others counts.
             Closed: it is closed.
         """
         self._engine.check_process()
-        if holding.is_lost(index, count):
+        lost = holding.is_lost(index, count)
+        if self.error is not None and not lost:
+            raise self.error
+        if self.error is None:
+            self._note(holding, index, count, verdict)
+        if lost:
             raise LeaseLost(
                 f"messages of topic {holding.batch.topic!r} were held for too long without a word "
                 "from this process, or its connection was cut, and another consumer has them: "
                 "what was done with them may be done twice"
             )
-        if self.error is not None:
-            raise self.error
+
+    def _note(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
+        """Have the exchange told, of those that are still this consumer's."""
         if verdict.acked:
             settled = holding.settle(index, count, ACKED)
             self._marked += settled
@@ -171,6 +233,11 @@ class ConsumerShell:
     def attempts(self) -> int:
         """So often is a message of the group tried; 0: without an end."""
         return self._machine.attempts
+
+    @property
+    def seats(self) -> dict[LogId, Seat]:
+        """How it stands at each exchange. For who looks from outside; I/O thread only."""
+        return self._machine.seats
 
     def stats(self) -> ConsumerStats:
         """The counters."""

@@ -191,6 +191,19 @@ def test_what_is_lost_or_closed_cannot_be_settled() -> None:
         script.shell.settle(held, 0, 2, ACK)
 
 
+def test_what_is_left_of_a_batch_that_is_lost_in_part_is_settled_all_the_same() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    held.lose([0])
+    with pytest.raises(LeaseLost, match="topic 't'"):
+        script.shell.settle(held, 0, 2, ACK)
+    assert not held.open, "else it would be held for ever, and nobody do it"
+    script.engine.run()
+    ((_, document),) = connection.sent
+    assert consuming.decode(document, Done).parts == [(4, 1, 1)]
+    assert script.shell.unsettled == 1
+
+
 def test_event_loops_are_called_when_something_has_come() -> None:
     script, connection = inside()
     rung: list[int] = []
