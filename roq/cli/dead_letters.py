@@ -1,7 +1,8 @@
 """`roq dead-letter`: what consumers could not do, to be looked at, tried anew or dropped.
 
 The commands are consumers of the queue of dead letters, in one group for all of them: a letter is
-acknowledged there when it is back in its queue, or dropped, and that is how it is gone.
+acknowledged there when it is back in its queue, or dropped, and that is how it is gone. One command
+at a time: two would each see a part of what there is, so the second one says who is at work.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from roq.errors import RemoteProtocolError
 GROUP: Final = "dead-letters"
 HELD_MAX: Final = 100_000
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024
+CUT_SHOWN_MAX: Final = 5
 CHUNK: Final = 500
 """Letters that are published, acknowledged and then done together."""
 FLUSH_SECONDS: Final = 60.0
@@ -197,6 +199,7 @@ def show(target: Target, queue: str, wanted: Wanted, letter_id: str) -> None:
                 ("Tags", ", ".join(message.tags)),
                 *((f"Property {name}", text) for name, text in letter.properties.items()),
                 ("Size", bytes_text(len(message.payload))),
+                *([("Cut, was", bytes_text(letter.cut))] if letter.cut else []),
             ]
         )
         click.echo(message.payload.decode(errors="backslashreplace"))
@@ -219,7 +222,14 @@ def requeue(target: Target, queue: str, wanted: Wanted, rate: float | None, yes:
       roq dead-letter requeue orders --reason timeout --rate 100
       roq dead-letter requeue orders --topic eu. --count 10 --yes
     """
-    with target.connect() as cluster, _found(cluster, queue, wanted) as found:
+    with target.connect() as cluster, _found(cluster, queue, wanted) as letters:
+        found = [each for each in letters if not each.letter.cut]
+        cut = [each for each in letters if each.letter.cut]
+        if cut:
+            note(
+                f"{_many(cut)} cannot be requeued, as they were too large to be kept whole: "
+                f"{', '.join(each.letter.id for each in cut[:CUT_SHOWN_MAX])}"
+            )
         places = sorted({each.letter.queue for each in found})
         _confirm(f"Publish {_many(found)} anew to {', '.join(places)}?", found, yes=yes)
         count, requeueing = 0, _Requeue(cluster)
@@ -276,6 +286,7 @@ def _found(cluster: roq.Cluster, queue: str, wanted: Wanted) -> Iterator[list[Fo
     with cluster.consumer(
         letters, GROUP, attempts=0, prefetch=HELD_MAX, prefetch_bytes=HELD_BYTES_MAX
     ) as consumer:
+        _check_alone(cluster, letters, consumer.id)
         found: list[Found] = []
         looked = 0
         while len(found) < wanted.count and looked < HELD_MAX:
@@ -288,6 +299,18 @@ def _found(cluster: roq.Cluster, queue: str, wanted: Wanted) -> Iterator[list[Fo
                 found.append(Found(message, letter))
         yield found
         consumer.flush(FLUSH_SECONDS)
+
+
+def _check_alone(cluster: roq.Cluster, letters: str, mine: bytes) -> None:
+    """Of two commands that begin at once both may be told: none sees a part for the whole."""
+    (group,) = cluster.groups(letters, GROUP)
+    others = [each for each in group.who if each.id != mine.hex()]
+    if others:
+        held = sum(each.held for each in others)
+        raise click.ClickException(
+            f"{others[0].name} is at work on the dead letters in {letters} and holds {held} of "
+            "them: try again when it has ended"
+        )
 
 
 def _letter(message: roq.ConsumedMessage) -> DeadLetter | None:

@@ -118,7 +118,9 @@ class Consumer:
         self.group = group
         self.id = os.urandom(16)
         self._engine = engine
-        self._bury = bury
+        self._burial = bury
+        self._not_buried = ""
+        """Why the last dead letter could not be written; empty: it was."""
         self._on_closed = on_closed
         self._closed = False
         self._ready = threading.Event()
@@ -256,15 +258,16 @@ class Consumer:
 
     @property
     def trouble(self) -> str:
-        """Why nothing comes though it should; empty: it is a member at every exchange."""
+        """Why something does not come though it should, or dead letters stay where they are; empty:
+        it is a member at every exchange."""
         error = self._shell.error
         if error is not None:
             return str(error)
         session = self._session.facts()
         if not self._shell.joined and session.reason:
             return session.reason
-        away = self._shell.places()
-        return "; ".join(f"exchange {name}: {why}" for name, why in away)
+        away = [f"exchange {name}: {why}" for name, why in self._shell.places()]
+        return "; ".join([*away, *filter(None, [self._not_buried])])
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Give back what is not acknowledged, and leave the group; idempotent, from any thread.
@@ -328,6 +331,16 @@ class Consumer:
             self._bury(ConsumedBatch(holding, index, count, self._shell.settle), verdict.reason)
             verdict = DONE
         self._shell.settle(holding, index, count, verdict)
+
+    def _bury(self, batch: ConsumedBatch, reason: str) -> None:
+        """Publish dead letters; raises `RoQError` if that cannot be, and it is told and counted."""
+        try:
+            self._burial(batch, reason)
+        except RoQError as error:
+            self._shell.stats().unburied += len(batch)
+            self._not_buried = f"no dead letter could be written: {error}"
+            raise
+        self._not_buried = ""
 
     # --- for event loops --------------------------------------------------------------------------
 

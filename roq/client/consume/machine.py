@@ -107,6 +107,7 @@ class ConsumerStats:
         lost: messages that were taken from this member while it held them.
         redelivered: messages that came as a second or further attempt.
         malformed: leases that could not be read; they were given back.
+        unburied: dead letters that could not be written, each time; they come again.
     """
 
     received: int = 0
@@ -116,6 +117,7 @@ class ConsumerStats:
     lost: int = 0
     redelivered: int = 0
     malformed: int = 0
+    unburied: int = 0
 
 
 @dataclass(slots=True)

@@ -168,8 +168,11 @@ def test_what_was_tried_too_often_is_buried_and_not_seen(made: Any) -> None:
 
 
 def test_what_cannot_be_buried_is_tried_again(made: Any) -> None:
+    full = True
+
     def bury(_batch: ConsumedBatch, _reason: str) -> None:
-        raise Unavailable("it is full")
+        if full:
+            raise Unavailable("it is full")
 
     consumer, shell = made(holding(b"old", attempt=3), holding(b"new"), bury=bury)
     with consumer:
@@ -177,7 +180,14 @@ def test_what_cannot_be_buried_is_tried_again(made: Any) -> None:
         with pytest.raises(Unavailable):
             message.reject("bad")
         assert message.open, "and is still held"
-    assert shell.settled == [(b"old", "no dead letter could be written: it is full")]
+        assert consumer.stats().unburied == 2
+        assert consumer.trouble == "no dead letter could be written: it is full"
+        full = False
+        message.reject("bad")
+        assert consumer.trouble == ""
+    assert shell.settled == [
+        (b"old", "no dead letter could be written: it is full"), (b"new", "ack")
+    ]  # fmt: skip
 
 
 def test_flush_says_what_is_late_and_what_is_lost(made: Any) -> None:
