@@ -184,24 +184,35 @@ class Consumer:
 
         Ends when the consumer is closed.
         """
-        settle = self._shell.settle
+        settled, settle = self._shell.done, self._settle
         while True:
             try:
-                message = self.receive()
+                current = self._fill(None)
             except Closed:
                 self._engine.check_process()
                 return
-            if message is None:
+            if current is None:
                 continue
-            done = False
-            try:
-                yield message
-                done = True
-            finally:
-                if not done:
-                    self._give_back(message)
-            with contextlib.suppress(LeaseLost):  # counted; see `flush`
-                settle(message._holding, message._index, 1, DONE)  # noqa: SLF001 - its own
+            batch, states = current.batch, current.states
+            payloads, sequence = batch.payloads, batch.sequence
+            size = len(payloads)
+            # The body may take messages by `receive` as well: so each turn looks where that is.
+            while self._current is current and (index := self._at) < size:
+                self._at = index + 1
+                if states[index]:
+                    continue
+                message = ConsumedMessage(
+                    payloads[index], batch, sequence + index, current, index, settle
+                )
+                done = False
+                try:
+                    yield message
+                    done = True
+                finally:
+                    if not done:
+                        self._give_back(message)
+                with contextlib.suppress(LeaseLost):  # counted; see `flush`
+                    settled(current, index)
 
     def batches(self, most: int = 500, wait: float | None = None) -> Iterator[ConsumedBatch]:
         """All messages from now on, by batches as they were published, to be acknowledged whole.

@@ -24,7 +24,7 @@ from roq.client.consume.machine import (
     Seat,
     SeatPhase,
 )
-from roq.client.consume.message import Settlement
+from roq.client.consume.message import DONE, Settlement
 from roq.client.io.engine import Translate
 from roq.errors import (
     Closed,
@@ -43,6 +43,8 @@ from roq.runtime.structured_logs import RateLimited
 TICK_SECONDS: Final = 0.25
 FLUSH_SECONDS: Final = 0.002
 """Between two looks at what the user has settled."""
+HURRY_PARTS: Final = 4
+"""When so large a part of what may be held is settled, it is told at once."""
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +144,8 @@ class ConsumerShell:
         self._returned: deque[tuple[Holding, Run, Settlement]] = deque()
         self._marked = 0
         """Messages that the user has settled."""
+        self._hurry_at = self._hurry_after = max(1, member.prefetch // HURRY_PARTS)
+        """When so many are settled they are told at once: the exchange waits for that."""
         self._flushing = False
         """Whether `_flush` is about to be called."""
         self._timer: Timer | None = None
@@ -172,6 +176,25 @@ class ConsumerShell:
                 "what was done with them may be done twice"
             )
 
+    def done(self, holding: Holding, index: int) -> None:
+        """One message is done: as `settle`, for loops over messages.
+
+        Raises:
+            LeaseLost, Closed: as `settle`.
+        """
+        self._engine.check_process()
+        states = holding.states
+        if states[index] or self.error is not None:
+            self.settle(holding, index, 1, DONE)
+            return
+        states[index] = ACKED
+        self._marked += 1
+        if not holding.dirty:
+            holding.dirty = True
+            self._settled.append(holding)
+        if not self._flushing or self._marked >= self._hurry_at:
+            self._wake()
+
     def _note(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """Have the exchange told, of those that are still this consumer's."""
         if verdict.acked:
@@ -187,10 +210,20 @@ class ConsumerShell:
                     self._returned.append(
                         (holding, Run(holding.offset, holding.first + at, 1), verdict)
                     )
-        if not self._flushing:
-            self._flushing = True
-            with suppress(Closed):
-                self._engine.call_soon(self._flush)
+        if not self._flushing or self._marked >= self._hurry_at:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have the I/O thread look: it does not, or not soon enough."""
+        hurries = self._flushing
+        self._flushing = True
+        self._hurry_at = self._marked + self._hurry_after
+        with suppress(Closed):
+            self._engine.call_soon(self._hurry if hurries else self._flush)
+
+    def _hurry(self) -> None:
+        """Tell what the user has settled, beside the looks that are due."""
+        self._flush_now()
 
     def take(self) -> Holding | None:
         """The next holding that is certainly this consumer's; None: there is none now.

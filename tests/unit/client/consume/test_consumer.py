@@ -73,6 +73,9 @@ class PaperShell:
             if held.settle(at, 1, ACKED if verdict.acked else RETURNED):
                 self.settled.append((held.batch.payloads[at], word))
 
+    def done(self, held: Holding, index: int) -> None:
+        self.settle(held, index, 1, Settlement(acked=True))
+
     def stats(self) -> ConsumerStats:
         return self.counters
 
@@ -142,6 +145,20 @@ def test_a_loop_acknowledges_what_its_body_has_ended_and_gives_back_the_rest(mad
             if message.payload == b"b":
                 break
     assert shell.settled == [(b"a", "ack"), (b"b", "its handler did not end")]
+
+
+def test_the_body_of_a_loop_may_take_messages_itself(made: Any) -> None:
+    consumer, shell = made(holding(b"a", b"b", b"c"), holding(b"d", b"e"))
+    seen = []
+    with consumer:
+        for message in consumer:
+            seen.append(message.payload)
+            if message.payload == b"b":
+                assert [consumer.receive(1).payload for _ in range(2)] == [b"c", b"d"]
+            if message.payload == b"e":
+                break
+    assert seen == [b"a", b"b", b"e"]
+    assert shell.settled == [(b"a", "ack"), (b"b", "ack"), (b"e", "its handler did not end")]
 
 
 def test_batches_begin_with_what_was_not_taken_by_message(made: Any) -> None:
