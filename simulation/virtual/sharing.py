@@ -18,7 +18,7 @@ class Place(NamedTuple):
 
     log: LogId
     offset: int
-    index: int
+    message: int
 
 
 Name = tuple[bytes, str, int]
@@ -93,7 +93,7 @@ class Sharing:
                 continue
             self._confirmed[place] = member
             self._checked["only the newest lease of a message counts"] += 1
-            mine, (newest, holder) = by_lease.get(place.index), self._leases.get(place, (0, ""))
+            mine, (newest, holder) = by_lease.get(place.message), self._leases.get(place, (0, ""))
             if mine is not None and mine < newest:
                 self._tell(
                     "holders",
