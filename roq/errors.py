@@ -206,7 +206,13 @@ class WouldBlock(RoQError):
 
 
 class MessageTooLarge(RoQError):
-    """A payload is above the limit of the queue; it was not sent and used no sequence."""
+    """A payload is above the limit of the queue; it was not sent and used no sequence.
+
+    Attributes:
+        limit: so many bytes it may have, attributes included; 0: that is not known.
+    """
+
+    limit: int = 0
 
 
 class DeliveryError(RoQError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
@@ -17,6 +17,7 @@ from roq.client.admin.wording import bytes_text
 from roq.client.consume.dead_letters import SUFFIX
 from roq.client.letters import HELD_MAX, Found, Requeue, Wanted, held, paced
 
+CUT_SHOWN_MAX: Final = 5
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -146,6 +147,7 @@ def show(target: Target, queue: str, wanted: Wanted, letter_id: str) -> None:
                 ("Tags", ", ".join(message.tags)),
                 *((f"Property {name}", text) for name, text in letter.properties.items()),
                 ("Size", bytes_text(len(message.payload))),
+                *([("Cut, was", bytes_text(letter.cut))] if letter.cut else []),
             ]
         )
         click.echo(message.payload.decode(errors="backslashreplace"))
@@ -168,7 +170,14 @@ def requeue(target: Target, queue: str, wanted: Wanted, rate: float | None, yes:
       roq dead-letter requeue orders --reason timeout --rate 100
       roq dead-letter requeue orders --topic eu. --count 10 --yes
     """
-    with target.connect() as cluster, held(cluster, queue, wanted) as found:
+    with target.connect() as cluster, held(cluster, queue, wanted) as letters:
+        found = [each for each in letters if not each.letter.cut]
+        cut = [each.letter.id for each in letters if each.letter.cut]
+        if cut:
+            note(
+                f"not requeued, as they were too large to be kept whole: "
+                f"{', '.join(cut[:CUT_SHOWN_MAX])}{', …' if len(cut) > CUT_SHOWN_MAX else ''}"
+            )
         places = sorted({each.letter.queue for each in found})
         _confirm(f"Publish {_many(found)} anew to {', '.join(places)}?", found, yes=yes)
         count, requeueing = 0, Requeue(cluster)

@@ -1,7 +1,8 @@
 """Dead letters in the hands of an operator: held while they are looked at, tried anew or dropped.
 
 Whoever looks is a consumer of the queue of dead letters, in one group for all of them: a letter is
-acknowledged there when it is back in its queue, or dropped, and that is how it is gone.
+acknowledged there when it is back in its queue, or dropped, and that is how it is gone. One at a
+time: two would each see a part of what there is, so the second one is told who is at work.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from roq.client.consume.dead_letters import SUFFIX, DeadLetter, read_letter
-from roq.errors import RemoteProtocolError
+from roq.errors import Busy, RemoteProtocolError
 
 if TYPE_CHECKING:
     from roq.client.cluster import Cluster
@@ -76,6 +77,9 @@ def held(cluster: Cluster, queue: str, wanted: Wanted) -> Iterator[list[Found]]:
     """The letters that are wanted, held for as long as the block runs.
 
     What was acknowledged in the block is kept when it has ended.
+
+    Raises:
+        Busy: somebody else holds letters of this queue; says who.
     """
     letters = wanted.letters or f"{queue}{SUFFIX}"
     if not cluster.queue_exists(letters):
@@ -86,6 +90,7 @@ def held(cluster: Cluster, queue: str, wanted: Wanted) -> Iterator[list[Found]]:
     with cluster.consumer(
         letters, GROUP, attempts=0, prefetch=HELD_MAX, prefetch_bytes=HELD_BYTES_MAX
     ) as consumer:
+        _check_alone(cluster, letters, consumer.id)
         found: list[Found] = []
         looked = 0
         while len(found) < wanted.count and looked < HELD_MAX:
@@ -98,6 +103,21 @@ def held(cluster: Cluster, queue: str, wanted: Wanted) -> Iterator[list[Found]]:
                 found.append(Found(message, letter))
         yield found
         consumer.flush(FLUSH_SECONDS)
+
+
+def _check_alone(cluster: Cluster, letters: str, mine: bytes) -> None:
+    """Of two that begin at once both may be told: neither sees a part for the whole."""
+    others = [
+        each
+        for group in cluster.groups(letters, GROUP)
+        for each in group.who
+        if each.id != mine.hex()
+    ]
+    if others:
+        raise Busy(
+            f"{others[0].name} is at work on the dead letters in {letters} and holds "
+            f"{sum(each.held for each in others)} of them: try again when it has ended"
+        )
 
 
 def _letter(message: ConsumedMessage) -> DeadLetter | None:

@@ -86,7 +86,8 @@ class Letters:
     def requeue(self, queue: str, wanted: Wanted) -> str:
         """Publish them anew where they come from, the oldest first; never more than are wanted."""
         cluster = self._source.cluster()
-        with self._turn, held(cluster, queue, wanted) as found:
+        with self._turn, held(cluster, queue, wanted) as letters:
+            found = [each for each in letters if not each.letter.cut]  # the others are not whole
             requeueing, done = Requeue(cluster), 0
             try:
                 for chunk in paced(found, None):

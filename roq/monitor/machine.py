@@ -243,11 +243,10 @@ class MonitorMachine:
 
     def metrics(self) -> dict[str, float]:
         """Gauges of this monitor for the metrics of its host manager."""
-        subscribers = len(self._sessions.subscribers())
         return {
             "exchanges": len(self._exchanges),
-            "publishers": len(self._sessions) - subscribers,
-            "subscribers": subscribers,
+            "publishers": len(self._sessions.publishers()),
+            "subscribers": len(self._sessions.subscribers()),
             "moves": self._elasticity.moves.begun,
         }
 

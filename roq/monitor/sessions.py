@@ -151,6 +151,10 @@ class Sessions:
         """The subscribers among the clients."""
         return [each for each in self._sessions.values() if each.role == SUBSCRIBER]
 
+    def publishers(self) -> list[Session]:
+        """The publishers among the clients."""
+        return [each for each in self._sessions.values() if each.role == PUBLISHER]
+
     def latency_ms(self) -> float:
         """The mean of what subscribers tell; 0 if none tells anything."""
         told = [each.latency_ms for each in self.subscribers() if each.latency_ms > 0]

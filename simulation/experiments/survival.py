@@ -8,6 +8,7 @@ right, and all promises are looked at. The same seed gives the same history:
     python -m roq.simulation.experiments.survival --count 10000     many seeds, in several processes
     python -m roq.simulation.experiments.survival --seed 7 --trace  one seed, and all that happens
     python -m roq.simulation.experiments.survival --seed 7 --without cut  and without one kind
+    python -m roq.simulation.experiments.survival --groups --count 300    with a consumer group
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ def try_seeds(
     only: Sequence[str] = (),
     without: Sequence[str] = (),
     durability: str = VOLATILE,
+    *,
+    shared: bool = False,
 ) -> Iterator[Result]:
     """Run one trial for each seed, in this process."""
     quiet_before = logging.root.manager.disable
@@ -91,7 +94,7 @@ def try_seeds(
     gc.disable()
     try:
         for tried, seed in enumerate(seeds, start=1):
-            result = Trial(Case.draw(seed, only, without, durability)).run()
+            result = Trial(Case.draw(seed, only, without, durability, shared=shared)).run()
             if tried % GARBAGE_EVERY == 0:
                 gc.collect()
             yield result
@@ -106,18 +109,22 @@ def replay_command(
     only: Sequence[str] = (),
     without: Sequence[str] = (),
     durability: str = VOLATILE,
+    *,
+    shared: bool = False,
 ) -> str:
     """What replays a seed."""
     options = [f"--durability {durability}"] if durability != VOLATILE else []
+    options += ["--groups"] * shared
     options += [*(f"--only {kind}" for kind in only), *(f"--without {kind}" for kind in without)]
     return " ".join([f"python -m roq.simulation.experiments.survival --seed {seed}", *options])
 
 
 def _try_chunk(
-    first: int, count: int, only: Sequence[str], without: Sequence[str], durability: str
-) -> list[bytes]:
+    first: int, count: int, only: Sequence[str], without: Sequence[str], durability: str, *,
+    shared: bool,
+) -> list[bytes]:  # fmt: skip
     """Run in a process of its own; gives encoded results."""
-    tried = try_seeds(range(first, first + count), only, without, durability)
+    tried = try_seeds(range(first, first + count), only, without, durability, shared=shared)
     return [msgspec.msgpack.encode(result) for result in tried]
 
 
@@ -128,15 +135,23 @@ def _try_all(
     only: Sequence[str],
     without: Sequence[str],
     durability: str,
+    *,
+    shared: bool,
 ) -> Iterator[Result]:
     if processes == 1:
-        yield from try_seeds(range(first, first + count), only, without, durability)
+        yield from try_seeds(range(first, first + count), only, without, durability, shared=shared)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         starts = range(first, first + count, CHUNK)
         futures = [
             pool.submit(
-                _try_chunk, start, min(CHUNK, first + count - start), only, without, durability
+                _try_chunk,
+                start,
+                min(CHUNK, first + count - start),
+                only,
+                without,
+                durability,
+                shared=shared,
             )
             for start in starts
         ]
@@ -158,6 +173,7 @@ def _try_all(
     "--durability", type=click.Choice(DURABILITIES), default=VOLATILE, show_default=True,
     help="Of the queue; of a durable one power cuts and disks join the troubles.",
 )  # fmt: skip
+@click.option("--groups", "shared", is_flag=True, help="With a consumer group beside the readers.")
 @click.option("--trace", is_flag=True, help="With --seed: show everything that happens.")
 @click.option(
     "--processes", type=click.IntRange(1, 256), default=os.cpu_count() or 1,
@@ -171,6 +187,7 @@ def main(
     only: tuple[str, ...],
     without: tuple[str, ...],
     durability: str,
+    shared: bool,
     trace: bool,
     processes: int,
     output: Path,
@@ -187,19 +204,23 @@ def main(
       python -m roq.simulation.experiments.survival --durability flush
     """
     if seed is not None:
-        return _try_one(seed, only, without, durability, trace=trace, as_json=as_json)
+        return _try_one(
+            seed, only, without, durability, shared=shared, trace=trace, as_json=as_json
+        )
     began = time.monotonic()
     with results.measured() as machine, bar("seeds") as shown:
         outcome = Outcome(machine=machine, first=first, count=count, seconds=0.0)
-        tried = _try_all(first, count, processes, only, without, durability)
+        tried = _try_all(first, count, processes, only, without, durability, shared=shared)
         for done, result in enumerate(tried, start=1):
             _add(outcome, result)
             if result.broken and not as_json:
-                _tell(results.console(as_json=as_json), outcome.bad[-1], only, without, durability)
+                again = replay_command(result.seed, only, without, durability, shared=shared)
+                _tell(results.console(as_json=as_json), outcome.bad[-1], again)
             shown(done, count, f", {len(outcome.bad)} bad" if outcome.bad else "")
     outcome.seconds = round(time.monotonic() - began, 1)
     outcome.bad.sort(key=lambda bad: bad.seed)
     name = NAME if durability == VOLATILE else f"{NAME}_{durability}"
+    name += "_groups" * shared
     results.told(outcome, name, output, _show, as_json=as_json)
     return not outcome.bad
 
@@ -210,11 +231,12 @@ def _try_one(
     without: Sequence[str],
     durability: str,
     *,
+    shared: bool,
     trace: bool,
     as_json: bool,
 ) -> bool:
     logging.disable(logging.CRITICAL)
-    trial = Trial(Case.draw(seed, only, without, durability), traced=trace)
+    trial = Trial(Case.draw(seed, only, without, durability, shared=shared), traced=trace)
     result = trial.run()
     if as_json:
         print_json(result)
@@ -278,16 +300,10 @@ def _show(outcome: Outcome) -> None:
         out.print(f"\n{len(outcome.bad)} seeds went wrong: {seeds}", style="bold red")
 
 
-def _tell(
-    out: Console, bad: Bad, only: Sequence[str], without: Sequence[str], durability: str
-) -> None:
+def _tell(out: Console, bad: Bad, again: str) -> None:
     """At once, for a long run may be ended early."""
     out.print(f"seed {bad.seed}: {bad.broken[0]}", style="bold red", markup=False)
-    out.print(
-        f"  {_in_words(bad.troubles)}; replay: "
-        f"{replay_command(bad.seed, only, without, durability)}",
-        markup=False,
-    )
+    out.print(f"  {_in_words(bad.troubles)}; replay: {again}", markup=False)
 
 
 def _in_words(counts: dict[str, int]) -> str:

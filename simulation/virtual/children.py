@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from roq.errors import Unavailable
+from roq.exchange.consumer_peers import Delivery
 from roq.exchange.events import Passed, Stop
 from roq.exchange.kpi_report import busiest_publishers, load_of
 from roq.exchange.monitor_finder import MonitorFinder
@@ -134,6 +135,7 @@ class ExchangeShell:
         self.spec = spec
         self._pid = pid
         self._stopping = False
+        self._sharing = watch.sharing
         world = LocalWorld(process)
         self.disk: DiskLog | None = None
         if spec.log:
@@ -149,7 +151,7 @@ class ExchangeShell:
             world, process, spec.queue_id, spec.number, spec.epoch, spec.limits,
             info=self.info, late=None if self.disk is None else self.disk.log,
             on_append=partial(watch.appended, spec, self.info.generation),
-            on_settled=self._write_on, on_woken=self._report_on,
+            on_settled=self._write_on, on_woken=self._report_on, on_leased=self._leased,
         )  # fmt: skip
         if self.disk is not None:
             self._recover(self.disk, world)
@@ -185,6 +187,12 @@ class ExchangeShell:
     def _committed(self) -> None:
         self.exchange.core.consumers.kept()
         self.exchange.committed()
+
+    def _leased(self, delivery: Delivery[bytes]) -> None:
+        lease = delivery.lease
+        run = range(lease.first, lease.first + lease.length)
+        name, log = lease.member.name, self.info.log
+        self._sharing.leased(name, log, lease.offset, run, lease.number)
 
     def _disk_failed(self, why: str) -> None:
         """Nothing can be kept any more: it is read on, until another process tries."""

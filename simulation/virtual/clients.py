@@ -31,7 +31,7 @@ from roq.simulation.virtual.watch import Watch
 from roq.testing.history import History
 
 
-class _Engine:
+class ClientEngine:
     """A client's I/O thread, see `SessionEngine`."""
 
     def __init__(self, process: Process) -> None:
@@ -104,7 +104,7 @@ class PublisherShell:
         self._reason = "new"
         self._sequences: dict[str, int] = {}
         self._session = MonitorSession(
-            _Engine(process), managers, queue,
+            ClientEngine(process), managers, queue,
             client_id=self.id, role=PUBLISHER,
             on_assigned=self._assigned, on_relocate=self._relocate, on_topology=self._topology,
             alive=self._alive, on_state=self._state,
@@ -254,7 +254,7 @@ class SubscriberShell:
         self.died_at: float | None = None
         process.at_kill.append(self._died)
         self._session = MonitorSession(
-            _Engine(process), managers, queue,
+            ClientEngine(process), managers, queue,
             client_id=process.world.random.randbytes(16), role=SUBSCRIBER,
             on_topology=self._topology, alive=self._alive, on_state=self._state,
         )  # fmt: skip

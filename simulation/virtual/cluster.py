@@ -21,6 +21,7 @@ from roq.model import VOLATILE
 from roq.monitor.scaling_rules import own_policy
 from roq.policy.snapshot import Policy
 from roq.protocol import documents
+from roq.protocol.consuming import MODES
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import CreateExchange, CreateQueue, Public
 from roq.simulation.virtual.children import ExchangeShell, MonitorShell
@@ -30,6 +31,7 @@ from roq.simulation.virtual.ensemble import Ensemble
 from roq.simulation.virtual.hosts import Host
 from roq.simulation.virtual.load import Profile
 from roq.simulation.virtual.managers import ManagerShell
+from roq.simulation.virtual.members import MemberShell
 from roq.simulation.virtual.policies import Restless
 from roq.simulation.virtual.process import Clocks, Process
 from roq.simulation.virtual.shells import Ports
@@ -65,6 +67,7 @@ class Shape:
         queue_max: see `Weather`.
         durability: of the queue.
         disk_seconds: see `Disk`.
+        mode: of the consumer group, if there is one.
     """
 
     managers: int = 1
@@ -81,6 +84,7 @@ class Shape:
     queue_max: int | None = None
     durability: str = VOLATILE
     disk_seconds: tuple[float, float] = (0.0001, 0.003)
+    mode: str = MODES[0]
 
     @property
     def durable(self) -> bool:
@@ -116,7 +120,7 @@ class Cluster:
     """The whole of it.
 
     Attributes:
-        managers, hosts, publishers, subscribers: those that there are or were.
+        managers, hosts, publishers, subscribers, members: those that there are or were.
         history: what was published and received.
         watch: what is to be noticed while it happens.
         console: where people ask for changes.
@@ -136,6 +140,7 @@ class Cluster:
         self._restless = Restless(Random(f"moves of {seed}"))
         self.publishers: list[PublisherShell] = []
         self.subscribers: list[SubscriberShell] = []
+        self.members: list[MemberShell] = []
         self.managers = [ManagerSlot(self, number + 1) for number in range(shape.managers)]
         for slot in self.managers:
             slot.start()
@@ -234,6 +239,13 @@ class Cluster:
             ahead_bytes=self.shape.ahead_bytes,
         )  # fmt: skip
         self.subscribers.append(shell)
+        return shell
+
+    def add_member(self) -> MemberShell:
+        """Start a member of the consumer group."""
+        process = self._client("member")
+        shell = MemberShell(process, self.addresses, QUEUE, self.shape.mode, self.watch.sharing)
+        self.members.append(shell)
         return shell
 
     def _client(self, kind: str) -> Process:

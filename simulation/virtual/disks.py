@@ -57,6 +57,11 @@ class Disk:
         folder.fail = self._fail
         return folder
 
+    @property
+    def logs(self) -> list[str]:
+        """The folders that there are."""
+        return list(self._folders)
+
     def erase(self, path: str) -> None:
         """The log is removed, if there is one; `path` may be the folder of several."""
         for each in [name for name in self._folders if f"{name}/".startswith(f"{path}/")]:

@@ -125,6 +125,9 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType({
     "power": Kind(_LOST, _SPECIAL | _HOSTS, (0.3, 8.0)),
     "disk": Kind(_CHILD, _SPECIAL, (0.5, 5.0)),
     "uneven": Kind(_CLIENTS, _SPECIAL | _CHILDREN | Does.PACED, (0.5, 8.0)),
+    "kill-member": Kind(_CLIENTS, _SPECIAL | _BOTH, (0.1, 3.0)),
+    "pause-member": Kind(_CLIENTS, _SPECIAL | _BOTH, (0.5, 9.0)),
+    "cut-member": Kind(_CLIENTS, _SPECIAL | _BOTH, (0.1, 5.0)),
 })  # fmt: skip
 """By the names that `--only` and `--without` take."""
 

@@ -60,6 +60,8 @@ class Lookout:
     def _look_at(self, client: PublisherShell | SubscriberShell, still: str) -> None:
         if not still:
             return
+        if self._cluster.members and self._cluster.shape.restless:
+            return  # who waits for a group, and is moved meanwhile, is told why anew at each place
         watch, name = self._cluster.watch, client.process.name
         watch.checked["a client that gets nothing says why"] += 1
         standing: Status = client.standing

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from roq.client.consume.machine import SeatPhase
 from roq.gcm.state.records import QueueRecord
 from roq.model import QueueState
 from roq.protocol.batch import read_header
@@ -97,7 +98,32 @@ def _clients(cluster: Cluster) -> str:
         readers = dict(subscriber.subscriber.machine.readers.keys())
         if readers != serving:
             return f"{subscriber.process.name} reads {readers}, but {serving} serve"
+    return not_joined(cluster)
+
+
+def not_joined(cluster: Cluster) -> str:
+    """A member of the group that is not in at every exchange; empty: there is none."""
+    serving = {each.info.log for each in cluster.exchanges if each.spec.queue == QUEUE}
+    for member in cluster.members:
+        if member.process.alive and not member.left:
+            places = member.places
+            if set(places) != serving or set(places.values()) != {SeatPhase.IN}:
+                return f"{member.process.name} is not a member at {serving}: {member.why}"
     return ""
+
+
+def not_done(cluster: Cluster) -> str:
+    """What members have still to do; empty: nothing."""
+    if not cluster.members:
+        return ""
+    for shell in cluster.exchanges:
+        core = shell.exchange.core
+        for group in core.consumers.groups if shell.spec.queue == QUEUE else ():
+            if group.base < core.log.committed or group.out:
+                state = group.state(who=True, most=9)
+                return f"the group is not done at {shell.spec.child}: {state}"
+    waits = [each for each in cluster.members if each.process.alive and each.shell.unsettled]
+    return f"{waits[0].process.name} waits for what was confirmed: {waits[0].why}" if waits else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +194,12 @@ def left_behind(cluster: Cluster) -> bool:
 
 
 def logs_removed(cluster: Cluster) -> bool:
-    """Whether a log on a disk has gone with its exchange, as somebody wanted that."""
-    return any(host.disk.erased for host in cluster.hosts)
+    """Whether a log on a disk has gone with its exchange, as somebody wanted that.
+
+    That of a host that was away then may still be there: nobody serves it any more.
+    """
+    served = {each.spec.log for each in cluster.exchanges}
+    return any(host.disk.erased or set(host.disk.logs) - served for host in cluster.hosts)
 
 
 def _in_no_log(cluster: Cluster) -> list[str]:
@@ -195,6 +225,40 @@ def _in_no_log(cluster: Cluster) -> list[str]:
                 )
                 break
     return found
+
+
+def _undone(cluster: Cluster, happened: Happened) -> list[str]:
+    """What was acknowledged to a publisher is done by the group, once at least."""
+    if not cluster.members:
+        return []
+    cluster.watch.checked["what was accepted is done by the group"] += 1
+    cut_off = not cluster.shape.durable and happened.cut_off > REPLAYED_SECONDS
+    if cut_off and exchanges_died(cluster):
+        return []  # as with subscribers: the log has died, and who would replay was cut off
+    done = cluster.watch.sharing.done
+    found = []
+    for publisher in cluster.publishers:
+        key = bytes(publisher.id)
+        for topic, first, end, at in publisher.acked:
+            missing = [each for each in range(first, end) if (key, topic, each) not in done]
+            if missing and not _died_with(cluster, publisher, at):
+                name = publisher.process.name
+                found.append(
+                    f"{name}, topic {topic!r}: {missing[0]}, published at {at:.3f}, was accepted, "
+                    "and the group has not done it"
+                )
+                break
+    return found
+
+
+def _died_with(cluster: Cluster, publisher: PublisherShell, at: float) -> bool:
+    """Whether the log that had this may have died, and nobody have replayed it."""
+    if cluster.shape.durable:
+        return logs_removed(cluster)
+    ended = cluster.watch.exchanges_ended
+    if publisher.died_at is not None and any(each >= at for each in ended):
+        return True
+    return any(each - at >= REPLAY_SECONDS / 2 for each in ended)
 
 
 def _sequences(shell: ExchangeShell) -> dict[tuple[bytes, str], set[int]]:
@@ -257,6 +321,7 @@ def broken(cluster: Cluster, happened: Happened, *, ended: bool) -> list[str]:
     found += _remembers_the_dead(cluster) if ended else []
     found += _reads_ahead(cluster, happened.kinds)
     found += _in_no_log(cluster) if ended else []
+    found += _undone(cluster, happened) if ended else []
     for publisher in cluster.publishers:
         found += _of_publisher(publisher)
     excuse_the_dead(cluster, happened)

@@ -86,6 +86,7 @@ class Case:
         patient: waits until those who died must have been forgotten.
         seconds: troubles begin within this time.
         plan: the troubles.
+        members: of a consumer group; 0: there is none.
     """
 
     seed: int
@@ -98,6 +99,7 @@ class Case:
     subscribers: int
     seconds: float
     plan: list[Trouble]
+    members: int = 0
 
     @classmethod
     def draw(
@@ -106,6 +108,8 @@ class Case:
         only: Collection[str] = (),
         without: Collection[str] = (),
         durability: str = VOLATILE,
+        *,
+        shared: bool = False,
     ) -> Case:
         """By chance, from a seed; see `troubles.draw`."""
         random = Random(f"case of {seed}")
@@ -142,6 +146,8 @@ class Case:
             durability=durability,
             disk_seconds=disks.choice([shape.disk_seconds, shape.disk_seconds, (0.001, 0.1)]),
         )
+        group = Random(f"group of {seed}")
+        shape = replace(shape, mode=group.choice(["shared", "shared", "exclusive"]))
         return cls(
             seed=seed,
             shape=shape,
@@ -152,7 +158,8 @@ class Case:
             patient=patient,
             subscribers=random.randint(1, 2),
             seconds=seconds,
-            plan=troubles.draw(seed, seconds, only, without, durable=shape.durable),
+            plan=troubles.draw(seed, seconds, only, without, durable=shape.durable, shared=shared),
+            members=group.randint(2, 4) if shared else 0,
         )
 
 
@@ -197,6 +204,10 @@ class Trial:
         cluster.start(case.exchanges)
         for _ in range(case.subscribers):
             self._join()
+        for _ in range(case.members):
+            cluster.add_member()
+        if not cluster.until(lambda: not promises.not_joined(cluster), JOIN_SECONDS):
+            raise Unavailable(promises.not_joined(cluster))
         for profile in [case.profile] * case.publishers + [SPARSE] * case.sparse:
             cluster.add_publisher(profile)
         cluster.world.run(0.5)
@@ -236,6 +247,8 @@ class Trial:
         cluster.watch.checked["newcomers find their place"] += 1
         subscriber = cluster.add_subscriber(from_first=True)
         publisher = cluster.add_publisher(PROFILE)
+        if self.case.members:
+            cluster.add_member()
         if not cluster.until(lambda: subscriber.confirmed, NEWCOMER_SECONDS):
             raise Unavailable(f"a new subscriber is not in force: {subscriber.why}")
         if not cluster.until(lambda: publisher.attached, NEWCOMER_SECONDS):
@@ -257,3 +270,5 @@ class Trial:
         if not cluster.until(lambda: not any(each.waits for each in readers), SETTLE_SECONDS):
             stuck_reader = next(each for each in readers if each.waits)
             raise Unavailable(f"{stuck_reader.process.name} waits for what does not come")
+        if not cluster.until(lambda: not promises.not_done(cluster), SETTLE_SECONDS):
+            raise Unavailable(promises.not_done(cluster))

@@ -28,6 +28,7 @@ from roq.simulation.virtual.children import ExchangeShell, MonitorShell
 from roq.simulation.virtual.cluster import QUEUE, Cluster
 from roq.simulation.virtual.ensemble import DELAY_SECONDS, MACHINE
 from roq.simulation.virtual.kinds import KINDS, Does, that
+from roq.simulation.virtual.members import MemberShell
 from roq.simulation.virtual.network import Connection
 from roq.simulation.virtual.process import Process
 
@@ -35,6 +36,8 @@ CUTTING_OFF: Final = that(Does.CUTS_OFF)
 HARM_MOST: Final = 4
 """How often the same process on the same host is paused or killed."""
 NEVER: Final = 1e9
+LEAVES: Final = 0.4
+"""How many members leave before they end."""
 TWICE: Final = 0.4
 """How many of a publisher's lost messages are none, but come again."""
 FIT_SECONDS: Final = (0.1, 0.4)
@@ -43,6 +46,9 @@ LATER_SHARE: Final = 0.2
 """The part of the seeds in which such a kind comes."""
 DURABLE_KINDS: Final = frozenset({"power", "disk"})
 """Of clusters with logs on disks only."""
+MEMBER_KINDS: Final = frozenset({"kill-member", "pause-member", "cut-member"})
+"""Of clusters with a consumer group only."""
+MEMBER_SHARE: Final = 0.7
 DISK_SHARE: Final = 0.6
 
 
@@ -69,6 +75,7 @@ def draw(
     without: Collection[str] = (),
     *,
     durable: bool = False,
+    shared: bool = False,
 ) -> list[Trouble]:
     """The plan of a seed.
 
@@ -77,9 +84,10 @@ def draw(
         only: leave the other kinds out; empty: none is left out.
         without: leave these kinds out.
         durable: there are logs on disks, so these fail, too.
+        shared: there is a consumer group, whose members fail, too.
     """
     random = Random(f"troubles of {seed}")
-    special = that(Does.SPECIAL) - DURABLE_KINDS
+    special = that(Does.SPECIAL) - DURABLE_KINDS - MEMBER_KINDS
     usual = [kind for kind in KINDS if kind not in that(Does.SPECIAL)]
     kinds = random.sample(usual, random.choice([1, 1, 2, 2, 3, 4, 6]))
     if "empty" in kinds:
@@ -100,6 +108,11 @@ def draw(
         later = Random(f"disks of {seed}")
         for kind in sorted(DURABLE_KINDS):
             if later.random() < DISK_SHARE:
+                plan += [_one(later, kind, seconds) for _ in range(later.randint(1, 3))]
+    if shared:
+        later = Random(f"members of {seed}")
+        for kind in sorted(MEMBER_KINDS):
+            if later.random() < MEMBER_SHARE:
                 plan += [_one(later, kind, seconds) for _ in range(later.randint(1, 3))]
     plan.sort(key=lambda trouble: trouble.at)
     return [
@@ -144,7 +157,8 @@ class Troubles:
             "shrink": self._shrink, "another-queue": self._another_queue,
             "lose": self._lose, "mute": self._mute, "insist": self._insist, "drain": self._drain,
             "sluggish": self._sluggish, "uneven": self._uneven,
-            "power": self._power, "disk": self._disk,
+            "power": self._power, "disk": self._disk, "kill-member": self._kill_member,
+            "pause-member": self._pause_member, "cut-member": self._cut_member,
         }  # fmt: skip
         for trouble in plan:
             self._plan(trouble)
@@ -278,7 +292,8 @@ class Troubles:
 
     def _clients(self) -> list[Process]:
         publishers = [each.process for each in self._cluster.publishers]
-        return publishers + [each.process for each in self._cluster.subscribers]
+        subscribers = [each.process for each in self._cluster.subscribers]
+        return publishers + subscribers + [each.process for each in self._cluster.members]
 
     def _pause(self, random: Random, seconds: float) -> str:
         process = random.choice(self._processes())
@@ -410,6 +425,45 @@ class Troubles:
         subscriber.process.end("killed by a trouble")
         self._for(seconds, lambda: cluster.add_subscriber(from_first=True))
         return f"{subscriber.process}"
+
+    def _member(self, random: Random) -> MemberShell | None:
+        living = [each for each in self._cluster.members if each.process.alive and not each.left]
+        return random.choice(living) if living else None
+
+    def _kill_member(self, random: Random, seconds: float) -> str:
+        """A member dies, or leaves; another one comes."""
+        member = self._member(random)
+        if member is None:
+            return ""
+        leaves = random.random() < LEAVES
+        if leaves:
+            member.leave()
+        else:
+            member.process.end("killed by a trouble")
+        self._for(seconds, self._cluster.add_member)
+        return f"{member.process} {'leaves' if leaves else 'dies'}"
+
+    def _pause_member(self, random: Random, seconds: float) -> str:
+        member = self._member(random)
+        if member is None:
+            return ""
+        member.process.pause(seconds)
+        self._for(seconds, member.process.resume)
+        return f"{member.process} for {seconds:.2f} s"
+
+    def _cut_member(self, random: Random, seconds: float) -> str:
+        """What a member says, or hears, or both, comes late or not at all."""
+        member = self._member(random)
+        connections = [] if member is None else member.process.connections
+        if not connections:
+            return ""
+        up, down = random.choice([(True, True), (True, False), (False, True), (False, False)])
+        for connection in connections:
+            if up or down:
+                connection.stall(seconds, up=up, down=down)
+            else:
+                connection.cut()
+        return f"{member.process if member else ''} for {seconds:.2f} s, {up=} {down=}"
 
     def _sluggish(self, random: Random, seconds: float) -> str:
         """The application of a subscriber takes nothing, at once or again and again."""

@@ -8,6 +8,7 @@ from roq.gcm.state.records import SCALING, QueueRecord
 from roq.model import LogId
 from roq.protocol.batch import Kind, read_header
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
+from roq.simulation.virtual.sharing import Sharing
 from roq.simulation.virtual.world import World
 
 
@@ -20,6 +21,8 @@ class Watch:
         spawned: monitors and exchanges that were started, by name and life of the queue.
         established: those of them that were there when all was well.
         outage: the longest time for which an exchange was not there, seconds.
+        exchanges_ended: when a process of an exchange was no more, each time.
+        sharing: what a consumer group does.
     """
 
     def __init__(self, world: World) -> None:
@@ -28,6 +31,8 @@ class Watch:
         self.spawned: Counter[str] = Counter()
         self.outage = 0.0
         self.established: frozenset[str] = frozenset()
+        self.exchanges_ended: list[float] = []
+        self.sharing = Sharing(self.found, self.checked)
         self._ended: dict[str, float] = {}
         self._world = world
         self._leader = ""
@@ -86,6 +91,8 @@ class Watch:
     def ended(self, spec: MonitorSpec | ExchangeSpec) -> None:
         """The process of a child is no more."""
         self._ended.setdefault(spec.child, self._world.now)
+        if isinstance(spec, ExchangeSpec):
+            self.exchanges_ended.append(self._world.now)
 
     def read(self, subscriber: str, log: LogId) -> None:
         """A subscriber begins to read a log."""

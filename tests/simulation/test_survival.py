@@ -28,7 +28,9 @@ from roq.gcm.repair.schedule import RepairSchedule
 from roq.gcm.state.records import ExchangeRecord
 from roq.hcm import events
 from roq.hcm.machine import HostMachine
-from roq.model import FLUSH
+from roq.log.groups import ConsumerGroup
+from roq.log.leases import Member, Piece
+from roq.model import FLUSH, VOLATILE
 from roq.monitor.emptying import Orphans
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
@@ -54,7 +56,7 @@ def test_whatever_fails_all_promises_are_kept(part: int) -> None:
         assert not result.broken, told(result)
         happened.update(result.troubles)
         received += result.received
-    assert set(happened) == set(KINDS) - troubles.DURABLE_KINDS
+    assert set(happened) == set(KINDS) - troubles.DURABLE_KINDS - troubles.MEMBER_KINDS
     assert received > 20_000
 
 
@@ -71,14 +73,33 @@ def test_a_durable_queue_loses_nothing_whatever_fails(part: int) -> None:
     assert looked["what was acknowledged is on a disk"]
 
 
+@pytest.mark.parametrize(("durability", "seeds"), [(VOLATILE, 11), (FLUSH, 14)])
+def test_a_group_does_everything_whatever_fails(durability: str, seeds: int) -> None:
+    looked = Counter[str]()
+    for result in try_seeds(range(seeds), durability=durability, shared=True):
+        assert not result.broken, told(result, durability, shared=True)
+        looked.update(result.troubles)
+        looked.update(result.checked)
+    assert all(looked[kind] > 5 for kind in troubles.MEMBER_KINDS)
+    assert looked["what is confirmed does not come again"] > 4_000
+    assert looked["only the newest lease of a message counts"] > 4_000
+
+
+@pytest.mark.parametrize(("seed", "durability"), [(113, VOLATILE), (144, FLUSH), (171, FLUSH)])
+def test_seeds_in_which_a_group_once_stood_still(seed: int, durability: str) -> None:
+    (result,) = try_seeds([seed], durability=durability, shared=True)
+    assert not result.broken, told(result, durability, shared=True)
+
+
 def test_disks_leave_nothing_to_chance_but_what_the_seed_says() -> None:
     first, second = (next(iter(try_seeds([7], durability=FLUSH))) for _ in range(2))
     assert first == second
     assert first.checksum != next(iter(try_seeds([7]))).checksum
 
 
-def told(result: Result) -> str:
-    return f"{result.broken[0]}\nreplay it: {replay_command(result.seed)} --trace"
+def told(result: Result, durability: str = VOLATILE, *, shared: bool = False) -> str:
+    again = replay_command(result.seed, durability=durability, shared=shared)
+    return f"{result.broken[0]}\nreplay it: {again} --trace"
 
 
 @pytest.mark.parametrize("seed", [2835, 4154, 4208, 8040, 8551, 9771])
@@ -189,6 +210,40 @@ def broken_promises(kind: str, seeds: Iterable[int] = range(20), **shape: object
 def test_messages_that_come_twice_are_found() -> None:
     broken = broken_promises("kill-exchange", check_duplicates=False)
     assert any("doubled" in text for text in broken), broken
+
+
+def group_broken(seeds: int = 20) -> list[str]:
+    """What the first of these seeds that breaks a promise to a group breaks."""
+    found = (each.broken for each in try_seeds(range(seeds), durability=FLUSH, shared=True))
+    return next(filter(None, found), [])
+
+
+def test_a_lease_of_somebody_else_that_counts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keeps(self: ConsumerGroup[bytes], member: Member, **_: object) -> None:
+        for lease in member.leases.values():  # it goes to others, and the member has it as well
+            self._free.add(Piece(lease.offset, lease.first, lease.length, 0, ""))
+
+    monkeypatch.setattr(ConsumerGroup, "_return_all", keeps)
+    broken = group_broken()
+    assert any("ended by an exception" in text and "groups.py" in text for text in broken), broken
+
+
+def test_what_is_confirmed_and_not_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConsumerGroup, "apply", lambda _group, _delta: None)
+    broken = group_broken()
+    assert any("again, which" in text and "has done" in text for text in broken), broken
+
+
+def test_a_group_that_drops_what_is_given_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drops(
+        self: ConsumerGroup[bytes], member: Member, number: int, first: int, count: int,
+        _delay: float, **_: object,
+    ) -> bool:  # fmt: skip
+        return self.acknowledge(member, number, first, count)
+
+    monkeypatch.setattr(ConsumerGroup, "give_back", drops)
+    broken = group_broken()
+    assert any("the group has not done it" in text for text in broken), broken
 
 
 def test_a_replay_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,9 @@ class Consumer:
         self.group = group
         self.id = os.urandom(16)
         self._engine = engine
-        self._bury = bury
+        self._burial = bury
+        self._not_buried = ""
+        """Why the last dead letter could not be written; empty: it was."""
         self._on_closed = on_closed
         self._closed = False
         self._ready = threading.Event()
@@ -185,24 +187,37 @@ class Consumer:
 
         Ends when the consumer is closed.
         """
-        settle = self._shell.settle
+        settled, settle = self._shell.done, self._settle
         while True:
             try:
-                message = self.receive()
+                current = self._fill(None)
             except Closed:
                 self._engine.check_process()
                 return
-            if message is None:
+            if current is None:
                 continue
-            done = False
-            try:
-                yield message
-                done = True
-            finally:
-                if not done:
-                    self._give_back(message)
-            with contextlib.suppress(LeaseLost):  # counted; see `flush`
-                settle(message._holding, message._index, 1, DONE)  # noqa: SLF001 - its own
+            batch, states = current.batch, current.states
+            payloads, sequence = batch.payloads, batch.sequence
+            size = len(payloads)
+            # The body may take messages by `receive` as well: so each turn looks where that is.
+            while self._current is current and (index := current.begun) < size:
+                current.begun = index + 1
+                if states[index]:
+                    continue
+                message = ConsumedMessage(
+                    payloads[index], batch, sequence + index, current, index, settle
+                )
+                done = False
+                try:
+                    yield message
+                    done = True
+                finally:
+                    if not done:
+                        self._give_back(message)
+                with contextlib.suppress(LeaseLost):  # counted; see `flush`
+                    settled(current, index)
+                if self._shell.ranked:
+                    break
 
     def batches(self, most: int = 500, wait: float | None = None) -> Iterator[ConsumedBatch]:
         """All messages from now on, by batches as they were published, to be acknowledged whole.
@@ -257,15 +272,16 @@ class Consumer:
 
     @property
     def trouble(self) -> str:
-        """Why nothing comes though it should; empty: it is a member at every exchange."""
+        """Why something does not come though it should, or dead letters stay where they are; empty:
+        it is a member at every exchange."""
         error = self._shell.error
         if error is not None:
             return str(error)
         session = self._session.facts()
         if not self._shell.joined and session.reason:
             return session.reason
-        away = self._shell.places()
-        return "; ".join(f"exchange {name}: {why}" for name, why in away)
+        away = [f"exchange {name}: {why}" for name, why in self._shell.places()]
+        return "; ".join([*away, *filter(None, [self._not_buried])])
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Give back what is not acknowledged, and leave the group; idempotent, from any thread.
@@ -329,6 +345,16 @@ class Consumer:
             self._bury(ConsumedBatch(holding, index, count, self._shell.settle), verdict.reason)
             verdict = DONE
         self._shell.settle(holding, index, count, verdict)
+
+    def _bury(self, batch: ConsumedBatch, reason: str) -> None:
+        """Publish dead letters; raises `RoQError` if that cannot be, and it is told and counted."""
+        try:
+            self._burial(batch, reason)
+        except RoQError as error:
+            self._shell.stats().unburied += len(batch)
+            self._not_buried = f"no dead letter could be written: {error}"
+            raise
+        self._not_buried = ""
 
     # --- for event loops --------------------------------------------------------------------------
 

@@ -2,6 +2,10 @@
 
 It is made with the first dead letter, as durable as the queue that the letter comes from. What a
 letter says of its origin stands in properties that begin with `roq.dead.`.
+
+With that it may be larger than a message may be. Then it goes without the properties that the
+message had, and if that is not enough, with as much of the payload as there is room for;
+`roq.dead.cut` says how large the payload was. The message would come again for ever otherwise.
 """
 
 from __future__ import annotations
@@ -15,8 +19,8 @@ from roq.client.consume.message import ConsumedBatch, ConsumedMessage
 from roq.client.publish.batching import Attributed
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.message import Message
-from roq.errors import RemoteProtocolError, RoQError
-from roq.protocol.attributes import RESERVED, Attributes
+from roq.errors import MessageTooLarge, RemoteProtocolError, RoQError
+from roq.protocol.attributes import RESERVED, Attributes, packed_size
 
 SUFFIX: Final = ".dead"
 FLUSH_SECONDS: Final = 30.0
@@ -53,8 +57,7 @@ class DeadLetters:
                 for message in batch:
                     if message.open:
                         origin = self._origin(message, batch.attempt - 1, reason)
-                        letter = Attributed.of(message.payload, origin)
-                        publisher.publish_raw(letter, message.topic)
+                        _publish(publisher, message.payload, origin, message.topic)
                 publisher.flush(FLUSH_SECONDS)
             except RoQError:
                 self._publisher = None  # its queue may be gone: the next letter makes another one
@@ -86,6 +89,25 @@ class DeadLetters:
         return Attributes(key, tags, properties | origin, priority)
 
 
+def _publish(publisher: Publisher, payload: bytes, origin: Attributes, topic: str) -> None:
+    """Publish a letter whole, or as much of it as may be.
+
+    Raises:
+        MessageTooLarge: there is not even room for its origin.
+    """
+    try:
+        publisher.publish_raw(Attributed.of(payload, origin), topic)
+    except MessageTooLarge as error:
+        told = {name: text for name, text in origin.properties.items() if name.startswith(DEAD)}
+        told[f"{DEAD}cut"] = str(len(payload))
+        short = Attributes(origin.key, origin.tags, told)
+        room = error.limit - packed_size(short)
+        if room < 0:
+            short = Attributes(None, (), told)
+            room = error.limit - packed_size(short)
+        publisher.publish_raw(Attributed.of(payload[: max(0, room)], short), topic)
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """What a dead letter says of its origin.
@@ -96,6 +118,7 @@ class DeadLetter:
         attempts: how often it was tried.
         reason: why it is here.
         properties: its own.
+        cut: bytes that the payload had, if this is not all of it; 0: it is, with all properties.
     """
 
     queue: str
@@ -105,6 +128,7 @@ class DeadLetter:
     attempts: int
     reason: str
     properties: dict[str, str]
+    cut: int = 0
 
 
 def read_letter(message: Message) -> DeadLetter | None:
@@ -125,4 +149,5 @@ def read_letter(message: Message) -> DeadLetter | None:
         attempts=int(tried),
         reason=given.get(f"{DEAD}reason", ""),
         properties={name: text for name, text in given.items() if not name.startswith(RESERVED)},
+        cut=int(cut) if (cut := given.get(f"{DEAD}cut", "")).isdecimal() else 0,
     )

@@ -106,6 +106,7 @@ class ConsumerStats:
         redelivered: messages that came as a second or further attempt.
         malformed: leases that could not be read; they were given back.
         passed_over: messages without any of the group's tags; they were acknowledged unseen.
+        unburied: dead letters that could not be written, each time; they come again.
     """
 
     received: int = 0
@@ -116,6 +117,7 @@ class ConsumerStats:
     redelivered: int = 0
     malformed: int = 0
     passed_over: int = 0
+    unburied: int = 0
 
 
 @dataclass(slots=True)

@@ -147,7 +147,8 @@ class ConsumedBatch:
         return messages_of(self._holding, self._index, len(self), self._settle)
 
     def ack(self) -> None:
-        """All of them are done; raises as `ConsumedMessage.ack`."""
+        """All of them are done; raises as `ConsumedMessage.ack`, when those are told that are not
+        lost."""
         self._settle(self._holding, self._index, len(self), DONE)
 
     def nack(self, delay: float = 0.0, reason: str = "") -> None:

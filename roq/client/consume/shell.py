@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from roq.client.consume.holding import ACKED, RETURNED, Holding
 from roq.client.consume.machine import (
@@ -21,12 +21,12 @@ from roq.client.consume.machine import (
     ConsumerMachine,
     ConsumerStats,
     Membership,
+    Seat,
     SeatPhase,
 )
-from roq.client.consume.message import NOT_TRIED, Settlement
+from roq.client.consume.message import DONE, NOT_TRIED, Settlement
 from roq.client.consume.ordering import Ordering
-from roq.client.io.engine import Engine
-from roq.client.io.exchange_connections import ExchangeConnection
+from roq.client.io.engine import Translate
 from roq.errors import (
     Closed,
     GroupNotFound,
@@ -39,7 +39,7 @@ from roq.log.leases import runs_of
 from roq.model import LogId
 from roq.protocol.consuming import DELETED, Run
 from roq.protocol.control import Topology
-from roq.runtime.interfaces import Timer
+from roq.runtime.interfaces import Loop, Timer
 from roq.runtime.structured_logs import RateLimited
 
 TICK_SECONDS: Final = 0.25
@@ -47,8 +47,66 @@ ORDERED: Final = frozenset({"exclusive", "keyed"})
 """Modes in which nothing goes on before a message that has failed."""
 FLUSH_SECONDS: Final = 0.002
 """Between two looks at what the user has settled."""
+HURRY_PARTS: Final = 4
+"""When so large a part of what may be held is settled, it is told at once."""
 
 log = logging.getLogger(__name__)
+
+
+class Line(Protocol):
+    """A connection to an exchange."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not stand."""
+        ...
+
+    def ask(self, frames: list[bytes]) -> None:
+        """Send, if it stands."""
+        ...
+
+    def close(self, farewells: list[list[bytes]]) -> None:
+        """Use it no more, when these are sent."""
+        ...
+
+
+class Lines(Protocol):
+    """What makes connections to exchanges: see `ExchangeConnections`."""
+
+    def open(
+        self,
+        address: str,
+        *,
+        on_up: Callable[[], None],
+        on_down: Callable[[], None],
+        on_answers: Callable[[list[list[bytes]]], None],
+    ) -> Line:
+        """Connect, and again whenever that ends."""
+        ...
+
+
+class ConsumerEngine(Protocol):
+    """What a consumer needs of its client's I/O thread."""
+
+    translate: Translate
+
+    @property
+    def reactor(self) -> Loop:
+        """The loop of that thread."""
+        ...
+
+    @property
+    def exchanges(self) -> Lines:
+        """Connections to exchanges."""
+        ...
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Run `function` in that thread; does not wait for it."""
+        ...
+
+    def check_process(self) -> None:
+        """Raises `Closed` in a forked child."""
+        ...
 
 
 class ConsumerShell:
@@ -63,12 +121,13 @@ class ConsumerShell:
     Attributes:
         arrived: what is to be handed to the user, in order; see `take`.
         error: why it is over; None: it is not.
+        ranked: what has a higher priority goes before the rest of what is being read.
         on_ready: called by who adds; for event loops.
     """
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ConsumerEngine,
         member: Membership,
         *,
         on_joined: Callable[[], None],
@@ -86,17 +145,19 @@ class ConsumerShell:
         self._reading: Holding | None = None
         """What the user has taken last."""
         self._ordering = Ordering() if member.settings.mode in ORDERED else None
-        self._ranked = member.settings.mode == "priority"
+        self.ranked = member.settings.mode == "priority"
         self._order_lock = threading.Lock()
         """Of what has arrived, where its order matters: what comes while a message fails, or is
         taken, is seen by one of the two threads."""
         self._on_joined = on_joined
         self._on_refused = on_refused
-        self._connections: dict[LogId, ExchangeConnection] = {}
+        self._connections: dict[LogId, Line] = {}
         self._settled: deque[Holding] = deque()
         self._returned: deque[tuple[Holding, Run, Settlement]] = deque()
         self._marked = 0
         """Messages that the user has settled."""
+        self._hurry_at = self._hurry_after = max(1, member.prefetch // HURRY_PARTS)
+        """When so many are settled they are told at once: the exchange waits for that."""
         self._flushing = False
         """Whether `_flush` is about to be called."""
         self._timer: Timer | None = None
@@ -111,18 +172,42 @@ class ConsumerShell:
         """Messages are done, or to be tried again.
 
         Raises:
-            LeaseLost: they are not this consumer's any more.
+            LeaseLost: some are not this consumer's any more; what it was said of the others counts.
             Closed: it is closed.
         """
         self._engine.check_process()
-        if holding.is_lost(index, count):
+        lost = holding.is_lost(index, count)
+        if self.error is not None and not lost:
+            raise self.error
+        if self.error is None:
+            self._note(holding, index, count, verdict)
+        if lost:
             raise LeaseLost(
                 f"messages of topic {holding.batch.topic!r} were held for too long without a word "
                 "from this process, or its connection was cut, and another consumer has them: "
                 "what was done with them may be done twice"
             )
-        if self.error is not None:
-            raise self.error
+
+    def done(self, holding: Holding, index: int) -> None:
+        """One message is done: as `settle`, for loops over messages.
+
+        Raises:
+            LeaseLost, Closed: as `settle`.
+        """
+        self._engine.check_process()
+        states = holding.states
+        if states[index] or self.error is not None:
+            self.settle(holding, index, 1, DONE)
+            return
+        states[index] = ACKED
+        self._marked += 1
+        if not holding.dirty:
+            holding.dirty = True
+            self._settled.append(holding)
+        self._flush_soon()
+
+    def _note(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
+        """Have the exchange told, of those that are still this consumer's."""
         if verdict.acked:
             settled = holding.settle(index, count, ACKED)
             self._marked += settled
@@ -139,10 +224,18 @@ class ConsumerShell:
         self._flush_soon()
 
     def _flush_soon(self) -> None:
-        if not self._flushing:
-            self._flushing = True
-            with suppress(Closed):
-                self._engine.call_soon(self._flush)
+        """Have the I/O thread look, if it does not, or not soon enough."""
+        if self._flushing and self._marked < self._hurry_at:
+            return
+        hurries = self._flushing
+        self._flushing = True
+        self._hurry_at = self._marked + self._hurry_after
+        with suppress(Closed):
+            self._engine.call_soon(self._hurry if hurries else self._flush)
+
+    def _hurry(self) -> None:
+        """Tell what the user has settled, beside the looks that are due."""
+        self._flush_now()
 
     def _put_back(self, messages: list[tuple[Holding, int]]) -> None:
         """Give back what is not to be begun; with the lock of the order."""
@@ -167,14 +260,14 @@ class ConsumerShell:
         What was held at an exchange that is away, or by a process that stood still, may be
         somebody else's by now: it waits until the exchange has said so.
         """
-        if not self._ranked:
+        if not self.ranked:
             return self._take_next()
         with self._order_lock:
             return self._take_next()
 
     def put_aside(self, holding: Holding) -> bool:
         """Whether something has come that goes before the rest of this; that is taken later."""
-        if not self._ranked or not self.arrived or self.arrived[0].priority <= holding.priority:
+        if not self.ranked or not self.arrived or self.arrived[0].priority <= holding.priority:
             return False
         with self._order_lock:
             self._insert(holding, first=True)
@@ -227,6 +320,11 @@ class ConsumerShell:
     def attempts(self) -> int:
         """So often is a message of the group tried; 0: without an end."""
         return self._machine.attempts
+
+    @property
+    def seats(self) -> dict[LogId, Seat]:
+        """How it stands at each exchange. For who looks from outside; I/O thread only."""
+        return self._machine.seats
 
     def stats(self) -> ConsumerStats:
         """The counters."""
@@ -331,7 +429,7 @@ class ConsumerShell:
             self._tell_user()
 
     def _arrive(self, holdings: list[Holding]) -> None:
-        if self._ranked:
+        if self.ranked:
             with self._order_lock:
                 for holding in holdings:
                     self._insert(holding)

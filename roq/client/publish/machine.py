@@ -128,11 +128,13 @@ class PublisherMachine:
         packer, links = self.packer, self.links
         size = size_of(data)
         if size > packer.message_bytes:
-            raise MessageTooLarge(
+            error = MessageTooLarge(
                 f"a message of {size} bytes is above the limit of queue {self._queue} "
                 f"({packer.message_bytes} bytes): split it, or set message_bytes when creating "
                 "the queue"
             )
+            error.limit = packer.message_bytes
+            raise error
         batch = packer.get(topic)
         if batch is None:
             if links.idle and links.chooser.has_room and size < packer.batch_bytes:

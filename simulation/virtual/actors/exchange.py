@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from roq.exchange.commit import LateLog
+from roq.exchange.consumer_peers import Delivery
 from roq.exchange.events import (
     Effect,
     Event,
@@ -50,6 +51,7 @@ class Exchange:
         on_settled: called when acknowledgements were sent: what has come may be written.
         on_append: called with each batch that went into the log, and is committed there.
         on_woken: called when somebody comes after a long time.
+        on_leased: called with what is sent to a member of a consumer group.
 
     Attributes:
         core: the machine.
@@ -74,6 +76,7 @@ class Exchange:
         on_settled: Callable[[], None] = lambda: None,
         on_append: Callable[[bytes], None] = lambda _batch: None,
         on_woken: Callable[[], None] = lambda: None,
+        on_leased: Callable[[Delivery[bytes]], None] = lambda _delivery: None,
     ) -> None:
         self.core: ExchangeCore[bytes] = ExchangeCore(queue, number, epoch, limits, late=late)
         self.info = info or ExchangeInfo(
@@ -89,6 +92,7 @@ class Exchange:
         self._on_settled = on_settled
         self._on_append = on_append
         self._on_woken = on_woken
+        self._on_leased = on_leased
         self._data: dict[bytes, Connection] = {}
         self._live: dict[Connection, list[bytes]] = {}
         self._paused_at: float | None = None
@@ -184,7 +188,7 @@ class Exchange:
                 self._on_append(batch)
                 self._fan_out_batch(topic, entry, batch)
         self._settle_alarm.set_earlier(world.now + SETTLE_SECONDS)
-        if self.core.requests or len(self.core.fetches):
+        if self.core.requests or len(self.core.fetches) or self.core.consumers.runnable():
             self._serve_alarm.set_earlier(world.now + SERVE_SECONDS)
 
     # --- live port --------------------------------------------------------------------------------
@@ -260,6 +264,7 @@ class Exchange:
                 self.appended += 1
                 self._on_append(batch)
                 self._fan_out_batch(topic.name, entry, batch)
+        self._look_for_members()
 
     def _settle(self) -> None:
         if self.paused:
@@ -279,6 +284,7 @@ class Exchange:
         core, now = self.core, self._world.now
         if self.paused:
             return
+        core.consumers.begin(now)
         for _ in range(SERVE_PIECES):
             if core.requests:
                 self._perform(core.answer_next(now))
@@ -292,8 +298,29 @@ class Exchange:
                 core.fetches.sent(piece)
                 body = () if piece.batch is None else (piece.batch,)
                 self._send(piece.route, (*piece.parts, *body))
-        if core.requests or len(core.fetches):
+            if core.consumers.runnable():
+                self._hand_out()
+        if core.consumers.groups:
+            self._settle()  # what members were told of their joining is due when it is kept
+        if core.requests or len(core.fetches) or core.consumers.runnable():
             self._serve_alarm.set(now + SERVE_SECONDS)
+        elif (retry_at := core.consumers.next_deadline()) is not None:
+            self._serve_alarm.set(retry_at)
+
+    def _hand_out(self) -> None:
+        """One lease to a member, if there is one to hand out."""
+        consumers = self.core.consumers
+        delivery = consumers.next_delivery()
+        if delivery is None:
+            return
+        connection = self._data.get(delivery.route)
+        if connection is not None and connection.full:
+            self.refused += 1
+            consumers.blocked(delivery)
+            return
+        self._on_leased(delivery)
+        self._send(delivery.route, (*delivery.parts, bytes(delivery.batch)))
+        consumers.sent(delivery)
 
     def _tick(self) -> None:
         if self.paused:
@@ -301,7 +328,14 @@ class Exchange:
         self.core.begin(self._world.now, self._world.time_us)
         self._perform(self.core.handle(Tick(), self._world.now))
         self._settle()
+        if self.core.consumers.groups:
+            self.core.consumers.check()
+        self._look_for_members()
         self._tick_alarm.set(self.core.next_deadline())
+
+    def _look_for_members(self) -> None:
+        if self.core.consumers.runnable():
+            self._serve_alarm.set_earlier(self._world.now + SERVE_SECONDS)
 
 
 class _DataPort:

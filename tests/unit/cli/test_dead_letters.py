@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,6 +47,14 @@ class PaperCluster:
         self.flushed: list[int] = []
         self.options: dict[str, Any] = {}
         self.broken = False
+        self.id = b"m" * 16
+        self.others: list[str] = []
+
+    def groups(self, queue: str, group: str) -> list[SimpleNamespace]:
+        assert (queue, group) == ("orders.dead", GROUP)
+        who = [SimpleNamespace(id=self.id.hex(), name="me", held=1)]
+        who += [SimpleNamespace(id="07", name=name, held=2) for name in self.others]
+        return [SimpleNamespace(who=who)]
 
     def connect(self, _address: str, *, timeout: float) -> PaperCluster:
         del timeout
@@ -171,6 +180,25 @@ def test_what_could_not_be_published_stays_a_dead_letter(monkeypatch: pytest.Mon
     assert result.exit_code == 1
     assert "1 of 3 dead letters are requeued; the others are where they were" in result.stderr
     assert cluster.acked == [b"m0"]
+
+
+def test_a_second_command_says_who_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = PaperCluster(letter(0))
+    cluster.others = ["roq@desk:7"]
+    result = run(monkeypatch, cluster, "list", "orders")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "roq@desk:7 is at work on the dead letters in orders.dead and holds 2" in result.stderr
+
+
+def test_letters_that_were_cut_are_not_requeued(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = letter(1)
+    short.properties["roq.dead.cut"] = "70000"
+    cluster = PaperCluster(letter(0), short)
+    result = run(monkeypatch, cluster, "requeue", "orders", "--yes")
+    assert "not requeued, as they were too large to be kept whole: x1-1-1-0" in result.stderr
+    assert cluster.acked == [b"m0"]
+    shown = run(monkeypatch, PaperCluster(short), "show", "orders", "x1-1-1-0").stdout
+    assert "Cut, was" in shown
 
 
 def test_a_queue_that_never_had_any_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from roq.errors import InvalidRequest
 from roq.model import LogId
-from roq.monitor.sessions import CLIENT_ID_BYTES_MAX, PUBLISHER, SUBSCRIBER, Sessions
+from roq.monitor.sessions import CLIENT_ID_BYTES_MAX, CONSUMER, PUBLISHER, SUBSCRIBER, Sessions
 from roq.protocol.control import Alive
 from roq.timing import CLIENT_FORGOTTEN_SECONDS
 
@@ -72,6 +72,13 @@ def test_who_is_silent_for_too_long_is_forgotten_with_its_place(sessions: Sessio
     assert sessions.publishers_at(X1) == 0
     assert not sessions.leave(b"c")
     sessions.check()
+
+
+def test_a_member_of_a_group_is_neither_publisher_nor_subscriber(sessions: Sessions) -> None:
+    for client, role in ((b"c", PUBLISHER), (b"d", SUBSCRIBER), (b"e", CONSUMER)):
+        sessions.touch(client, role, A, 1.0)
+    assert [each.role for each in sessions.publishers()] == [PUBLISHER]
+    assert [each.role for each in sessions.subscribers()] == [SUBSCRIBER]
 
 
 def test_who_has_not_read_so_far_is_behind_and_who_does_not_know_the_log_unaware(

@@ -74,6 +74,9 @@ class PaperShell:
             if held.settle(at, 1, ACKED if verdict.acked else RETURNED):
                 self.settled.append((held.batch.payloads[at], word))
 
+    def done(self, held: Holding, index: int) -> None:
+        self.settle(held, index, 1, Settlement(acked=True))
+
     def stats(self) -> ConsumerStats:
         return self.counters
 
@@ -145,6 +148,20 @@ def test_a_loop_acknowledges_what_its_body_has_ended_and_gives_back_the_rest(mad
     assert shell.settled == [(b"a", "ack"), (b"b", "its handler did not end")]
 
 
+def test_the_body_of_a_loop_may_take_messages_itself(made: Any) -> None:
+    consumer, shell = made(holding(b"a", b"b", b"c"), holding(b"d", b"e"))
+    seen = []
+    with consumer:
+        for message in consumer:
+            seen.append(message.payload)
+            if message.payload == b"b":
+                assert [consumer.receive(1).payload for _ in range(2)] == [b"c", b"d"]
+            if message.payload == b"e":
+                break
+    assert seen == [b"a", b"b", b"e"]
+    assert shell.settled == [(b"a", "ack"), (b"b", "ack"), (b"e", "its handler did not end")]
+
+
 def test_batches_begin_with_what_was_not_taken_by_message(made: Any) -> None:
     consumer, _ = made(holding(b"a", b"b"), holding(b"c", b"d", b"e"))
     with consumer:
@@ -169,8 +186,11 @@ def test_what_was_tried_too_often_is_buried_and_not_seen(made: Any) -> None:
 
 
 def test_what_cannot_be_buried_is_tried_again(made: Any) -> None:
+    full = True
+
     def bury(_batch: ConsumedBatch, _reason: str) -> None:
-        raise Unavailable("it is full")
+        if full:
+            raise Unavailable("it is full")
 
     consumer, shell = made(holding(b"old", attempt=3), holding(b"new"), bury=bury)
     with consumer:
@@ -178,7 +198,14 @@ def test_what_cannot_be_buried_is_tried_again(made: Any) -> None:
         with pytest.raises(Unavailable):
             message.reject("bad")
         assert message.open, "and is still held"
-    assert shell.settled == [(b"old", "no dead letter could be written: it is full")]
+        assert consumer.stats().unburied == 2
+        assert consumer.trouble == "no dead letter could be written: it is full"
+        full = False
+        message.reject("bad")
+        assert consumer.trouble == ""
+    assert shell.settled == [
+        (b"old", "no dead letter could be written: it is full"), (b"new", "ack")
+    ]  # fmt: skip
 
 
 def test_flush_says_what_is_late_and_what_is_lost(made: Any) -> None:

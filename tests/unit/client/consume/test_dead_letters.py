@@ -12,7 +12,7 @@ from roq.client.consume.message import ConsumedBatch, Settlement
 from roq.client.publish.batching import Attributed
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.message import Batch, Message
-from roq.errors import Unavailable
+from roq.errors import MessageTooLarge, Unavailable
 from roq.model import LogId, PublisherId
 from roq.protocol.attributes import (
     PROPERTIES_MAX,
@@ -28,9 +28,14 @@ class PaperPublisher:
         self.published: list[tuple[bytes, str]] = []
         self.flushes = 0
         self.full = self.aborted = False
+        self.limit = 1 << 20
 
     def publish_raw(self, data: bytes, topic: str) -> None:
         assert isinstance(data, Attributed)
+        if data.size > self.limit:
+            error = MessageTooLarge("too large")
+            error.limit = self.limit
+            raise error
         self.published.append((data, topic))
 
     def abort(self) -> None:
@@ -130,6 +135,34 @@ def test_a_letter_of_a_message_with_all_properties_that_may_be_can_be_read() -> 
     queue.letters.bury(whole(holding(b"m", packed=pack_attributes({0: given}))), "r")
     read = BatchAttributes(pack_attributes({0: letters_of(queue.publisher)[0]}), 0, 1).of(0)
     assert len(read.properties) == PROPERTIES_MAX + 6
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(1_000, 1_000), (500, 300), (200, 60)])
+def test_a_letter_that_is_too_large_goes_without_properties_and_is_cut(
+    limit: int, kept: int
+) -> None:
+    given = attributes_of("k" * 100, ["red"], {"a": "b" * 500})
+    assert given is not None
+    queue = Queue()
+    queue.publisher.limit = limit
+    held = holding(b"m" * min(limit, 400), packed=pack_attributes({0: given}))
+    queue.letters.bury(whole(held), "bad")
+    ((data, _),) = queue.publisher.published
+    assert isinstance(data, Attributed)
+    assert data.size <= limit
+    letter = read_letter(message(data.attributes))
+    assert letter is not None
+    assert (letter.queue, letter.reason, letter.properties) == ("orders", "bad", {})
+    assert letter.cut == min(limit, 400)
+    assert len(data) <= kept
+    assert (data.attributes.key is None) == (limit == 200)
+
+
+def test_a_queue_that_has_no_room_for_a_letters_origin_refuses_it() -> None:
+    queue = Queue()
+    queue.publisher.limit = 20
+    with pytest.raises(MessageTooLarge):
+        queue.letters.bury(whole(holding(b"m" * 20)), "bad")
 
 
 def message(attributes: Attributes) -> Message:

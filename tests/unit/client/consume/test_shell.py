@@ -196,6 +196,48 @@ def test_what_is_lost_or_closed_cannot_be_settled() -> None:
         script.shell.settle(held, 0, 2, ACK)
 
 
+def test_a_loop_over_messages_settles_as_well_and_what_is_lost_is_told() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    script.shell.done(held, 0)
+    script.engine.run()
+    ((_, document),) = connection.sent
+    assert consuming.decode(document, Done).parts == [(4, 0, 1)]
+    script.shell.done(held, 0)
+    assert script.shell.unsettled == 1, "once is enough"
+    held.lose([1])
+    with pytest.raises(LeaseLost, match="topic 't'"):
+        script.shell.done(held, 1)
+    script.shell.end(Closed("over"))
+    with pytest.raises(Closed, match="over"):
+        script.shell.done(script.lease(connection), 0)
+
+
+def test_when_much_is_settled_it_is_told_before_the_next_look() -> None:
+    script, connection = inside()
+    script.shell._hurry_after = 1
+    held = script.lease(connection)
+    script.shell.done(held, 0)
+    assert len(script.engine.soon) == 1, "the first look"
+    script.shell.done(held, 1)
+    assert len(script.engine.soon) == 2, "and one more at once"
+    script.engine.run()
+    assert [letter for letter, _ in connection.sent] == [DONE]
+
+
+def test_what_is_left_of_a_batch_that_is_lost_in_part_is_settled_all_the_same() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    held.lose([0])
+    with pytest.raises(LeaseLost, match="topic 't'"):
+        script.shell.settle(held, 0, 2, ACK)
+    assert not held.open, "else it would be held for ever, and nobody do it"
+    script.engine.run()
+    ((_, document),) = connection.sent
+    assert consuming.decode(document, Done).parts == [(4, 1, 1)]
+    assert script.shell.unsettled == 1
+
+
 def test_event_loops_are_called_when_something_has_come() -> None:
     script, connection = inside()
     rung: list[int] = []
