@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from roq.errors import ConfigError
 from roq.jobs.database import MICROSECONDS, JobDatabase, host_identity
-from roq.jobs.rows import Claimed, Deltas, Ended, Look, LivingInstance, Trouble
+from roq.jobs.rows import Claimed, Deltas, Ended, LivingInstance, Look, Trouble
 from roq.jobs.states import JobStatus, RunEnd
 from roq.jobs.store import BLOCK, CLAIMED, OWN_SHARD_MIN, JobStore, claimed_of
 

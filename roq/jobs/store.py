@@ -111,7 +111,8 @@ class JobStore:
                 ("error", "text"),
             )
             + " AS d WHERE job.id = d.id AND job.token = d.token AND job.owner = d.owner"
-            " AND job.status = 'RUNNING' RETURNING job.id, job.type, job.children, job.key"
+            " AND job.status = 'RUNNING' RETURNING job.id, job.token, job.status, job.type,"
+            " job.children, job.key"
         )  # fmt: skip
 
     # --- submit -----------------------------------------------------------------------------------
@@ -377,8 +378,8 @@ class JobStore:
         instance: str = "",
         *,
         foreign: bool = False,
-    ) -> set[int]:
-        """Write down how runs have ended; gives the ids of those that were still their owner's.
+    ) -> set[tuple[int, int]]:
+        """Write down how runs have ended; gives (id, token) of those that were still their owner's.
 
         What the others did is dropped: another run of the same job is the valid one.
 
@@ -392,8 +393,9 @@ class JobStore:
         if not ended:
             return set()
         now = self.database.now(connection)
+        # By run and not by job: two runs of one, the outdated and the valid one, may end together.
         verdicts = {
-            each.run.id: after(
+            (each.run.id, each.run.token): after(
                 each.end,
                 each.run.attempts,
                 restartable=each.run.restartable,
@@ -403,7 +405,7 @@ class JobStore:
         }
         rows = []
         for each in ended:
-            verdict = verdicts[each.run.id]
+            verdict = verdicts[each.run.id, each.run.token]
             again = verdict.status is JobStatus.CREATED
             due = now + int(verdict.delay * 1_000_000) if verdict.delay else 0
             rows.append(
@@ -414,13 +416,16 @@ class JobStore:
                     each.saved, each.trouble.text if each.trouble is not None else None,
                 ]
             )  # fmt: skip
-        hit = {row.id: row for row in self.database.run(connection, self._finish, rows)}
+        hit = {
+            (row.id, row.token - (row.status != JobStatus.COMPLETE)): row
+            for row in self.database.run(connection, self._finish, rows)
+        }
         deltas = Deltas()
         results, troubles = [], []
         for each in ended:
-            if each.run.id not in hit:
+            if (each.run.id, each.run.token) not in hit:
                 continue
-            verdict = verdicts[each.run.id]
+            verdict = verdicts[each.run.id, each.run.token]
             deltas.move(each.run, JobStatus.RUNNING, verdict.status, verdict.attempts.failures)
             if each.result is not None and verdict.status is JobStatus.COMPLETE:
                 results.append(_body_row(each.run.id, each.result))
@@ -436,12 +441,10 @@ class JobStore:
             troubles,
         )
         complete = [
-            row.id
-            for row in hit.values()
-            if row.children and verdicts[row.id].status is JobStatus.COMPLETE
+            row.id for row in hit.values() if row.children and row.status == JobStatus.COMPLETE
         ]
         self._release_children(connection, complete, now)
-        if any(each.status is JobStatus.CREATED for each in verdicts.values()):
+        if any(row.status == JobStatus.CREATED for row in hit.values()):
             self.database.notify(connection)
         self.release_keys(connection, {(row.type, row.key) for row in hit.values() if row.key})
         return set(hit)

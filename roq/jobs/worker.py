@@ -242,7 +242,7 @@ class JobWorker:
         self._more = False
         claimed: list[Claimed] = []
         short: set[str] = set()
-        hit: set[int] = set()
+        hit: set[tuple[int, int]] = set()
         try:
             with self._database.write() as connection:
                 checked = [self._checked(connection, *each) for each in ended]
@@ -284,14 +284,14 @@ class JobWorker:
             ended.run, RunEnd.RAISED, ended.saved, trouble=Trouble(text, fingerprint="no commit")
         )
 
-    def _written(self, ended: list[tuple[Running, Ended]], hit: set[int]) -> None:
+    def _written(self, ended: list[tuple[Running, Ended]], hit: set[tuple[int, int]]) -> None:
         """The ends are committed: threads and slots of these runs are free."""
         for running, each in ended:
             self._running.pop((each.run.id, each.run.token), None)
             self._places.pop((each.run.id, each.run.token), None)
             if running.began is not None and not running.kind.is_async:
                 self._mean += _SMOOTHING * (running.seconds - self._mean)
-            if each.run.id not in hit and not running.job.finished:
+            if (each.run.id, each.run.token) not in hit and not running.job.finished:
                 self.stats.outdated += 1
             elif each.end is RunEnd.DONE:
                 self.stats.complete += 1

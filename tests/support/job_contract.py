@@ -7,7 +7,7 @@ from job_lab import Lab, new
 from sqlalchemy import text
 
 from roq.errors import JobNotFound
-from roq.jobs.rows import Body
+from roq.jobs.rows import Body, Ended
 from roq.jobs.states import HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd
 from roq.jobs.views import Action, JobFilter
 
@@ -54,6 +54,18 @@ class StoreContract:
         assert lab.status(job) is JobStatus.RUNNING
         assert lab.finish(mine, second)
         assert not lab.finish(mine, second), "twice"
+        lab.check()
+
+    def test_an_outdated_and_a_valid_run_may_end_together(self, lab: Lab) -> None:
+        job, mine = lab.submit(), lab.instance()
+        (first,) = lab.claim(mine)
+        lab.overdue(job)
+        lab.let_due()
+        (second,) = lab.claim(mine)
+        ended = [Ended(second, RunEnd.DONE, 0), Ended(first, RunEnd.LOST, 0)]
+        with lab.database.write() as connection:
+            assert lab.store.finish(connection, mine, ended) == {(job, second.token)}
+        assert lab.status(job) is JobStatus.COMPLETE
         lab.check()
 
     def test_without_the_token_an_outdated_run_would_count(self, lab: Lab) -> None:

@@ -74,7 +74,7 @@ class Lab:
         trouble = None if end is RunEnd.DONE else TROUBLE
         with self.database.write() as connection:
             ended = Ended(run, end, saved, trouble=trouble)
-            return run.id in self.store.finish(connection, owner, [ended], "test")
+            return (run.id, run.token) in self.store.finish(connection, owner, [ended], "test")
 
     def kill(self, owner: int) -> None:
         """The instance does not renew itself for long, and another one notices."""
