@@ -94,11 +94,13 @@ class JobOperations:
     def _oldest(self, connection: sa.Connection, cell: Row) -> int | None:
         if cell.status != JobStatus.CREATED:
             return None
-        oldest: int | None = connection.scalar(
-            sa.select(sa.func.min(JOB.c.created)).where(
-                JOB.c.type == cell.type, JOB.c.status == cell.status
-            )
-        )
+        oldest: int | None = self._database.run(
+            connection,
+            "SELECT min(created) FROM job WHERE type = :type AND priority = :priority"
+            " AND status = 'CREATED' AND held = ''",
+            type=cell.type,
+            priority=cell.priority,
+        ).scalar()
         return oldest
 
     def jobs(

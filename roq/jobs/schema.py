@@ -68,8 +68,7 @@ JOB: Final = sa.Table(
         "job_waiting", "type", "priority", "created", "batch_sequence", "id",
         **_when("status = 'CREATED' AND held = ''"),
     ),
-    sa.Index("job_owned", "owner", **_when("status = 'RUNNING'")),
-    sa.Index("job_deadline", "deadline", **_when("status = 'RUNNING'")),
+    sa.Index("job_running", "owner", "deadline", **_when("status = 'RUNNING'")),
     sa.Index("job_later", "due", **_when("status = 'CREATED' AND held = 'later'")),
     sa.Index(
         "job_unique", "type", "unique_key", unique=True,
@@ -80,7 +79,11 @@ JOB: Final = sa.Table(
         **_when("key IS NOT NULL AND status IN ('CREATED', 'RUNNING')"),
     ),
     sa.Index("job_unsent", "dispatched", **_when("status = 'CREATED' AND held = ''")),
-    sa.Index("job_by_status", "type", "status", "created", "id"),
+    # What is COMPLETE is many and nobody's worry: it is listed by id, and deleted by age.
+    sa.Index(
+        "job_ended_badly", "type", "status", "created", "id",
+        **_when("status IN ('FAILED', 'INTERRUPTED', 'TIMED_OUT')"),
+    ),
     sa.Index("job_ended", "ended", **_when("status = 'COMPLETE'")),
     sqlite_autoincrement=True,
 )  # fmt: skip

@@ -55,7 +55,7 @@ class JobCount(msgspec.Struct, frozen=True, kw_only=True):
     items: int
     failures: int
     oldest: int | None
-    """When the oldest was submitted; of those that are CREATED."""
+    """When the oldest was submitted; of those that are CREATED and not held."""
     known: bool
     """Whether any program has declared the type."""
 
