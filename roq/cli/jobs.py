@@ -22,6 +22,7 @@ from roq.cli.output import done, fields_of, note, print_fields, print_json, prin
 from roq.cli.queues import age_text
 from roq.errors import ConfigError
 from roq.jobs.database import MICROSECONDS, JobDatabase
+from roq.jobs.instances import MECHANISMS
 from roq.jobs.jobs import THREADS, Jobs
 from roq.jobs.operate import JobOperations
 from roq.jobs.schema import migrate as migrate_schema
@@ -74,8 +75,8 @@ def jobs_command(function: Callable[Concatenate[JobsTarget, P], T]) -> Callable[
     @click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text.")
     @wraps(function)
     def command(*args: P.args, **kwargs: P.kwargs) -> T:
-        place = JobsTarget(str(kwargs.pop("database")), bool(kwargs.pop("as_json")))
-        return function(place, *args, **kwargs)
+        target = JobsTarget(str(kwargs.pop("database")), bool(kwargs.pop("as_json")))
+        return function(target, *args, **kwargs)
 
     return command
 
@@ -197,7 +198,7 @@ def loaded(program: str) -> Jobs:
 
 @jobs.command(short_help="Count jobs by type, priority and status.")
 @jobs_command
-def counts(place: JobsTarget) -> None:
+def counts(target: JobsTarget) -> None:
     """Count jobs by type, priority and status, with their items and failures.
 
     OLDEST is the age of the oldest that waits. A type in brackets is declared by no program.
@@ -206,8 +207,8 @@ def counts(place: JobsTarget) -> None:
     Example:
       roq jobs counts
     """
-    rows = place.operate().counts()
-    if place.as_json:
+    rows = target.operate().counts()
+    if target.as_json:
         print_json([fields_of(row) for row in rows])
         return
     print_table(
@@ -229,7 +230,7 @@ def counts(place: JobsTarget) -> None:
 @click.option("--below", type=click.IntRange(min=1), help="Only ids below; for the next page.")
 @filtered
 @jobs_command
-def list_(place: JobsTarget, limit: int, below: int | None, wanted: JobFilter) -> None:
+def list_(target: JobsTarget, limit: int, below: int | None, wanted: JobFilter) -> None:
     """List jobs that fit all options, the newest first.
 
     \b
@@ -237,24 +238,24 @@ def list_(place: JobsTarget, limit: int, below: int | None, wanted: JobFilter) -
       roq jobs list --type Resize --status FAILED
       roq jobs list --json | jq '.[].id'
     """
-    _print_jobs(place, place.operate().jobs(wanted, below=below, most=limit))
+    _print_jobs(target, target.operate().jobs(wanted, below=below, most=limit))
 
 
 @jobs.command(short_help="List what runs, the longest first.")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True)
 @jobs_command
-def running(place: JobsTarget, limit: int) -> None:
+def running(target: JobsTarget, limit: int) -> None:
     """List the jobs that run, in the whole cluster, the longest first.
 
     \b
     Example:
       roq jobs running
     """
-    _print_jobs(place, place.operate().running(most=limit))
+    _print_jobs(target, target.operate().running(most=limit))
 
 
-def _print_jobs(place: JobsTarget, rows: list[JobRow]) -> None:
-    if place.as_json:
+def _print_jobs(target: JobsTarget, rows: list[JobRow]) -> None:
+    if target.as_json:
         print_json([fields_of(row) for row in rows])
         return
     print_table(
@@ -276,15 +277,15 @@ def _print_jobs(place: JobsTarget, rows: list[JobRow]) -> None:
 @jobs.command(short_help="Show one job, with params, errors and why it waits.")
 @click.argument("id", type=click.IntRange(min=1))
 @jobs_command
-def show(place: JobsTarget, id: int) -> None:  # noqa: A002 - the name of the argument
+def show(target: JobsTarget, id: int) -> None:  # noqa: A002 - the name of the argument
     """Show job ID: its row, the beginning of params and result, its last errors, why it waits.
 
     \b
     Example:
       roq jobs show 4711
     """
-    page = place.operate().job(id)
-    if place.as_json:
+    page = target.operate().job(id)
+    if target.as_json:
         print_json(fields_of(page))
         return
     job = page.job
@@ -316,7 +317,7 @@ def _shown(body: Any) -> str:
 @jobs.command(short_help="List what went wrong, alike runs together.")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True)
 @jobs_command
-def failures(place: JobsTarget, limit: int) -> None:
+def failures(target: JobsTarget, limit: int) -> None:
     """List runs that did not end well; those that came the same way through the code are one line.
 
     \b
@@ -324,8 +325,8 @@ def failures(place: JobsTarget, limit: int) -> None:
       roq jobs failures
       roq jobs restart --failure 0123456789abcdef
     """
-    rows = place.operate().failures(most=limit)
-    if place.as_json:
+    rows = target.operate().failures(most=limit)
+    if target.as_json:
         print_json([fields_of(row) for row in rows])
         return
     print_table(
@@ -341,15 +342,15 @@ def failures(place: JobsTarget, limit: int) -> None:
 
 @jobs.command(short_help="List the programs that run jobs.")
 @jobs_command
-def instances(place: JobsTarget) -> None:
+def instances(target: JobsTarget) -> None:
     """List the programs that run jobs, with what they run and the slots that they hold.
 
     \b
     Example:
       roq jobs instances
     """
-    rows = place.operate().instance_list()
-    if place.as_json:
+    rows = target.operate().instance_list()
+    if target.as_json:
         print_json([fields_of(row) for row in rows])
         return
     print_table(
@@ -373,15 +374,15 @@ def _life(dead: bool, expires: int) -> str:
 
 @jobs.command(short_help="List the types that programs have declared.")
 @jobs_command
-def types(place: JobsTarget) -> None:
+def types(target: JobsTarget) -> None:
     """List the types of jobs that programs have declared, with their limits.
 
     \b
     Example:
       roq jobs types
     """
-    rows = place.operate().type_list()
-    if place.as_json:
+    rows = target.operate().type_list()
+    if target.as_json:
         print_json([fields_of(row) for row in rows])
         return
     print_table(
@@ -401,20 +402,20 @@ def _acting(action: Action, example: str, text: str) -> None:
     @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
     @filtered
     @jobs_command
-    def command(place: JobsTarget, yes: bool, wanted: JobFilter) -> None:
-        operate = place.operate()
+    def command(target: JobsTarget, yes: bool, wanted: JobFilter) -> None:
+        operate = target.operate()
         selection = operate.select(action, wanted)
         if not selection.number:
-            done("No job fits.", as_json=place.as_json, number=0)
+            done("No job fits.", as_json=target.as_json, number=0)
             return
         if not yes:
-            if place.as_json or not sys.stdin.isatty():
+            if target.as_json or not sys.stdin.isatty():
                 raise click.UsageError(f"{selection.number:,} jobs fit: add --yes to {action} them")
             click.confirm(f"{action.capitalize()} {selection.number:,} jobs?", abort=True)
         number = operate.act(selection, who=operator())
         done(
             f"{number:,} of {selection.number:,} jobs: {action}",
-            as_json=place.as_json,
+            as_json=target.as_json,
             number=number,
         )
 
@@ -442,9 +443,9 @@ def _switching(on: bool) -> None:
 
     @click.argument("type", required=False)
     @jobs_command
-    def command(place: JobsTarget, type: str | None) -> None:  # noqa: A002 - the argument's name
-        place.operate().switch(on, who=operator(), type=type)
-        done(f"{type or 'All jobs'}: {word}", as_json=place.as_json)
+    def command(target: JobsTarget, type: str | None) -> None:  # noqa: A002 - the argument's name
+        target.operate().switch(on, who=operator(), type=type)
+        done(f"{type or 'All jobs'}: {word}", as_json=target.as_json)
 
     command.__doc__ = (
         f"{text}\n\nOf TYPE, or of all; seen by all instances within a second.\n\n\b\n"
@@ -457,18 +458,34 @@ _switching(True)
 _switching(False)
 
 
+@jobs.command(short_help="Say how instances hear of jobs.")
+@click.argument("mechanism", type=click.Choice(MECHANISMS))
+@jobs_command
+def dispatch(target: JobsTarget, mechanism: str) -> None:
+    """Have instances hear of jobs by the DATABASE, or by a QUEUE of their roq.Jobs' cluster.
+
+    Seen within a second. Those without a cluster, and those that cannot reach it, ask the database.
+
+    \b
+    Example:
+      roq jobs dispatch queue
+    """
+    target.operate().dispatch(mechanism, who=operator())
+    done(f"jobs are dispatched by the {mechanism}", as_json=target.as_json)
+
+
 @jobs.command(short_help="Show what operators have done.")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True)
 @jobs_command
-def audit(place: JobsTarget, limit: int) -> None:
+def audit(target: JobsTarget, limit: int) -> None:
     """Show what operators have done, the newest first.
 
     \b
     Example:
       roq jobs audit
     """
-    rows = place.operate().audit(most=limit)
-    if place.as_json:
+    rows = target.operate().audit(most=limit)
+    if target.as_json:
         print_json([fields_of(row) for row in rows])
         return
     print_table(
@@ -480,7 +497,7 @@ def audit(place: JobsTarget, limit: int) -> None:
 
 @jobs.command(short_help="Bring the tables to the version of this program.")
 @jobs_command
-def migrate(place: JobsTarget) -> None:
+def migrate(target: JobsTarget) -> None:
     """Bring the tables of jobs to the version of this program, and make them if there is none.
 
     End the programs that use them first.
@@ -489,9 +506,9 @@ def migrate(place: JobsTarget) -> None:
     Example:
       roq jobs migrate --database postgresql://roq@db/jobs
     """
-    before, after = migrate_schema(JobDatabase(place.url))
+    before, after = migrate_schema(JobDatabase(target.url))
     text = f"schema {after}" if before == after else f"schema {before or 'none'} → {after}"
-    done(text, as_json=place.as_json, before=before, after=after)
+    done(text, as_json=target.as_json, before=before, after=after)
 
 
 def operator() -> str:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from roq.errors import ConfigError
 from roq.jobs.database import MICROSECONDS, JobDatabase, host_identity
-from roq.jobs.rows import Claimed, Deltas, Ended, LivingInstance, Look, Trouble
+from roq.jobs.rows import Claimed, Deltas, Ended, LivingInstance, Look, Trouble, spread
 from roq.jobs.states import JobStatus, RunEnd
 from roq.jobs.store import BLOCK, CLAIMED, OWN_SHARD_MIN, JobStore, claimed_of
 
@@ -26,8 +26,14 @@ DOUBT_SECONDS: Final = 10.0
 before others take it for dead."""
 RESULT_SECONDS: Final = 24 * 3600.0
 """So long is a job kept after it is COMPLETE."""
-ALL: Final = "all"
 MECHANISMS: Final = ("database", "queue")
+_BELONGING: Final = (
+    ("job_params", "job"),
+    ("job_result", "job"),
+    ("job_error", "job"),
+    ("job_edge", "parent"),
+    ("job_edge", "child"),
+)
 
 
 class TypeFacts(msgspec.Struct, frozen=True):
@@ -281,8 +287,33 @@ class JobInstances:
             before=before,
         ).all()
         self._store.count(connection, deltas)
-        self._store.delete(connection, [row.id for row in old])
+        self.delete(connection, [row.id for row in old])
         return len(old)
+
+    def delete(self, connection: sa.Connection, ids: Sequence[int]) -> int:
+        """Delete jobs that do not run, with all that belongs to them; gives how many there were."""
+        if not ids:
+            return 0
+        given = self._database.given(("id", "bigint"))
+        gone = self._database.run(
+            connection,
+            f"DELETE FROM job WHERE id IN (SELECT id FROM {given} AS d) AND status <> 'RUNNING'"
+            " RETURNING id, type, priority, status, items, failures, key",
+            spread(ids),
+        ).all()
+        deltas = Deltas()
+        for row in gone:
+            deltas.add(row.type, row.priority, JobStatus(row.status), -1, -row.items, -row.failures)
+        rows = spread(row.id for row in gone)
+        for table, column in _BELONGING:
+            self._database.run(
+                connection,
+                f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM {given} AS d)",
+                rows,
+            )
+        self._store.count(connection, deltas)
+        self._store.release_keys(connection, {(row.type, row.key) for row in gone})
+        return len(gone)
 
     def set(self, connection: sa.Connection, name: str, value: str) -> None:
         """Change a setting that all instances see within a second: `on` (1, 0) or `dispatch`."""

@@ -13,20 +13,24 @@ import sqlalchemy as sa
 
 from roq.errors import ConfigError, JobExists, Unavailable
 from roq.jobs.database import JobDatabase
+from roq.jobs.dispatch import QUEUE, QueueMessages, QueueSender
 from roq.jobs.handle import JobHandle
 from roq.jobs.instances import JobInstances
 from roq.jobs.operate import JobOperations
-from roq.jobs.rows import Body, NewJob, Submitted
+from roq.jobs.rows import Body, NewJob, Ready, Submitted
 from roq.jobs.schema import prepare
 from roq.jobs.states import TIME_LIMIT_SECONDS, JobStatus
 from roq.jobs.store import JobStore
 from roq.jobs.types import JobType, Upgrade
 from roq.jobs.worker import GRACE_SECONDS, JobWorker
+from roq.model import check_name
 
 R = TypeVar("R")
 TRIES: Final = 3
 """Of a submission that met another one with the same `unique` that had just ended."""
 THREADS: Final = 8
+PREFETCH_MIN: Final = 64
+"""Messages of each type and priority that an instance holds at least."""
 
 
 class Jobs:
@@ -44,8 +48,9 @@ class Jobs:
 
     Args:
         url: path of a file of SQLite, or a URL: `postgresql://user@host/database`.
-        cluster: addresses of a RoQ cluster by which instances may hear of jobs; None: by the
-            database alone.
+        cluster: addresses of a RoQ cluster by whose queue instances hear of jobs, once
+            `roq jobs dispatch queue` has said so; None: by the database alone.
+        queue: name of that queue, one for each database.
         clock: µs since 1970 in place of the time, with SQLite; for tests.
         jitter: spreads what is tried again; gives a number in [0, 1).
 
@@ -58,15 +63,18 @@ class Jobs:
         url: str = "jobs.db",
         cluster: str | None = None,
         *,
+        queue: str = QUEUE,
         clock: Callable[[], int] | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.database = JobDatabase(url, clock)
         self.cluster = cluster
+        self.queue = check_name(queue)
         self.store = JobStore(self.database, jitter)
         self.instances = JobInstances(self.store)
         self.types: dict[str, JobType[Any]] = {}
         self._prepared = False
+        self._sender: QueueSender | None = None
         self._changed = threading.Condition()
         self._workers: list[tuple[JobWorker, threading.Thread]] = []
         self._preparing = threading.Lock()
@@ -174,9 +182,11 @@ class Jobs:
 
     def _submitted(self, jobs: Sequence[NewJob]) -> list[Submitted]:
         told: list[Submitted] = []
+        sent = False
         for left in reversed(range(TRIES)):
             with self.database.write() as connection:
-                told = self.store.submit(connection, jobs)
+                sent = self._by_queue(connection)
+                told = self.store.submit(connection, jobs, sent=sent)
                 again = any(each.id == 0 for each in told)
                 if again or any(each.outcome == "exists" for each in told):
                     connection.rollback()
@@ -184,9 +194,31 @@ class Jobs:
                 break
             if not left:
                 raise Unavailable("jobs with the same `unique` come and go too fast: submit again")
+        if sent:
+            self._sending().send(
+                Ready(job.priority, each.id, 1, job.type)
+                for job, each in zip(jobs, told, strict=True)
+                if each.outcome == "new" and not (job.due or job.key or job.parents)
+            )
         for worker, _ in list(self._workers):
             worker.hint()
         return told
+
+    def _by_queue(self, connection: sa.Connection) -> bool:
+        """Whether messages of new jobs are to be sent."""
+        if self.cluster is None:
+            return False
+        chosen = self.database.run(
+            connection, "SELECT value FROM job_setting WHERE name = 'dispatch'"
+        ).scalar()
+        return chosen == "queue"
+
+    def _sending(self) -> QueueSender:
+        with self._preparing:
+            if self._sender is None:
+                assert self.cluster is not None  # noqa: S101 - asked before
+                self._sender = QueueSender(self.cluster, self.queue)
+            return self._sender
 
     # --- what handles ask -------------------------------------------------------------------------
 
@@ -258,7 +290,17 @@ class Jobs:
             name=name,
             grace=grace,
             changed=self._tell,
+            messages=None if self.cluster is None else self._messages(wanted, threads),
         )
+
+    def _messages(
+        self, types: list[str], threads: int
+    ) -> Callable[[Callable[[], None]], QueueMessages]:
+        cluster, sender = str(self.cluster), self._sending()
+        return lambda ready: QueueMessages(
+            cluster, self.store, sender, types, prefetch=max(PREFETCH_MIN, 4 * threads),
+            ready=ready, queue=self.queue,
+        )  # fmt: skip
 
     def work(self, **settings: Any) -> None:
         """Run jobs in this thread until `stop` is called from another one; arguments as `worker`.
@@ -294,6 +336,9 @@ class Jobs:
             if thread is not threading.current_thread():
                 thread.join()
         self._workers.clear()
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
         self.database.close()
 
     def __enter__(self) -> Self:

@@ -336,7 +336,7 @@ class JobOperations:
             case Action.RESTART:
                 return self._restart(connection, ids)
             case Action.DELETE:
-                return self._store.delete(connection, ids)
+                return self._instances.delete(connection, ids)
             case Action.REQUEUE:
                 changed = self._change(
                     connection, "dispatched = 0", "status = 'CREATED' AND held = ''", ids

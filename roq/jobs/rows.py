@@ -39,6 +39,15 @@ class NewJob:
     params: Body | None = None
 
 
+class Ready(NamedTuple):
+    """A job that may be claimed, as a message tells of it; the first in order is the lowest."""
+
+    priority: int
+    id: int
+    token: int
+    type: str
+
+
 class Submitted(NamedTuple):
     """What became of a job that was to be written down."""
 

@@ -26,6 +26,7 @@ from roq.jobs.rows import (
     Deltas,
     Ended,
     NewJob,
+    Ready,
     Submitted,
     Trouble,
     Want,
@@ -42,13 +43,6 @@ waits for their end; they are folded into the others later."""
 CLAIMED: Final = (
     "job.id, job.token, job.type, job.priority, job.created, job.batch_sequence, job.failures,"
     " job.timeouts, job.losses, job.restartable, job.items, job.saved, job.tag"
-)
-_BELONGING: Final = (
-    ("job_params", "job"),
-    ("job_result", "job"),
-    ("job_error", "job"),
-    ("job_edge", "parent"),
-    ("job_edge", "child"),
 )
 _ORDER: Final = "priority, created, batch_sequence, id"
 
@@ -69,8 +63,9 @@ class JobStore:
         self._insert = (
             "INSERT INTO job (type, priority, status, created, batch_sequence, due, held,"
             " dispatched, token, restartable, items, tag, unique_key, key, waits)"
-            " SELECT type, priority, 'CREATED', :now, n, due, held, 0, 1, restartable, items, tag,"
-            " unique_key, key, waits FROM "
+            " SELECT type, priority, 'CREATED', :now, n, due, held,"
+            " CASE held WHEN '' THEN :sent ELSE 0 END, 1, restartable, items, tag, unique_key,"
+            " key, waits FROM "
             + given(
                 ("n", "int"), ("type", "text"), ("priority", "int"), ("due", "bigint"),
                 ("held", "text"), ("restartable", "int"), ("items", "bigint"), ("tag", "text"),
@@ -93,8 +88,9 @@ class JobStore:
         self._claim = (
             "UPDATE job SET status = 'RUNNING', token = job.token + 1, owner = :owner,"
             " started = :now, deadline = :now + 2 * d.span, stop = 0, ended = NULL FROM "
-            + given(("id", "bigint"), ("token", "bigint"), ("span", "bigint"))
-            + " AS d WHERE job.id = d.id AND job.token = d.token AND job.status = 'CREATED'"
+            + given(("id", "bigint"), ("token", "bigint"), ("span", "bigint"), ("type", "text"))
+            + " AS d WHERE job.id = d.id AND job.token = d.token AND job.type = d.type"
+            " AND job.status = 'CREATED'"
             f" AND job.held = '' RETURNING {CLAIMED}"
         )
         self._finish = (
@@ -118,7 +114,12 @@ class JobStore:
     # --- submit -----------------------------------------------------------------------------------
 
     def submit(
-        self, connection: sa.Connection, jobs: Sequence[NewJob], *, foreign: bool = False
+        self,
+        connection: sa.Connection,
+        jobs: Sequence[NewJob],
+        *,
+        foreign: bool = False,
+        sent: bool = False,
     ) -> list[Submitted]:
         """Write jobs down, in this order.
 
@@ -126,6 +127,7 @@ class JobStore:
             connection: the transaction.
             jobs: what to write.
             foreign: the transaction is the user's, and may take long: nobody is to wait for it.
+            sent: the caller will send messages of those that may be claimed at once.
 
         Raises:
             JobNotFound: a job that one of them is to wait for does not exist.
@@ -140,7 +142,8 @@ class JobStore:
             for n, job in enumerate(jobs)
         ]  # fmt: skip
         found: dict[int, Submitted] = {}
-        for row in self.database.run(connection, self._insert, rows, now=now):
+        at = now if sent else 0
+        for row in self.database.run(connection, self._insert, rows, now=now, sent=at):
             found[row.batch_sequence] = Submitted(row.id, "new")
         deltas = Deltas()
         bodies, edges = [], []
@@ -298,7 +301,7 @@ class JobStore:
         for job, token, kind in jobs:
             if credit.get(kind, 0) > 0:
                 credit[kind] -= 1
-                rows.append([job, token, allowed[kind].limit])
+                rows.append([job, token, allowed[kind].limit, kind])
         if not rows:
             return []
         now = self.database.now(connection)
@@ -310,6 +313,44 @@ class JobStore:
             deltas.move(run, JobStatus.CREATED, JobStatus.RUNNING, run.attempts.failures)
         self.count(connection, deltas)
         return sorted(claimed, key=lambda run: run.order)
+
+    def first_priority(self, connection: sa.Connection, kind: str) -> int | None:
+        """The priority of the next job of a type; None: none may be claimed."""
+        first: int | None = self.database.run(
+            connection,
+            "SELECT min(priority) FROM job WHERE type = :type AND status = 'CREATED' AND held = ''",
+            type=kind,
+        ).scalar()
+        return first
+
+    def unsent(
+        self,
+        connection: sa.Connection,
+        *,
+        before: int,
+        kind: str | None = None,
+        priority: int | None = None,
+    ) -> list[Ready]:
+        """Jobs of which no message was sent since then; the caller is to send one after the commit.
+
+        Args:
+            connection: the transaction.
+            before: µs since 1970; 1: of which none was sent at all.
+            kind, priority: only of these.
+        """
+        only = "" if kind is None else " AND type = :type AND priority = :priority"
+        given = {} if kind is None else {"type": kind, "priority": priority}
+        rows = self.database.run(
+            connection,
+            "UPDATE job SET dispatched = :now WHERE id IN (SELECT id FROM job"
+            f" WHERE status = 'CREATED' AND held = '' AND dispatched < :before{only}"
+            f" ORDER BY dispatched, id LIMIT {BLOCK}{self.database.skip_locked})"
+            " RETURNING priority, id, token, type",
+            now=self.database.now(connection),
+            before=before,
+            **given,
+        )
+        return sorted(Ready(*row) for row in rows)
 
     def is_alive(self, connection: sa.Connection, owner: int) -> bool:
         """Whether nobody has taken this instance for dead; nobody will in this transaction."""
@@ -511,30 +552,7 @@ class JobStore:
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def delete(self, connection: sa.Connection, ids: Sequence[int]) -> int:
-        """Delete jobs that do not run, with all that belongs to them; gives how many there were."""
-        if not ids:
-            return 0
-        given = self.database.given(("id", "bigint"))
-        gone = self.database.run(
-            connection,
-            f"DELETE FROM job WHERE id IN (SELECT id FROM {given} AS d) AND status <> 'RUNNING'"
-            " RETURNING id, type, priority, status, items, failures, key",
-            spread(ids),
-        ).all()
-        deltas = Deltas()
-        for row in gone:
-            deltas.add(row.type, row.priority, JobStatus(row.status), -1, -row.items, -row.failures)
-        rows = spread(row.id for row in gone)
-        for table, column in _BELONGING:
-            self.database.run(
-                connection,
-                f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM {given} AS d)",
-                rows,
-            )
-        self.count(connection, deltas)
-        self.release_keys(connection, {(row.type, row.key) for row in gone})
-        return len(gone)
+    # --- helpers --------------------------------------------------------------------------------
 
     def count(self, connection: sa.Connection, deltas: Deltas, *, foreign: bool = False) -> None:
         """Change the counters."""

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -23,7 +23,7 @@ from roq.client.naming import client_name
 from roq.errors import Unavailable
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads, unstarted
-from roq.jobs.rows import Body, Claimed, Ended, Look, Trouble, Want
+from roq.jobs.rows import Body, Claimed, Ended, Look, Ready, Trouble, Want
 from roq.jobs.run import Job
 from roq.jobs.states import JobStatus, RunEnd, claim_ahead
 from roq.jobs.store import JobStore
@@ -45,11 +45,16 @@ _SMOOTHING: Final = 0.1
 class Messages(Protocol):
     """Where an instance hears of jobs beside the database: a queue."""
 
-    def take(self, wants: Iterable[Want], most: int) -> list[tuple[int, int, str]]:
-        """Jobs (id, token, type) to claim, by priority; never waits."""
+    @property
+    def connected(self) -> bool:
+        """Whether it does so now."""
         ...
 
-    def settle(self, jobs: Iterable[tuple[int, int, str]], claimed: int) -> None:
+    def take(self, wants: Iterable[Want], most: int) -> list[Ready]:
+        """Jobs to claim, by priority; never waits."""
+        ...
+
+    def settle(self, jobs: Iterable[Ready]) -> None:
         """These were looked at, and that is committed: acknowledge them."""
         ...
 
@@ -84,8 +89,8 @@ class JobWorker:
         threads: jobs that it runs at once.
         name: by which people find it; None: program, host and process id.
         grace: seconds for jobs to stop when it ends.
-        fire: fires schedules, in a transaction.
         changed: told when runs have ended.
+        messages: makes what hears of jobs by a queue, from what it calls when there may be some.
     """
 
     def __init__(
@@ -97,9 +102,8 @@ class JobWorker:
         threads: int = 8,
         name: str | None = None,
         grace: float = GRACE_SECONDS,
-        fire: Any = None,
-        changed: Any = None,
-        messages: Messages | None = None,
+        changed: Callable[[], None] | None = None,
+        messages: Callable[[Callable[[], None]], Messages] | None = None,
     ) -> None:
         self.name = client_name(name)
         self.stats = WorkerStats()
@@ -110,9 +114,8 @@ class JobWorker:
         self._types = dict(types)
         self._number = threads
         self._grace = grace
-        self._fire = fire
         self._changed = changed
-        self._messages = messages
+        self._messages = None if messages is None else messages(self.hint)
         self._running: dict[tuple[int, int], Running] = {}
         self._ended: deque[tuple[Running, Ended]] = deque()
         self._wake = threading.Event()
@@ -232,10 +235,10 @@ class JobWorker:
         ended = self._take_ended()
         wants = self._wants()
         room = self._room()
-        look = self._look
-        named: list[tuple[int, int, str]] = []
-        if self._messages is not None and look is not None and look.dispatch == "queue":
-            named = self._messages.take(wants, room)
+        look, messages = self._look, self._messages
+        by_queue = messages is not None and look is not None and look.dispatch == "queue"
+        by_queue = by_queue and messages is not None and messages.connected
+        named = messages.take(wants, room) if messages is not None and by_queue else []
         claim = bool(named) or (self._more and room > 0) or any(each.limited for each in wants)
         if not ended and not claim:
             return
@@ -243,24 +246,56 @@ class JobWorker:
         claimed: list[Claimed] = []
         short: set[str] = set()
         hit: set[tuple[int, int]] = set()
+        looked: list[Ready] = []
         try:
             with self._database.write() as connection:
                 checked = [self._checked(connection, *each) for each in ended]
                 hit = self._store.finish(connection, self.id, checked, self.name)
+                if claim and by_queue:
+                    looked, jobs = self._chosen(connection, named, wants, room)
+                elif claim:
+                    jobs = self._store.candidates(connection, wants, room)
+                else:
+                    jobs = []
                 if claim:
-                    jobs = named or self._store.candidates(connection, wants, room)
                     claimed = self._store.claim(connection, self.id, wants, jobs, short)
-                    self._more = len(jobs) >= room > 0 or bool(named)
         except Unavailable:
             self._ended.extendleft(reversed(ended))
             self._more = True
             raise
-        if named and self._messages is not None:
-            self._messages.settle(named, len(claimed))
-            self.stats.stale += len(named) - len(claimed)
+        self._more = self._more or len(jobs) >= room > 0
+        if messages is not None and looked:
+            messages.settle(looked)
+            self.stats.stale += max(0, len(looked) - len(claimed))
         self._short = short
         self._written(ended, hit)
         self._begin(claimed)
+
+    def _chosen(
+        self, connection: sa.Connection, named: list[Ready], wants: list[Want], room: int
+    ) -> tuple[list[Ready], list[tuple[int, int, str]]]:
+        """Which messages are acted upon, and the jobs (id, token, type) to claim.
+
+        A message waits while a job of its type and of higher priority does, whose own message has
+        not come here: that job is taken from the database.
+        """
+        first = {
+            kind: self._store.first_priority(connection, kind)
+            for kind in {job.type for job in named}
+        }
+        looked = []
+        passed_over = set()
+        for job in named:
+            priority = first[job.type]
+            if priority is None or job.priority <= priority:
+                looked.append(job)
+            else:
+                passed_over.add(job.type)
+        jobs = [(job.id, job.token, job.type) for job in looked]
+        higher = [want for want in wants if want.type in passed_over]
+        if higher:
+            jobs += self._store.candidates(connection, higher, room - len(jobs))
+        return looked, jobs
 
     def _take_ended(self) -> list[tuple[Running, Ended]]:
         taken = []
@@ -372,7 +407,7 @@ class JobWorker:
         renew = now - self._renewed >= RENEW_SECONDS
         tidy = now - self._tidied >= TIDY_SECONDS
         places = self._moved()
-        if renew or tidy or places or look.due or look.dead or look.late or look.fires:
+        if renew or tidy or places or look.due or look.dead or look.late:
             self._act(look, places, renew=renew, tidy=tidy)
         if self._messages is not None:
             self._messages.look(look)
@@ -396,8 +431,6 @@ class JobWorker:
                 self._instances.reap(connection)
             if look.late:
                 self._instances.end_late(connection)
-            if look.fires and self._fire is not None:
-                self._fire(connection)
             if tidy:
                 self._instances.tidy(connection)
         if tidy:

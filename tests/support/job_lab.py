@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from roq.errors import JobNotFound
 from roq.jobs.instances import TypeFacts
@@ -20,10 +20,15 @@ TROUBLE = Trouble("ValueError: no", fingerprint="f" * 16)
 class Lab:
     """A database of jobs, with a clock of the test's if it is SQLite."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, durable: bool = True) -> None:
         self.time = 1_800_000_000_000_000
         sqlite = "://" not in url
         self.jobs = Jobs(url, clock=(lambda: self.time) if sqlite else None, jitter=lambda: 0.0)
+        if not durable:
+            event.listen(
+                self.jobs.database.engine, "connect",
+                lambda made, _record: made.execute("PRAGMA synchronous=OFF"),
+            )  # fmt: skip
         self.jobs.open()
         self.database = self.jobs.database
         self.store = self.jobs.store
