@@ -64,7 +64,7 @@ class Cluster:
         *,
         host: str | None = None,
         exists_ok: bool = False,
-        durability: str = "none",
+        durability: str | None = None,
         limits: Limits | Mapping[str, int] | None = None,
         timeout: float = COMMAND_SECONDS,
     ) -> None:

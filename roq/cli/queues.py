@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
@@ -12,11 +11,9 @@ import msgspec
 
 import roq
 from roq.cli import completion
-from roq.cli.board import Board, QueueView
 from roq.cli.client import Target, change_command, cluster_command
 from roq.cli.cluster_option import cluster_before
 from roq.cli.output import (
-    bytes_text,
     done,
     fields_of,
     note,
@@ -27,9 +24,11 @@ from roq.cli.output import (
     print_table,
     state_text,
 )
-from roq.cli.rules import in_force
+from roq.client.admin.board import Board, QueueView
+from roq.client.admin.rules import in_force
 from roq.client.admin.views import ExchangeSummary, QueueDescription, rules_of
-from roq.model import VOLATILE, QueueState
+from roq.client.admin.wording import age_text, bytes_text
+from roq.model import VOLATILE
 from roq.protocol.public import DURABILITIES, LIMIT_RANGES
 
 ACTIVITY_SECONDS: Final = 2.5
@@ -60,11 +59,10 @@ def queue() -> None:
 @click.option(
     "--durability",
     type=click.Choice(DURABILITIES),
-    default=VOLATILE,
-    show_default=True,
-    help="none: messages live in memory. flush: they are acknowledged when they are on the disk of "
-    "an exchange, and outlive its process. async: likewise, but acknowledged when written, "
-    "and synced within 100 ms: a power cut may take the last of them.",
+    help="flush: messages are acknowledged when they are on the disk of an exchange, and outlive "
+    "its process. async: likewise, but acknowledged when written, and synced within 100 ms: a "
+    "power cut may take the last of them. none: messages live in memory. If it is not given: what "
+    "the cluster is set to, flush as shipped.",
 )
 @click.option(
     "--limit",
@@ -79,7 +77,7 @@ def create(
     name: str,
     host: str,
     exists_ok: bool,
-    durability: str,
+    durability: str | None,
     limits: tuple[str, ...],
 ) -> None:
     """Create the queue NAME and start it: one monitor, one exchange.
@@ -89,7 +87,8 @@ def create(
     \b
     Example:
       roq queue create orders
-      roq queue create payments --durability flush --limit log_seconds=86400
+      roq queue create payments --limit log_seconds=86400
+      roq queue create ticks --durability none
       roq queue create orders --host 127.0.0.2 --limit ring_bytes=268435456
     """
     given = parse_limits(limits)
@@ -173,7 +172,7 @@ def list_(target: Target) -> None:
         [
             (
                 r.name,
-                state_text(_shown_state(r.state, r.reasons)),
+                state_text(r.shown_state),
                 r.host,
                 r.exchanges,
                 r.durability,
@@ -301,7 +300,7 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
     print_fields(
         [
             ("Queue", description.name),
-            ("State", state_text(_shown_state(description.state, description.reasons))),
+            ("State", state_text(description.shown_state)),
             *(("Reason", reason) for reason in description.reasons),
             *_activity(view),
             ("Host", description.host),
@@ -330,19 +329,6 @@ def _retention(description: QueueDescription) -> list[tuple[str, str]]:
     limits = description.limits
     stays = f"{age_text(limits.log_seconds)}, {bytes_text(limits.log_bytes)} for each exchange"
     return [("Retention", f"{stays}, whichever comes first, read or not")]
-
-
-def _shown_state(state: str, reasons: Sequence[str]) -> str:
-    """A queue that runs, but not all of it, is shown as degraded."""
-    return "degraded" if reasons and state == QueueState.RUNNING else state
-
-
-def age_text(seconds: float) -> str:
-    """A span of time in one unit, as people say it."""
-    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _slow_text(slow: str, seconds: int) -> str:

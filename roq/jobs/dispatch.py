@@ -98,7 +98,7 @@ class QueueSender:
         while not self._closed:
             try:
                 with roq.client.cluster.connect(self._addresses, timeout=ANSWER_SECONDS) as cluster:
-                    cluster.create_queue(self._queue, exists_ok=True)
+                    cluster.create_queue(self._queue, exists_ok=True, durability="none")
                     with cluster.publisher(self._queue) as publisher:
                         self._publish(publisher)
             except RoQError as error:
@@ -219,7 +219,7 @@ class QueueMessages:
         self._tried = monotonic()
         try:
             self._cluster = roq.client.cluster.connect(self._addresses, timeout=ANSWER_SECONDS)
-            self._cluster.create_queue(self._queue, exists_ok=True)
+            self._cluster.create_queue(self._queue, exists_ok=True, durability="none")
             for kind in self._types:
                 for priority in sorted(PRIORITIES.values()):
                     consumer = self._cluster.consumer(

@@ -21,7 +21,8 @@ from struct import Struct
 from typing import Final, Generic, TypeVar, cast
 
 from roq.log.free_messages import FreeMessages
-from roq.log.group_changes import GroupDelta, Tried, mask_of, stretches_of
+from roq.log.group_changes import GroupDelta, Tried
+from roq.log.group_journal import GroupJournal
 from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of, split_by_attempts
 from roq.log.log import Log, Record
 from roq.log.open_batches import OpenBatches
@@ -84,19 +85,12 @@ class ConsumerGroup(Generic[B]):
         """In the order of their turns; of an exclusive group the first one gets everything."""
         self._open = OpenBatches(start)
         self._free = FreeMessages()
-        self._known: dict[int, int | None] = {}
-        """Of batches that were not handed out since the start: bits that are done; None: all."""
-        self._tried: dict[int, list[Tried]] = {}
-        """Likewise: what was tried."""
+        self._journal = GroupJournal(name, self._open)
         self._passing = False
         """Whether the last look at the log has ended among batches of other topics."""
         self._clock = now
         self._ticked_at = now
         self._hold_until = now
-        self._changed: set[int] = set()
-        self._changed_tried: list[Tried] = []
-        self._dirty = self._all_changed = True
-        """Whether anything has changed, and whether all of it is to be told."""
 
     # --- members ----------------------------------------------------------------------------------
 
@@ -282,20 +276,16 @@ class ConsumerGroup(Generic[B]):
             member.restart()
         self._members.clear()
         self.out = 0
-        for held in (self._known, self._tried):
-            held.clear()
         self._free.clear()
-        self._changed.clear()
-        self._changed_tried.clear()
         self._open.restart(min(max(offset, self._log.floor), self._log.committed))
-        self._dirty = self._all_changed = True
+        self._journal.restart()
         return members
 
     def pause(self, *, paused: bool) -> None:
         """Hand nothing out, or go on."""
         if self.paused is not paused:
             self.paused = paused
-            self._dirty = self._all_changed = True
+            self._journal.note_all()
 
     def state(self, *, who: bool, most: int) -> GroupState:
         """How the group stands.
@@ -325,55 +315,26 @@ class ConsumerGroup(Generic[B]):
     @property
     def changed(self) -> bool:
         """Whether `take_changes` has something."""
-        return self._dirty or self._open.moved
+        return self._journal.changed
 
     def take_changes(self) -> GroupDelta | None:
         """What has changed since the last call; None: nothing."""
-        if not self.changed:
+        if not self._journal.changed:
             return None
-        self._dirty = self._open.moved = False
-        if self._all_changed:
-            self._all_changed = False
-            self._changed.clear()
-            self._changed_tried.clear()
-            return self.snapshot()
-        changed = sorted(offset for offset in self._changed if offset >= self.base)
-        whole = [offset for offset in changed if offset not in self._open.bits]
-        parts = [offset for offset in changed if offset in self._open.bits]
-        tried = [each for each in self._changed_tried if each.offset >= self.base]
-        self._changed.clear()
-        self._changed_tried.clear()
-        return GroupDelta(
-            self.name,
-            self.base,
-            stretches_of(whole),
-            [self._open.done(offset) for offset in parts],
-            tried,
-        )
+        return self._journal.take() or self.snapshot()
 
     def drop_changes(self) -> None:
         """Nobody wants to know what has changed."""
-        self._dirty = self._open.moved = False
-        self._changed.clear()
-        self._changed_tried.clear()
+        self._journal.drop()
 
     def snapshot(self) -> GroupDelta:
         """All of the group, as it stands."""
-        known = self._known
-        done = [offset for offset in self._open.offsets() if offset not in self._open.bits]
-        done += sorted(offset for offset, bits in known.items() if bits is None)
-        parts = [mask for mask in map(self._open.done, self._open.bits) if mask.done]
-        parts += [mask_of(offset, bits) for offset, bits in known.items() if bits]
-        tried = [each for runs in self._tried.values() for each in runs]
-        tried += [
+        tried = [
             Tried(each.offset, each.first, each.length, each.attempts, each.reason)
             for each in self._held()
             if each.attempts
         ]
-        return GroupDelta(
-            self.name, self.base, stretches_of(done), parts, tried, self.settings, self.created_us,
-            self.paused,
-        )  # fmt: skip
+        return self._journal.snapshot(tried, self.settings, self.created_us, paused=self.paused)
 
     def apply(self, delta: GroupDelta) -> None:
         """Take in what an earlier process has written, in order; before anything else happens."""
@@ -383,22 +344,7 @@ class ConsumerGroup(Generic[B]):
             self._everything = b"" in delta.settings.prefixes
             self.created_us = delta.created_us
             self.paused = delta.paused
-            self._known.clear()
-            self._tried.clear()
-        self._open.restart(delta.base)
-        for first, count in delta.whole:
-            for offset in range(first, first + min(count, WINDOW)):
-                self._known[offset] = None
-        for offset, done in delta.parts:
-            before = self._known.get(offset, 0)
-            if before is not None:
-                self._known[offset] = before | int.from_bytes(done, "little")
-        for each in delta.tried:
-            self._tried.setdefault(each.offset, []).append(each)
-        for held in (self._known, self._tried):
-            for offset in [offset for offset in held if offset < self.base]:
-                del held[offset]
-        self._dirty = self._all_changed = True
+        self._journal.apply(delta, WINDOW)
 
     def check(self) -> None:
         """Assert the invariants. Costs O(n): tests and simulation only."""
@@ -437,14 +383,9 @@ class ConsumerGroup(Generic[B]):
         """Whether none of these messages is open, as far as that is known."""
         size = self._open.size(offset)
         if not size:
-            return offset < self.next or self._known.get(offset, 0) is None
+            return offset < self.next or self._journal.known(offset) is None
         mask = bits_at(first, min(length, size - first)) if first < size else 0
         return not self._open.bits[offset] & mask
-
-    def _candidates(self) -> list[Member]:
-        if self.settings.mode == "exclusive":
-            return list(self._members.values())[:1]
-        return list(self._members.values())
 
     def _taker(self, count: int) -> Member | None:
         """Whose turn it is, of those that would take so many messages, or a part of them."""
@@ -483,11 +424,10 @@ class ConsumerGroup(Generic[B]):
         if offset != self.next:
             self._open.leap(offset)
             return
-        known = self._known.get(offset, 0)
-        count = 0 if known is None else self._count_at(offset)  # nothing has changed if that raises
-        self._known.pop(offset, None)
-        tried = self._tried.pop(offset, [])
-        open_bits = bits_at(0, count) & ~(known or 0)
+        whole = self._journal.known(offset) is None
+        count = 0 if whole else self._count_at(offset)  # nothing has changed if that raises
+        done, tried = self._journal.take_known(offset)
+        open_bits = bits_at(0, count) & ~done
         self._open.open(count, open_bits)
         for first, length in runs_of(open_bits):
             for piece in split_by_attempts(offset, first, length, tried):
@@ -537,8 +477,7 @@ class ConsumerGroup(Generic[B]):
     def _finish(self, offset: int, bits: int) -> None:
         """These messages are done, whoever says so."""
         if self._open.finish(offset, bits):
-            self._dirty = True
-            self._changed.add(offset)
+            self._journal.note_done(offset)
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
         """These messages of a lease are free after so many seconds."""
@@ -549,8 +488,7 @@ class ConsumerGroup(Generic[B]):
             piece = Piece(lease.offset, lease.first + start, length, attempts, why)
             self._free.wait(piece, self._clock + delay)
             if counted:
-                self._dirty = True
-                self._changed_tried.append(Tried(*piece))
+                self._journal.note_tried(Tried(*piece))
 
     def _return_all(self, member: Member, *, counted: bool, reason: str = "") -> None:
         """All that a member holds is free at once."""
@@ -567,9 +505,7 @@ class ConsumerGroup(Generic[B]):
                 self._settle(lease, lease.open, done=False)
         for piece in [each for each in self._free if each.offset < floor]:
             self._free.remove(piece)
-        for held in (self._known, self._tried):
-            for offset in [each for each in held if each < floor]:
-                del held[offset]
+        self._journal.drop_below(floor)
         self.expired += self._open.drop_below(floor)
 
     def _oldest(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import roq
-from roq.cli.board import Board
+from roq.client.admin.board import Board
 from roq.client.admin.statistics import Statistics
 from roq.client.admin.views import ScalingRules
 from roq.simulation.real.display import Display, Picture
@@ -140,7 +140,7 @@ def under_load(
         roq.connect(place.address, timeout=30.0) as cluster,
         Workers(folder, [place.address], QUEUE) as workers,
     ):
-        cluster.create_queue(QUEUE, host=host or place.hosts[0], limits=limits)
+        cluster.create_queue(QUEUE, host=host or place.hosts[0], durability="none", limits=limits)
         if rules is not None:
             cluster.set_rules(QUEUE, rules)
         with cluster.statistics(QUEUE) as statistics:

@@ -330,11 +330,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        self._settle(lease, bits, done=False)\n        for start", "        for start"),
         ("            del self._members[member.id]\n", ""),
         ("        if exclusive and leases:\n", "        if False:\n"),
-        ("            self._known.clear()\n            self._tried.clear()\n", ""),
-        ("        open_bits = bits_at(0, count) & ~(known or 0)\n",
+        ("        open_bits = bits_at(0, count) & ~done\n",
          "        open_bits = bits_at(0, count)\n"),
         ("min(max(0.0, now - self._ticked_at), STEP_SECONDS_MAX)",
          "max(0.0, now - self._ticked_at)"),
+    ),
+    *_of(
+        "roq/log/group_journal.py",
+        GROUPS,
+        ("            self._known.clear()\n            self._tried.clear()\n", ""),
     ),
     *_of(
         "roq/log/open_batches.py",

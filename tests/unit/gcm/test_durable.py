@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from gcm_scaling import ask
-from gcm_script import PaperHost, Script
+from gcm_scaling import ask, less, out
+from gcm_script import ME, PaperHost, Script
 
+from roq.gcm.config import GcmConfig
+from roq.gcm.machine import Settings
 from roq.gcm.state.records import QueueRecord
-from roq.protocol.control import Elasticity, ElasticityRequest, StopQueue
+from roq.protocol.control import (
+    Done,
+    Elasticity,
+    ElasticityRequest,
+    Failure,
+    ScaledOut,
+    StopQueue,
+)
 from roq.protocol.documents import RawDocument
 from roq.timing import HOST_SILENT_SECONDS
 
@@ -51,6 +60,24 @@ def test_the_durability_stands_in_the_definition_and_is_told(script: Script) -> 
     assert described(script)["Durability"] == "flush"
     assert [row["Durability"] for row in script.ask(2101)["Queues"]] == ["flush"]
     assert script.hosts["h1"].durability == {("q", 1): "flush"}
+
+
+@pytest.mark.parametrize("setting", ["flush", "async", "none"])
+def test_a_queue_whose_creator_names_none_has_the_durability_of_the_cluster(setting: str) -> None:
+    script = Script(PaperHost("h1"), durability=setting)
+    for name in ("default", "empty"):
+        given = {} if name == "default" else {"Durability": ""}
+        assert script.ask(2010, QName=name, **given)["RESULT"] == 0
+        assert script.record(name).durability == setting
+    assert script.ask(2003, QName="there", Host="h1")["RESULT"] == 0
+    assert script.record("there").durability == setting
+    assert script.ask(2010, QName="named", Durability="none")["RESULT"] == 0
+    assert script.record("named").durability == "none"
+
+
+def test_as_shipped_queues_are_on_the_disk() -> None:
+    assert Settings(manager=ME).durability == "flush"
+    assert GcmConfig().queues.durability == "flush"
 
 
 def test_a_definition_that_says_nothing_of_it_is_not_durable() -> None:
@@ -104,6 +131,7 @@ def test_its_monitor_is_told_of_all_logs_also_of_those_that_are_away(script: Scr
     assert (told("q").exchanges, told("q").logs) == ([2], [1, 2])
     script.ask(2100, QName="q", Exchange="x1", Forget=True)
     assert told("q").logs == [2]
+    assert described(script)["Life"] == 1, "what only x1 knew of named publishers is gone"
     script.ask(2003, QName="volatile", Host="h2")
     assert (told("volatile").exchanges, told("volatile").logs) == ([1], [])
 
@@ -192,3 +220,16 @@ def test_an_exchange_that_is_away_may_be_given_up(script: Script) -> None:
     assert set(states(script)) == {1, 2}
     script.ask(2100, QName="q", Exchange="x1", Forget=True)
     assert set(states(script)) == {2}
+
+
+def test_scaling_removes_an_exchange_whose_log_holds_nothing_and_the_folder_with_it(
+    script: Script,
+) -> None:
+    assert isinstance(ask(script, out(script)), ScaledOut)
+    script.settle()
+    refused = ask(script, less(script, 2))
+    assert isinstance(refused, Failure)
+    assert "keeps a log" in refused.COMMENT
+    assert ask(script, less(script, 2, holds_nothing=True)) == Done(id=8)
+    assert stops(script) == [(2, True)]
+    assert [each.number for each in script.record("q").exchanges] == [1]
