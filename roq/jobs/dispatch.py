@@ -28,7 +28,7 @@ from roq.client.consume.message import ConsumedMessage
 from roq.client.publish.publisher import Publisher
 from roq.errors import LeaseLost, RoQError
 from roq.jobs.database import MICROSECONDS
-from roq.jobs.rows import Look, Ready, Want
+from roq.jobs.rows import Look, ReadyJob, Want
 from roq.jobs.states import PRIORITIES
 from roq.jobs.store import JobStore
 
@@ -74,14 +74,14 @@ class QueueSender:
     def __init__(self, cluster: str, queue: str = QUEUE) -> None:
         self._addresses = cluster
         self._queue = queue
-        self._unsent: deque[Ready] = deque(maxlen=UNSENT_MAX)
+        self._unsent: deque[ReadyJob] = deque(maxlen=UNSENT_MAX)
         self._condition = threading.Condition()
         self._closed = False
         self.sent = 0
         self._thread = threading.Thread(target=self._run, name="roq-jobs-sender", daemon=True)
         self._thread.start()
 
-    def send(self, jobs: Iterable[Ready]) -> None:
+    def send(self, jobs: Iterable[ReadyJob]) -> None:
         """Have these published; call it after the commit."""
         with self._condition:
             self._unsent.extend(jobs)
@@ -119,7 +119,7 @@ class QueueSender:
             self.sent += len(taken)
 
 
-def _by_topic(jobs: Sequence[Ready]) -> dict[str, list[bytes]]:
+def _by_topic(jobs: Sequence[ReadyJob]) -> dict[str, list[bytes]]:
     found: dict[str, list[bytes]] = {}
     for job in jobs:
         payload = _FORM.pack(job.id, job.token)
@@ -160,7 +160,7 @@ class QueueMessages:
         self._queue = queue
         self._cluster: Cluster | None = None
         self._consumers: dict[tuple[int, str], Consumer] = {}
-        self._held: dict[Ready, list[ConsumedMessage]] = {}
+        self._held: dict[ReadyJob, list[ConsumedMessage]] = {}
         self._tried = self._searched = float("-inf")
 
     @property
@@ -168,7 +168,7 @@ class QueueMessages:
         """Whether jobs are heard of by the queue now; else the database is asked."""
         return self._cluster is not None
 
-    def take(self, wants: Iterable[Want], most: int) -> list[Ready]:
+    def take(self, wants: Iterable[Want], most: int) -> list[ReadyJob]:
         """Jobs to claim, by priority; never waits."""
         allowed = {want.type: want.most for want in wants}
         for (priority, kind), consumer in self._consumers.items():
@@ -188,13 +188,13 @@ class QueueMessages:
                 if message is None:
                     return
                 if len(message.payload) == _FORM.size:
-                    job = Ready(priority, *_FORM.unpack(message.payload), kind)
+                    job = ReadyJob(priority, *_FORM.unpack(message.payload), kind)
                     self._held.setdefault(job, []).append(message)
                     held += 1
                 else:
                     message.ack()  # of something else that publishes here
 
-    def settle(self, jobs: Iterable[Ready]) -> None:
+    def settle(self, jobs: Iterable[ReadyJob]) -> None:
         """These were looked at, and that is committed: acknowledge them."""
         for job in jobs:
             for message in self._held.pop(job, []):
@@ -232,7 +232,7 @@ class QueueMessages:
             log.warning("jobs come by the database alone: %s", error, extra={"event": "jobs_queue"})
             self.close()
 
-    def _lost(self, cluster: Cluster, look: Look) -> list[Ready]:
+    def _lost(self, cluster: Cluster, look: Look) -> list[ReadyJob]:
         """Jobs whose message is in no queue any more."""
         try:
             groups = {

@@ -17,7 +17,7 @@ from roq.jobs.dispatch import QUEUE, QueueMessages, QueueSender
 from roq.jobs.handle import JobHandle
 from roq.jobs.instances import JobInstances
 from roq.jobs.operate import JobOperations
-from roq.jobs.rows import Body, NewJob, Ready, Submitted
+from roq.jobs.rows import Body, NewJob, ReadyJob, Submitted
 from roq.jobs.schema import prepare
 from roq.jobs.states import TIME_LIMIT_SECONDS, JobStatus
 from roq.jobs.store import JobStore
@@ -196,7 +196,7 @@ class Jobs:
                 raise Unavailable("jobs with the same `unique` come and go too fast: submit again")
         if sent:
             self._sending().send(
-                Ready(job.priority, each.id, 1, job.type)
+                ReadyJob(job.priority, each.id, 1, job.type)
                 for job, each in zip(jobs, told, strict=True)
                 if each.outcome == "new" and not (job.due or job.key or job.parents)
             )

@@ -39,7 +39,7 @@ class NewJob:
     params: Body | None = None
 
 
-class Ready(NamedTuple):
+class ReadyJob(NamedTuple):
     """A job that may be claimed, as a message tells of it; the first in order is the lowest."""
 
     priority: int

@@ -26,7 +26,7 @@ from roq.jobs.rows import (
     Deltas,
     Ended,
     NewJob,
-    Ready,
+    ReadyJob,
     Submitted,
     Trouble,
     Want,
@@ -330,7 +330,7 @@ class JobStore:
         before: int,
         kind: str | None = None,
         priority: int | None = None,
-    ) -> list[Ready]:
+    ) -> list[ReadyJob]:
         """Jobs of which no message was sent since then; the caller is to send one after the commit.
 
         Args:
@@ -350,7 +350,7 @@ class JobStore:
             before=before,
             **given,
         )
-        return sorted(Ready(*row) for row in rows)
+        return sorted(ReadyJob(*row) for row in rows)
 
     def is_alive(self, connection: sa.Connection, owner: int) -> bool:
         """Whether nobody has taken this instance for dead; nobody will in this transaction."""

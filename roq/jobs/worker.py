@@ -23,7 +23,7 @@ from roq.client.naming import client_name
 from roq.errors import Unavailable
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads, unstarted
-from roq.jobs.rows import Body, Claimed, Ended, Look, Ready, Trouble, Want
+from roq.jobs.rows import Body, Claimed, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job
 from roq.jobs.states import JobStatus, RunEnd, claim_ahead
 from roq.jobs.store import JobStore
@@ -50,11 +50,11 @@ class Messages(Protocol):
         """Whether it does so now."""
         ...
 
-    def take(self, wants: Iterable[Want], most: int) -> list[Ready]:
+    def take(self, wants: Iterable[Want], most: int) -> list[ReadyJob]:
         """Jobs to claim, by priority; never waits."""
         ...
 
-    def settle(self, jobs: Iterable[Ready]) -> None:
+    def settle(self, jobs: Iterable[ReadyJob]) -> None:
         """These were looked at, and that is committed: acknowledge them."""
         ...
 
@@ -246,7 +246,7 @@ class JobWorker:
         claimed: list[Claimed] = []
         short: set[str] = set()
         hit: set[tuple[int, int]] = set()
-        looked: list[Ready] = []
+        looked: list[ReadyJob] = []
         try:
             with self._database.write() as connection:
                 checked = [self._checked(connection, *each) for each in ended]
@@ -272,8 +272,8 @@ class JobWorker:
         self._begin(claimed)
 
     def _chosen(
-        self, connection: sa.Connection, named: list[Ready], wants: list[Want], room: int
-    ) -> tuple[list[Ready], list[tuple[int, int, str]]]:
+        self, connection: sa.Connection, named: list[ReadyJob], wants: list[Want], room: int
+    ) -> tuple[list[ReadyJob], list[tuple[int, int, str]]]:
         """Which messages are acted upon, and the jobs (id, token, type) to claim.
 
         A message waits while a job of its type and of higher priority does, whose own message has

@@ -12,7 +12,7 @@ import pytest
 import roq
 from roq.jobs import dispatch
 from roq.jobs.jobs import Jobs
-from roq.jobs.rows import Ready
+from roq.jobs.rows import ReadyJob
 from roq.jobs.views import Action, JobFilter
 from roq.testing import RunningCluster
 
@@ -46,7 +46,7 @@ def test_each_job_runs_once_though_each_message_comes_ten_times(jobs: Jobs) -> N
     first, second = jobs.start(threads=3), jobs.start(threads=3)
     handles = run.submit_many(range(200))
     for _ in range(9):
-        jobs._sending().send(Ready(roq.DEFAULT, each.id, 1, "A") for each in handles)
+        jobs._sending().send(ReadyJob(roq.DEFAULT, each.id, 1, "A") for each in handles)
     assert [each.result(SECONDS) for each in handles] == list(range(200))
     assert set(runs.values()) == {1}
     jobs.close()

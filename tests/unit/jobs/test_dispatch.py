@@ -9,7 +9,7 @@ import pytest
 from job_lab import Lab, new
 
 from roq.jobs.dispatch import _by_topic, group_of, topic_of
-from roq.jobs.rows import Ready
+from roq.jobs.rows import ReadyJob
 from roq.jobs.states import HIGH, LOW, PRIORITIES
 from roq.model import check_name
 
@@ -36,7 +36,7 @@ def test_any_type_has_groups_that_may_be() -> None:
 
 
 def test_messages_of_a_topic_go_together() -> None:
-    jobs = [Ready(HIGH, 1, 1, "A"), Ready(LOW, 2, 1, "A"), Ready(HIGH, 3, 5, "A")]
+    jobs = [ReadyJob(HIGH, 1, 1, "A"), ReadyJob(LOW, 2, 1, "A"), ReadyJob(HIGH, 3, 5, "A")]
     sent = _by_topic(jobs)
     assert sent[topic_of("A", HIGH)] == [
         b"\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1",
