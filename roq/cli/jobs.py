@@ -19,7 +19,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import click
 
 from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table, state_text
-from roq.cli.queues import age_text
+from roq.client.admin.wording import age_text
 from roq.errors import ConfigError
 from roq.jobs.database import MICROSECONDS, JobDatabase
 from roq.jobs.instances import MECHANISMS

@@ -173,7 +173,7 @@ class QueueMessages:
         allowed = {want.type: want.most for want in wants}
         for (priority, kind), consumer in self._consumers.items():
             self._receive(consumer, priority, kind, allowed.get(kind, 0))
-        found = []
+        found: list[ReadyJob] = []
         for job in sorted(self._held):
             if len(found) < most and allowed.get(job.type, 0) > 0:
                 allowed[job.type] -= 1
@@ -188,7 +188,8 @@ class QueueMessages:
                 if message is None:
                     return
                 if len(message.payload) == _FORM.size:
-                    job = ReadyJob(priority, *_FORM.unpack(message.payload), kind)
+                    id_, token = _FORM.unpack(message.payload)
+                    job = ReadyJob(priority, id_, token, kind)
                     self._held.setdefault(job, []).append(message)
                     held += 1
                 else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -339,7 +339,7 @@ class JobStore:
             kind, priority: only of these.
         """
         only = "" if kind is None else " AND type = :type AND priority = :priority"
-        given = {} if kind is None else {"type": kind, "priority": priority}
+        given: dict[str, Any] = {} if kind is None else {"type": kind, "priority": priority}
         rows = self.database.run(
             connection,
             "UPDATE job SET dispatched = :now WHERE id IN (SELECT id FROM job"
@@ -350,7 +350,7 @@ class JobStore:
             before=before,
             **given,
         )
-        return sorted(ReadyJob(*row) for row in rows)
+        return sorted(ReadyJob(row.priority, row.id, row.token, row.type) for row in rows)
 
     def is_alive(self, connection: sa.Connection, owner: int) -> bool:
         """Whether nobody has taken this instance for dead; nobody will in this transaction."""
