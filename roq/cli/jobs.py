@@ -226,7 +226,13 @@ def counts(target: JobsTarget) -> None:
 
 
 @jobs.command("list", short_help="List jobs, the newest first.")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="So many lines at most.",
+)
 @click.option("--below", type=click.IntRange(min=1), help="Only ids below; for the next page.")
 @filtered
 @jobs_command
@@ -242,7 +248,13 @@ def list_(target: JobsTarget, limit: int, below: int | None, wanted: JobFilter) 
 
 
 @jobs.command(short_help="List what runs, the longest first.")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="So many lines at most.",
+)
 @jobs_command
 def running(target: JobsTarget, limit: int) -> None:
     """List the jobs that run, in the whole cluster, the longest first.
@@ -315,7 +327,13 @@ def _shown(body: Any) -> str:
 
 
 @jobs.command(short_help="List what went wrong, alike runs together.")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="So many lines at most.",
+)
 @jobs_command
 def failures(target: JobsTarget, limit: int) -> None:
     """List runs that did not end well; those that came the same way through the code are one line.
@@ -475,7 +493,13 @@ def dispatch(target: JobsTarget, mechanism: str) -> None:
 
 
 @jobs.command(short_help="Show what operators have done.")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="So many lines at most.",
+)
 @jobs_command
 def audit(target: JobsTarget, limit: int) -> None:
     """Show what operators have done, the newest first.

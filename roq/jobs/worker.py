@@ -25,11 +25,10 @@ from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads, unstarted
 from roq.jobs.rows import Body, Claimed, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job
-from roq.jobs.states import JobStatus, RunEnd, claim_ahead
+from roq.jobs.states import JobStatus, RunEnd, claim_ahead, lent
 from roq.jobs.store import JobStore
 from roq.jobs.types import JobType
 from roq.jobs.watch import ChangeWatch
-from roq.policy.shares import lent
 from roq.runtime.backoff import Backoff
 
 log = logging.getLogger(__name__)
