@@ -29,6 +29,9 @@ class PaperShell:
         self.error: RoQError | None = None
         self.settled: list[tuple[int, int, str]] = []
 
+    def put_aside(self, _held: Holding) -> bool:
+        return False
+
     def settle(self, held: Holding, index: int, count: int, verdict: Settlement) -> None:
         if held.lost:
             raise LeaseLost

@@ -54,6 +54,7 @@ class PaperShell:
         self.joined = False
         self.counters = ConsumerStats()
         self.settled: list[tuple[bytes, str]] = []
+        self.ranked = False
         self.put_aside = lambda _holding: False
         self.closed = False
         self.refuse = on_refused
