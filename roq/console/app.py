@@ -161,8 +161,6 @@ class WebConsole:
             view = _made(page, asked)
             deed = self.audit.find(query.get("deed", ""))
             around: dict[str, object] = {"base": base, "path": parts.path, "deed": deed}
-            if view.template == "failed.html":
-                view = View("base.html", view.title, view.fill)
             return self._renderer.fragments(view, asked, **around)
 
         key = f"{session.role} {base} {wanted}"
