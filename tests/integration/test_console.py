@@ -203,8 +203,8 @@ def _queue_is_made(shown: Browser, base: str) -> None:
     shown.js("document.getElementById('f-name').focus()")
     shown.call("Input.insertText", text="made-here")
     shown.js("document.querySelector('form.confirm button').click()")
-    shown.until("document.body.textContent.includes('queue made-here is running')")
-    shown.until("live_queues.textContent.includes('made-here')")
+    shown.until("document.body?.textContent.includes('queue made-here is running')")
+    shown.until("window.live_queues?.textContent.includes('made-here')")
 
 
 @pytest.mark.long
