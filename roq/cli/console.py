@@ -47,6 +47,10 @@ from roq.runtime.structured_logs import FORMATS, LEVELS, configure
     "{host}, {group}; may be repeated.",
 )  # fmt: skip
 @click.option(
+    "--jobs", default="", metavar="DATABASE", envvar="ROQ_JOBS", show_envvar=True,
+    help="Database of jobs whose pages are shown as well, as `roq jobs` takes it.",
+)  # fmt: skip
+@click.option(
     "--log-level",
     type=click.Choice(LEVELS),
     default="info",
@@ -69,6 +73,7 @@ def console(
     read_only: bool,
     names: tuple[str, ...],
     links: tuple[str, ...],
+    jobs: str,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -101,6 +106,7 @@ def console(
             read_only=read_only,
             names=names,
             links=tuple(map(MetricLink.of, links)),
+            jobs=jobs,
         )
         configure(log_level, log_format, process="console")
         wanted("roq.console.server", "the console", CONSOLE).ConsoleServer(

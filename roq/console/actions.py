@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ from roq.model import VOLATILE
 from roq.policy.catalogue import POLICIES
 from roq.protocol.public import DURABILITIES, LIMIT_RANGES
 from roq.protocol.scaling_rules import SLOW
+
+if TYPE_CHECKING:
+    from roq.console.jobs import JobDesk
 
 COUNT_MAX: Final = 100_000
 TEXT_MAX: Final = 256
@@ -63,11 +66,15 @@ class Intent:
 
     Attributes:
         given: places and fields by name, from the address or the form.
+        jobs: None: there are none.
+        who: wants it.
     """
 
     source: Source
     letters: Letters
     given: Mapping[str, str]
+    jobs: JobDesk | None = None
+    who: str = ""
 
     def __getitem__(self, name: str) -> str:
         return self.given.get(name, "").strip()[:TEXT_MAX]

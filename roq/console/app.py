@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.applications import Starlette
@@ -38,6 +39,9 @@ from roq.console.render import Renderer
 from roq.console.settings import ConsoleSettings
 from roq.console.source import Source
 from roq.errors import InvalidRequest, RoQError
+
+if TYPE_CHECKING:
+    from roq.console.jobs import JobDesk
 
 DEEDS_AT_ONCE_MAX: Final = 8
 ANSWER_SECONDS: Final = 3.0
@@ -68,7 +72,16 @@ class WebConsole:
         self.live = Live(time.monotonic)
         self._sessions = Sessions(settings, time.time)
         self._renderer = Renderer()
-        self._pages = [(compile_path(path), page) for path, page in PAGES.items()]
+        self.jobs: JobDesk | None = None
+        self._actions = dict(ACTIONS)
+        paths = dict(PAGES)
+        if settings.jobs:
+            desk = import_module("roq.console.jobs").JobDesk
+            pages_of_jobs = import_module("roq.console.job_pages")
+            self.jobs = desk(settings.jobs, self.source.looks)
+            paths |= pages_of_jobs.JOB_PAGES
+            self._actions |= pages_of_jobs.JOB_ACTIONS
+        self._pages = [(compile_path(path), page) for path, page in paths.items()]
         self._hands = ThreadPoolExecutor(DEEDS_AT_ONCE_MAX, "roq-console-deed")
         self._deeds = 0
         guard = Middleware(Guard, settings=settings, sessions=self._sessions)
@@ -80,7 +93,7 @@ class WebConsole:
                 Route("/logout", self._logout, methods=["POST"]),
                 Route("/do/{action}", self._confirm, methods=["GET"]),
                 Route("/do/{action}", self._act, methods=["POST"]),
-                *(Route(path, partial(self._page, page)) for path, page in PAGES.items()),
+                *(Route(path, partial(self._page, page)) for path, page in paths.items()),
                 Route("/{path:path}", self._nowhere),
             ],
             middleware=[guard],
@@ -101,6 +114,8 @@ class WebConsole:
         """End what is under way, and leave the cluster."""
         self._hands.shutdown(wait=True, cancel_futures=True)
         self.source.close()
+        if self.jobs is not None:
+            self.jobs.close()
 
     # --- pages ------------------------------------------------------------------------------------
 
@@ -138,8 +153,9 @@ class WebConsole:
         self, session: WebSession, parts: Mapping[str, Any], query: Mapping[str, str]
     ) -> Asked:
         return Asked(
-            self.source, self.settings, self.audit, self.letters, parts, query, session.operates
-        )
+            self.source, self.settings, self.audit, self.letters, parts, query, session.operates,
+            self.jobs,
+        )  # fmt: skip
 
     # --- news -------------------------------------------------------------------------------------
 
@@ -161,8 +177,6 @@ class WebConsole:
             view = _made(page, asked)
             deed = self.audit.find(query.get("deed", ""))
             around: dict[str, object] = {"base": base, "path": parts.path, "deed": deed}
-            if view.template == "failed.html":
-                view = View("base.html", view.title, view.fill)
             return self._renderer.fragments(view, asked, **around)
 
         key = f"{session.role} {base} {wanted}"
@@ -233,10 +247,7 @@ class WebConsole:
             return await run_in_threadpool(self._ask, request, form, error)
         if self._deeds >= DEEDS_AT_ONCE_MAX:
             return PlainTextResponse("Too much is under way: wait for it.\n", 503)
-        client = request.client.host if request.client is not None else "this process"
-        deed = self.audit.begin(
-            f"{session.role} at {client}", action.named(action.title, intent), form
-        )
+        deed = self.audit.begin(intent.who, action.named(action.title, intent), form)
         self._deeds += 1
         working = asyncio.get_running_loop().run_in_executor(
             self._hands, self._work, action, intent, deed
@@ -264,12 +275,12 @@ class WebConsole:
         self._deeds -= 1
 
     def _intent(self, request: Request, given: Mapping[str, str]) -> tuple[Action, Intent]:
-        action = ACTIONS[request.path_params["action"]]
-        return action, Intent(self.source, self.letters, given)
+        action = self._actions[request.path_params["action"]]
+        return action, Intent(self.source, self.letters, given, self.jobs, _who(request))
 
     def _refused(self, request: Request) -> Response | None:
         session: WebSession = request.scope["roq.session"]
-        if request.path_params["action"] not in ACTIONS:
+        if request.path_params["action"] not in self._actions:
             return PlainTextResponse("There is no such action.\n", 404)
         if not session.operates:
             return PlainTextResponse("You may look, and change nothing.\n", 403)
@@ -298,6 +309,12 @@ class WebConsole:
         if form_is_ours(session, form.get("form", "")):
             request.scope["roq.session"] = self._sessions.begin(Role.NOBODY)
         return RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
+
+
+def _who(request: Request) -> str:
+    session: WebSession = request.scope["roq.session"]
+    client = request.client.host if request.client is not None else "this process"
+    return f"{session.role} at {client}"
 
 
 def _made(page: Page, asked: Asked) -> View:

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 PERIOD_SECONDS: Final = 1.0
 KEEP_ALIVE_ROUNDS: Final = 15
-"""After so many without news a comment is sent, so that nobody takes the connection for dead."""
+"""After so many without news this is said, so that nobody takes the connection for dead."""
 STREAMS_MAX: Final = 128
 CHANNELS_MAX: Final = 128
 
@@ -98,7 +98,7 @@ class Live:
                 if news:
                     yield b"data: " + json.dumps(news).encode() + b"\n\n"
                 elif silent % KEEP_ALIVE_ROUNDS == 0:
-                    yield b": still here\n\n"
+                    yield b"event: still\ndata: here\n\n"
                 await asyncio.sleep(PERIOD_SECONDS)
         finally:
             self.streams -= 1

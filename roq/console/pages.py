@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from roq.client.admin import rules
 from roq.client.admin.board import Event, MoveEvent
@@ -20,7 +20,10 @@ from roq.console.looks import Look
 from roq.console.settings import ConsoleSettings
 from roq.console.source import Source
 from roq.console.stalls import stalls
-from roq.errors import GroupNotFound, InvalidRequest, RequestError, RoQError
+from roq.errors import GroupNotFound, InvalidRequest, JobNotFound, QueueNotFound, RoQError
+
+if TYPE_CHECKING:
+    from roq.console.jobs import JobDesk
 
 EVENTS_SHOWN: Final = 50
 EVENTS_OF_ALL: Final = 12
@@ -58,6 +61,7 @@ class Asked:
         parts: of the path, by name.
         query: behind it.
         operates: whether it may change things.
+        jobs: None: there are none.
     """
 
     source: Source
@@ -67,6 +71,7 @@ class Asked:
     parts: Mapping[str, str]
     query: Mapping[str, str]
     operates: bool
+    jobs: JobDesk | None = None
 
 
 Page = Callable[[Asked], View]
@@ -259,8 +264,7 @@ def wanted_letters(query: Mapping[str, str], count: int) -> Wanted:
 
 def failed(error: RoQError) -> View:
     """A page that cannot be shown, and why."""
-    missing = isinstance(error, RequestError) and "NotFound" in type(error).__name__
-    if missing:
+    if is_missing(error):
         status, title = 404, "There is no such thing"
     elif isinstance(error, InvalidRequest):
         status, title = 400, "That cannot be"
@@ -271,9 +275,14 @@ def failed(error: RoQError) -> View:
     )
 
 
+def is_missing(error: RoQError) -> bool:
+    """Whether what was asked for does not exist, or not any more."""
+    return isinstance(error, GroupNotFound | QueueNotFound | JobNotFound)
+
+
 def _present(look: Look[T]) -> T:
     """What is known, unless it is known that it is gone."""
-    if isinstance(look.error, RequestError) and "NotFound" in type(look.error).__name__:
+    if look.error is not None and is_missing(look.error):
         raise look.error
     value = look.get()
     if isinstance(value, GroupListing) and not value:

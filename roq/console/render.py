@@ -20,14 +20,38 @@ FULL: Final = 1.25
 SPARK_WIDTH: Final = 120
 SPARK_HEIGHT: Final = 24
 LEVELS: Final = ((0.7, "good"), (0.9, "warn"), (1.1, "hot"))
-NAVIGATION: Final = (
-    ("/", "Overview"), ("/hosts", "Hosts"), ("/groups", "Groups"), ("/dead", "Dead letters"),
-    ("/health", "Health"), ("/audit", "Audit"),
+NAVIGATION: Final[tuple[tuple[str, str], ...]] = (
+    ("/", "Overview"), ("/jobs", "Jobs"), ("/hosts", "Hosts"), ("/groups", "Groups"),
+    ("/dead", "Dead letters"), ("/health", "Health"), ("/audit", "Audit"),
 )  # fmt: skip
 STATES: Final = {
-    "good": {"running", "live", "leading", "following", "serving", "accepted", "done", "ready"},
-    "bad": {"stalled", "missing", "failed", "unreadable", "lost", "unknown", "given_up", "away"},
-    "idle": {"stopped", "removed"},
+    "good": {
+        "running",
+        "live",
+        "leading",
+        "following",
+        "serving",
+        "COMPLETE",
+        "RUNNING",
+        "on",
+        "accepted",
+        "done",
+        "ready",
+    },
+    "bad": {
+        "stalled",
+        "missing",
+        "failed",
+        "unreadable",
+        "lost",
+        "unknown",
+        "given_up",
+        "away",
+        "FAILED",
+        "TIMED_OUT",
+        "dead",
+    },
+    "idle": {"stopped", "removed", "CREATED"},
 }
 
 
@@ -40,7 +64,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters.update(
         size=bytes_text, age=age_text, num=number, ms=milliseconds, utc=utc, clock=clock,
-        tone=tone, level=level, part=part, spark=spark, uni=plural, since=since,
+        tone=tone, level=level, part=part, spark=spark, uni=plural, since=since, micro=micro,
     )  # fmt: skip
     # A block that is filled by itself does not see what its template has imported.
     environment.globals["parts"] = environment.get_template("parts.html").module
@@ -79,7 +103,9 @@ class Renderer:
             **view.fill,
             **around,
             "title": view.title,
-            "navigation": NAVIGATION,
+            "navigation": [
+                each for each in NAVIGATION if asked.jobs is not None or each[0] != "/jobs"
+            ],
             "live": view.live,
             "operates": asked.operates,
             "cluster": asked.source.addresses,
@@ -113,6 +139,11 @@ def utc(moment: float | datetime) -> str:
     """A date with its time."""
     when = moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
     return when.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def micro(moment: int | None) -> str:
+    """A date with its time, from µs since 1970; a dash if there is none."""
+    return "–" if not moment else utc(moment / 1e6)
 
 
 def clock(moment: float) -> str:

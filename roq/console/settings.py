@@ -77,6 +77,7 @@ class ConsoleSettings:
         read_only: nobody may change things, whatever they know.
         names: further host names under which browsers may ask for it, without a port.
         links: where metrics are shown.
+        jobs: database of jobs as `roq.Jobs` takes it; empty: pages of jobs are hidden.
 
     Raises:
         ConfigError: it is to listen to other machines without a token; or one is easily guessed.
@@ -90,6 +91,7 @@ class ConsoleSettings:
     read_only: bool = False
     names: tuple[str, ...] = ()
     links: tuple[MetricLink, ...] = ()
+    jobs: str = ""
 
     def __post_init__(self) -> None:
         if not self.guarded and not is_loopback(self.bind):

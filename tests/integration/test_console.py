@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from browser import PROGRAM, Browser, browser
-from commands import DEADLINE_SECONDS, until
+from commands import DEADLINE_SECONDS, read_ready, started, until
 
 import roq
 from roq.client.admin.views import ScalingRules
@@ -119,6 +120,15 @@ def test_a_queue_is_made_used_and_removed_by_forms(roq_cluster: RunningCluster) 
         assert not ours.queue_exists("web")
 
 
+def test_it_is_a_program_that_ends_when_it_is_told_to(roq_cluster: RunningCluster) -> None:
+    with started("console", "--port", "0", cluster=roq_cluster.address) as process:
+        client = Client(read_ready(process)["url"])
+        assert "Overview" in client.get("/")
+        assert next(client.fragments("/"))  # an open stream holds nobody up
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_SECONDS) == 0
+
+
 def fill(publisher: roq.Publisher, stop: threading.Event) -> None:
     while not stop.is_set():
         for _ in range(20):
@@ -193,8 +203,8 @@ def _queue_is_made(shown: Browser, base: str) -> None:
     shown.js("document.getElementById('f-name').focus()")
     shown.call("Input.insertText", text="made-here")
     shown.js("document.querySelector('form.confirm button').click()")
-    shown.until("document.body.textContent.includes('queue made-here is running')")
-    shown.until("live_queues.textContent.includes('made-here')")
+    shown.until("document.body?.textContent.includes('queue made-here is running')")
+    shown.until("window.live_queues?.textContent.includes('made-here')")
 
 
 @pytest.mark.long

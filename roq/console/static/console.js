@@ -19,15 +19,19 @@
     place.className = `pulse ${tone}`;
   };
 
-  // What is focused, scrolled or selected in a fragment stays so when the fragment is replaced.
+  // What is focused, scrolled or opened in a fragment stays so when the fragment is replaced.
   const keep = (element) => {
     const scrolls = [...element.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+    const opened = [...element.querySelectorAll("details")].map((each) => each.open);
     const active = document.activeElement;
     const inside = active && active !== element && element.contains(active);
     const path = inside ? pathOf(active, element) : null;
     return () => {
       element.querySelectorAll(".scroll").forEach((each, index) => {
         each.scrollLeft = scrolls[index] || 0;
+      });
+      element.querySelectorAll("details").forEach((each, index) => {
+        each.open = opened[index] || false;
       });
       if (!inside) return;
       const href = active.getAttribute("href");
@@ -54,7 +58,11 @@
 
   const swap = (name, html) => {
     const element = document.getElementById(name);
-    if (!element || selecting(element)) return;
+    if (!element) {
+      window.location.reload(); // what could not be shown can be shown now: it is another page
+      return;
+    }
+    if (selecting(element)) return;
     const restore = keep(element);
     element.innerHTML = html;
     restore();
@@ -85,10 +93,7 @@
     source.onopen = alive;
     source.onmessage = (event) => {
       const fragments = JSON.parse(event.data);
-      // A page that failed, or that works again, has other fragments: it is loaded as a whole.
-      const names = Object.keys(fragments);
-      if (names.includes("live_reload")) return window.location.reload();
-      names.forEach((name) => swap(name, fragments[name]));
+      Object.keys(fragments).forEach((name) => swap(name, fragments[name]));
       alive();
     };
     source.addEventListener("still", alive);

@@ -51,7 +51,7 @@ def test_streams_are_counted_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await anext(events)).startswith(b"retry")
         assert json.loads((await anext(events)).removeprefix(b"data: ")) == {"a": "1"}
         assert live.full
-        assert await anext(events) == b": still here\n\n"
+        assert await anext(events) == b"event: still\ndata: here\n\n"
         live.ending = True
         assert [each async for each in events] == []
         assert not live.full
@@ -68,6 +68,16 @@ def test_a_browser_gets_the_fragments_of_its_page() -> None:
         fragments = json.loads(line.removeprefix("data: "))
         assert {"live_status", "live_exchanges", "live_events"} <= fragments.keys()
         assert "x1" in fragments["live_exchanges"]
+
+
+def test_a_page_whose_subject_goes_says_so() -> None:
+    with PaperConsole() as console:
+        for page, told in (("/queues/load", ""), ("/queues/nix", "does not exist")):
+            text = console.get(f"/live?page={page}", chunks=2).text
+            line = next(each for each in text.splitlines() if each.startswith("data: "))
+            gone = json.loads(line.removeprefix("data: "))["live_gone"]
+            assert told in gone
+            assert bool(gone) is bool(told)
 
 
 def test_there_are_no_more_streams_than_there_may_be() -> None:

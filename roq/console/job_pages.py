@@ -1,0 +1,208 @@
+"""The pages of jobs and their actions; loaded if the console has a database of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from roq.console.actions import Action, Field, Intent
+from roq.console.jobs import (
+    FILTERS,
+    MAY,
+    NAMES,
+    SHOWN,
+    SLOW_SECONDS,
+    JobDesk,
+    agreed,
+    chosen,
+    filters,
+    next_below,
+    table,
+    wanted,
+)
+from roq.console.pages import Asked, Page, View, is_missing
+from roq.errors import InvalidRequest, RoQError
+from roq.jobs.instances import MECHANISMS
+from roq.jobs.states import JobStatus
+from roq.jobs.views import Action as JobAction
+
+STATUSES: Final = tuple(status.value for status in JobStatus)
+
+
+def _desk(asked: Asked) -> JobDesk:
+    if asked.jobs is None:
+        raise InvalidRequest("this console has no database of jobs")
+    return asked.jobs
+
+
+def _view(template: str, title: str, fill: Mapping[str, Any], *, live: bool = True) -> View:
+    return View(template, title, {"names": NAMES, "statuses": STATUSES, **fill}, live=live)
+
+
+def jobs(asked: Asked) -> View:
+    """Types × priorities × statuses, the types and what holds for all."""
+    desk = _desk(asked)
+    counts = desk.look("counts", lambda operate: operate.counts())
+    types = desk.look("types", lambda operate: operate.type_list())
+    settings = desk.look("settings", lambda operate: operate.settings())
+    instances = desk.look("instances", lambda operate: operate.instance_list())
+    return _view(
+        "jobs.html", "Jobs",
+        {
+            "counts": counts, "rows": table(counts.value or []), "types": types,
+            "settings": settings, "instances": instances,
+        },
+    )  # fmt: skip
+
+
+def listed(asked: Asked) -> View:
+    """The jobs that a filter means, the newest first."""
+    desk, given = _desk(asked), filters(asked.query)
+    which = wanted(given)
+    below = int(text) if (text := asked.query.get("below", "")).isdecimal() else None
+    look = desk.look(
+        ("list", tuple(given.items()), below),
+        lambda operate: operate.jobs(which, below=below, most=SHOWN),
+    )
+    rows = look.get()
+    return _view(
+        "job_list.html", "Jobs",
+        {
+            "heading": "Jobs", "look": look, "jobs": rows, "given": given, "fields": FILTERS,
+            "below": next_below(rows), "actions": MAY,
+        },
+    )  # fmt: skip
+
+
+def running(asked: Asked) -> View:
+    """What runs, the longest first."""
+    look = _desk(asked).look("running", lambda operate: operate.running(most=SHOWN))
+    return _view(
+        "job_list.html", "Running jobs",
+        {
+            "heading": "Running jobs", "look": look, "jobs": look.get(),
+            "given": {"status": JobStatus.RUNNING.value}, "fields": (), "below": None,
+            "actions": {JobAction.INTERRUPT: ""},
+        },
+    )  # fmt: skip
+
+
+def job(asked: Asked) -> View:
+    """One job: why it does not run, params, attempts, result."""
+    number = asked.parts["job"]
+    if not number.isdecimal():
+        raise InvalidRequest(f"{number!r} is no number of a job")
+    look = _desk(asked).look(("job", number), lambda operate: operate.job(int(number)))
+    if look.error is not None and is_missing(look.error):
+        raise look.error
+    return _view("job.html", f"Job {number}", {"look": look, "page": look.get()})
+
+
+def failures(asked: Asked) -> View:
+    """Runs that ended badly, those that ended alike together."""
+    look = _desk(asked).look("failures", lambda operate: operate.failures(), SLOW_SECONDS)
+    return _view("failures.html", "Failures", {"look": look})
+
+
+def instances(asked: Asked) -> View:
+    """The programs that run jobs."""
+    desk = _desk(asked)
+    look = desk.look("instances", lambda operate: operate.instance_list())
+    done = desk.look("audit", lambda operate: operate.audit())
+    return _view("instances.html", "Instances", {"look": look, "done": done})
+
+
+JOB_PAGES: Final[dict[str, Page]] = {
+    "/jobs": jobs,
+    "/jobs/list": listed,
+    "/jobs/running": running,
+    "/jobs/failures": failures,
+    "/jobs/instances": instances,
+    "/jobs/{job}": job,
+}
+"""Path → page."""
+
+
+# --- what is done to them -------------------------------------------------------------------------
+
+
+def _of(intent: Intent) -> JobDesk:
+    if intent.jobs is None:
+        raise InvalidRequest("this console has no database of jobs")
+    return intent.jobs
+
+
+def _effect(action: JobAction) -> Callable[[Intent], list[str]]:
+    def effect(intent: Intent) -> list[str]:
+        given = filters(intent.given)
+        words = [f"{name} {text}" for name, text in given.items()]
+        which = f"Only those with {', '.join(words)}." if words else "Of all jobs that there are."
+        number = chosen(_of(intent), action, given).number
+        many = f"{number:,} job" + ("" if number == 1 else "s")
+        return [
+            f"{many} as of now; those that come meanwhile are left alone.", which, MAY[action],
+        ]  # fmt: skip
+
+    return effect
+
+
+def _fields(action: JobAction) -> Callable[[Intent], list[Field]]:
+    def fields(intent: Intent) -> list[Field]:
+        given = filters(intent.given)
+        selection = chosen(_of(intent), action, given)
+        hidden = given | {"number": str(selection.number), "last": str(selection.last)}
+        return [Field(name, name, "hidden", text) for name, text in hidden.items()]
+
+    return fields
+
+
+def _act(action: JobAction, intent: Intent) -> str:
+    selection = agreed(action, intent.given)
+    done, wanted_number = list[int](), selection.number
+    try:
+        count = _of(intent).operate().act(selection, who=intent.who, progress=done.append)
+    except RoQError as error:
+        so_far = done[-1] if done else 0
+        raise RoQError(f"{so_far:,} of {wanted_number:,} jobs are done: {error}") from error
+    return f"{count:,} of {wanted_number:,} jobs: {action.value} is done"
+
+
+def _switch(intent: Intent) -> str:
+    on, name = intent["to"] == "on", intent["name"]
+    _of(intent).operate().switch(on, who=intent.who, type=name or None)
+    return f"{name or 'all jobs'}: {'on' if on else 'off'}"
+
+
+def _dispatch(intent: Intent) -> str:
+    _of(intent).operate().dispatch(intent["mechanism"], who=intent.who)
+    return f"jobs are dispatched by {intent['mechanism']}"
+
+
+JOB_ACTIONS: Final[dict[str, Action]] = {
+    **{
+        f"{action.value}-jobs": Action(
+            title=f"{action.value.capitalize()} jobs", verb=action.value.capitalize(),
+            back="/audit", places=(), effect=_effect(action), fields=_fields(action),
+            run=partial(_act, action),
+        )
+        for action in JobAction
+    },
+    "switch-jobs": Action(
+        title="Switch jobs on or off", verb="Switch", back="/jobs", places=(), run=_switch,
+        effect=lambda _: [
+            "Off: no instance claims one any more, within a second. What runs goes on to its end."
+        ],
+        fields=lambda intent: [
+            Field("name", "Type", value=intent["name"], help="Empty: all types."),
+            Field("to", "To", "select", intent["to"] or "off", ("on", "off")),
+        ],
+    ),
+    "dispatch-jobs": Action(
+        title="Change how jobs are dispatched", verb="Change", back="/jobs", places=(),
+        run=_dispatch,
+        effect=lambda _: ["How instances hear of jobs; in force within a second."],
+        fields=lambda _: [Field("mechanism", "By", "select", MECHANISMS[0], tuple(MECHANISMS))],
+    ),
+}  # fmt: skip
+"""Name → action."""
