@@ -17,6 +17,7 @@ import msgspec
 from roq.client.addresses import parse_addresses, what_is_at
 from roq.client.admin.broadcast import Watch
 from roq.client.admin.commands import HostCommands, create_request, exchange_request, request
+from roq.client.admin.delayed import DelayedCommands
 from roq.client.admin.management import Management, wait_result
 from roq.client.admin.statistics import Statistics
 from roq.client.admin.views import (
@@ -94,7 +95,7 @@ class _Created(msgspec.Struct, rename="pascal"):
     exchange: str = ""
 
 
-class Cluster(HostCommands, GroupCommands):
+class Cluster(HostCommands, GroupCommands, DelayedCommands):
     """One RoQ cluster, seen by a client. Thread-safe; a context manager. Made by `roq.connect`.
 
     All methods raise `RequestError` subclasses when the cluster refuses, `Unavailable` when none

@@ -35,6 +35,7 @@ from roq.exchange.events import (
 )
 from roq.exchange.fetches import Fetches
 from roq.exchange.intake import PROBE_PARTS, Intake
+from roq.exchange.later import Later
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import Readers, refusal, tagged
@@ -48,6 +49,7 @@ from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol.channel import BYE, CLAIM, END_TOPIC, HELLO, POSITION, READER_TAG_BYTES, Ready
 from roq.protocol.entry import EntryKind, pack_entry
+from roq.protocol.later import LATER_TOPIC
 from roq.timing import ACK_PROBE_SECONDS, END_SECONDS, IDLE_AFTER_SECONDS
 
 B = TypeVar("B")
@@ -128,6 +130,9 @@ class ExchangeCore(Generic[B]):
         self.consumers: Consumers[B | bytes] = Consumers(
             queue, self.log, epoch, self.counters, self.backpressure, late=late is not None
         )
+        self.later: Later[B] = Later(
+            queue, number, epoch, limits, self.log, self.streams, self.counters, late
+        )
         ready = Ready(
             exchange=number, exchange_epoch=epoch, generation=log.generation, expected=1,
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
@@ -147,7 +152,7 @@ class ExchangeCore(Generic[B]):
         )  # fmt: skip
         self.intake: Intake[B] = Intake(
             limits, self.log, self.memory, gate, self.links, self._publishers, self.subscriptions,
-            self.counters, self.backpressure, self._uncommitted, self._sync_gate,
+            self.counters, self.backpressure, self.later, self._uncommitted, self._sync_gate,
         )  # fmt: skip
         self.append: Callable[[bytes, bytes, B, int], bytes | None] = (
             self.intake.append if late is None else self._accept
@@ -164,7 +169,9 @@ class ExchangeCore(Generic[B]):
 
     def snapshot(self) -> bytes:
         """What another process has to know, beside the log, in order to go on with it from here."""
-        return encode_snapshot(self._publishers.snapshot(), self.consumers.snapshot())
+        return encode_snapshot(
+            self._publishers.snapshot(), self.consumers.snapshot(), self.later.snapshot()
+        )
 
     def recover(
         self,
@@ -183,10 +190,11 @@ class ExchangeCore(Generic[B]):
         Raises:
             RemoteProtocolError: the snapshot or the log cannot be read.
         """
-        publishers, groups = ([], []) if snapshot is None else decode_snapshot(snapshot)
+        publishers, groups, later = ([], [], b"") if snapshot is None else decode_snapshot(snapshot)
         self._publishers.recover(now, publishers, since)
         self.consumers.begin(now)
         self.consumers.recover(groups, changes)
+        self.later.recover(later, since)
         self._batches_before = self.log.end
 
     def begin(self, now: float, time_us: int) -> None:
@@ -195,6 +203,7 @@ class ExchangeCore(Generic[B]):
         self._hello_bytes = HELLO_BYTES
         self.intake.begin(now)
         self.consumers.begin(now)
+        self.later.begin(now, time_us)
         self.log.advance_clock(time_us)
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
@@ -228,7 +237,7 @@ class ExchangeCore(Generic[B]):
 
     def take_answers(self) -> list[Effect]:
         """What else publishers, readers and consumers are to be told since the last call."""
-        answers = [*self.intake.take_answers(), *self.consumers.take_answers()]
+        answers = [*self.intake.take_answers(), *self.consumers.take_answers(), *self.later.run()]
         if self.backpressure.end_due:
             self.backpressure.end_due = False
             return [*answers, self._end(EntryKind.END, END_TOPIC)]
@@ -243,7 +252,8 @@ class ExchangeCore(Generic[B]):
         Args:
             most: so many at once; there are more while `all_shown` is False.
         """
-        return [] if self._uncommitted is None else self._uncommitted.take(most)
+        taken = [] if self._uncommitted is None else self._uncommitted.take(most)
+        return [each for each in taken if each[0].name != LATER_TOPIC]
 
     def take_synced(self) -> dict[Link, int]:
         """Up to which link number publishers are to be told that all is on the disk."""
@@ -268,14 +278,17 @@ class ExchangeCore(Generic[B]):
             return self._welcome(request.route, request.document)
         if self.consumers.serves(request.letter):
             return self.consumers.handle(request)
+        if self.later.serves(request.letter):
+            return self.later.handle(request)
         effects = self._readers.handle(request)
         if request.letter == POSITION:
             self.intake.look()
         return effects
 
     def next_deadline(self) -> float:
-        """When a Tick is due."""
-        return self._next_end
+        """When a Tick is due, or something else is to be done in a turn."""
+        due = self.later.deadline
+        return self._next_end if due is None else min(self._next_end, due)
 
     def present(self) -> list[Link]:
         """The publishers that are connected."""
@@ -301,6 +314,7 @@ class ExchangeCore(Generic[B]):
         self.requests.check()
         self.intake.check()
         self.consumers.check()
+        self.later.check()
 
     def _accept(self, route: bytes, topic: bytes, batch: B, size: int) -> None:
         """As `Intake.append`, for a log that commits late: nothing is published yet."""
@@ -320,7 +334,7 @@ class ExchangeCore(Generic[B]):
             if len(tag) in _TAG_SIZES:
                 if self.consumers.hears(kind):
                     return self.consumers.hear(route, kind, tag, frames[1])
-                if self._readers.serves(kind) or self.consumers.serves(kind):
+                if any(each.serves(kind) for each in (self._readers, self.consumers, self.later)):
                     return self._queue(Request(route, kind, frames[1], tag))
         self.counters.malformed += 1
         return [refusal(route, "invalid_request", f"unknown message {letter[:8]!r}")]

@@ -29,6 +29,7 @@ from roq.log.open_batches import OpenBatches
 from roq.protocol.batch import HEADER_BYTES, Kind
 from roq.protocol.consuming import GroupSettings, GroupState, MemberState, Run
 from roq.protocol.entry import read_entry
+from roq.protocol.later import LATER_TOPIC
 
 B = TypeVar("B")
 
@@ -443,6 +444,8 @@ class ConsumerGroup(Generic[B]):
             return 0
         topic, _, batch, size = record
         if size < HEADER_BYTES or not (self._everything or topic.name.startswith(self._prefixes)):
+            return 0
+        if topic.name == LATER_TOPIC:
             return 0
         kind, count = _KIND_AND_COUNT.unpack_from(cast("bytes", batch))
         return int(count) if kind == Kind.DATA else 0

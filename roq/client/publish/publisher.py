@@ -17,6 +17,7 @@ from roq.client.io.engine import Engine
 from roq.client.naming import client_name
 from roq.client.publish.batching import Attributed, OneWay, Payload, as_bytes, with_attributes
 from roq.client.publish.latency import LatencyBook
+from roq.client.publish.later import LaterPublishing, When
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.resume import Identity
 from roq.client.publish.sends import AsyncSend, check_tries, send
@@ -45,7 +46,7 @@ CLOSE_SECONDS_MAX: Final = 5.0
 log = logging.getLogger(__name__)
 
 
-class Publisher:
+class Publisher(LaterPublishing):
     """Publishes to one logical queue. Thread-safe; a context manager. Made by `Cluster.publisher`.
 
     Args:
@@ -183,6 +184,7 @@ class Publisher:
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         wait: bool = True,
+        delay: When | None = None,
     ) -> Receipt:
         """Publish one message.
 
@@ -195,11 +197,10 @@ class Publisher:
             tags: at most 32, of at most 255 bytes.
             properties: at most 128, names of at most 255 bytes that do not begin with `roq.`, and
                 texts of at most 32 KiB.
-            wait: False: one way. Nobody waits for its acknowledgement: not `flush`, not `close`,
-                not the end of the program; and if it is given up nobody is told but its receipt
-                and `stats().one_way_lost`. All else is as ever: it needs room in the window, keeps
-                its place in the order of its topic, and is sent again while the publisher is open.
-                In a batch with messages that are waited for it is one of these.
+            wait: False: one way. Neither `flush` nor `close` nor the end of the program waits for
+                it, and if it is given up only its receipt and `stats().one_way_lost` tell. All else
+                is as ever; in a batch with messages that are waited for it is one of these.
+            delay: publish it later, as `publish_later` does.
 
         Returns:
             The receipt, shared by all messages of the batch.
@@ -223,6 +224,7 @@ class Publisher:
             and key is None
             and tags is None
             and properties is None
+            and delay is None
         ):
             # Append first, look at the limit afterwards: see roq.client.publish.batching.
             items = batch.items
@@ -238,6 +240,8 @@ class Publisher:
                     if batch.limit:
                         shell.look_at(batch)
                     return batch.receipt
+        if delay is not None:
+            return self.publish_later(payload, topic, key, tags, properties, delay=delay).receipt
         data = as_bytes(payload)
         attributes = attributes_of(key, tags, properties)
         if attributes is not None:
