@@ -201,6 +201,9 @@ class Emptying:
         groups = exchange.load.groups_behind
         if groups:
             return f"{groups} consumer group{'s' * (groups > 1)} not at its end yet"
+        delayed = exchange.load.delayed
+        if delayed:
+            return f"{delayed} delayed message{'s' * (delayed > 1)} not due yet"
         return ""
 
     def _holds(self, leaving: Leaving, now: float) -> str:
