@@ -8,7 +8,8 @@ from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
 from roq.cli.failures import Failed
-from roq.cli.output import bytes_text, done, note, print_json, print_table
+from roq.cli.output import done, note, print_json, print_table
+from roq.client.admin.wording import bytes_text
 
 
 @click.group()

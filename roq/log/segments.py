@@ -206,8 +206,7 @@ class SegmentLog(Generic[B]):
         self.gone = 0
         self.floor = (closed[0] if closed else active).follows
         hot.log_floor = self.floor
-        self.advance_clock = hot.advance_clock
-        self.make_room = hot.make_room
+        self.advance_clock, self.make_room = hot.advance_clock, hot.make_room
         self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
         self._reader.grows(active, index)
 
@@ -357,14 +356,15 @@ class SegmentLog(Generic[B]):
         self._expire()
         # The only snapshot does not leave before another one is on the disk.
         alone = self._snapshot_due and bool(self._removed)
-        full = self._is_full()
+        old = self._active.is_older(self.hot.time_us - self._keep_us)
+        full = old or self._is_full()
         far = self.end - self.synced > UNSYNCED_ENTRIES_MAX
         self.sync_wanted = (full or far) and self.synced < self._gathered
         if self.sync_wanted:
             return None
         changed = changes()
         wanted = self._wanted > self._told_next
-        if self._gathered == self.end and not (alone or changed or wanted):
+        if self._gathered == self.end and not (alone or changed or wanted or old):
             if not (self._removed or self._indexes):
                 return None
             group: Group[B | bytes] = Group(end=self.committed, sync=not self._ahead)
@@ -524,7 +524,7 @@ class SegmentLog(Generic[B]):
 
     def _expire(self) -> None:
         before = self.hot.time_us - self._keep_us
-        while self._closed and 0 < self._closed[0].last_us < before and self._may_leave():
+        while self._closed and self._closed[0].is_older(before) and self._may_leave():
             self._leave()
 
     def _may_leave(self) -> bool:
