@@ -17,7 +17,6 @@ from roq.aio.publisher import Publisher, Receipt
 from roq.aio.subscriber import Subscriber
 from roq.client import cluster as sync
 from roq.client.admin.commands import HOST_SECONDS
-from roq.client.admin.delayed import PendingMessages
 from roq.client.admin.views import (
     ExchangeSummary,
     HostSummary,
@@ -29,6 +28,7 @@ from roq.client.admin.views import (
 from roq.client.cluster import REMOVAL_SECONDS
 from roq.client.consume import consumer as sync_consumer
 from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES
+from roq.client.consume.delayed import PendingMessages
 from roq.client.consume.groups import GroupListing
 from roq.client.io.engine import Translate
 from roq.client.publish import publisher as sync_publisher

@@ -17,7 +17,6 @@ import msgspec
 from roq.client.addresses import parse_addresses, what_is_at
 from roq.client.admin.broadcast import Watch
 from roq.client.admin.commands import HostCommands, create_request, exchange_request, request
-from roq.client.admin.delayed import DelayedCommands
 from roq.client.admin.management import Management, wait_result
 from roq.client.admin.statistics import Statistics
 from roq.client.admin.views import (
@@ -35,6 +34,7 @@ from roq.client.consume.commands import GroupCommands
 from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES, Consumer
 from roq.client.consume.dead_letters import SUFFIX as DEAD_SUFFIX
 from roq.client.consume.dead_letters import DeadLetters
+from roq.client.consume.delayed import DelayedCommands
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine, Translate
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher

@@ -89,7 +89,7 @@ _DUE_SLACK_US: Final = 24 * 3_600 * 1_000_000
 """So far beyond the bound a publisher's clock may be."""
 
 
-class Held(NamedTuple):
+class KeptMessage(NamedTuple):
     """A delayed message in memory."""
 
     message: Delayed
@@ -148,13 +148,13 @@ class Later(Generic[B]):
         self._now = 0.0
         self._heap: list[tuple[int, Place]] = []
         """What is near and was read, by when it is to be published."""
-        self._near: dict[Place, tuple[Row, Held]] = {}
+        self._near: dict[Place, tuple[Row, KeptMessage]] = {}
         self._near_bytes = 0
         self._loading: OrderedDict[Place, Row] = OrderedDict()
         """What is near and is to be read, in order of its place."""
-        self._kept: dict[Place, Held] = {}
+        self._kept: dict[Place, KeptMessage] = {}
         """Of a log in memory: what is not near."""
-        self._taken: list[Held] = []
+        self._taken: list[KeptMessage] = []
         """Of the batch that was looked at last."""
         self._owed: list[tuple[int, Send]] = []
         """Answers that wait until the log is committed so far."""
@@ -218,7 +218,7 @@ class Later(Generic[B]):
             self._late.pinned_from = min(self._late.pinned_from, offset)
             self._pin = None
 
-    def _add(self, row: Row, held: Held | None) -> None:
+    def _add(self, row: Row, held: KeptMessage | None) -> None:
         now_us = self.clock.now_us
         room = self._near_bytes < NEAR_BYTES
         if held is not None and row.due_us < now_us + NEAR_US and (room or self._late is None):
@@ -229,7 +229,7 @@ class Later(Generic[B]):
         if held is not None and self._late is None:
             self._kept[row.place] = held
 
-    def _hold(self, row: Row, held: Held) -> None:
+    def _hold(self, row: Row, held: KeptMessage) -> None:
         self._near[row.place] = row, held
         self._near_bytes += held.bytes
         heappush(self._heap, (row.due_us, row.place))
@@ -314,7 +314,7 @@ class Later(Generic[B]):
             self._more = bool(rows)
             self._loading.update((row.place, row) for row in sorted(rows, key=_place))
         batches = 0
-        messages: list[Held] = []
+        messages: list[KeptMessage] = []
         read = -1
         while self._loading and self._near_bytes < NEAR_BYTES:
             place, row = next(iter(self._loading.items()))
@@ -330,7 +330,7 @@ class Later(Generic[B]):
                 continue
             self._hold(row, messages[row.at] if kept is None else kept)
 
-    def _read(self, offset: int) -> list[Held]:
+    def _read(self, offset: int) -> list[KeptMessage]:
         record = self._log.record(offset)
         try:
             return [] if record is None else _messages(record[2])
@@ -339,7 +339,7 @@ class Later(Generic[B]):
 
     def _publish_due(self) -> list[Effect]:
         heap, now_us = self._heap, self.clock.now_us
-        by_topic: dict[bytes, list[tuple[Row, Held]]] = {}
+        by_topic: dict[bytes, list[tuple[Row, KeptMessage]]] = {}
         taken = size = 0
         while heap and heap[0][0] <= now_us and taken < TURN_MESSAGES and size < TURN_BYTES:
             found = self._near.pop(heappop(heap)[1], None)
@@ -355,7 +355,7 @@ class Later(Generic[B]):
                 effects += self._publish(topic, part)
         return effects
 
-    def _publish(self, topic: bytes, part: list[tuple[Row, Held]]) -> list[Effect]:
+    def _publish(self, topic: bytes, part: list[tuple[Row, KeptMessage]]) -> list[Effect]:
         """Append these as one batch of the exchange's own."""
         attributes = pack_attributes({
             index: _delivered(held) for index, (_, held) in enumerate(part)
@@ -427,8 +427,8 @@ class Later(Generic[B]):
             if all(row.offset >= late.pressed_below for row in self._given_out()):
                 self._clear_below = late.pressed_below
             return
-        found: list[tuple[Row, Held]] = []
-        read, messages = -1, list[Held]()
+        found: list[tuple[Row, KeptMessage]] = []
+        read, messages = -1, list[KeptMessage]()
         for row in sorted(rows, key=_place):
             if row.offset != read:
                 read, messages = row.offset, self._read(row.offset)
@@ -523,7 +523,7 @@ class Later(Generic[B]):
         assert self._near_bytes == sum(held.bytes for _, held in self._near.values())  # noqa: S101
 
 
-def _messages(batch: object) -> list[Held]:
+def _messages(batch: object) -> list[KeptMessage]:
     """The delayed messages of a batch; none, if it has none.
 
     Raises:
@@ -546,7 +546,7 @@ def _messages(batch: object) -> list[Held]:
                 message.due_us, message.topic, message.payload, message.id, header.publisher,
                 header.created_us,
             )  # fmt: skip
-        found.append(Held(message, NO_ATTRIBUTES if given is None else given.of(index)))
+        found.append(KeptMessage(message, NO_ATTRIBUTES if given is None else given.of(index)))
     return found
 
 
@@ -559,7 +559,7 @@ def _check_topic(topic: bytes) -> None:
         raise RemoteProtocolError("a topic is UTF-8") from None
 
 
-def _row(held: Held, offset: int, index: int) -> Row:
+def _row(held: KeptMessage, offset: int, index: int) -> Row:
     message = held.message
     return Row(message.due_us, offset, index, len(message.payload), message.id)
 
@@ -568,9 +568,11 @@ def _place(row: Row) -> Place:
     return row.place
 
 
-def _parts(found: list[tuple[Row, Held]], limits: Limits) -> Iterable[list[tuple[Row, Held]]]:
+def _parts(
+    found: list[tuple[Row, KeptMessage]], limits: Limits
+) -> Iterable[list[tuple[Row, KeptMessage]]]:
     """As many batches as these need."""
-    part: list[tuple[Row, Held]] = []
+    part: list[tuple[Row, KeptMessage]] = []
     size = 0
     for each in found:
         more = each[1].bytes + packed_size(each[1].attributes)
@@ -583,7 +585,7 @@ def _parts(found: list[tuple[Row, Held]], limits: Limits) -> Iterable[list[tuple
         yield part
 
 
-def _delivered(held: Held) -> Attributes:
+def _delivered(held: KeptMessage) -> Attributes:
     """With what tells where it comes from."""
     message, given = held.message, held.attributes
     mine = {

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 import roq
 from roq.cli.commands import cli
-from roq.client.admin.delayed import PendingMessage, PendingMessages
+from roq.client.consume.delayed import PendingMessage, PendingMessages
 
 DUE = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from roq.client.admin import delayed
-from roq.client.admin.delayed import DelayedCommands
+from roq.client.consume import delayed
+from roq.client.consume.delayed import DelayedCommands
 from roq.client.consume.groups import Answers
 from roq.errors import InvalidName, Unavailable
 from roq.protocol import documents
