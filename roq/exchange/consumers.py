@@ -34,7 +34,6 @@ from roq.protocol.consuming import (
     GROUPS,
     GROUPS_PER_ANSWER_MAX,
     JOIN,
-    LEASE,
     LEASED,
     LEAVE,
     MEMBERS_PER_ANSWER_MAX,
@@ -50,6 +49,7 @@ from roq.protocol.consuming import (
     Joined,
     LeaveGroup,
     Ordered,
+    pack_lease,
 )
 
 B = TypeVar("B")
@@ -265,7 +265,7 @@ class Consumers(Generic[B]):
         self._awake.move_to_end(name)
         lease, (topic, frame, batch, size) = found
         peer = self._by_member[name, lease.member.id]
-        head = LEASE.pack(lease.number, lease.first, lease.length, lease.attempts + 1)
+        head = pack_lease(lease.number, lease.first, lease.length, lease.attempts + 1, lease.open)
         return Delivery(peer, lease, (LEASED + peer.tag, head, topic.name, frame), batch, size)
 
     def go_on(self) -> None:
@@ -422,6 +422,8 @@ class Consumers(Generic[B]):
                 counted=each.counted, reason=each.reason,
             ):  # fmt: skip
                 refused.append(each.lease)
+        if done.returned:
+            self._recall(peer)
         before = self._due.done.get(peer, (0, []))[1]
         self._due.done[peer] = done.serial, [*before, *refused] if refused else before
         if done.credit is not None:
@@ -429,6 +431,15 @@ class Consumers(Generic[B]):
         self._touch(group)
         if self._backpressure.near:
             self._report(group)
+
+    def _recall(self, peer: Peer[B]) -> None:
+        """What could not be sent to a member that has given something back is not sent: it would
+        come behind the answer, and overtake what was given back."""
+        for entry in [each for each in self._blocked if each[1].peer is peer]:
+            self._blocked.remove(entry)
+            peer.member.blocked = False
+            peer.group.recall(entry[1].lease, entry[1].size)
+            self._wake(peer.group)
 
     def _leave(self, peer: Peer[B], document: bytes) -> None:
         if consuming.decode(document, LeaveGroup).member != peer.member.id:
@@ -561,6 +572,12 @@ def _check_same(join: Join, settings: GroupSettings) -> None:
             "group_differs",
             f"group {join.group} is {settings.mode}, not {join.settings.mode}: use another name, "
             "or delete the group",
+        )
+    if set(join.settings.tags) != set(settings.tags):
+        tags = ", ".join(map(repr, settings.tags)) or "no filter"
+        raise RefusedRequest(
+            "group_differs",
+            f"group {join.group} has the tags {tags:.400}: use the same ones, or another name",
         )
     if set(join.settings.prefixes) != set(settings.prefixes):
         topics = ", ".join(repr(each.decode(errors="replace")) for each in settings.prefixes)

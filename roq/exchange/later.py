@@ -42,6 +42,14 @@ from roq.protocol.attributes import (
 )
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, read_body, read_header
 from roq.protocol.channel import CONTROL
+from roq.protocol.columns import (
+    KEY_GROUPS,
+    PRIORITIES,
+    key_group,
+    pack_column,
+    pack_tags,
+    tag_bits,
+)
 from roq.protocol.later import (
     CANCEL_DELAYED,
     DELAY_SECONDS_MAX,
@@ -357,11 +365,11 @@ class Later(Generic[B]):
 
     def _publish(self, topic: bytes, part: list[tuple[Row, KeptMessage]]) -> list[Effect]:
         """Append these as one batch of the exchange's own."""
-        attributes = pack_attributes({
-            index: _delivered(held) for index, (_, held) in enumerate(part)
-        })  # fmt: skip
+        given = [_delivered(held) for _, held in part]
+        attributes = pack_attributes(dict(enumerate(given)))
         payloads = [held.message.payload for _, held in part]
-        appended = self._append(topic, payloads, attributes, [row.place for row, _ in part])
+        places = [row.place for row, _ in part]
+        appended = self._append(topic, payloads, attributes, places, _columns(given))
         if appended is None:
             again_us = self.clock.now_us + RETRY_US
             for row, held in part:
@@ -375,7 +383,12 @@ class Later(Generic[B]):
         return [] if self._late is not None else [Publish(appended)]
 
     def _append(
-        self, topic: bytes, payloads: list[bytes], attributes: bytes | None, settles: list[Place]
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        attributes: bytes | None,
+        settles: list[Place],
+        columns: bytes = b"",
     ) -> tuple[bytes, bytes, bytes] | None:
         """Append a batch of the exchange's own; None: there is no room for its topic."""
         mine = self._streams.of(self.publisher)
@@ -389,7 +402,7 @@ class Later(Generic[B]):
         batch = pack(
             payloads, publisher=self.publisher, epoch=0, link_number=0,
             first_sequence=stream.next, created_us=max(0, self.clock.now_us),
-            extensions=pack_settled(settles), attributes=attributes,
+            extensions=columns + pack_settled(settles), attributes=attributes,
         )  # fmt: skip
         frame = self._log.append_spare(stream.topic, batch, len(batch))
         if frame is None:
@@ -594,4 +607,13 @@ def _delivered(held: KeptMessage) -> Attributes:
         "roq.delayed.published": str(message.published_us),
         "roq.delayed.due": str(message.due_us),
     }
-    return Attributes(given.key, given.tags, {**given.properties, **mine})
+    return Attributes(given.key, given.tags, {**given.properties, **mine}, given.priority)
+
+
+def _columns(given: list[Attributes]) -> bytes:
+    """What the batch says of its messages to the exchange, as that of a publisher does."""
+    return (
+        pack_column(KEY_GROUPS, bytes(key_group(each.key) for each in given))
+        + pack_column(PRIORITIES, bytes(each.priority for each in given))
+        + pack_tags(tag_bits(tag for each in given for tag in each.tags))
+    )

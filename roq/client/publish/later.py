@@ -54,6 +54,7 @@ class LaterPublishing(ABC):
         properties: Mapping[str, str] | None = None,
         *,
         delay: When,
+        priority: int = 0,
     ) -> DelayedMessage:
         """Publish one message that subscribers and groups get when it is due, and not before.
 
@@ -63,7 +64,7 @@ class LaterPublishing(ABC):
         that of their times.
 
         Args:
-            payload, topic, key, tags, properties: as in `publish`.
+            payload, topic, key, tags, properties, priority: as in `publish`.
             delay: seconds, a `timedelta`, or an aware `datetime` at which it is due. What is past
                 is due at once; ten years from now is the latest.
 
@@ -75,7 +76,7 @@ class LaterPublishing(ABC):
             RoQError: as `publish`.
         """
         due_us = due_of(delay, time())
-        attributes = attributes_of(key, tags, properties)
+        attributes = attributes_of(key, tags, properties, priority)
         message = os.urandom(MESSAGE_ID_BYTES)
         data = encode_delayed(Delayed(due_us, encode_topic(topic), as_bytes(payload), message))
         if attributes is not None:
