@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, str]] = {
     "message": "roq.cli.delayed:message",
     "group": "roq.cli.groups:group",
     "dead-letter": "roq.cli.dead_letters:dead_letter",
+    "jobs": "roq.cli.jobs:jobs",
     "health": "roq.cli.health:health",
     "watch": "roq.cli.watch:watch",
     "top": "roq.cli.top:top",
@@ -43,7 +44,7 @@ COMMANDS: Final[dict[str, str]] = {
 }
 """Name → where the command is; in the order in which a newcomer meets them."""
 
-ALONE: Final = frozenset({"up", "demo", "gcm", "log", "debug", "sim", "bench"})
+ALONE: Final = frozenset({"up", "demo", "gcm", "jobs", "log", "debug", "sim", "bench"})
 """Commands that ask no cluster, or one of their own."""
 
 EPILOG: Final = """\

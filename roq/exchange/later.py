@@ -24,12 +24,12 @@ from typing import Final, Generic, NamedTuple, TypeVar, cast
 from roq.errors import RemoteProtocolError
 from roq.exchange.commit import NO_PIN, LateLog
 from roq.exchange.counters import Counters
+from roq.exchange.disk_room import DiskRoom
 from roq.exchange.events import Effect, Publish, Send
 from roq.exchange.readers import RefusedRequest, refusal, tagged
 from roq.exchange.requests import Request
-from roq.exchange.steady_clock import SteadyClock
 from roq.log.log import Log
-from roq.log.pending import Pending, Row
+from roq.log.pending import Pending, Row, SteadyClock
 from roq.log.streams import Stream, StreamTable
 from roq.model import PUBLISHER_ID_BYTES, Limits, PublisherId
 from roq.protocol import documents
@@ -113,13 +113,10 @@ class Later(Generic[B]):
     """What waits at one exchange.
 
     Args:
-        queue: queue id.
-        number: of the exchange.
+        queue, limits: id of the queue, and what it allows.
+        number, streams, counters, disk: of the exchange.
         epoch: of this process.
-        limits: of the queue.
         log: where everything is appended.
-        streams: of the exchange.
-        counters: of the exchange.
         late: the log, if it commits later than it accepts.
 
     Attributes:
@@ -136,6 +133,7 @@ class Later(Generic[B]):
         log: Log[B | bytes],
         streams: StreamTable,
         counters: Counters,
+        disk: DiskRoom,
         late: LateLog[B | bytes] | None = None,
     ) -> None:
         self.clock = SteadyClock()
@@ -145,6 +143,7 @@ class Later(Generic[B]):
         self._log = log
         self._streams = streams
         self._counters = counters
+        self._disk = disk
         self._late = late
         self._epoch = epoch
         name = queue + number.to_bytes(4, "little") + epoch.to_bytes(8, "little")
@@ -311,7 +310,7 @@ class Later(Generic[B]):
 
     def _has_room(self) -> bool:
         late = self._late
-        return late is None or late.end - late.synced < UNSYNCED_MAX
+        return late is None or not (self._disk.full or late.end - late.synced >= UNSYNCED_MAX)
 
     def _load(self) -> None:
         """Read some of what is near."""
@@ -492,7 +491,9 @@ class Later(Generic[B]):
         self._check_queue(request.queue)
         row = self._find(request.message)
         if row is not None:
-            if self._append(LATER_TOPIC, [b""], None, [row.place]) is None:
+            if not self._has_room() or (
+                self._append(LATER_TOPIC, [b""], None, [row.place]) is None
+            ):
                 raise RefusedRequest("full", "this exchange has no room for it; try again")
             self._drop(row)
         answer = CancelledDelayed(

@@ -11,7 +11,7 @@ from exchange_driver import NUMBER, QUEUE, Exchange, exchange, publisher_id
 from roq.exchange import later as later_module
 from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
-from roq.exchange.steady_clock import SteadyClock
+from roq.log.pending import SteadyClock
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog, perform
 from roq.machine import Tick
