@@ -28,6 +28,7 @@ from roq.client.admin.views import (
 from roq.client.cluster import REMOVAL_SECONDS
 from roq.client.consume import consumer as sync_consumer
 from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES
+from roq.client.consume.delayed import PendingMessages
 from roq.client.consume.groups import GroupListing
 from roq.client.io.engine import Translate
 from roq.client.publish import publisher as sync_publisher
@@ -166,6 +167,20 @@ class Cluster:
     async def get_rules(self, queue: str) -> ScalingRules:
         """The scaling rules of a queue."""
         return await asyncio.to_thread(self._sync.get_rules, queue)
+
+    async def delayed_messages(
+        self, queue: str, *, most: int = 100, timeout: float | None = None
+    ) -> PendingMessages:
+        """The delayed messages of a queue; see `roq.Cluster.delayed_messages`."""
+        return await asyncio.to_thread(
+            self._sync.delayed_messages, queue, most=most, timeout=timeout
+        )
+
+    async def cancel_message(
+        self, queue: str, message: str, *, timeout: float | None = None
+    ) -> bool:
+        """Have a delayed message not be published; see `roq.Cluster.cancel_message`."""
+        return await asyncio.to_thread(self._sync.cancel_message, queue, message, timeout=timeout)
 
     async def groups(
         self, queue: str, group: str | None = None, *, timeout: float | None = None

@@ -12,6 +12,7 @@ from roq.client.io.bell import Bell, deadline_in
 from roq.client.publish import publisher as sync_publisher
 from roq.client.publish import receipt as sync_receipt
 from roq.client.publish.batching import Payload, with_attributes
+from roq.client.publish.later import DelayedMessage, When
 from roq.client.publish.receipt import SendStatus
 from roq.client.publish.stats import PublisherStats
 from roq.client.state import ClientState
@@ -92,11 +93,13 @@ class Publisher:
         properties: Mapping[str, str] | None = None,
         wait: bool = True,
         priority: int = 0,
+        delay: When | None = None,
     ) -> Receipt:
         """Publish one message; a plain call that never waits.
 
         Args:
-            payload, topic, key, tags, properties, wait, priority: as in `roq.Publisher.publish`.
+            payload, topic, key, tags, properties, wait, priority, delay: as in
+                `roq.Publisher.publish`.
 
         Returns:
             The receipt of the batch; it can be awaited.
@@ -105,8 +108,35 @@ class Publisher:
             WouldBlock: the window is full: `await drain()` and try again.
             RoQError: as `roq.Publisher.publish`.
         """
-        receipt = self._sync.publish(payload, topic, key, tags, properties, wait, priority)
+        receipt = self._sync.publish(payload, topic, key, tags, properties, wait, priority, delay)
         return cast("Receipt", receipt)
+
+    def publish_later(
+        self,
+        payload: Payload,
+        topic: str = "",
+        key: str | None = None,
+        tags: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        delay: When,
+        priority: int = 0,
+    ) -> DelayedMessage:
+        """Publish one message that is given out when it is due; a plain call that never waits.
+
+        Args:
+            payload, topic, key, tags, properties, delay, priority: as in
+                `roq.Publisher.publish_later`.
+
+        Returns:
+            Its id, its time and its receipt, which can be awaited.
+
+        Raises:
+            RoQError: as `publish`, and `roq.Publisher.publish_later`.
+        """
+        return self._sync.publish_later(
+            payload, topic, key, tags, properties, delay=delay, priority=priority
+        )
 
     async def send(
         self,

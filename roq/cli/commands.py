@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, str]] = {
     "pub": "roq.cli.messages:pub",
     "sub": "roq.cli.messages:sub",
     "consume": "roq.cli.consume:consume",
+    "message": "roq.cli.delayed:message",
     "group": "roq.cli.groups:group",
     "dead-letter": "roq.cli.dead_letters:dead_letter",
     "jobs": "roq.cli.jobs:jobs",

@@ -68,6 +68,12 @@ class _Published:
     callback=lambda _context, _option, given: _properties(given),
     help="A property of every message; may be repeated.",
 )
+@click.option("--delay", type=float, help="Seconds after which every message is given out.")
+@click.option(
+    "--at",
+    callback=lambda _context, _option, given: None if given is None else parse_time(given),
+    help="When every message is given out, such as 2026-11-21T08:30 (UTC unless it says so).",
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no summary.")
 @cluster_command
 def pub(
@@ -79,6 +85,8 @@ def pub(
     tags: tuple[str, ...],
     properties: dict[str, str],
     priority: int,
+    delay: float | None,
+    at: datetime | None,
     quiet: bool,
 ) -> None:
     """Publish each line of FILE (standard input by default) as one message to QUEUE.
@@ -90,16 +98,27 @@ def pub(
     Example:
       echo hello | roq pub orders --topic eu.be
       roq pub orders --topic eu.nl --key 4711 --tag paid orders.jsonl
+      echo hello | roq pub orders --delay 3600
     """
+    if delay is not None and at is not None:
+        raise click.UsageError("--delay and --at: say one of them")
+    when = delay if at is None else at
     published = _Published()
     with target.connect() as cluster, cluster.publisher(queue) as publisher:
         started = time.monotonic()
         try:
             with _progress(file, shown=not quiet) as advance:
                 for lines, size in read_lines(file):
-                    publisher.publish_many(
-                        lines, topic, key=key, tags=tags, properties=properties, priority=priority
-                    )
+                    if when is None:
+                        publisher.publish_many(
+                            lines, topic, key=key, tags=tags, properties=properties,
+                            priority=priority,
+                        )  # fmt: skip
+                    else:
+                        for line in lines:
+                            publisher.publish_later(
+                                line, topic, key, tags, properties, delay=when, priority=priority
+                            )
                     published.messages += len(lines)
                     published.bytes += sum(map(len, lines))
                     advance(size)
@@ -189,13 +208,25 @@ def parse_start(text: str) -> StartOption:
     if all(each.isascii() and each.isdecimal() for each in places.values()):
         return {name.strip(): int(offset) for name, offset in places.items()}
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        return parse_time(text)
+    except click.BadParameter:
         raise click.BadParameter(
             f"{text!r}: say latest, earliest, an offset, offsets as x1=120,x2=90, or a time such "
             "as 2026-11-21T08:30",
             param_hint="--from",
         ) from None
+
+
+def parse_time(text: str) -> datetime:
+    """A time as people write it, UTC unless it says otherwise.
+
+    Raises:
+        click.BadParameter: it is none.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no time such as 2026-11-21T08:30") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

@@ -26,12 +26,22 @@ UNCOMMITTED_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is accepted and not synced takes so much at most, and half of the log's memory."""
 UNCOMMITTED_ENTRIES_MAX: Final = 25_000
 """Likewise of entries: the next process has to look at each one of them before it serves."""
+NO_PIN: Final = 1 << 62
+"""As `LateLog.pinned_from`: anything may leave."""
 TURN_BATCHES: Final = 50
 """Batches that may come between two looks."""
 
 
 class LateLog(Log[B], Protocol[B]):
-    """A log that commits later than it accepts."""
+    """A log that commits later than it accepts.
+
+    Attributes:
+        pinned_from: what is at or above this offset does not leave.
+        pressed_below: what is below it was kept by that alone, and is to leave.
+    """
+
+    pinned_from: int
+    pressed_below: int
 
     @property
     def unsynced_bytes(self) -> int:

@@ -11,6 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Final, cast
 
 import zmq
@@ -145,7 +146,8 @@ class ExchangeServer:
         self._load = ExchangeLoad()
         self.reactor.add(self._data, self._data_readable)
         self.reactor.add(self._live, self._live_readable)
-        self._timer = self.reactor.call_later(0, self._tick)
+        self._timer = self._due_timer = self.reactor.call_later(0, self._tick)
+        self._due_at = inf
         self._monitor = MonitorLink(
             self.reactor, self._context, spec.monitor,
             queue=spec.queue_id, kpi_seconds=spec.kpi_seconds, shell=self,
@@ -422,6 +424,18 @@ class ExchangeServer:
         if self._disk is not None:
             self._tell_synced()
             self._disk.write_on(self.core.snapshot, self.core.consumers.take_changes)
+        due = self.core.later.deadline
+        if due is not None and due < self._due_at:
+            self._due_timer.cancel()
+            self._due_at = due
+            self._due_timer = self.reactor.call_at(due, self._look_what_is_due)
+
+    def _look_what_is_due(self) -> None:
+        """A delayed message is due, or to be read."""
+        self._due_at = inf
+        self.core.begin(self.reactor.now(), time.time_ns() // 1_000)
+        self._settle()
+        self._readers.look()
 
     def _tell_synced(self) -> None:
         """What does not arrive is made good by the next one."""
@@ -527,6 +541,8 @@ class ExchangeServer:
         for effect in effects:
             match effect:
                 case Publish(parts):
+                    if len(parts) == 3 and len(parts[2]) > ANNOUNCE_ABOVE_BYTES:
+                        parts = parts[0], announcement(parts[1])
                     self._live.send(join_live(*parts), _NOBLOCK)
                 case Send(route, parts):
                     outcome = self._send(route, parts)

@@ -16,6 +16,7 @@ from roq.exchange.backpressure import Backpressure
 from roq.exchange.commit import CommitGate, SyncGate, Uncommitted
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
+from roq.exchange.later import Later
 from roq.exchange.links import Link, LinkTable, owner_of
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import refusal
@@ -33,6 +34,7 @@ from roq.protocol.batch import (
     read_header,
 )
 from roq.protocol.channel import HELD, HELD_SECONDS_MAX, RESET, Held, Reset
+from roq.protocol.later import LATER_TOPIC
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import TIME_US_MAX
 from roq.timing import (
@@ -81,6 +83,7 @@ class Intake(Generic[B]):
         subscriptions: Subscriptions,
         counters: Counters,
         backpressure: Backpressure[B | bytes],
+        later: Later[B],
         uncommitted: Uncommitted[B | bytes] | None = None,
         sync_gate: SyncGate[B | bytes] | None = None,
     ) -> None:
@@ -89,6 +92,7 @@ class Intake(Generic[B]):
         self._log_append = log.append
         self._gate = gate
         self._backpressure = backpressure
+        self._later = later
         self._uncommitted = uncommitted
         """None: the log commits what it accepts."""
         self._sync_gate = sync_gate
@@ -269,6 +273,9 @@ class Intake(Generic[B]):
     def _take(
         self, link: Link, topic: bytes, batch: B, size: int, after: int, count: int
     ) -> bytes | None:
+        hidden = topic == LATER_TOPIC
+        if hidden and self._refuses(link, batch):
+            return None
         stream = link.streams.get(topic)
         if stream is None:
             try:
@@ -303,6 +310,9 @@ class Intake(Generic[B]):
         if not link.owes_ack:
             link.owes_ack = True
             self._acks.append(link)
+        if hidden:
+            self._later.accept(self._log.end - 1)
+            return None
         return frame
 
     def _closer_look(
@@ -438,6 +448,13 @@ class Intake(Generic[B]):
         self._await_replay(link)
         if link.route is not None:
             self._answers.append(refusal(link.route, code, text, link.expected))
+
+    def _refuses(self, link: Link, batch: B) -> bool:
+        """Whether these delayed messages are refused, which is told then."""
+        refused = self._later.why_not(batch)
+        if refused is not None:
+            self._refuse(link, *refused)
+        return refused is not None
 
     def _no_room(self, link: Link, batch: B) -> None:
         """No topic more is remembered: a VOID is acknowledged without a place in the log."""

@@ -35,6 +35,7 @@ from roq.exchange.events import (
 )
 from roq.exchange.fetches import Fetches
 from roq.exchange.intake import PROBE_PARTS, Intake
+from roq.exchange.later import Later
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import Readers, refusal, tagged
@@ -58,6 +59,7 @@ from roq.protocol.channel import (
     Ready,
 )
 from roq.protocol.entry import EntryKind, pack_entry
+from roq.protocol.later import LATER_TOPIC
 from roq.timing import ACK_PROBE_SECONDS, END_SECONDS, IDLE_AFTER_SECONDS
 
 B = TypeVar("B")
@@ -138,6 +140,10 @@ class ExchangeCore(Generic[B]):
         self.consumers: Consumers[B | bytes] = Consumers(
             queue, self.log, epoch, self.counters, self.backpressure, late=late is not None
         )
+        self.disk = DiskRoom(limits, place)
+        self.later: Later[B] = Later(
+            queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk, late
+        )
         ready = Ready(
             exchange=number, exchange_epoch=epoch, generation=log.generation, expected=1,
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
@@ -147,7 +153,6 @@ class ExchangeCore(Generic[B]):
             ahead=ahead,
         )  # fmt: skip
         gate: CommitGate[B | bytes] = CommitGate(self.log)
-        self.disk = DiskRoom(limits, place)
         self._late = late
         self._uncommitted = None if late is None else Uncommitted(late, self.disk)
         self._sync_gate = SyncGate(late) if late is not None and ahead else None
@@ -157,7 +162,7 @@ class ExchangeCore(Generic[B]):
         )  # fmt: skip
         self.intake: Intake[B] = Intake(
             limits, self.log, self.memory, gate, self.links, self._publishers, self.subscriptions,
-            self.counters, self.backpressure, self._uncommitted, self._sync_gate,
+            self.counters, self.backpressure, self.later, self._uncommitted, self._sync_gate,
         )  # fmt: skip
         self.append: Callable[[bytes, bytes, B, int], bytes | None] = (
             self.intake.append if late is None else self._accept
@@ -174,7 +179,9 @@ class ExchangeCore(Generic[B]):
 
     def snapshot(self) -> bytes:
         """What another process has to know, beside the log, in order to go on with it from here."""
-        return encode_snapshot(self._publishers.snapshot(), self.consumers.snapshot())
+        return encode_snapshot(
+            self._publishers.snapshot(), self.consumers.snapshot(), self.later.snapshot()
+        )
 
     def recover(
         self,
@@ -193,10 +200,11 @@ class ExchangeCore(Generic[B]):
         Raises:
             RemoteProtocolError: the snapshot or the log cannot be read.
         """
-        publishers, groups = ([], []) if snapshot is None else decode_snapshot(snapshot)
+        publishers, groups, later = ([], [], b"") if snapshot is None else decode_snapshot(snapshot)
         self._publishers.recover(now, publishers, since)
         self.consumers.begin(now)
         self.consumers.recover(groups, changes)
+        self.later.recover(later, since)
         self._batches_before = self.log.end
 
     def begin(self, now: float, time_us: int) -> None:
@@ -205,6 +213,7 @@ class ExchangeCore(Generic[B]):
         self._hello_bytes = HELLO_BYTES
         self.intake.begin(now)
         self.consumers.begin(now)
+        self.later.begin(now, time_us)
         self.log.advance_clock(time_us)
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
@@ -238,7 +247,7 @@ class ExchangeCore(Generic[B]):
 
     def take_answers(self) -> list[Effect]:
         """What else publishers, readers and consumers are to be told since the last call."""
-        answers = [*self.intake.take_answers(), *self.consumers.take_answers()]
+        answers = [*self.intake.take_answers(), *self.consumers.take_answers(), *self.later.run()]
         if self.backpressure.end_due:
             self.backpressure.end_due = False
             return [*answers, self._end(EntryKind.END, END_TOPIC)]
@@ -253,7 +262,8 @@ class ExchangeCore(Generic[B]):
         Args:
             most: so many at once; there are more while `all_shown` is False.
         """
-        return [] if self._uncommitted is None else self._uncommitted.take(most)
+        taken = [] if self._uncommitted is None else self._uncommitted.take(most)
+        return [each for each in taken if each[0].name != LATER_TOPIC]
 
     def take_synced(self) -> dict[Link, int]:
         """Up to which link number publishers are to be told that all is on the disk."""
@@ -283,6 +293,8 @@ class ExchangeCore(Generic[B]):
             return self._welcome(request.route, request.document)
         if self.consumers.serves(request.letter):
             return self.consumers.handle(request)
+        if self.later.serves(request.letter):
+            return self.later.handle(request)
         try:
             effects = self._readers.handle(request)
         except NotAtHand:
@@ -298,8 +310,9 @@ class ExchangeCore(Generic[B]):
         return bool(self.requests) and self.requests.next.letter in {HEADS, POSITION, SEEK}
 
     def next_deadline(self) -> float:
-        """When a Tick is due."""
-        return self._next_end
+        """When a Tick is due, or something else is to be done in a turn."""
+        due = self.later.deadline
+        return self._next_end if due is None else min(self._next_end, due)
 
     def present(self) -> list[Link]:
         """The publishers that are connected."""
@@ -325,6 +338,7 @@ class ExchangeCore(Generic[B]):
         self.requests.check()
         self.intake.check()
         self.consumers.check()
+        self.later.check()
 
     def _accept(self, route: bytes, topic: bytes, batch: B, size: int) -> None:
         """As `Intake.append`, for a log that commits late: nothing is published yet."""
@@ -344,7 +358,7 @@ class ExchangeCore(Generic[B]):
             if len(tag) in _TAG_SIZES:
                 if self.consumers.hears(kind):
                     return self.consumers.hear(route, kind, tag, frames[1])
-                if self._readers.serves(kind) or self.consumers.serves(kind):
+                if any(each.serves(kind) for each in (self._readers, self.consumers, self.later)):
                     return self._queue(Request(route, kind, frames[1], tag))
         self.counters.malformed += 1
         return [refusal(route, "invalid_request", f"unknown message {letter[:8]!r}")]

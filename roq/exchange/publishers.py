@@ -40,6 +40,7 @@ from roq.protocol.channel import (
     Run,
     StreamState,
 )
+from roq.protocol.later import LATER_TOPIC
 from roq.protocol.version import WIRE_VERSION, other_version
 
 B = TypeVar("B")
@@ -129,6 +130,9 @@ class Publishers(Generic[B]):
                 continue
             topic, _, batch, _ = record
             header = read_header(cast("bytes", batch))
+            if not header.link_number and header.kind == Kind.DATA:  # of an exchange itself
+                self._stands(header.publisher, topic.name, header.next_sequence)
+                continue
             link = self._known(header.publisher, now)
             if header.epoch > link.epoch or (link.left and header.epoch == link.epoch):
                 link.begin(header.epoch)
@@ -415,6 +419,8 @@ class Publishers(Generic[B]):
             return []
         self._counters.own_entries += 1
         stream.next = max(stream.next, state.first)
+        if stream.topic == LATER_TOPIC:
+            return []
         return [Publish((stream.topic, entry, batch))]
 
 

@@ -42,6 +42,7 @@ from roq.protocol.channel import (
     Streams,
     StreamsRequest,
 )
+from roq.protocol.later import LATER_TOPIC
 
 B = TypeVar("B")
 R = TypeVar("R", HeadsRequest, StreamsRequest, SeekRequest, FetchRequest, Position)
@@ -112,7 +113,7 @@ class Readers(Generic[B]):
             asked, HEADS,
             Heads(
                 id=request.id, generation=self._log.generation, end=end, floor=self._log.floor,
-                heads=heads, more=more,
+                heads=_shown(heads), more=more,
             ),
         )  # fmt: skip
 
@@ -124,7 +125,12 @@ class Readers(Generic[B]):
         return _answer(
             asked,
             STREAMS,
-            Streams(id=request.id, generation=self._log.generation, streams=found, next=after),
+            Streams(
+                id=request.id,
+                generation=self._log.generation,
+                next=after,
+                streams=[each for each in found if each[1] != LATER_TOPIC],
+            ),
         )
 
     def _seek(self, asked: Request) -> list[Effect]:
@@ -171,7 +177,7 @@ class Readers(Generic[B]):
             asked, POSITION,
             Reading(
                 id=request.id, generation=self._log.generation, floor=self._log.floor,
-                until=until, heads=heads, next=heads[-1][1] + 1 if more else 0,
+                until=until, heads=_shown(heads), next=heads[-1][1] + 1 if more else 0,
                 behind=behind, near=self._backpressure.near,
             ),
         )  # fmt: skip
@@ -214,3 +220,8 @@ def tagged(answer: Send, asked: Request) -> Send:
 
 def _answer(asked: Request, letter: bytes, document: msgspec.Struct) -> list[Effect]:
     return [Send(asked.route, (letter + asked.reader, documents.encode(document)))]
+
+
+def _shown(heads: list[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
+    """Without what nobody is shown."""
+    return [each for each in heads if each[0] != LATER_TOPIC]

@@ -41,18 +41,20 @@ class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     publishers: list[PublisherState]
     groups: list[GroupDelta] = []
+    later: bytes = b""
+    """Delayed messages that wait (`roq.log.pending`)."""
 
 
 def encode_snapshot(
-    publishers: Sequence[PublisherState], groups: Sequence[GroupDelta] = ()
+    publishers: Sequence[PublisherState], groups: Sequence[GroupDelta] = (), later: bytes = b""
 ) -> bytes:
     """The bytes of a snapshot."""
     return msgspec.msgpack.encode(
-        _Snapshot(format=FORMAT, publishers=list(publishers), groups=list(groups))
+        _Snapshot(format=FORMAT, publishers=list(publishers), groups=list(groups), later=later)
     )
 
 
-def decode_snapshot(data: bytes) -> tuple[list[PublisherState], list[GroupDelta]]:
+def decode_snapshot(data: bytes) -> tuple[list[PublisherState], list[GroupDelta], bytes]:
     """What `encode_snapshot` was given.
 
     Raises:
@@ -69,4 +71,4 @@ def decode_snapshot(data: bytes) -> tuple[list[PublisherState], list[GroupDelta]
     for state in snapshot.publishers:
         if len(state.publisher) != PUBLISHER_ID_BYTES or state.epoch < -1 or state.expected < 1:
             raise RemoteProtocolError("a snapshot of a publisher that cannot be one")
-    return snapshot.publishers, snapshot.groups
+    return snapshot.publishers, snapshot.groups, snapshot.later

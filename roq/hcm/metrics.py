@@ -89,6 +89,8 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
         ("groups_behind", 1, gauge(
             "roq_exchange_groups_behind",
             "Consumer groups that have not done everything that is there.", *_EXCHANGE)),
+        ("delayed", 1, gauge(
+            "roq_exchange_delayed", "Delayed messages that wait for their time.", *_EXCHANGE)),
         ("cut_off", 1, counter(
             "roq_exchange_cut_off_total",
             "Times a slow subscriber's connection was ended, as all of them took too much.",

@@ -7,6 +7,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from roq.log.log import Log
 from roq.protocol.channel import FetchRequest
+from roq.protocol.later import LATER_TOPIC
 
 B = TypeVar("B")
 
@@ -133,7 +134,9 @@ class SpanCursor(Generic[B]):
                 if log.following(offset) != offset:
                     return None  # the rest is looked at when it is asked again
                 self.evicted += 1
-            elif self._everything or record[0].name.startswith(self._prefixes):
+            elif record[0].name != LATER_TOPIC and (
+                self._everything or record[0].name.startswith(self._prefixes)
+            ):
                 return offset
             self._next = offset + 1
         return None

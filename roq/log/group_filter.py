@@ -9,6 +9,7 @@ from roq.log.log import Record
 from roq.protocol.batch import HEADER_BYTES, Kind
 from roq.protocol.columns import read_tags, tag_bits
 from roq.protocol.consuming import GroupSettings
+from roq.protocol.later import LATER_TOPIC
 
 _KIND_EXT_COUNT: Final = Struct("<3xBxxHI")
 """Of the header of a batch (`roq.protocol.batch`)."""
@@ -34,6 +35,8 @@ class GroupFilter:
         messages of the others have one.
         """
         topic, _, batch, size = record
+        if topic.name == LATER_TOPIC:
+            return 0, b""
         if size < HEADER_BYTES or not (self._everything or topic.name.startswith(self._prefixes)):
             return 0, b""
         kind, ext_bytes, count = _KIND_EXT_COUNT.unpack_from(cast("bytes", batch))

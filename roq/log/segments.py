@@ -148,6 +148,7 @@ class SegmentLog(Generic[B]):
         synced: below it everything is on the disk; no more than is committed.
         unsynced_bytes: of what was accepted and is not known to be on the disk.
         sync_wanted: nothing can be gathered before a sync.
+        pinned_from, pressed_below: as `LateLog` says.
         told: the snapshots up to this one of `want_snapshot` are on the disk.
         recovered: what an earlier process has left.
     """
@@ -200,11 +201,12 @@ class SegmentLog(Generic[B]):
         """Of changes of consumer groups since the newest snapshot."""
         self._indexes: list[tuple[str, bytes]] = []
         self._removed: list[str] = []
+        self.pinned_from, self.pressed_below = 1 << 62, 0
         self.kept = sum(each.kept for each in closed) + active.kept
         self.gone = 0
         self.floor = (closed[0] if closed else active).follows
         hot.log_floor = self.floor
-        self.advance_clock = hot.advance_clock
+        self.advance_clock, self.make_room = hot.advance_clock, hot.make_room
         self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
         self._reader.grows(active, index)
 
@@ -238,10 +240,6 @@ class SegmentLog(Generic[B]):
     def time_us(self) -> int:
         """The append time of what comes next, µs UTC."""
         return self.hot.time_us
-
-    def make_room(self, topic: bytes, *, spare: bool = False) -> bool:
-        """Whether a batch of this topic would be taken now."""
-        return self.hot.make_room(topic, spare=spare)
 
     def append(self, topic: bytes, batch: B | bytes, size: int) -> bytes | None:
         """Take a batch of `size` bytes in; gives its entry frame, None if the topic is refused."""
@@ -521,13 +519,18 @@ class SegmentLog(Generic[B]):
         self._indexes.append((index_name(segment.name), brief.pack() + index.pack()))
 
     def _make_room(self) -> None:
-        while self._closed and self.kept > self.capacity:
+        while self._closed and self.kept > self.capacity and self._may_leave():
             self._leave()
 
     def _expire(self) -> None:
         before = self.hot.time_us - self._keep_us
-        while self._closed and self._closed[0].is_older(before):
+        while self._closed and self._closed[0].is_older(before) and self._may_leave():
             self._leave()
+
+    def _may_leave(self) -> bool:
+        if pinned := self._closed[0].end > self.pinned_from:
+            self.pressed_below = self._closed[0].end
+        return not pinned
 
     def _leave(self) -> None:
         """Have the oldest segment go. It is committed, as all that are complete."""

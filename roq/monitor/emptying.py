@@ -215,15 +215,17 @@ class Emptying:
         if exchange is None:  # nothing is there that could be lost, unless it is in a log
             away = leaving.keeps and leaving.stopped_at is None
             return "it does not serve, and its log may hold something" if away else ""
-        there = self._there(exchange)
-        if there:
-            return f"{there} publisher{'s' * (there > 1)} still there"
-        behind = self._sessions.behind(exchange.info.log, exchange.load.end_offset)
-        if behind:
-            return f"{behind} subscriber{'s' * (behind > 1)} not at its end yet"
-        groups = exchange.load.groups_behind
-        if groups:
-            return f"{groups} consumer group{'s' * (groups > 1)} not at its end yet"
+        for count, what in (
+            (self._there(exchange), "publisher{} still there"),
+            (
+                self._sessions.behind(exchange.info.log, exchange.load.end_offset),
+                "subscriber{} not at its end yet",
+            ),
+            (exchange.load.groups_behind, "consumer group{} not at its end yet"),
+            (exchange.load.delayed, "delayed message{} not due yet"),
+        ):
+            if count:
+                return f"{count} {what.format('s' * (count > 1))}"
         held = exchange.load.end_offset - exchange.load.floor_offset
         if leaving.keeps and held > 0:
             return f"{held} batch{'es' * (held > 1)} still in its log"

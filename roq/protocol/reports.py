@@ -119,5 +119,7 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     groups: Whole = 0
     groups_behind: Whole = 0
     """Consumer groups that have not done everything that is there."""
+    delayed: Whole = 0
+    """Delayed messages that wait for their time."""
     cut_off: Whole = 0
     """How often the connection of one was ended, as that was too much for all of them together."""

@@ -151,16 +151,18 @@ def a_snapshot_has_no_streams(patch: Patch) -> None:
     encode = snapshot.encode_snapshot
 
     def forgetful(
-        states: Sequence[snapshot.PublisherState], groups: Sequence[GroupDelta] = ()
+        states: Sequence[snapshot.PublisherState],
+        groups: Sequence[GroupDelta] = (),
+        later: bytes = b"",
     ) -> bytes:
-        return encode([msgspec.structs.replace(each, streams=[]) for each in states], groups)
+        return encode([msgspec.structs.replace(each, streams=[]) for each in states], groups, later)
 
     patch.setattr(machine, "encode_snapshot", forgetful)
 
 
 def a_snapshot_has_no_links(patch: Patch) -> None:
     encode = snapshot.encode_snapshot
-    patch.setattr(machine, "encode_snapshot", lambda _states, groups: encode([], groups))
+    patch.setattr(machine, "encode_snapshot", lambda _states, *others: encode([], *others))
 
 
 def a_folder_is_not_synced(patch: Patch) -> None:

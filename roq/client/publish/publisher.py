@@ -18,6 +18,7 @@ from roq.client.io.engine import Engine
 from roq.client.naming import client_name
 from roq.client.publish.batching import Attributed, OneWay, Payload, as_bytes, with_attributes
 from roq.client.publish.latency import LatencyBook
+from roq.client.publish.later import LaterPublishing, When
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.resume import Identity
 from roq.client.publish.sends import AsyncSend, check_tries, send
@@ -46,7 +47,7 @@ CLOSE_SECONDS_MAX: Final = 5.0
 log = logging.getLogger(__name__)
 
 
-class Publisher:
+class Publisher(LaterPublishing):
     """Publishes to one logical queue. Thread-safe; a context manager. Made by `Cluster.publisher`.
 
     Args:
@@ -185,6 +186,7 @@ class Publisher:
         properties: Mapping[str, str] | None = None,
         wait: bool = True,
         priority: int = 0,
+        delay: When | None = None,
     ) -> Receipt:
         """Publish one message.
 
@@ -197,11 +199,10 @@ class Publisher:
             tags: at most 32, of at most 255 bytes.
             properties: at most 128, names of at most 255 bytes that do not begin with `roq.`, and
                 texts of at most 32 KiB.
-            wait: False: one way. Nobody waits for its acknowledgement: not `flush`, not `close`,
-                not the end of the program; and if it is given up nobody is told but its receipt
-                and `stats().one_way_lost`. All else is as ever: it needs room in the window, keeps
-                its place in the order of its topic, and is sent again while the publisher is open.
-                In a batch with messages that are waited for it is one of these.
+            wait: False: one way. Neither `flush` nor `close` nor the end of the program waits for
+                it, and if it is given up only its receipt and `stats().one_way_lost` tell. All else
+                is as ever; in a batch with messages that are waited for it is one of these.
+            delay: publish it later, as `publish_later` does.
             priority: 0 to 9; consumers of a group with `mode="priority"` get higher ones first.
 
         Returns:
@@ -227,6 +228,7 @@ class Publisher:
             and tags is None
             and properties is None
             and not priority
+            and delay is None
         ):
             # Append first, look at the limit afterwards: see roq.client.publish.batching.
             items = batch.items
@@ -242,6 +244,10 @@ class Publisher:
                     if batch.limit:
                         shell.look_at(batch)
                     return batch.receipt
+        if delay is not None:
+            return self.publish_later(
+                payload, topic, key, tags, properties, delay=delay, priority=priority
+            ).receipt
         data = as_bytes(payload)
         attributes = attributes_of(key, tags, properties, priority)
         if attributes is not None:

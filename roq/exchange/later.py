@@ -1,0 +1,620 @@
+"""Delayed messages of one exchange: taken in, kept out of sight, published when they are due. Pure.
+
+    batch under `LATER_TOPIC` in the log -> pending -> due: batch of the exchange in the log
+
+What waits stands in the log itself, as the batch that its publisher has sent; here is only where it
+lies and when it is due (`roq.log.pending`), which is written down in each snapshot. When messages
+are due the exchange publishes them under their topic, as a publisher whose id belongs to this
+process, and the same record says which ones they were: so one that is in the log was published and
+waits no more, and after a crash neither is known without the other. In the same way one that is
+cancelled stands in the log.
+
+A late log keeps the segments in which something waits; when it wants one to leave, what waits there
+is appended again. Where nothing outlives the process, what waits is kept here, and is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from heapq import heappop, heappush
+from typing import Final, Generic, NamedTuple, TypeVar, cast
+
+from roq.errors import RemoteProtocolError
+from roq.exchange.commit import NO_PIN, LateLog
+from roq.exchange.counters import Counters
+from roq.exchange.disk_room import DiskRoom
+from roq.exchange.events import Effect, Publish, Send
+from roq.exchange.readers import RefusedRequest, refusal, tagged
+from roq.exchange.requests import Request
+from roq.log.log import Log
+from roq.log.pending import Pending, Row, SteadyClock
+from roq.log.streams import Stream, StreamTable
+from roq.model import PUBLISHER_ID_BYTES, Limits, PublisherId
+from roq.protocol import documents
+from roq.protocol.attributes import (
+    NO_ATTRIBUTES,
+    Attributes,
+    BatchAttributes,
+    pack_attributes,
+    packed_size,
+)
+from roq.protocol.batch import HEADER_BYTES, Kind, pack, read_body, read_header
+from roq.protocol.channel import CONTROL
+from roq.protocol.columns import (
+    KEY_GROUPS,
+    PRIORITIES,
+    key_group,
+    pack_column,
+    pack_tags,
+    tag_bits,
+)
+from roq.protocol.later import (
+    CANCEL_DELAYED,
+    DELAY_SECONDS_MAX,
+    DELAYED,
+    LATER_TOPIC,
+    CancelDelayed,
+    CancelledDelayed,
+    Delayed,
+    DelayedList,
+    DelayedRequest,
+    Place,
+    decode_delayed,
+    encode_delayed,
+    pack_settled,
+    read_settled,
+)
+
+B = TypeVar("B")
+
+PENDING_MAX: Final = 1_000_000
+"""Delayed messages that wait at one exchange; each takes 32 bytes in memory and in each snapshot of
+the log, which must stay well below a segment."""
+MEMORY_PARTS: Final = 4
+"""Of a log in memory: what waits takes so large a part of its capacity beside it at most."""
+DISK_PARTS: Final = 2
+"""Likewise of a log on disk, in it."""
+NEAR_US: Final = 3_000_000
+"""What is due within this is read, and stands in memory,"""
+NEAR_BYTES: Final = 64 * 1024 * 1024
+"""as far as there is room for it; the rest a little later."""
+LOAD_BATCHES: Final = 64
+"""Batches that are read in one turn."""
+TURN_MESSAGES: Final = 500
+TURN_BYTES: Final = 256 * 1024
+"""What is published in one turn."""
+UNSYNCED_MAX: Final = 20_000
+"""With so many entries on their way to the disk nothing more is published."""
+RETRY_US: Final = 1_000_000
+"""A message for whose topic there is no room is tried again after so long."""
+FULL_SECONDS: Final = 0.05
+"""Between looks whether the disk has caught up."""
+COPIES_MAX: Final = 2_000
+"""Messages that are appended again in one turn."""
+_DUE_SLACK_US: Final = 24 * 3_600 * 1_000_000
+"""So far beyond the bound a publisher's clock may be."""
+
+
+class KeptMessage(NamedTuple):
+    """A delayed message in memory."""
+
+    message: Delayed
+    attributes: Attributes
+
+    @property
+    def bytes(self) -> int:
+        """What it takes, about."""
+        return len(self.message.payload) + len(self.message.topic) + 200
+
+
+class Later(Generic[B]):
+    """What waits at one exchange.
+
+    Args:
+        queue, limits: id of the queue, and what it allows.
+        number, streams, counters, disk: of the exchange.
+        epoch: of this process.
+        log: where everything is appended.
+        late: the log, if it commits later than it accepts.
+
+    Attributes:
+        clock: by which messages become due.
+        published, cancelled, refused: messages since the start.
+    """
+
+    def __init__(
+        self,
+        queue: bytes,
+        number: int,
+        epoch: int,
+        limits: Limits,
+        log: Log[B | bytes],
+        streams: StreamTable,
+        counters: Counters,
+        disk: DiskRoom,
+        late: LateLog[B | bytes] | None = None,
+    ) -> None:
+        self.clock = SteadyClock()
+        self.published = self.cancelled = self.refused = 0
+        self._queue = queue
+        self._limits = limits
+        self._log = log
+        self._streams = streams
+        self._counters = counters
+        self._disk = disk
+        self._late = late
+        self._epoch = epoch
+        name = queue + number.to_bytes(4, "little") + epoch.to_bytes(8, "little")
+        self.publisher = PublisherId(blake2b(name, digest_size=PUBLISHER_ID_BYTES).digest())
+        self._bytes_max = (
+            limits.ring_bytes // MEMORY_PARTS if late is None else limits.log_bytes // DISK_PARTS
+        )
+        self._pending = Pending()
+        self._now = 0.0
+        self._heap: list[tuple[int, Place]] = []
+        """What is near and was read, by when it is to be published."""
+        self._near: dict[Place, tuple[Row, KeptMessage]] = {}
+        self._near_bytes = 0
+        self._loading: OrderedDict[Place, Row] = OrderedDict()
+        """What is near and is to be read, in order of its place."""
+        self._kept: dict[Place, KeptMessage] = {}
+        """Of a log in memory: what is not near."""
+        self._taken: list[KeptMessage] = []
+        """Of the batch that was looked at last."""
+        self._owed: list[tuple[int, Send]] = []
+        """Answers that wait until the log is committed so far."""
+        self._pin: tuple[int, int] | None = None
+        """When the log is synced so far, nothing below the other offset waits."""
+        self._clear_below = 0
+        """Nothing waits below it, as was found by looking at each."""
+        self._more = False
+        """Whether there may be more that is near."""
+        self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
+            DELAYED: self._list,
+            CANCEL_DELAYED: self._cancel,
+        }
+
+    def __len__(self) -> int:
+        """Messages that wait."""
+        return self._pending.count
+
+    def begin(self, now: float, time_us: int) -> None:
+        """What follows happens at this time: monotonic seconds, and the wall clock in µs UTC."""
+        self._now = now
+        self.clock.look(now, time_us)
+
+    # --- taking in --------------------------------------------------------------------------------
+
+    def why_not(self, batch: B | bytes) -> tuple[str, str] | None:
+        """Why a batch of delayed messages is refused: code and sentence; None: it is not.
+
+        If it is appended, `accept` is to be called next.
+        """
+        self._taken = []
+        try:
+            taken = _messages(batch)
+        except RemoteProtocolError as error:
+            self._counters.malformed += 1
+            return "malformed", str(error)
+        latest = self.clock.now_us + DELAY_SECONDS_MAX * 1_000_000 + _DUE_SLACK_US
+        if any(each.message.due_us > latest for each in taken):
+            self.refused += len(taken)
+            return "invalid_request", (
+                f"a message is delayed by {DELAY_SECONDS_MAX // 86_400} days at most"
+            )
+        size = sum(len(each.message.payload) for each in taken)
+        pending = self._pending
+        if pending.count + len(taken) > PENDING_MAX or pending.bytes + size > self._bytes_max:
+            self.refused += len(taken)
+            return "full", (
+                f"{pending.count:,} delayed messages of {pending.bytes:,} bytes wait at this "
+                f"exchange, which keeps {PENDING_MAX:,} of {self._bytes_max:,} bytes at most: "
+                "publish it later, or with another queue"
+            )
+        self._taken = taken
+        return None
+
+    def accept(self, offset: int) -> None:
+        """The batch that `why_not` let pass is in the log, at this offset."""
+        for index, held in enumerate(self._taken):
+            self._add(_row(held, offset, index), held)
+        self._taken = []
+        if self._late is not None:
+            self._late.pinned_from = min(self._late.pinned_from, offset)
+            self._pin = None
+
+    def _add(self, row: Row, held: KeptMessage | None) -> None:
+        now_us = self.clock.now_us
+        room = self._near_bytes < NEAR_BYTES
+        if held is not None and row.due_us < now_us + NEAR_US and (room or self._late is None):
+            self._pending.note(row)
+            self._hold(row, held)
+            return
+        self._pending.add(row, now_us)
+        if held is not None and self._late is None:
+            self._kept[row.place] = held
+
+    def _hold(self, row: Row, held: KeptMessage) -> None:
+        self._near[row.place] = row, held
+        self._near_bytes += held.bytes
+        heappush(self._heap, (row.due_us, row.place))
+
+    # --- what outlives the process ----------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """What waits, for `recover`; only of a late log."""
+        return self._pending.pack(self._given_out())
+
+    def recover(self, snapshot: bytes, since: int) -> None:
+        """Go on with what waited in an earlier process.
+
+        Args:
+            snapshot: what `snapshot` gave; empty: there is none.
+            since: where the log ended at that time.
+
+        Raises:
+            RemoteProtocolError: it cannot be read, or the log holds what is no batch.
+        """
+        self._pending.unpack(snapshot, self.clock.now_us)
+        settled: set[Place] = set()
+        log = self._log
+        following = max(since, log.floor)
+        while (offset := log.following(following)) < log.end:
+            following = offset + 1
+            record = log.record(offset)
+            if record is None:
+                continue
+            topic, _, batch, _ = record
+            header = read_header(cast("bytes", batch))
+            if not header.link_number and header.ext_bytes:
+                area = bytes(memoryview(cast("bytes", batch))[HEADER_BYTES:][: header.ext_bytes])
+                settled.update(read_settled(area))
+            if topic.name == LATER_TOPIC:
+                for index, held in enumerate(_messages(batch)):
+                    self._pending.add(_row(held, offset, index), self.clock.now_us)
+        if settled:
+            self._pending.settle(settled)
+        if self._late is not None and self._pending.oldest is not None:
+            self._late.pinned_from = self._pending.oldest
+
+    # --- publishing -------------------------------------------------------------------------------
+
+    @property
+    def deadline(self) -> float | None:
+        """When `run` has something to do, monotonic seconds; None: nothing soon."""
+        if not (self._heap or self._loading or self._more):
+            return None
+        if not self._has_room():
+            return self._now + FULL_SECONDS
+        if (self._loading or self._more) and self._near_bytes < NEAR_BYTES:
+            return self._now
+        if not self._heap:
+            return None
+        return self._now + max(0, self._heap[0][0] - self.clock.now_us) / 1_000_000
+
+    def run(self) -> list[Effect]:
+        """Publish what is due, some of it; and what is to be told by now."""
+        effects: list[Effect] = []
+        if self._pending.count or (self._late is not None and self._late.pinned_from < NO_PIN):
+            self._look_at_pin()
+            if self._has_room():
+                self._copy()
+                self._load()
+                effects = self._publish_due()
+        if self._owed and self._owed[0][0] <= self._log.committed:
+            effects += [each for end, each in self._owed if end <= self._log.committed]
+            self._owed = [each for each in self._owed if each[0] > self._log.committed]
+        return effects
+
+    def _has_room(self) -> bool:
+        late = self._late
+        return late is None or not (self._disk.full or late.end - late.synced >= UNSYNCED_MAX)
+
+    def _load(self) -> None:
+        """Read some of what is near."""
+        if self._near_bytes >= NEAR_BYTES:
+            return
+        if not self._loading:
+            rows = self._pending.advance(self.clock.now_us + NEAR_US)
+            self._more = bool(rows)
+            self._loading.update((row.place, row) for row in sorted(rows, key=_place))
+        batches = 0
+        messages: list[KeptMessage] = []
+        read = -1
+        while self._loading and self._near_bytes < NEAR_BYTES:
+            place, row = next(iter(self._loading.items()))
+            kept = self._kept.pop(place, None)
+            if kept is None and row.offset != read:
+                batches += 1
+                if batches > LOAD_BATCHES:
+                    return
+                read, messages = row.offset, self._read(row.offset)
+            del self._loading[place]
+            if kept is None and row.at >= len(messages):
+                self._pending.forget(row)  # the disk has lost it
+                continue
+            self._hold(row, messages[row.at] if kept is None else kept)
+
+    def _read(self, offset: int) -> list[KeptMessage]:
+        record = self._log.record(offset)
+        try:
+            return [] if record is None else _messages(record[2])
+        except RemoteProtocolError:
+            return []
+
+    def _publish_due(self) -> list[Effect]:
+        heap, now_us = self._heap, self.clock.now_us
+        by_topic: dict[bytes, list[tuple[Row, KeptMessage]]] = {}
+        taken = size = 0
+        while heap and heap[0][0] <= now_us and taken < TURN_MESSAGES and size < TURN_BYTES:
+            found = self._near.pop(heappop(heap)[1], None)
+            if found is None:
+                continue  # it was cancelled
+            self._near_bytes -= found[1].bytes
+            by_topic.setdefault(found[1].message.topic, []).append(found)
+            taken += 1
+            size += found[1].bytes
+        effects: list[Effect] = []
+        for topic, found_here in by_topic.items():
+            for part in _parts(found_here, self._limits):
+                effects += self._publish(topic, part)
+        return effects
+
+    def _publish(self, topic: bytes, part: list[tuple[Row, KeptMessage]]) -> list[Effect]:
+        """Append these as one batch of the exchange's own."""
+        given = [_delivered(held) for _, held in part]
+        attributes = pack_attributes(dict(enumerate(given)))
+        payloads = [held.message.payload for _, held in part]
+        places = [row.place for row, _ in part]
+        appended = self._append(topic, payloads, attributes, places, _columns(given))
+        if appended is None:
+            again_us = self.clock.now_us + RETRY_US
+            for row, held in part:
+                self._near[row.place] = row, held
+                self._near_bytes += held.bytes
+                heappush(self._heap, (again_us, row.place))
+            return []
+        for row, _ in part:
+            self._pending.forget(row)
+        self.published += len(part)
+        return [] if self._late is not None else [Publish(appended)]
+
+    def _append(
+        self,
+        topic: bytes,
+        payloads: list[bytes],
+        attributes: bytes | None,
+        settles: list[Place],
+        columns: bytes = b"",
+    ) -> tuple[bytes, bytes, bytes] | None:
+        """Append a batch of the exchange's own; None: there is no room for its topic."""
+        mine = self._streams.of(self.publisher)
+        stream: Stream | None = mine.get(topic)
+        if stream is None:
+            if not self._log.make_room(topic, spare=True):
+                return None
+            stream = self._streams.add(self.publisher, topic)
+            if stream is None:
+                return None
+        batch = pack(
+            payloads, publisher=self.publisher, epoch=0, link_number=0,
+            first_sequence=stream.next, created_us=max(0, self.clock.now_us),
+            extensions=columns + pack_settled(settles), attributes=attributes,
+        )  # fmt: skip
+        frame = self._log.append_spare(stream.topic, batch, len(batch))
+        if frame is None:
+            return None
+        stream.next += len(payloads)
+        self._counters.own_entries += 1
+        return stream.topic, frame, batch
+
+    # --- the log below ----------------------------------------------------------------------------
+
+    def _look_at_pin(self) -> None:
+        """Have the log keep what waits, and no more."""
+        late = self._late
+        if late is None:
+            return
+        if self._pin is not None and late.synced >= self._pin[0]:
+            late.pinned_from, self._pin = self._pin[1], None
+        oldest = self._pending.oldest
+        if oldest is None:
+            lowest = NO_PIN
+        elif late.pressed_below > late.pinned_from:
+            lowest = max(oldest, self._clear_below)
+        else:
+            return
+        if self._pin is None and late.pinned_from < lowest:
+            self._pin = late.end, lowest
+
+    def _copy(self) -> None:
+        """Append again what waits in the segment that is to leave, some of it."""
+        late = self._late
+        if late is None or late.pressed_below <= max(self._clear_below, late.pinned_from):
+            return
+        rows = self._pending.below(late.pressed_below, COPIES_MAX)
+        if not rows:
+            if all(row.offset >= late.pressed_below for row in self._given_out()):
+                self._clear_below = late.pressed_below
+            return
+        found: list[tuple[Row, KeptMessage]] = []
+        read, messages = -1, list[KeptMessage]()
+        for row in sorted(rows, key=_place):
+            if row.offset != read:
+                read, messages = row.offset, self._read(row.offset)
+            if row.at < len(messages):
+                found.append((row, messages[row.at]))
+        settled = {row.place for row in rows} - {row.place for row, _ in found}
+        for part in _parts(found, self._limits):
+            given = {index: each.attributes for index, (_, each) in enumerate(part)}
+            offset = late.end
+            places = [row.place for row, _ in part]
+            payloads = [encode_delayed(held.message) for _, held in part]
+            if self._append(LATER_TOPIC, payloads, pack_attributes(given), places) is None:
+                break
+            settled.update(places)
+            for index, (_, held) in enumerate(part):
+                self._pending.add(_row(held, offset, index), self.clock.now_us)
+        self._pending.settle(settled, [row.due_us for row in rows])
+
+    # --- what is asked ----------------------------------------------------------------------------
+
+    def serves(self, letter: bytes) -> bool:
+        """Whether this first frame is a request about delayed messages."""
+        return letter in self._handlers
+
+    def handle(self, request: Request) -> list[Effect]:
+        """Answer one request."""
+        try:
+            return self._handlers[request.letter](request)
+        except RemoteProtocolError as error:
+            self._counters.malformed += 1
+            return [tagged(refusal(request.route, "malformed", str(error)), request)]
+        except RefusedRequest as error:
+            self._counters.refused_requests += 1
+            return [tagged(refusal(request.route, error.code, str(error)), request)]
+
+    def _list(self, asked: Request) -> list[Effect]:
+        request = documents.decode(asked.document, DelayedRequest)
+        self._check_queue(request.queue)
+        rows = self._pending.soonest(request.most, self._given_out())
+        answer = DelayedList(
+            id=request.id, generation=self._log.generation, pending=self._pending.count,
+            size=self._pending.bytes, messages=[(row.id, row.due_us) for row in rows],
+        )  # fmt: skip
+        return [Send(asked.route, (DELAYED + asked.reader, documents.encode(answer)))]
+
+    def _cancel(self, asked: Request) -> list[Effect]:
+        request = documents.decode(asked.document, CancelDelayed)
+        self._check_queue(request.queue)
+        row = self._find(request.message)
+        if row is not None:
+            if not self._has_room() or (
+                self._append(LATER_TOPIC, [b""], None, [row.place]) is None
+            ):
+                raise RefusedRequest("full", "this exchange has no room for it; try again")
+            self._drop(row)
+        answer = CancelledDelayed(
+            id=request.id, generation=self._log.generation, found=row is not None
+        )
+        parts = (CANCEL_DELAYED + asked.reader, documents.encode(answer))
+        self._owed.append((self._log.end, Send(asked.route, parts)))
+        return []
+
+    def _find(self, message: bytes) -> Row | None:
+        given_out = (row for row in self._given_out() if row.id == message)
+        return next(given_out, None) or self._pending.find(message)
+
+    def _drop(self, row: Row) -> None:
+        place = row.place
+        near = self._near.pop(place, None)
+        if near is not None:
+            self._near_bytes -= near[1].bytes
+            self._pending.forget(row)
+        elif self._loading.pop(place, None) is not None:
+            self._pending.forget(row)
+        else:
+            self._pending.settle({place}, [row.due_us])
+        self._kept.pop(place, None)
+        self.cancelled += 1
+
+    def _given_out(self) -> Iterable[Row]:
+        return [*(row for row, _ in self._near.values()), *self._loading.values()]
+
+    def _check_queue(self, queue: bytes) -> None:
+        if queue != self._queue:
+            raise RefusedRequest(
+                "foreign_queue", "this exchange serves another queue: locate yours again"
+            )
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self._pending.check()
+        waiting = sum(1 for _ in self._pending) + len(self._near) + len(self._loading)
+        assert waiting == self._pending.count <= PENDING_MAX + TURN_MESSAGES  # noqa: S101
+        assert self._near_bytes == sum(held.bytes for _, held in self._near.values())  # noqa: S101
+
+
+def _messages(batch: object) -> list[KeptMessage]:
+    """The delayed messages of a batch; none, if it has none.
+
+    Raises:
+        RemoteProtocolError: it is no batch of delayed messages.
+    """
+    data = cast("bytes", batch)
+    header = read_header(data)
+    if header.kind != Kind.DATA:
+        return []
+    payloads, packed = read_body(data, header)
+    if not header.link_number and payloads == [b""]:
+        return []  # it stands for a message that was cancelled
+    given = None if packed is None else BatchAttributes(packed, 0, header.count)
+    found = []
+    for index, payload in enumerate(payloads):
+        message = decode_delayed(payload)
+        _check_topic(message.topic)
+        if not message.publisher:
+            message = Delayed(
+                message.due_us, message.topic, message.payload, message.id, header.publisher,
+                header.created_us,
+            )  # fmt: skip
+        found.append(KeptMessage(message, NO_ATTRIBUTES if given is None else given.of(index)))
+    return found
+
+
+def _check_topic(topic: bytes) -> None:
+    if topic[:1] == bytes((CONTROL,)) or topic == LATER_TOPIC:
+        raise RemoteProtocolError("a delayed message has a topic of its own")
+    try:
+        topic.decode()
+    except UnicodeDecodeError:
+        raise RemoteProtocolError("a topic is UTF-8") from None
+
+
+def _row(held: KeptMessage, offset: int, index: int) -> Row:
+    message = held.message
+    return Row(message.due_us, offset, index, len(message.payload), message.id)
+
+
+def _place(row: Row) -> Place:
+    return row.place
+
+
+def _parts(
+    found: list[tuple[Row, KeptMessage]], limits: Limits
+) -> Iterable[list[tuple[Row, KeptMessage]]]:
+    """As many batches as these need."""
+    part: list[tuple[Row, KeptMessage]] = []
+    size = 0
+    for each in found:
+        more = each[1].bytes + packed_size(each[1].attributes)
+        if part and (len(part) >= limits.batch_messages or size + more > limits.batch_bytes):
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += more
+    if part:
+        yield part
+
+
+def _delivered(held: KeptMessage) -> Attributes:
+    """With what tells where it comes from."""
+    message, given = held.message, held.attributes
+    mine = {
+        "roq.delayed.id": message.id.hex(),
+        "roq.delayed.publisher": message.publisher.hex(),
+        "roq.delayed.published": str(message.published_us),
+        "roq.delayed.due": str(message.due_us),
+    }
+    return Attributes(given.key, given.tags, {**given.properties, **mine}, given.priority)
+
+
+def _columns(given: list[Attributes]) -> bytes:
+    """What the batch says of its messages to the exchange, as that of a publisher does."""
+    return (
+        pack_column(KEY_GROUPS, bytes(key_group(each.key) for each in given))
+        + pack_column(PRIORITIES, bytes(each.priority for each in given))
+        + pack_tags(tag_bits(tag for each in given for tag in each.tags))
+    )
