@@ -55,6 +55,7 @@ class ConsumerShell:
         member: who it is.
         on_joined: called once, when all exchanges have taken it in.
         on_refused: called with why the group does not take it.
+        machine: what decides; None: a `ConsumerMachine`.
 
     Attributes:
         arrived: what is to be handed to the user, in order; see `take`.
@@ -69,6 +70,7 @@ class ConsumerShell:
         *,
         on_joined: Callable[[], None],
         on_refused: Callable[[RoQError], None],
+        machine: ConsumerMachine | None = None,
     ) -> None:
         self.arrived: deque[Holding] = deque()
         self.condition = threading.Condition()
@@ -78,7 +80,7 @@ class ConsumerShell:
         self.on_ready: Callable[[], None] | None = None
         self.joined = False
         self._engine = engine
-        self._machine = ConsumerMachine(member)
+        self._machine = ConsumerMachine(member) if machine is None else machine
         self._on_joined = on_joined
         self._on_refused = on_refused
         self._connections: dict[LogId, ExchangeConnection] = {}
