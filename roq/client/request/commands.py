@@ -64,9 +64,7 @@ class RequestCommands(ABC):
         publisher = self.publisher(queue, offsets=True, linger=linger)
 
         def make(on_lost: Callable[[Pending[Any]], bool]) -> Collector:
-            return Collector(
-                self._engine, self._management.addresses, queue, publisher.id, on_lost
-            )
+            return Collector(self._engine, self._management.addresses, queue, publisher.id, on_lost)
 
         try:
             requester = Requester(

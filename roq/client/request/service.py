@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-import logging
-import math
 import os
 import re
 import signal
 import threading
-import traceback
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
-from time import monotonic, process_time, time
+from time import monotonic, process_time
 from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -25,21 +19,18 @@ import msgspec
 
 from roq.client.consume.consumer import _checked, start_of
 from roq.client.consume.machine import Membership
-from roq.client.consume.message import Settlement
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
 from roq.client.naming import client_name
-from roq.client.request.context import CURRENT, RequestContext
+from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.instance import Answered, RequestHolding
+from roq.client.request.handling import Handling, ServiceStats
 from roq.client.request.instance_shell import InstanceShell
-from roq.client.request.request_id import RequestId
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.errors import (
     Closed,
     InvalidRequest,
-    LeaseLost,
     QueueNotFound,
     QueueStopped,
     RoQError,
@@ -47,13 +38,7 @@ from roq.errors import (
 )
 from roq.protocol.consuming import GroupSettings
 from roq.protocol.requesting import (
-    ENVELOPE,
-    ENVELOPE_VERSION,
-    SILENT,
-    TEXT_MAX,
     Figures,
-    Position,
-    RequestState,
     ServiceSettings,
     prefix_of,
 )
@@ -67,12 +52,7 @@ CLOSE_SECONDS: Final = 5.0
 FIGURES_SECONDS: Final = 1.0
 HANGS_SECONDS: Final = 5.0
 """An availability function that takes longer makes its instance unavailable."""
-SECOND_US: Final = 1_000_000
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-
-log = logging.getLogger(__name__)
-
-Handler = Callable[[Q, RequestContext], R] | Callable[[Q, RequestContext], Awaitable[R]]
 
 
 @dataclass(slots=True)
@@ -92,30 +72,6 @@ class InstanceState:
     memory_bytes: int = 0
     cpu_percent: float = 0.0
     flag: bool = True
-
-
-@dataclass(slots=True)
-class ServiceStats:
-    """What has happened so far at this instance.
-
-    Attributes:
-        received, answered: requests.
-        failed, retried: of these, and those that were given back after an error.
-        lost: answers that came too late: cancelled, or another instance had the request.
-    """
-
-    received: int = 0
-    answered: int = 0
-    failed: int = 0
-    retried: int = 0
-    lost: int = 0
-
-
-@dataclass(slots=True)
-class _Registered:
-    endpoint: Endpoint[Any, Any]
-    handler: Callable[[Any, RequestContext], Any]
-    coroutine: bool
 
 
 class Service:
@@ -144,7 +100,7 @@ class Service:
         retry_on: a regular expression, searched for in the text of an error.
         retries: how often a request is run again for that.
         retry, retry_max: seconds before the second run, doubled for each further one.
-        lease: seconds of silence after which it is lost; by the first instance.
+        lease: seconds of silence after which it is lost; by who has made the service.
         settings: of the service.
         instance: by which people find it; None: program, host and process id.
         version: of the program, for people.
@@ -177,16 +133,16 @@ class Service:
         self.name = name
         self.queue = queue
         self.instance = client_name(instance)
-        self.stats = ServiceStats()
         self._engine = engine
         self._managers = managers
         self._available = available
         self._threads = _at_least(1, "threads", threads)
-        self._retries = _at_least(0, "retries", retries)
-        self._retry_on = _pattern(retry_on)
+        self._handling = Handling(
+            name, queue, self.instance, self._threads, _pattern(retry_on),
+            _at_least(0, "retries", retries),
+        )  # fmt: skip
         self._version = version[:64]
         self._timeout = timeout
-        self._handlers: dict[str, _Registered] = {}
         self._flag = True
         self._id = os.urandom(16)
         group = _checked(
@@ -201,29 +157,14 @@ class Service:
             id=self._id, name=self.instance, group=name, settings=group, latest=False,
             start_us=start_us, prefetch=max(most, 1), prefetch_bytes=1 << 30,
         )  # fmt: skip
-        self._retry_seconds = retry, retry_max
-        self._lock = threading.Lock()
-        """For what is told of requests: one thread at a time."""
-        self._idle = threading.Condition(self._lock)
-        self._work: SimpleQueue[tuple[RequestHolding, int] | None] = SimpleQueue()
-        self._workers: list[threading.Thread] = []
-        self._busy = 0
-        """Requests that run."""
-        self._waiting = 0
-        """Requests that are held and have not begun to run."""
-        self._times: deque[float] = deque(maxlen=100)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._shell: InstanceShell | None = None
         self._session: MonitorSession | None = None
         self._ready = threading.Event()
         self._error: RoQError | None = None
         self._stop = threading.Event()
-        self._draining = False
         self._closed = False
         self._looked_at = monotonic()
         """When the availability function has returned last."""
-        self._rule = ""
         self._cpu = process_time(), monotonic()
 
     # --- the user's -------------------------------------------------------------------------------
@@ -236,18 +177,13 @@ class Service:
         Raises:
             InvalidRequest: the endpoint is another service's, or has a handler; or it has begun.
         """
-        if endpoint.service != self.name:
-            raise InvalidRequest(f"endpoint {endpoint.name} is not one of service {self.name}")
-        if endpoint.topic in self._handlers:
-            raise InvalidRequest(f"endpoint {endpoint.name} has a handler already")
         if self._shell is not None:
             raise InvalidRequest("the service has begun: register handlers before")
 
         def register(
             function: Callable[[Q, RequestContext], R | Awaitable[R]],
         ) -> Callable[..., Any]:
-            coroutine = inspect.iscoroutinefunction(function)
-            self._handlers[endpoint.topic] = _Registered(endpoint, function, coroutine)
+            self._handling.register(endpoint, function)
             return function
 
         return register
@@ -256,28 +192,29 @@ class Service:
         """Set the flag that availability functions see; without such a function it decides."""
         self._flag = available
 
-    def start(self) -> None:
+    @property
+    def stats(self) -> ServiceStats:
+        """What has happened so far."""
+        return self._handling.stats
+
+    def start(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Take requests from now on.
+
+        Args:
+            loop: where `async def` handlers run; None: in one of its own.
 
         Raises:
             InvalidRequest: there is no handler, or a consumer group of this name.
             Unavailable: not all exchanges have answered in time.
             QueueNotFound, QueueStopped: there is no such queue, or it does not run.
         """
-        if not self._handlers:
+        if not self._handling.handlers:
             raise InvalidRequest(f"service {self.name} has no handler")
         if self._shell is not None:
             return
-        for number in range(self._threads if self._needs_threads else 0):
-            worker = threading.Thread(
-                target=self._work_on, name=f"roq-{self.name}-{number}", daemon=True
-            )
-            worker.start()
-            self._workers.append(worker)
-        if any(each.coroutine for each in self._handlers.values()):
-            self._start_loop()
-        self._shell = InstanceShell(
-            self._engine, self._member, self._enqueue,
+        self._handling.start(loop)
+        self._shell = self._handling.shell = InstanceShell(
+            self._engine, self._member, self._handling.enqueue, self._watch,
             on_joined=self._ready.set, on_refused=self._fail,
         )  # fmt: skip
         self._session = MonitorSession(
@@ -301,14 +238,13 @@ class Service:
             RoQError: as `start`, or what has ended the service.
         """
         self.start()
-        before: dict[int, Any] = {}
+        before: dict[signal.Signals, Any] = {}
 
         def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's
             self._stop.set()
 
         if threading.current_thread() is threading.main_thread():
-            for each in (signal.SIGTERM, signal.SIGINT):
-                before[each] = signal.signal(each, stop)
+            before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
         try:
             while not self._stop.wait(1.0):
                 pass
@@ -334,13 +270,10 @@ class Service:
         shell = self._shell
         if shell is None or self._closed:
             return
-        self._draining = True
+        self._handling.draining = True
         with contextlib.suppress(Closed, Unavailable):
-            self._engine.run_sync(shell.take_no_more)
-        deadline = monotonic() + timeout
-        with self._idle:
-            while (self._busy or self._waiting) and monotonic() < deadline:
-                self._idle.wait(min(1.0, max(0.0, deadline - monotonic())))
+            self._engine.run_sync(shell.drain)
+        self._handling.wait_idle(timeout)
         self.close()
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
@@ -352,11 +285,9 @@ class Service:
         if self._closed:
             return
         self._closed = True
-        self._draining = True
         farewell.closed(self)
         self._stop.set()
-        for _ in self._workers:
-            self._work.put(None)
+        self._handling.stop()
         shell, session = self._shell, self._session
         if shell is not None and session is not None and not self._engine.forked:
             self._engine.not_at_end(self._engine_ended)
@@ -372,10 +303,6 @@ class Service:
                 session.close()
                 self._engine.run_sync(shell.close, CLOSE_SECONDS)
             shell.end(Closed("the service is closed"))
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(loop.stop)
 
     @property
     def trouble(self) -> str:
@@ -396,8 +323,10 @@ class Service:
         cpu = 100 * (now - before) / (seconds - at) if seconds - at >= 0.5 else 0.0
         if seconds - at >= 0.5:
             self._cpu = now, seconds
-        mean = 1_000 * sum(self._times) / len(self._times) if self._times else 0.0
-        return InstanceState(self._busy, self._threads, mean, _resident(), cpu, self._flag)
+        work = self._handling
+        return InstanceState(
+            work.busy, self._threads, work.response_ms, _resident(), cpu, self._flag
+        )
 
     @property
     def _left_open(self) -> bool:
@@ -426,188 +355,6 @@ class Service:
             f"<roq.Service {self.name} of {self.queue}: {state}, {self.stats.answered:,} answered>"
         )
 
-    # --- requests ---------------------------------------------------------------------------------
-
-    @property
-    def _needs_threads(self) -> bool:
-        return True
-
-    def _enqueue(self, holding: RequestHolding, index: int) -> None:
-        """A request is to run; I/O thread."""
-        self.stats.received += 1
-        with self._lock:
-            self._waiting += 1
-        registered = self._handlers.get(holding.batch.topic)
-        loop = self._loop
-        if registered is not None and registered.coroutine and loop is not None:
-            with contextlib.suppress(RuntimeError):  # it is closed: so is the service
-                loop.call_soon_threadsafe(self._begin_task, holding, index)
-        else:
-            self._work.put((holding, index))
-
-    def _work_on(self) -> None:
-        """A worker thread."""
-        while True:
-            work = self._work.get()
-            if work is None:
-                return
-            run = self._prepare(*work)
-            if run is None:
-                continue
-            registered, value, context = run
-            began = monotonic()
-            token = CURRENT.set(context)
-            try:
-                answered = self._result(registered, registered.handler(value, context))
-            except Exception as error:  # noqa: BLE001 - it is the handler's, and is told
-                self._failed(*work, context, error, began)
-            else:
-                self._end(*work, answered, began)
-            finally:
-                CURRENT.reset(token)
-
-    def _begin_task(self, holding: RequestHolding, index: int) -> None:
-        task = asyncio.ensure_future(self._run_task(holding, index))  # noqa: TID251 - kept below
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _run_task(self, holding: RequestHolding, index: int) -> None:
-        run = self._prepare(holding, index)
-        if run is None:
-            return
-        registered, value, context = run
-        began = monotonic()
-        CURRENT.set(context)
-        try:
-            answered = self._result(registered, await registered.handler(value, context))
-        except Exception as error:  # noqa: BLE001 - it is the handler's, and is told
-            self._failed(holding, index, context, error, began)
-        else:
-            self._end(holding, index, answered, began)
-
-    def _prepare(
-        self, holding: RequestHolding, index: int
-    ) -> tuple[_Registered, Any, RequestContext] | None:
-        """What is to run now; None: nothing, and it was said why."""
-        payload, batch = holding.batch.payloads[index], holding.batch
-        answered: Answered | None = None
-        run: tuple[_Registered, Any, RequestContext] | None = None
-        if self._draining:
-            self._return(holding, index, Settlement(counted=False, reason="its instance ends"))
-            return None
-        if holding.is_lost(index, 1):
-            self._leave_out()
-            return None
-        registered = self._handlers.get(batch.topic)
-        if len(payload) < ENVELOPE.size or payload[0] != ENVELOPE_VERSION:
-            answered = Answered(RequestState.FAILED, text="it is no request of this version of RoQ")
-        elif registered is None:
-            name = batch.topic.replace("/", ".", 1)
-            text = f"none registered: {self.instance} has no endpoint {name}"
-            answered = Answered(RequestState.DISCARDED, text=text)
-        else:
-            _, _, within_ms = ENVELOPE.unpack_from(payload)
-            left = math.inf
-            if within_ms:
-                left = (batch.created_us + within_ms * 1_000) / SECOND_US - time()
-            if left <= 0:
-                answered = Answered(RequestState.LATE, text="its time was over before it had begun")
-            else:
-                try:
-                    value = registered.endpoint.decode_request(payload[ENVELOPE.size :])
-                except Exception as error:  # noqa: BLE001 - whatever the codec raises
-                    kind = registered.endpoint.request
-                    text = f"the request is no {kind!r}: {error}"[:TEXT_MAX]
-                    answered = Answered(RequestState.FAILED, text=text)
-                else:
-                    run = registered, value, self._context(holding, index, registered, left)
-        if answered is not None:
-            self._end(holding, index, answered, None)
-            return None
-        with self._lock:
-            self._waiting -= 1
-            self._busy += 1
-        return run
-
-    def _context(
-        self, holding: RequestHolding, index: int, registered: _Registered, left: float
-    ) -> RequestContext:
-        position = Position(holding.offset, holding.first + index)
-        batch = holding.batch
-
-        def headers() -> Mapping[str, str]:
-            if batch.attributes is None:
-                return {}
-            return batch.attributes.of(batch.sequence + index).properties
-
-        return RequestContext(
-            str(RequestId(self.queue, holding.log, position)), registered.endpoint.name,
-            holding.attempt, monotonic() + left, monotonic, headers,
-            lambda: holding.is_lost(index, 1),
-        )  # fmt: skip
-
-    def _result(self, registered: _Registered, value: Any) -> Answered:
-        return Answered(RequestState.DONE, registered.endpoint.encode_response(value))
-
-    def _failed(
-        self, holding: RequestHolding, index: int, context: RequestContext, error: Exception,
-        began: float,
-    ) -> None:  # fmt: skip
-        text = "".join(traceback.format_exception(error)).encode("utf-8", "replace")
-        if len(text) > TEXT_MAX:
-            text = text[: TEXT_MAX // 2] + b"\n...\n" + text[-TEXT_MAX // 2 + 8 :]
-        told = text.decode("utf-8", "ignore")
-        again = (
-            self._retry_on is not None
-            and context.attempt <= self._retries
-            and self._retry_on.search(told) is not None
-        )
-        if again and not context.cancelled:
-            reason = f"{type(error).__name__}: {error}"
-            self._times.append(monotonic() - began)
-            self.stats.retried += 1
-            self._return(holding, index, Settlement(reason=reason), ran=True)
-            return
-        self.stats.failed += 1
-        self._end(holding, index, Answered(RequestState.FAILED, text=told), began)
-
-    def _end(
-        self, holding: RequestHolding, index: int, answered: Answered, began: float | None
-    ) -> None:
-        """A request has ended, here; whether it ran since then, or not at all."""
-        if holding.batch.payloads[index][1:2] and holding.batch.payloads[index][1] & SILENT:
-            answered = answered._replace(silent=True, value=b"")
-        self._tell(lambda shell: shell.answer(holding, index, answered), began is not None)
-        if began is not None:
-            self._times.append(monotonic() - began)
-        self.stats.answered += 1
-
-    def _return(
-        self, holding: RequestHolding, index: int, verdict: Settlement, *, ran: bool = False
-    ) -> None:
-        self._tell(lambda shell: shell.give_back(holding, index, verdict), ran)
-
-    def _leave_out(self) -> None:
-        self._tell(lambda _: None, ran=False)
-        self.stats.lost += 1
-
-    def _tell(self, say: Callable[[InstanceShell], None], ran: bool) -> None:
-        shell = self._shell
-        with self._idle:
-            if ran:
-                self._busy -= 1
-            else:
-                self._waiting -= 1
-            if shell is not None:
-                try:
-                    say(shell)
-                except LeaseLost:
-                    self.stats.lost += 1
-                except RoQError as error:  # it is closed: who looks for it finds it elsewhere
-                    log.debug("an answer was not told: %s", error)
-            if self._draining and not (self._busy or self._waiting):
-                self._idle.notify_all()
-
     # --- how it is --------------------------------------------------------------------------------
 
     def _look_on(self) -> None:
@@ -619,15 +366,26 @@ class Service:
         state = self.state
         available, rule = self._decide(state)
         self._looked_at = monotonic()
-        figures = Figures(
-            available, rule[:200], state.busy, state.threads, state.response_ms,
-            state.memory_bytes, state.cpu_percent, state.flag, self._version,
-            [each.endpoint.name for each in self._handlers.values()],
-        )  # fmt: skip
+        figures = self._figures(state, available=available, rule=rule)
         shell = self._shell
-        if shell is not None and not self._draining:
+        if shell is not None:
             with contextlib.suppress(Closed):
                 self._engine.call_soon(lambda: shell.tell_figures(figures))
+
+    def _watch(self) -> None:
+        """The I/O thread looks whether the availability function has returned."""
+        seconds = monotonic() - self._looked_at
+        if seconds > HANGS_SECONDS and self._shell is not None:
+            rule = f"its availability function has not returned for {seconds:.0f} s"
+            state = InstanceState(threads=self._threads, flag=self._flag)
+            self._shell.tell_figures(self._figures(state, available=False, rule=rule))
+
+    def _figures(self, state: InstanceState, *, available: bool, rule: str) -> Figures:
+        return Figures(
+            available, rule[:200], state.busy, state.threads, state.response_ms,
+            state.memory_bytes, state.cpu_percent, state.flag, self._version,
+            [each.endpoint.name for each in self._handling.handlers.values()],
+        )  # fmt: skip
 
     def _decide(self, state: InstanceState) -> tuple[bool, str]:
         if self._available is None:
@@ -639,22 +397,6 @@ class Service:
         return available, "" if available else "its availability function says so"
 
     # --- its life ---------------------------------------------------------------------------------
-
-    def _start_loop(self) -> None:
-        loop = self._loop = asyncio.new_event_loop()
-
-        def run() -> None:
-            asyncio.set_event_loop(loop)
-            try:
-                loop.run_forever()
-            finally:
-                for task in list(self._tasks):
-                    task.cancel()
-                if self._tasks:
-                    loop.run_until_complete(asyncio.wait(self._tasks, timeout=1.0))
-                loop.close()
-
-        threading.Thread(target=run, name=f"roq-{self.name}-loop", daemon=True).start()
 
     def _wait(self) -> None:
         if not self._ready.wait(self._timeout):
