@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from roq.client.publish.publisher import Publisher
     from roq.client.publish.receipt import Outcome, Receipt, SendStatus
     from roq.client.publish.stats import PublisherStats
+    from roq.client.request.context import RequestContext
+    from roq.client.request.endpoint import Endpoint, endpoint
+    from roq.client.request.handling import ServiceStats
+    from roq.client.request.pending import Pending
+    from roq.client.request.requester import Requester
+    from roq.client.request.service import InstanceState, Service
     from roq.client.state import Cause, ClientState, StateChange
     from roq.client.subscribe.message import Batch, Gap, Message
     from roq.client.subscribe.subscriber import Subscriber
@@ -50,7 +56,9 @@ if TYPE_CHECKING:
         InvalidRequest,
         LeaseLost,
         MessageTooLarge,
+        NeverRequested,
         NoCapacity,
+        NoResponse,
         NotKept,
         NotLeader,
         OtherVersion,
@@ -60,13 +68,23 @@ if TYPE_CHECKING:
         QueueStopped,
         Reentered,
         RegistryAway,
+        RequestCancelled,
+        RequestDiscarded,
         RequestError,
+        RequestFailed,
+        RequestLate,
+        RequestUnknown,
+        ResponseExpired,
+        ResponseForgotten,
+        ResponseLost,
+        ResponseRetrieved,
         RoQError,
         StaleEpoch,
         Unavailable,
         WouldBlock,
     )
     from roq.model import Limits
+    from roq.protocol.requesting import RequestState, ServiceSettings
 
 __version__ = "0.1.0"
 
@@ -81,6 +99,12 @@ _HOMES: Final = {
     "roq.client.subscribe.subscriber": ("Subscriber",),
     "roq.client.subscribe.message": ("Batch", "Gap", "Message"),
     "roq.client.publish.receipt": ("Outcome", "Receipt", "SendStatus"),
+    "roq.client.request.context": ("RequestContext",),
+    "roq.client.request.endpoint": ("Endpoint", "endpoint"),
+    "roq.client.request.handling": ("ServiceStats",),
+    "roq.client.request.pending": ("Pending",),
+    "roq.client.request.requester": ("Requester",),
+    "roq.client.request.service": ("InstanceState", "Service"),
     "roq.client.state": ("Cause", "ClientState", "StateChange"),
     "roq.client.admin.views": (
         "ExchangeSummary",
@@ -103,9 +127,11 @@ _HOMES: Final = {
         "InvalidRequest",
         "LeaseLost",
         "MessageTooLarge",
+        "NeverRequested",
         "NoCapacity",
-        "NotLeader",
+        "NoResponse",
         "NotKept",
+        "NotLeader",
         "OtherVersion",
         "ProtocolError",
         "QueueExists",
@@ -113,13 +139,23 @@ _HOMES: Final = {
         "QueueStopped",
         "Reentered",
         "RegistryAway",
+        "RequestCancelled",
+        "RequestDiscarded",
         "RequestError",
+        "RequestFailed",
+        "RequestLate",
+        "RequestUnknown",
+        "ResponseExpired",
+        "ResponseForgotten",
+        "ResponseLost",
+        "ResponseRetrieved",
         "RoQError",
         "StaleEpoch",
         "Unavailable",
         "WouldBlock",
     ),
     "roq.model": ("Limits",),
+    "roq.protocol.requesting": ("RequestState", "ServiceSettings"),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES: Final = frozenset({"aio", "errors", "model", "testing"})
@@ -138,6 +174,7 @@ __all__ = [
     "Consumer",
     "ConsumerStats",
     "DeliveryError",
+    "Endpoint",
     "ExchangeSummary",
     "Fenced",
     "Gap",
@@ -147,6 +184,7 @@ __all__ = [
     "GroupSummary",
     "HostNotFound",
     "HostSummary",
+    "InstanceState",
     "Interrupted",
     "InvalidName",
     "InvalidRequest",
@@ -154,11 +192,14 @@ __all__ = [
     "Limits",
     "Message",
     "MessageTooLarge",
+    "NeverRequested",
     "NoCapacity",
-    "NotLeader",
+    "NoResponse",
     "NotKept",
+    "NotLeader",
     "OtherVersion",
     "Outcome",
+    "Pending",
     "ProtocolError",
     "Publisher",
     "PublisherStats",
@@ -171,10 +212,25 @@ __all__ = [
     "Receipt",
     "Reentered",
     "RegistryAway",
+    "RequestCancelled",
+    "RequestContext",
+    "RequestDiscarded",
     "RequestError",
+    "RequestFailed",
+    "RequestLate",
+    "RequestState",
+    "RequestUnknown",
+    "Requester",
+    "ResponseExpired",
+    "ResponseForgotten",
+    "ResponseLost",
+    "ResponseRetrieved",
     "RoQError",
     "ScalingRules",
     "SendStatus",
+    "Service",
+    "ServiceSettings",
+    "ServiceStats",
     "StaleEpoch",
     "StateChange",
     "Subscriber",
@@ -183,6 +239,7 @@ __all__ = [
     "WouldBlock",
     "__version__",
     "connect",
+    "endpoint",
 ]
 
 

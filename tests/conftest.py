@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from roq.model import VOLATILE
+
 # Neither how long an example takes nor how long it takes to find one says anything about RoQ.
 settings.register_profile(
     "roq",
@@ -21,6 +23,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("roq")
+
+IN_MEMORY = "ROQ_GCM_QUEUES_DURABILITY"
 
 REAL = {"integration", "spark", "docker", "long"}
 """Marks of tests that start processes."""
@@ -31,6 +35,17 @@ def _flights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What daemons that crash write down goes with the other files of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROQ_FLIGHT_FOLDER", str(tmp_path_factory.mktemp("flights")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _in_memory() -> Iterator[None]:
+    """Queues live in memory where a test says nothing else; most tests are about something else.
+
+    Those about durability name it, or take this out of the environment of the cluster.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(IN_MEMORY, VOLATILE)
         yield
 
 

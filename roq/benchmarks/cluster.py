@@ -66,7 +66,7 @@ class RoqCluster:
                 for batch in (plan.FULL_BATCH, plan.SMALL_BATCH):
                     # One exchange is measured, however much it has to carry.
                     limits = {"batch_messages": batch, "ring_bytes": RING_BYTES, "exchanges_max": 1}
-                    cluster.create_queue(_queue(batch), limits=limits)
+                    cluster.create_queue(_queue(batch), durability="none", limits=limits)
         except roq.RoQError as error:
             raise BenchmarkError(f"the cluster has no queues: {error}") from None
 
@@ -108,7 +108,7 @@ class RoqCluster:
         """
         try:
             with roq.connect(self._client) as cluster:
-                cluster.create_queue(FLOOD_QUEUE, limits={"exchanges_max": 1})
+                cluster.create_queue(FLOOD_QUEUE, durability="none", limits={"exchanges_max": 1})
         except roq.RoQError as error:
             raise BenchmarkError(f"there is no queue for a flood: {error}") from None
 

@@ -87,7 +87,9 @@ def fill(address: str, count: int, size: int) -> None:
     """Put so many messages into a queue with one exchange."""
     with roq.connect(address) as connection:
         ring = 2 * count * size + 256 * 1024 * 1024
-        connection.create_queue(QUEUE, limits={"exchanges_max": 1, "ring_bytes": ring})
+        connection.create_queue(
+            QUEUE, durability="none", limits={"exchanges_max": 1, "ring_bytes": ring}
+        )
         with connection.publisher(QUEUE) as publisher:
             for first in range(0, count, CHUNK):
                 payloads = [
@@ -193,7 +195,7 @@ def _writing(
     spark: SparkSession, address: str, path: Path, tasks: int
 ) -> dict[str, Callable[[], object]]:
     with roq.connect(address) as connection:
-        connection.create_queue(FILLED, limits={"exchanges_max": 1})
+        connection.create_queue(FILLED, durability="none", limits={"exchanges_max": 1})
     # Each batch query stages in a new folder and removes it.
     options = {"cluster": address, "queue": FILLED, "stagingLocation": str(path.parent / "staged")}
 

@@ -78,9 +78,9 @@ def remove(target: Target, queue: str, exchange: str, wait: float) -> None:
     too long it stays, and what it waits for is told; the command may be repeated. One that is
     away is refused: `roq exchange forget` gives it up.
 
-    Of a durable queue its log goes as well, and with it how far named publishers came: one that is
-    not open now, and comes back, may begin with lower sequences, and subscribers that still run
-    take what it sends for doubles. Let it come back under another name, or open these anew.
+    Of a durable queue its log goes as well, and with it what it alone knew of named publishers: one
+    that is not open now may begin with lower sequences when it comes back, and who sends by them
+    sends some messages again.
 
     \b
     Example:
@@ -112,9 +112,8 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
     What only that log holds is lost, and that is said first. An exchange that is not away is
     refused: `roq exchange remove` empties it.
 
-    How far named publishers came is lost as well: one that is not open now, and comes back, may
-    begin with lower sequences, and subscribers that still run take what it sends for doubles. Let
-    it come back under another name, or open these anew.
+    What it alone knew of named publishers is lost as well: one that is not open now may begin with
+    lower sequences when it comes back, and who sends by them sends some messages again.
 
     \b
     Example:

@@ -60,11 +60,10 @@ def queue() -> None:
 @click.option(
     "--durability",
     type=click.Choice(DURABILITIES),
-    default=VOLATILE,
-    show_default=True,
-    help="none: messages live in memory. flush: they are acknowledged when they are on the disk of "
-    "an exchange, and outlive its process. async: likewise, but acknowledged when written, "
-    "and synced within 100 ms: a power cut may take the last of them.",
+    help="flush: messages are acknowledged when they are on the disk of an exchange, and outlive "
+    "its process. async: likewise, but acknowledged when written, and synced within 100 ms: a "
+    "power cut may take the last of them. none: messages live in memory. If it is not given: what "
+    "the cluster is set to, flush as shipped.",
 )
 @click.option(
     "--limit",
@@ -79,7 +78,7 @@ def create(
     name: str,
     host: str,
     exists_ok: bool,
-    durability: str,
+    durability: str | None,
     limits: tuple[str, ...],
 ) -> None:
     """Create the queue NAME and start it: one monitor, one exchange.
@@ -89,7 +88,8 @@ def create(
     \b
     Example:
       roq queue create orders
-      roq queue create payments --durability flush --limit log_seconds=86400
+      roq queue create payments --limit log_seconds=86400
+      roq queue create ticks --durability none
       roq queue create orders --host 127.0.0.2 --limit ring_bytes=268435456
     """
     given = parse_limits(limits)

@@ -38,7 +38,7 @@ from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine, Translate
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
-from roq.client.publish.resume import ExchangeAddress, Identity, resume
+from roq.client.publish.resume import ExchangeAddress, Identity, Places, resume
 from roq.client.request.commands import RequestCommands
 from roq.client.status.reporter import OnState
 from roq.client.subscribe.message import Gap
@@ -143,7 +143,7 @@ class Cluster(HostCommands, GroupCommands, RequestCommands):
         *,
         host: str | None = None,
         exists_ok: bool = False,
-        durability: str = "none",
+        durability: str | None = None,
         limits: Limits | Mapping[str, int] | None = None,
         timeout: float = COMMAND_SECONDS,
     ) -> None:
@@ -152,11 +152,12 @@ class Cluster(HostCommands, GroupCommands, RequestCommands):
         Args:
             name: 1 to 128 of the characters A-Z a-z 0-9 . _ -
             host: where its monitor and first exchange run; None: the least loaded host.
-            exists_ok: an existing queue is no error; it stays as it is. It is one if it is not
-                durable and a durable one is asked for.
-            durability: `none`: messages live in the memory of the exchanges. `flush`: each exchange
-                acknowledges what is on its disk, and goes on with it after a restart. `async`:
-                likewise, but it acknowledges what is written, and syncs it within 100 ms.
+            exists_ok: an existing queue is no error; it stays as it is. It is one if `flush` or
+                `async` is asked for, and the queue has another durability.
+            durability: `flush`: each exchange acknowledges what is on its disk, and goes on with it
+                after a restart. `async`: likewise, but it acknowledges what is written, and syncs
+                it within 100 ms. `none`: messages live in the memory of the exchanges. None: as
+                the cluster is set (`queues.durability` of `gcm.toml`); as shipped it is `flush`.
             limits: what the queue allows, where it differs from the defaults of `Limits`.
             timeout: seconds.
 
@@ -170,8 +171,9 @@ class Cluster(HostCommands, GroupCommands, RequestCommands):
         except QueueExists:
             if not exists_ok:
                 raise
-            there = self.describe(name).durability if durability != VOLATILE else durability
-            if there != durability:
+            wanted = None if durability == VOLATILE else durability
+            there = self.describe(name).durability if wanted else wanted
+            if there != wanted:
                 raise QueueExists(
                     f"queue {name!r} exists already with durability {there}, and a queue keeps the "
                     f"one that it was created with: create another one with {durability}, or "
@@ -390,16 +392,13 @@ class Cluster(HostCommands, GroupCommands, RequestCommands):
         if described.durability != FLUSH:
             return None
         translate = self._engine.translate
-        return resume(
-            bytes.fromhex(described.queue_id),
-            queue,
-            name,
-            lambda: [
-                ExchangeAddress(each.name, translate(each.data) if each.data else "")
-                for each in self.describe(queue).exchanges
-            ],
-            seconds,
-        )
+
+        def places() -> Places:
+            now = self.describe(queue)
+            there = [(each.name, each.data and translate(each.data)) for each in now.exchanges]
+            return Places(now.life, [ExchangeAddress(*each) for each in there])
+
+        return resume(bytes.fromhex(described.queue_id), queue, name, places, seconds)
 
     def subscriber(
         self,

@@ -146,7 +146,7 @@ class Demo:
         first, *others = addresses.hosts
         with roq.connect(addresses.client) as cluster:
             # One exchange for each host, however much goes through them.
-            cluster.create_queue(QUEUE, host=first, limits={"exchanges_max": 1})
+            cluster.create_queue(QUEUE, host=first, durability="none", limits={"exchanges_max": 1})
             for host in others:
                 cluster.add_exchange(QUEUE, host)
             self.exchanges = [f"{row.name} on {row.host}" for row in cluster.exchanges(QUEUE)]

@@ -29,6 +29,7 @@ from roq.protocol.channel import (
     ACK,
     CLAIM,
     CONTROL,
+    EARLIER_IDS_MAX,
     READY,
     STREAMS_PER_HELLO_MAX,
     Bye,
@@ -172,7 +173,11 @@ class Publishers(Generic[B]):
         if fresh:
             link.begin(hello.epoch)
         link.attempt = hello.attempt
-        link.incarnation = hello.incarnation
+        if hello.incarnation > link.incarnation:
+            # It claimed the name where this exchange did not hear it: the log is to say so before
+            # it says anything else of this publisher.
+            link.incarnation = hello.incarnation
+            link.claimed = 0 if self._late is None else self._late.want_snapshot()
         link.left = False
         link.addresses = ()
         link.reset_for = 0
@@ -200,32 +205,48 @@ class Publishers(Generic[B]):
         """
         try:
             claim = self._read_claim(document)
-            link = self._links.get(PublisherId(claim.publisher))
-            if link is None:
-                link = self._known(PublisherId(claim.publisher), now)
-                link.begin(0)
+            links = [self._claimed(PublisherId(claim.publisher), now)]
+            links += [self._claimed(PublisherId(each), now) for each in claim.earlier]
         except RemoteProtocolError as error:
             self._counters.malformed += 1
             return [refusal(route, "malformed", str(error))]
         except RefusedHello as error:
             return [refusal(route, error.code, str(error))]
         effects: list[Effect] = []
-        if claim.incarnation > link.incarnation:
+        outdated = [link for link in links if claim.incarnation > link.incarnation]
+        snapshot = self._late.want_snapshot() if outdated and self._late is not None else 0
+        for link in outdated:
             if link.route is not None:
                 effects.append(refusal(link.route, "fenced", FENCED))
                 self.disconnect(link)
             link.incarnation = claim.incarnation
             link.seen = now
-            link.claimed = 0 if self._late is None else self._late.want_snapshot()
-        streams = self._streams.of(link.publisher).values()
+            link.claimed = snapshot
         claimed = Claimed(
-            incarnation=link.incarnation,
-            streams=[(stream.topic, stream.next) for stream in streams],
-            committed=self._late is None or self._late.told >= link.claimed,
+            incarnation=max(link.incarnation for link in links),
+            streams=self._ends(links[:1]),
+            committed=self._late is None or self._late.told >= max(link.claimed for link in links),
+            earlier=self._ends(links[1:]),
         )
-        if link.route is None:
-            self._streams.left(link.publisher)
+        for link in links:
+            if link.route is None:
+                self._streams.left(link.publisher)
         return [*effects, Send(route, (CLAIM, documents.encode(claimed)))]
+
+    def _claimed(self, publisher: PublisherId, now: float) -> Link:
+        link = self._links.get(publisher)
+        if link is None:
+            link = self._known(publisher, now)
+            link.begin(0)
+        return link
+
+    def _ends(self, links: Sequence[Link]) -> list[tuple[bytes, int]]:
+        """Topic by topic, the sequence after the highest one of any of these publishers."""
+        ends: dict[bytes, int] = {}
+        for link in links:
+            for stream in self._streams.of(link.publisher).values():
+                ends[stream.topic] = max(stream.next, ends.get(stream.topic, 0))
+        return list(ends.items())
 
     def bye(self, route: bytes, document: bytes, now: float) -> list[Effect]:
         """A publisher leaves; a Bye that does not fit its link is not acted upon."""
@@ -320,8 +341,10 @@ class Publishers(Generic[B]):
 
     def _read_claim(self, document: bytes) -> Claim:
         claim = documents.decode(document, Claim)
-        if len(claim.publisher) != PUBLISHER_ID_BYTES:
+        if any(len(each) != PUBLISHER_ID_BYTES for each in (claim.publisher, *claim.earlier)):
             raise RemoteProtocolError(f"a publisher id has {PUBLISHER_ID_BYTES} bytes")
+        if len(claim.earlier) > EARLIER_IDS_MAX:
+            raise RemoteProtocolError(f"a claim names at most {EARLIER_IDS_MAX} earlier ids")
         if claim.queue != self._queue:
             raise RefusedHello("foreign_queue", "this exchange serves another queue")
         return claim

@@ -27,9 +27,9 @@ from roq.protocol.requesting import (
     REQUESTS,
     Attend,
     Attended,
-    Outcome,
-    Outcomes,
     Position,
+    RequestEnd,
+    RequestEnds,
     Requests,
     RequestsQuery,
     RequestState,
@@ -40,13 +40,13 @@ B = TypeVar("B")
 
 REQUESTERS_MAX: Final = 10_000
 FRAME_BYTES: Final = 1024 * 1024
-"""Outcomes that travel together."""
+"""Ends that travel together."""
 PROBE_SECONDS: Final = 5.0
 """A requester to which nothing was sent for so long is sent something: see whether it is there."""
 
 
 @dataclass(slots=True, eq=False)
-class Requester:
+class Asker:
     """One that waits, over one connection."""
 
     route: bytes
@@ -55,7 +55,7 @@ class Requester:
     publishers: set[bytes] = field(default_factory=set)
     wanted: dict[str, set[Position]] = field(default_factory=dict)
     """By service: what it has asked for."""
-    due: dict[str, list[Outcome]] = field(default_factory=dict)
+    due: dict[str, list[RequestEnd]] = field(default_factory=dict)
     """By service: what it is to be told."""
 
 
@@ -69,13 +69,13 @@ class Requesters(Generic[B]):
     def __init__(self, log: Log[B]) -> None:
         self._log = log
         self._now = 0.0
-        self._requesters: dict[tuple[bytes, bytes], Requester] = {}
+        self._requesters: dict[tuple[bytes, bytes], Asker] = {}
         """By route and tag."""
-        self._by_publisher: dict[bytes, Requester] = {}
-        self._waiting: dict[tuple[str, Position], list[Requester]] = {}
+        self._by_publisher: dict[bytes, Asker] = {}
+        self._waiting: dict[tuple[str, Position], list[Asker]] = {}
         self._unseen: set[tuple[str, Position]] = set()
         """Of these it is not known yet whether there is such a request."""
-        self._due: dict[Requester, None] = {}
+        self._due: dict[Asker, None] = {}
 
     def __len__(self) -> int:
         return len(self._requesters)
@@ -103,7 +103,7 @@ class Requesters(Generic[B]):
         self._now = now
         requester = self._requester(route, tag)
         if group is None:
-            gone = [Outcome(*each, RequestState.NEVER) for each in want.wanted]
+            gone = [RequestEnd(*each, RequestState.NEVER) for each in want.wanted]
             self._tell(requester, want.service, gone)
             return
         for position in want.fetched:
@@ -146,7 +146,7 @@ class Requesters(Generic[B]):
             service, position = key
             group = groups.get(service)
             outcome = (
-                Outcome(*position, RequestState.NEVER)
+                RequestEnd(*position, RequestState.NEVER)
                 if group is None
                 else _outcome_at(group, position)
             )
@@ -158,14 +158,14 @@ class Requesters(Generic[B]):
         for requester in self._requesters.values():
             if now - requester.told_at >= PROBE_SECONDS:
                 requester.told_at = now
-                nothing = requesting.encode(Outcomes(""))
+                nothing = requesting.encode(RequestEnds(""))
                 probes.append(Send(requester.route, (OUTCOMES + requester.tag, nothing)))
         return probes
 
     def deleted(self, service: str) -> None:
         """The service is gone: what is waited for is never known any more."""
         for name, position in [key for key in self._waiting if key[0] == service]:
-            self._resolve(name, position, Outcome(*position, RequestState.FORGOTTEN))
+            self._resolve(name, position, RequestEnd(*position, RequestState.FORGOTTEN))
 
     def gone(self, route: bytes) -> None:
         """A connection has ended."""
@@ -188,7 +188,7 @@ class Requesters(Generic[B]):
             requester.told_at = self._now
             for service, outcomes in requester.due.items():
                 for some in _portions(outcomes):
-                    told = requesting.encode(Outcomes(service, some))
+                    told = requesting.encode(RequestEnds(service, some))
                     sends.append(Send(requester.route, (OUTCOMES + requester.tag, told)))
             requester.due = {}
         self._due.clear()
@@ -217,21 +217,21 @@ class Requesters(Generic[B]):
                 assert position in each.wanted[service]  # noqa: S101
         assert set(self._by_publisher.values()) <= set(self._requesters.values())  # noqa: S101
 
-    def _requester(self, route: bytes, tag: bytes) -> Requester:
+    def _requester(self, route: bytes, tag: bytes) -> Asker:
         found = self._requesters.get((route, tag))
         if found is None:
             if len(self._requesters) >= REQUESTERS_MAX:
                 raise RefusedRequest("full", f"{REQUESTERS_MAX} requesters are here already")
-            found = self._requesters[route, tag] = Requester(route, tag, self._now)
+            found = self._requesters[route, tag] = Asker(route, tag, self._now)
         return found
 
-    def _tell(self, requester: Requester, service: str, outcomes: list[Outcome]) -> None:
+    def _tell(self, requester: Asker, service: str, outcomes: list[RequestEnd]) -> None:
         if outcomes:
             requester.due.setdefault(service, []).extend(outcomes)
             self._due[requester] = None
 
     def _resolve(
-        self, service: str, position: Position, outcome: Outcome, told: Requester | None = None
+        self, service: str, position: Position, outcome: RequestEnd, told: Asker | None = None
     ) -> None:
         """Whoever has asked for this one is told, but for who was told already."""
         self._unseen.discard((service, position))
@@ -242,7 +242,7 @@ class Requesters(Generic[B]):
             if requester is not told:
                 self._tell(requester, service, [outcome])
 
-    def _forget(self, service: str, position: Position, requester: Requester) -> None:
+    def _forget(self, service: str, position: Position, requester: Asker) -> None:
         key = service, position
         waiting = self._waiting.get(key, [])
         if requester in waiting:
@@ -252,7 +252,7 @@ class Requesters(Generic[B]):
             self._unseen.discard(key)
 
 
-def _outcome_at(group: ServiceGroup[B], position: Position) -> Outcome | None:
+def _outcome_at(group: ServiceGroup[B], position: Position) -> RequestEnd | None:
     """What has become of a request; None: it has not ended, or was not looked at yet."""
     stored = group.outcomes.get(position)
     if stored is not None:
@@ -261,12 +261,12 @@ def _outcome_at(group: ServiceGroup[B], position: Position) -> Outcome | None:
     over = state in ENDS or state in {
         RequestState.RETRIEVED, RequestState.EXPIRED, RequestState.FORGOTTEN, RequestState.NEVER,
     }  # fmt: skip
-    return Outcome(*position, state) if state is not None and over else None
+    return RequestEnd(*position, state) if state is not None and over else None
 
 
-def _portions(outcomes: list[Outcome]) -> Iterable[list[Outcome]]:
+def _portions(outcomes: list[RequestEnd]) -> Iterable[list[RequestEnd]]:
     """In frames that are not too large."""
-    some: list[Outcome] = []
+    some: list[RequestEnd] = []
     size = 0
     for outcome in outcomes:
         some.append(outcome)

@@ -53,6 +53,13 @@ class Broadcasting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Milliseconds."""
 
 
+class Queues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What queues are like whose creator says nothing else."""
+
+    durability: Literal["flush", "async", "none"] = "flush"
+    """Of a queue that is created without one; it keeps it for its whole life."""
+
+
 class RegistryPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the registry is."""
 
@@ -109,6 +116,7 @@ class GcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     network: Network = Network()
     ports: Ports = Ports()
     broadcast: Broadcasting = Broadcasting()
+    queues: Queues = Queues()
     registry: RegistryPlace = RegistryPlace()
     zk: Zk = Zk()
     cloud: Cloud = Cloud()

@@ -32,7 +32,7 @@ from roq.gcm.provision.calls import ProviderCalls
 from roq.gcm.provision.hosts import ProvisionSettings
 from roq.gcm.state.records import Manager
 from roq.machine import Tick
-from roq.model import endpoint_of, host_epoch
+from roq.model import VOLATILE, endpoint_of, host_epoch
 from roq.protocol.control import Answer, Health
 from roq.protocol.metrics import Sample
 from roq.protocol.reports import Check
@@ -120,6 +120,7 @@ class Gcm:
             provision=config.provision_settings() if provider is not None else None,
             policies=plugins.policies,
             registry=name_of(config.registry_address),
+            durability=config.queues.durability,
         )
         self.machine = GcmMachine(settings)
         self._recorder = Recorder(KIND, "gcm", lambda: birth(settings), self.machine, kilobytes)
@@ -431,6 +432,8 @@ class Birth(msgspec.Struct, frozen=True):
     provision: ProvisionSettings | None
     policies: list[str]
     registry: str
+    durability: str = VOLATILE
+    """As it was before it was a setting."""
 
 
 def birth(settings: Settings) -> Birth:
@@ -442,6 +445,7 @@ def birth(settings: Settings) -> Birth:
         provision=settings.provision,
         policies=sorted(settings.policies()),
         registry=settings.registry,
+        durability=settings.durability,
     )
 
 
@@ -455,6 +459,7 @@ def make(given: Birth) -> GcmMachine:
             provision=given.provision,
             policies=lambda: given.policies,
             registry=given.registry,
+            durability=given.durability,
         )
     )
 

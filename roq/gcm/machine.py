@@ -60,6 +60,7 @@ from roq.gcm.state.queues import Queues
 from roq.gcm.state.records import HOSTS, Manager, Snapshot
 from roq.gcm.state.role import Rank, Role
 from roq.machine import Tick
+from roq.model import FLUSH
 from roq.policy.catalogue import POLICIES
 from roq.protocol import broadcast
 from roq.protocol.control import Health
@@ -85,6 +86,8 @@ class Settings:
     """Gives the names of the policies that are installed here."""
     registry: str = "ZooKeeper"
     """What the registry is called in a sentence."""
+    durability: str = FLUSH
+    """Of queues whose creator names none."""
 
 
 class GcmMachine:
@@ -150,6 +153,7 @@ class GcmMachine:
             self.draining,
             settings.cloud,
             settings.policies,
+            settings.durability,
         )
         self._version = 0
         self._told: tuple[object, object] = ((), ())

@@ -12,7 +12,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.protocol.consuming import GroupName, GroupSettings
-from roq.protocol.requesting import Outcome, Position
+from roq.protocol.requesting import Position, RequestEnd
 from roq.ranges import UNREADABLE, Offset, Whole
 
 DELTA_RUNS_MAX: Final = 100_000
@@ -49,7 +49,7 @@ class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
     created_us: Whole = 0
     paused: bool = False
     deleted: bool = False
-    ends: list[Outcome] = []
+    ends: list[RequestEnd] = []
     """Of a service: how requests have ended; they are done."""
     fetched: list[Position] = []
     """Their outcomes are stored no more."""

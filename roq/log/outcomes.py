@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Final
 
-from roq.protocol.requesting import Outcome, Position, RequestState
+from roq.protocol.requesting import Position, RequestEnd, RequestState
 
 REMEMBER_SECONDS: Final = 600.0
 REMEMBER_MAX: Final = 100_000
@@ -28,21 +28,21 @@ class OutcomeStore:
 
     def __init__(self) -> None:
         self.bytes = 0
-        self._stored: dict[Position, Outcome] = {}
-        self._lives: deque[tuple[float, Position, Outcome]] = deque()
+        self._stored: dict[Position, RequestEnd] = {}
+        self._lives: deque[tuple[float, Position, RequestEnd]] = deque()
         """When each outcome is over; with those that were fetched."""
         self._remembered: OrderedDict[Position, tuple[float, RequestState]] = OrderedDict()
-        self._new: list[Outcome] = []
+        self._new: list[RequestEnd] = []
         self._gone: list[Position] = []
         """What has come and gone since `take_changes`."""
 
     def __len__(self) -> int:
         return len(self._stored)
 
-    def __iter__(self) -> Iterator[Outcome]:
+    def __iter__(self) -> Iterator[RequestEnd]:
         return iter(self._stored.values())
 
-    def get(self, position: Position) -> Outcome | None:
+    def get(self, position: Position) -> RequestEnd | None:
         """The outcome that is stored here; None: there is none."""
         return self._stored.get(position)
 
@@ -55,7 +55,7 @@ class OutcomeStore:
         """Whether an outcome finds room among so many bytes."""
         return self.bytes + OVERHEAD_BYTES + len(value) + len(text) <= most
 
-    def put(self, outcome: Outcome, until: float) -> None:
+    def put(self, outcome: RequestEnd, until: float) -> None:
         """Keep this one until then; one that is here already stays as it is."""
         position = Position(outcome.offset, outcome.index)
         if position in self._stored:
@@ -103,7 +103,7 @@ class OutcomeStore:
         """Whether `take_changes` has something."""
         return bool(self._new or self._gone)
 
-    def take_changes(self) -> tuple[list[Outcome], list[Position]]:
+    def take_changes(self) -> tuple[list[RequestEnd], list[Position]]:
         """What has come since the last call, and what of it and of the rest has gone."""
         come = [each for each in self._new if self._stored.get(_place(each)) is each]
         gone = self._gone
@@ -131,9 +131,9 @@ class OutcomeStore:
         return True
 
 
-def _place(outcome: Outcome) -> Position:
+def _place(outcome: RequestEnd) -> Position:
     return Position(outcome.offset, outcome.index)
 
 
-def _size(outcome: Outcome) -> int:
+def _size(outcome: RequestEnd) -> int:
     return OVERHEAD_BYTES + len(outcome.value) + len(outcome.text)

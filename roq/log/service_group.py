@@ -37,8 +37,8 @@ from roq.protocol.requesting import (
     Answer,
     Begun,
     Figures,
-    Outcome,
     Position,
+    RequestEnd,
     RequestState,
     RequestView,
     ServiceSettings,
@@ -58,7 +58,7 @@ class Ended(NamedTuple):
     """A request has ended; `publisher` is who has made it."""
 
     publisher: bytes
-    outcome: Outcome
+    outcome: RequestEnd
 
 
 class ServiceGroup(ConsumerGroup[B]):
@@ -135,7 +135,7 @@ class ServiceGroup(ConsumerGroup[B]):
         publisher = self._requests.batches[lease.offset].publisher
         self._settle(lease, 1 << at, done=True)
         self._requests.close(lease, 1 << at)
-        made = Outcome(
+        made = RequestEnd(
             lease.offset, answer.index, state, value, text, lease.attempts + 1,
             self._log.time_us, member.name,
         )  # fmt: skip
@@ -512,10 +512,10 @@ class ServiceGroup(ConsumerGroup[B]):
             self.counts[kind] += bits.bit_count()
         for index in indexes(bits):
             tried = attempts.get(index, 0)
-            made = Outcome(offset, index, state, b"", text, tried, self._log.time_us)
+            made = RequestEnd(offset, index, state, b"", text, tried, self._log.time_us)
             self._note_end(made, batch.publisher)
 
-    def _note_end(self, outcome: Outcome, publisher: bytes, *, silent: bool = False) -> None:
+    def _note_end(self, outcome: RequestEnd, publisher: bytes, *, silent: bool = False) -> None:
         """A request has ended, and is done."""
         position = Position(outcome.offset, outcome.index)
         self._requests.ended(position)

@@ -94,6 +94,7 @@ READERS_PER_CONNECTION_MAX: Final = 256
 FETCH_BYTES_MAX: Final = 4 * 1024 * 1024
 PAGE_MAX: Final = 1_000
 STREAMS_PER_HELLO_MAX: Final = 65_536
+EARLIER_IDS_MAX: Final = 7
 SLOWEST_BYTES_PER_SECOND: Final = 4 * 1024 * 1024
 """A network that is slower than this may not get the largest messages through."""
 
@@ -214,6 +215,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     queue: bytes
     publisher: bytes
     incarnation: Whole
+    earlier: list[bytes] = []
+    """The ids that the name had in former lives of the queue."""
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +229,8 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """(topic, sequence after the highest one)."""
     committed: bool
     """Whether the log has committed all of it; if not, ask again."""
+    earlier: list[tuple[bytes, Whole]] = []
+    """Likewise, the highest of the earlier ids."""
 
 
 class HeadsRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -111,9 +111,10 @@ class CreateQueueOn(Public, frozen=True, kw_only=True, tag=2003):
 
     QName: str
     Host: str
-    Durability: str = VOLATILE
-    """`none`: messages live in the memory of the exchanges; `flush`: they are acknowledged when
-    they are on the disk of one, and outlive its process."""
+    Durability: str = ""
+    """`flush`: messages are acknowledged when they are on the disk of an exchange, and outlive its
+    process; `async`: when they are written, and synced within 100 ms; `none`: they live in the
+    memory of the exchanges. Empty: what the managers are set to, `flush` as shipped."""
     Limits: dict[str, int] = {}
     TransactionID: str | int = ""
     """The same one again finds the queue created instead of refusing."""
@@ -168,7 +169,7 @@ class CreateQueue(Public, frozen=True, kw_only=True, tag=2010):
     """Create a queue on the least loaded live host."""
 
     QName: str
-    Durability: str = VOLATILE
+    Durability: str = ""
     """As in 2003."""
     Limits: dict[str, int] = {}
     TransactionID: str | int = ""
@@ -505,7 +506,7 @@ def _check_transaction(transaction: str | int) -> None:
 
 
 def _check_definition(durability: str, limits: dict[str, int]) -> None:
-    if durability not in DURABILITIES:
+    if durability and durability not in DURABILITIES:
         raise InvalidRequest(
             f"Durability {_short(durability)} is not available, only {', '.join(DURABILITIES)}"
         )

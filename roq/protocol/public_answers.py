@@ -147,6 +147,8 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
     Exchanges: list[ExchangeRow]
     Departed: list[DepartedRow] = []
     """The exchanges that went last, at most 128, the latest at the end."""
+    Life: Whole = 0
+    """So many exchanges have gone in all; a named publisher has another id in each life."""
     Rules: dict[str, object]
     """The 2007 document, without RESULT and COMMENT; empty if there are none."""
     Reasons: list[str] = []

@@ -6,7 +6,7 @@ in their Done: what they have begun, and their answers.
 
     requester → exchange                         exchange → requester
     [FF q] Attend                                [FF q] Attended     (or [FF N] Refused)
-    [FF w] Want (not answered by itself)         [FF v] Outcomes     as soon as there are any
+    [FF w] Want (not answered by itself)         [FF v] RequestEnds  as soon as there are any
     [FF i] RequestsQuery                         [FF i] Requests
 
     instance → exchange                          exchange → instance
@@ -156,7 +156,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     """Nobody waits for it."""
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
+class RequestEnd(msgspec.Struct, frozen=True, array_like=True):
     """How a request has ended."""
 
     offset: Offset
@@ -204,11 +204,11 @@ class Want(msgspec.Struct, frozen=True, array_like=True):
     """Likewise, as their time is over."""
 
 
-class Outcomes(msgspec.Struct, frozen=True, array_like=True):
+class RequestEnds(msgspec.Struct, frozen=True, array_like=True):
     """How requests of a service have ended."""
 
     service: str
-    ended: list[Outcome] = []
+    ended: list[RequestEnd] = []
 
 
 class Figures(msgspec.Struct, frozen=True, array_like=True):
@@ -276,7 +276,7 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     """When the oldest one that is open was accepted, µs UTC; 0: none is."""
 
 
-T = TypeVar("T", Want, Outcomes, Figures, Revoked)
+T = TypeVar("T", Want, RequestEnds, Figures, Revoked)
 
 
 def encode(message: msgspec.Struct) -> bytes:

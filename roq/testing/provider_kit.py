@@ -273,7 +273,7 @@ class ProviderKit:
                     for each in cluster.hosts()
                 )
             )
-            cluster.create_queue(queue, host=host.host)
+            cluster.create_queue(queue, host=host.host, durability="none")
             with cluster.subscriber(queue) as subscriber, cluster.publisher(queue) as publisher:
                 publisher.publish(b"here")
                 message = subscriber.receive(timeout=PATIENCE_SECONDS)

@@ -111,7 +111,9 @@ def cluster(
         slots: exchanges that each host may have; 0: no limit.
         provider: who makes further hosts when all are full, such as `local`; empty: none.
         hosts_max: hosts that the provider may make.
-        gcm, hcm: further settings of the daemons, by section of their configuration files.
+        gcm, hcm: further settings of the daemons, by section of their configuration files;
+            `gcm={"queues": {"durability": "none"}}` keeps queues in memory, where tests that make
+            many of them are faster.
 
     Raises:
         StartFailed: a part did not start; says which, and what it said last.

@@ -6,20 +6,20 @@ emptied and go. It ends with a picture and with the count of what was lost, doub
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 import msgspec
+from msgspec import Meta
 
 from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
-from roq.simulation.lab.archive.live_stats import stats_of
 from roq.simulation.lab.report import picture
 from roq.simulation.lab.report.charts import Bounds
 from roq.simulation.real import environment, measures, results
 from roq.simulation.real.display import Display, display
-from roq.simulation.real.profile import Profile
 from roq.simulation.real.results import Counts, Machine, Target
 from roq.simulation.real.under_load import UnderLoad, under_load
 
@@ -30,7 +30,7 @@ PEAK_LOADS: Final = 3.7
 LOW_LOADS: Final = 0.25
 SHARES: Final = ((0.0, LOW_LOADS), (0.06, LOW_LOADS), (0.38, PEAK_LOADS), (0.5, PEAK_LOADS),
                  (0.64, LOW_LOADS))  # fmt: skip
-"""(share of the whole time, load); the last third is for shrinking."""
+"""(share of the whole time, load), with straight lines between; the last third is for shrinking."""
 RATE_STEP: Final = 0.05
 """The load changes in steps of so many limits of one exchange."""
 COOLDOWN_SECONDS: Final = 2
@@ -40,14 +40,19 @@ COOLDOWN_SECONDS: Final = 2
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How large it is."""
 
-    seconds: float = 80.0
-    publishers: int = 12
-    subscribers: int = 2
-    exchanges: int = 4
-    limit: int = 30_000_000
-    """Of one exchange, bytes per minute."""
+    seconds: Annotated[
+        float, Meta(ge=20, le=3_600, description="How long the load goes up and down.")
+    ] = 80.0
+    publishers: Annotated[int, Meta(ge=2, le=100, description="Publisher processes.")] = 12
+    subscribers: Annotated[
+        int, Meta(ge=1, le=20, description="Subscriber processes; each gets everything.")
+    ] = 2
+    exchanges: Annotated[int, Meta(ge=2, le=8, description="Exchanges at most.")] = 4
+    limit: Annotated[
+        int, Meta(ge=100_000, description="Bytes per minute that one exchange may take.")
+    ] = 30_000_000
     hosts: int = 2
-    policy: str = "balanced"
+    policy: Annotated[str, Meta(description="Which policy decides.")] = "balanced"
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -101,7 +106,7 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
     if drawing is not None:
         drawing.parent.mkdir(parents=True, exist_ok=True)
         bounds = Bounds(plan.limit / 60, plan.exchanges)
-        picture.write_stats(stats_of(scene.record), drawing, _caption(outcome), bounds)
+        picture.write_record(scene.record, drawing, _caption(outcome), bounds)
     return outcome
 
 
@@ -115,16 +120,15 @@ def _play(scene: UnderLoad, plan: Plan) -> tuple[int, int]:
     workers.open(publishers)
     scene.record.began = scene.record.samples[-1].when
     begin = scene.elapsed
-    profile = Profile([(share * plan.seconds, load) for share, load in SHARES])
     unit = plan.limit / 60 / PAYLOAD / plan.publishers
     most, rate = 0, -1.0
 
     def follow() -> None:
         nonlocal most, rate
         most = max(most, scene.exchanges())
-        now = scene.elapsed - begin
-        wanted = round(profile.at(now) * unit, 1)
-        if abs(wanted - rate) > RATE_STEP * unit or (wanted != rate and now > profile.seconds):
+        share = (scene.elapsed - begin) / plan.seconds
+        wanted = round(load_at(share) * unit, 1)
+        if abs(wanted - rate) > RATE_STEP * unit or (wanted != rate and share > SHARES[-1][0]):
             _phase(scene, wanted - rate, first=rate < 0)
             rate = wanted
             workers.rate(publishers, rate)
@@ -135,6 +139,14 @@ def _play(scene: UnderLoad, plan: Plan) -> tuple[int, int]:
     scene.enter("the last messages arrive")
     scene.finish()
     return most, last
+
+
+def load_at(share: float) -> float:
+    """The load at a share of the whole time, in limits of one exchange."""
+    for (begin, before), (end, after) in pairwise(SHARES):
+        if share < end:
+            return before + (after - before) * (share - begin) / (end - begin)
+    return SHARES[-1][1]
 
 
 def _phase(scene: UnderLoad, change: float, *, first: bool) -> None:
@@ -186,32 +198,9 @@ def _caption(outcome: Outcome) -> picture.Caption:
 
 
 @click.command(short_help="Watch a queue grow and shrink.")
-@results.option(
-    "--seconds", click.FloatRange(20, 3_600), 80.0, "How long the load goes up and down."
-)
-@results.option("--publishers", click.IntRange(2, 100), 12, "Publisher processes.")
-@results.option(
-    "--subscribers", click.IntRange(1, 20), 2, "Subscriber processes; each gets everything."
-)
-@results.option("--exchanges", click.IntRange(2, 8), 4, "Exchanges at most.")
-@results.option(
-    "--limit",
-    click.IntRange(min=100_000),
-    30_000_000,
-    "Bytes per minute that one exchange may take.",
-)
-@results.option("--policy", str, "balanced", "Which policy decides.")
+@results.planned(Plan)
 @results.scenario("Directory for JSON and picture.")
-def main(
-    seconds: float,
-    publishers: int,
-    subscribers: int,
-    exchanges: int,
-    limit: int,
-    policy: str,
-    output: Path,
-    as_json: bool,
-) -> bool:
+def main(plan: Plan, output: Path, as_json: bool) -> bool:
     """Watch a queue grow and shrink: load rises until exchanges are added and publishers move to
     them, then falls until they go.
 
@@ -224,14 +213,6 @@ def main(
       python -m roq.simulation.experiments.elastic
       python -m roq.simulation.experiments.elastic --seconds 180 --publishers 24
     """
-    plan = Plan(
-        seconds=seconds,
-        publishers=publishers,
-        subscribers=subscribers,
-        exchanges=exchanges,
-        limit=limit,
-        policy=policy,
-    )
     drawing = output / f"{NAME}.png"
     with display(as_json=as_json) as shown:
         outcome = run(plan, shown, drawing)

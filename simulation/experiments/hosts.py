@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 import msgspec
+from msgspec import Meta
 
 from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
@@ -44,12 +45,17 @@ STATIC: Final = "static"
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How large it is."""
 
-    hosts: int = 4
-    megabits: float = 40.0
-    """What the link of a host carries inwards."""
+    hosts: Annotated[
+        int, Meta(ge=1, le=8, description="Hosts at most; from 3 on striping is measured as well.")
+    ] = 4
+    megabits: Annotated[
+        float,
+        Meta(ge=1, le=1_000, description="What the link of a host carries inwards, a second."),
+    ] = 40.0
     warm_up: float = 3.0
-    seconds: float = 8.0
-    """Measured, for each number of hosts."""
+    seconds: Annotated[
+        float, Meta(ge=2, le=600, description="How long each number of hosts is measured.")
+    ] = 8.0
 
     @property
     def link_bytes(self) -> float:
@@ -216,20 +222,9 @@ def _mean(values: Sequence[float]) -> float:
 
 
 @click.command(short_help="Throughput where hosts are the bottleneck.")
-@results.option(
-    "--hosts", click.IntRange(1, 8), 4, "Hosts at most; from 3 on striping is measured as well."
-)
-@results.option(
-    "--megabits",
-    click.FloatRange(1, 1_000),
-    40.0,
-    "What the link of a host carries inwards, a second.",
-)
-@results.option(
-    "--seconds", click.FloatRange(2, 600), 8.0, "How long each number of hosts is measured."
-)
+@results.planned(Plan)
 @results.scenario()
-def main(hosts: int, megabits: float, seconds: float, output: Path, as_json: bool) -> bool:
+def main(plan: Plan, output: Path, as_json: bool) -> bool:
     """Measure throughput on 1 to 4 hosts with limited links, and of one publisher that is striped
     over 3 of them. Hosts are network namespaces; needs root.
 
@@ -238,7 +233,6 @@ def main(hosts: int, megabits: float, seconds: float, output: Path, as_json: boo
       sudo python -m roq.simulation.experiments.hosts
       sudo python -m roq.simulation.experiments.hosts --megabits 20 --seconds 20
     """
-    plan = Plan(hosts=hosts, megabits=megabits, seconds=seconds)
     with display(as_json=as_json) as shown:
         outcome = run(plan, shown)
     results.told(outcome, NAME, output, _show, as_json=as_json)

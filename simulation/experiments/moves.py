@@ -13,10 +13,11 @@ import tempfile
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 import msgspec
+from msgspec import Meta
 
 from roq.client.admin.views import ScalingRules
 from roq.simulation.real import environment, measures, results, shuffle
@@ -50,13 +51,16 @@ NAIVE_PAUSE_SECONDS: Final = 0.05
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How large it is."""
 
-    count: int = 500
-    publishers: int = 8
-    subscribers: int = 2
-    exchanges: int = 3
-    rate: float = 400.0
-    """Messages a second of each publisher."""
-    payload: int = 1_000
+    count: Annotated[int, Meta(ge=1, le=100_000, description="Relocations.")] = 500
+    publishers: Annotated[int, Meta(ge=1, le=64, description="Publisher processes.")] = 8
+    subscribers: Annotated[
+        int, Meta(ge=1, le=20, description="Subscriber processes; each gets everything.")
+    ] = 2
+    exchanges: Annotated[int, Meta(ge=2, le=8, description="Exchange processes.")] = 3
+    rate: Annotated[
+        float, Meta(ge=1, le=100_000, description="Messages a second of each publisher.")
+    ] = 400.0
+    payload: Annotated[int, Meta(ge=32, le=1_000_000, description="Bytes of a message.")] = 1_000
 
 
 class Calls(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,29 +259,10 @@ def _calls(seconds: Sequence[float]) -> Calls:
 
 
 @click.command(short_help="Publishers that move all the time, under load.")
-@results.option("--count", click.IntRange(1, 100_000), 500, "Relocations.")
-@results.option("--publishers", click.IntRange(1, 64), 8, "Publisher processes.")
-@results.option(
-    "--subscribers", click.IntRange(1, 20), 2, "Subscriber processes; each gets everything."
-)
-@results.option("--exchanges", click.IntRange(2, 8), 3, "Exchange processes.")
-@results.option(
-    "--rate", click.FloatRange(1, 100_000), 400.0, "Messages a second of each publisher."
-)
-@results.option("--payload", click.IntRange(32, 1_000_000), 1_000, "Bytes of a message.")
+@results.planned(Plan)
 @click.option("--naive", is_flag=True, help="Show what the naive hand-off loses, too.")
 @results.scenario()
-def main(
-    count: int,
-    publishers: int,
-    subscribers: int,
-    exchanges: int,
-    rate: float,
-    payload: int,
-    naive: bool,
-    output: Path,
-    as_json: bool,
-) -> bool:
+def main(plan: Plan, naive: bool, output: Path, as_json: bool) -> bool:
     """Move publishers all the time under load, check what every live subscriber got, and compare
     publish() during moves with publish() between them.
 
@@ -287,14 +272,6 @@ def main(
     Example:
       python -m roq.simulation.experiments.moves --count 500 --naive
     """
-    plan = Plan(
-        count=count,
-        publishers=publishers,
-        subscribers=subscribers,
-        exchanges=exchanges,
-        rate=rate,
-        payload=payload,
-    )
     with display(as_json=as_json) as shown:
         outcome = run(plan, shown)
     if naive:

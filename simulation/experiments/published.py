@@ -15,14 +15,14 @@ the host is the bottleneck as it was there.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 import msgspec
+from msgspec import Meta
 
 from roq.client.admin.views import ScalingRules
 from roq.demo.latency import Histogram
-from roq.simulation.lab.archive.live_stats import stats_of
 from roq.simulation.lab.report import picture
 from roq.simulation.lab.report.charts import Bounds
 from roq.simulation.real import environment, measures, results
@@ -52,13 +52,25 @@ COOLDOWN_SECONDS: Final = 1
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How large it is."""
 
-    scale: float = 20.0
-    """So many times faster than published do publishers arrive."""
-    share: float = 0.5
-    """Part of the published rates, limits and links."""
-    publishers: int = 16
-    listeners: int = 20
-    policy: str = "balanced"
+    scale: Annotated[
+        float,
+        Meta(ge=1, le=60, description="So many times faster than published do publishers arrive."),
+    ] = 20.0
+    share: Annotated[
+        float,
+        Meta(
+            ge=0.01,
+            le=1,
+            description="Part of the published rates; limits and links are scaled along.",
+        ),
+    ] = 0.5
+    publishers: Annotated[int, Meta(ge=1, le=64, description="Publisher processes.")] = 16
+    listeners: Annotated[
+        int, Meta(ge=1, le=40, description="Subscriber processes; each gets everything.")
+    ] = 20
+    policy: Annotated[
+        str, Meta(description="Which policy decides; `known` is the published one.")
+    ] = "balanced"
 
     @property
     def per_minute(self) -> float:
@@ -131,7 +143,7 @@ def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
     if drawing is not None:
         drawing.parent.mkdir(parents=True, exist_ok=True)
         bounds = Bounds(plan.limit / 60, EXCHANGES)
-        picture.write_stats(stats_of(scene.record), drawing, _caption(outcome), bounds)
+        picture.write_record(scene.record, drawing, _caption(outcome), bounds)
     return outcome
 
 
@@ -246,38 +258,9 @@ def _caption(outcome: Outcome) -> picture.Caption:
 
 
 @click.command(short_help="The published experiment on this machine.")
-@results.option(
-    "--scale",
-    click.FloatRange(1, 60),
-    20.0,
-    "So many times faster than published do publishers arrive.",
-)
-@results.option(
-    "--share",
-    click.FloatRange(0.01, 1),
-    0.5,
-    "Part of the published rates; limits and links are scaled along.",
-)
-@results.option("--publishers", click.IntRange(1, 64), 16, "Publisher processes.")
-@results.option(
-    "--listeners", click.IntRange(1, 40), 20, "Subscriber processes; each gets everything."
-)
-@click.option(
-    "--policy",
-    default="balanced",
-    show_default=True,
-    help="Which policy decides; `known` is the published one.",
-)
+@results.planned(Plan)
 @results.scenario("Directory for JSON and picture.")
-def main(
-    scale: float,
-    share: float,
-    publishers: int,
-    listeners: int,
-    policy: str,
-    output: Path,
-    as_json: bool,
-) -> bool:
+def main(plan: Plan, output: Path, as_json: bool) -> bool:
     """Play the published experiment: 16 publishers that arrive one by one, 20 listeners, at most 4
     exchanges, each on a host (a network namespace) with a limited link. Needs root.
 
@@ -289,7 +272,6 @@ def main(
       sudo python -m roq.simulation.experiments.published
       sudo python -m roq.simulation.experiments.published --policy known --scale 10
     """
-    plan = Plan(scale=scale, share=share, publishers=publishers, listeners=listeners, policy=policy)
     drawing = output / f"{NAME}.png"
     with display(as_json=as_json) as shown:
         outcome = run(plan, shown, drawing)

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import click
 import msgspec
+from msgspec import Meta
 
 from roq.client.admin.views import ScalingRules
 from roq.simulation.real import environment, measures, results
@@ -43,12 +44,17 @@ WAIT_SECONDS: Final = 30.0
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How large it is."""
 
-    rounds: int = 3
-    """Overloads."""
-    publishers: int = 16
-    steady: float = 30.0
-    """Seconds in which no publisher is to move; the target says 300."""
-    policy: str = "balanced"
+    rounds: Annotated[int, Meta(ge=1, le=100, description="Overloads that are measured.")] = 3
+    publishers: Annotated[int, Meta(ge=8, le=64, description="Publisher processes.")] = 16
+    steady: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=3_600,
+            description="Seconds in which no publisher is to move; RoQ's own target says 300.",
+        ),
+    ] = 30.0
+    policy: Annotated[str, Meta(description="Which policy decides.")] = "balanced"
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -212,19 +218,9 @@ def _weight(number: int, publishers: int) -> float:
 
 
 @click.command(short_help="How fast a queue reacts.")
-@results.option("--rounds", click.IntRange(1, 100), 3, "Overloads that are measured.")
-@results.option("--publishers", click.IntRange(8, 64), 16, "Publisher processes.")
-@results.option(
-    "--steady",
-    click.FloatRange(1, 3_600),
-    30.0,
-    "Seconds in which no publisher is to move; RoQ's own target says 300.",
-)
-@results.option("--policy", str, "balanced", "Which policy decides.")
+@results.planned(Plan)
 @results.scenario()
-def main(
-    rounds: int, publishers: int, steady: float, policy: str, output: Path, as_json: bool
-) -> bool:
+def main(plan: Plan, output: Path, as_json: bool) -> bool:
     """Measure how fast a queue reacts to an overload, how long a new exchange takes, how soon the
     load is even after a step from 1 to 4 exchanges, and that no publisher moves when nothing
     changes.
@@ -234,7 +230,6 @@ def main(
       python -m roq.simulation.experiments.reaction
       python -m roq.simulation.experiments.reaction --steady 300 --rounds 10
     """
-    plan = Plan(rounds=rounds, publishers=publishers, steady=steady, policy=policy)
     with display(as_json=as_json) as shown:
         outcome = run(plan, shown)
     results.told(outcome, NAME, output, _show, as_json=as_json)

@@ -73,7 +73,7 @@ def starve(percent: float, queues: int, seconds: float) -> Row:
     with Quota() as quota, roq.testing.cluster() as running, running.connect() as cluster:
         names = [f"idle-{number}" for number in range(queues)]
         for name in names:
-            cluster.create_queue(name)
+            cluster.create_queue(name, durability="none")
         before = _processes(cluster)
         log = next((running.folder / "log").glob("host*.log"))
         host = psutil.Process(running.pid(f"host {running.hosts[0]}"))

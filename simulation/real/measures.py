@@ -69,14 +69,18 @@ def throughput(samples: Iterable[Sample], figure: str = "bytes_in") -> dict[int,
 
 def rate(samples: Iterable[Sample], window: Window, figure: str = "bytes_in") -> float:
     """What came in at all exchanges together per second, within a window."""
+    return sum(within(found, window) for found in periods(samples, figure).values())
+
+
+def within(found: Iterable[Period], window: Window) -> float:
+    """What came in per second within a window, as far as it was told."""
     if window.seconds <= 0:
         return 0.0
-    total = 0.0
-    for found in periods(samples, figure).values():
-        for period in found:
-            within = min(period.end, window.end) - max(period.begin, window.begin)
-            total += max(0.0, within) * period.per_second
-    return total / window.seconds
+    shares = (
+        max(0.0, min(each.end, window.end) - max(each.begin, window.begin)) * each.per_second
+        for each in found
+    )
+    return sum(shares) / window.seconds
 
 
 def loads(samples: Iterable[Sample], numbers: Sequence[int]) -> list[tuple[float, list[float]]]:

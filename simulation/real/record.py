@@ -31,6 +31,11 @@ class Record:
     samples: list[Sample] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
 
+    @property
+    def seconds(self) -> float:
+        """From the beginning until the last document."""
+        return max((when for when, _ in self.samples), default=self.began) - self.began
+
     def take(self, samples: list[Sample]) -> None:
         """Add what has come."""
         self.samples += samples

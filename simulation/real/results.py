@@ -29,6 +29,9 @@ from roq.simulation.real.workers import ScenarioError
 WRONG_MAX: Final = 12
 RESULTS: Final = Path("simulation/results")
 Kind: TypeAlias = click.IntRange | click.FloatRange | click.Choice[str] | type[str]
+_BOUNDED: Final[dict[object, type[click.IntRange | click.FloatRange]]] = {
+    int: click.IntRange, float: click.FloatRange,
+}  # fmt: skip
 P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., object])
 D = TypeVar("D", bound=msgspec.Struct)
@@ -164,6 +167,39 @@ def option(name: str, kind: Kind, default: float | str, text: str) -> Callable[[
         return click.option(name, type=kind, default=default, show_default=True, help=text)(
             function
         )
+
+    return decorated
+
+
+def planned(
+    plan: type[msgspec.Struct],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command a plan: what its fields are described as are the options, with the defaults.
+
+    A field is described by `Annotated[int, Meta(ge=1, le=9, description="What people read.")]`;
+    others are none of the options. Stands above `scenario`.
+    """
+    described = [
+        (field.name, field.type.__origin__, field.type.__metadata__[0], field.default)
+        for field in msgspec.structs.fields(plan)
+        if hasattr(field.type, "__metadata__")
+    ]
+
+    def decorated(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(**given: object) -> None:
+            made = plan(**{name: given.pop(name) for name, *_ in described})
+            function(made, **given)
+
+        for name, kind, meta, default in reversed(described):
+            bounded = _BOUNDED.get(kind)
+            option(
+                f"--{name.replace('_', '-')}",
+                bounded(meta.ge, meta.le) if bounded else kind,
+                default,
+                meta.description,
+            )(command)
+        return command
 
     return decorated
 

@@ -140,7 +140,7 @@ def under_load(
         roq.connect(place.address, timeout=30.0) as cluster,
         Workers(folder, [place.address], QUEUE) as workers,
     ):
-        cluster.create_queue(QUEUE, host=host or place.hosts[0], limits=limits)
+        cluster.create_queue(QUEUE, host=host or place.hosts[0], durability="none", limits=limits)
         if rules is not None:
             cluster.set_rules(QUEUE, rules)
         with cluster.statistics(QUEUE) as statistics:

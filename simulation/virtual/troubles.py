@@ -13,6 +13,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from roq.model import VOLATILE
 from roq.protocol.public import (
     CordonHost,
     CreateExchange,
@@ -514,7 +515,7 @@ class Troubles:
     def _another_queue(self, random: Random, _seconds: float) -> str:
         name = f"other-{random.randint(1, 2)}"
         if random.random() < 0.7:
-            return self._ask(CreateQueue(QName=name))
+            return self._ask(CreateQueue(QName=name, Durability=VOLATILE))
         return self._ask(RemoveQueue(QName=name))
 
     def _drain(self, random: Random, seconds: float) -> str:

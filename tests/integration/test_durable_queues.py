@@ -360,6 +360,19 @@ def test_who_begins_below_what_is_kept_gets_what_it_has_chosen(
         client.remove_queue("short")
 
 
+def test_as_shipped_a_queue_is_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ROQ_GCM_QUEUES_DURABILITY")
+    with cluster() as running, running.connect() as client:
+        client.create_queue("orders")
+        assert run_roq("queue", "create", "bills", cluster=running.address).returncode == 0
+        client.create_queue("ticks", durability="none")
+        assert {each.name: each.durability for each in client.queues()} == {
+            "orders": "flush", "bills": "flush", "ticks": "none",
+        }  # fmt: skip
+        with client.publisher("orders") as publisher:
+            assert publisher.send(b"one").flushed
+
+
 def test_a_queue_keeps_the_durability_that_it_was_created_with(
     roq_cluster: RunningCluster,
 ) -> None:

@@ -28,6 +28,11 @@ import os; os.kill(os.getpid(), 9)
 """
 
 
+def payloads(subscriber: roq.Subscriber, count: int) -> list[bytes]:
+    got = [subscriber.receive(timeout=30) for _ in range(count)]
+    return [message.payload for message in got if message is not None]
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
     with cluster() as one:
@@ -89,6 +94,29 @@ def test_of_two_with_one_name_the_earlier_one_is_told_to_end(client: roq.Cluster
         got = [subscriber.receive(timeout=30) for _ in range(3)]
         assert [message and message.payload for message in got] == [b"0", b"1", b"2"]
         assert subscriber.receive(timeout=0.2) is None
+
+
+def test_a_name_is_heard_when_the_exchange_that_had_its_messages_was_removed(
+    client: roq.Cluster,
+) -> None:
+    client.add_exchange("orders")
+    gaps: list[roq.Gap] = []
+    with client.subscriber("orders", "t", on_gap=gaps.append) as subscriber:
+        with client.publisher("orders", name="billing-1") as publisher:
+            sent = [publisher.send(b"%d" % number, "t") for number in range(5)]
+        assert payloads(subscriber, 5) == [b"%d" % number for number in range(5)]
+        client.remove_exchange("orders", sent[-1].exchange, timeout=60)
+        with client.publisher("orders", name="billing-1", connect_timeout=60) as publisher:
+            assert publisher.next_sequence("t") == 0, "nobody knows it any more"
+            assert publisher.send(b"five", "t").ok
+            assert publisher.send(b"six", "t").ok
+            assert payloads(subscriber, 2) == [b"five", b"six"]
+        client.remove_exchange("orders", client.add_exchange("orders"), timeout=60)
+        with client.publisher("orders", name="billing-1", connect_timeout=60) as publisher:
+            assert publisher.next_sequence("t") == 2
+            assert publisher.send(b"seven", "t").ok
+            assert payloads(subscriber, 1) == [b"seven"]
+        assert gaps == []
 
 
 def test_in_a_volatile_queue_a_name_is_a_label(running: RunningCluster) -> None:

@@ -145,7 +145,9 @@ def eventually(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS)
 def traffic(
     cluster: roq.Cluster, queue: str, publishers: int, host: str | None = None, **rules: object
 ) -> Iterator[Traffic]:
-    cluster.create_queue(queue, host=host, limits=Limits(throughput_bytes=LIMIT * 60))
+    cluster.create_queue(
+        queue, host=host, durability="none", limits=Limits(throughput_bytes=LIMIT * 60)
+    )
     cluster.set_rules(queue, ScalingRules(name="test", cooldown_seconds=1, **rules))  # type: ignore[arg-type]
     traffic = Traffic(cluster, queue, publishers)
     traffic.start()

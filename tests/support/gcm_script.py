@@ -15,7 +15,7 @@ from roq.gcm.machine import GcmMachine, Settings
 from roq.gcm.provision.hosts import ProvisionSettings
 from roq.gcm.state import records
 from roq.machine import Tick
-from roq.model import child_epoch
+from roq.model import VOLATILE, child_epoch
 from roq.protocol import broadcast, documents
 from roq.protocol.control import (
     Answer,
@@ -183,11 +183,17 @@ class Script:
     """The machine, and everything that it talks to."""
 
     def __init__(
-        self, *hosts: PaperHost, leads: bool = True, provision: ProvisionSettings | None = None
+        self,
+        *hosts: PaperHost,
+        leads: bool = True,
+        provision: ProvisionSettings | None = None,
+        durability: str = VOLATILE,
     ) -> None:
         cloud: RawDocument = {"cloud.use": False, "cloud.user": "u"}
         self.machine = GcmMachine(
-            Settings(manager=ME, period=5.0, cloud=cloud, provision=provision)
+            Settings(
+                manager=ME, period=5.0, cloud=cloud, provision=provision, durability=durability
+            )
         )
         self.now = 100.0
         self.registry: dict[str, bytes] = {}

@@ -87,16 +87,17 @@ def request(command: int, **fields: object) -> RawDocument:
 
 
 def create_request(
-    name: str, host: str | None, durability: str, limits: Limits | Mapping[str, int] | None
+    name: str, host: str | None, durability: str | None, limits: Limits | Mapping[str, int] | None
 ) -> RawDocument:
     """Command 2010, or 2003 if a host is named."""
     # The same request repeated to a later leader finds what it has made.
     transaction = os.urandom(16).hex()
     fields: RawDocument = {
         "QName": check_name(name),
-        "Durability": durability,
         "TransactionID": transaction,
     }
+    if durability is not None:
+        fields["Durability"] = durability
     given = changed_limits(limits)
     if given:
         fields["Limits"] = given

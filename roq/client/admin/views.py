@@ -166,6 +166,8 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
     exchanges: list[ExchangeSummary]
     departed: list[DepartedExchange] = []
     """The exchanges that went last, at most 128, the latest at the end."""
+    life: Whole = 0
+    """So many exchanges have gone in all; a named publisher has another id in each life."""
     rules: dict[str, object]
     """The scaling rules as documents; empty if there are none. See `Cluster.get_rules`."""
     reasons: list[str] = []

@@ -98,7 +98,7 @@ class PublisherMachine:
             incarnation=0 if resumed is None else resumed.incarnation,
         )  # fmt: skip
         if resumed is not None:
-            self.links.topics.resume(resumed.streams)
+            self.links.topics.resume(resumed.streams, resumed.taken_over)
         self.packer = Packer(new_receipt, limits, linger_seconds)
         self.sends = Sends()
         self.messages = 0

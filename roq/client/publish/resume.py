@@ -3,6 +3,10 @@
 Every exchange of the queue is told that it has been opened, by a number that rises with each
 opening (its *incarnation*), takes no batch of an earlier one any more, and says how far each stream
 has come. So all of them have to answer: one that is away may hold the newest messages.
+
+When an exchange is removed, or given up, what it alone knew is gone. So the queue begins another
+*life*, and in each life a name is another publisher: it goes on behind what is known of its former
+lives, and nobody takes what it sends then for what had been sent before.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from roq.client.io import waiters
 from roq.errors import RemoteProtocolError, Unavailable
 from roq.model import PUBLISHER_ID_BYTES, PublisherId
 from roq.protocol import documents
-from roq.protocol.channel import CLAIM, REFUSED, Claim, Claimed, Refused
+from roq.protocol.channel import CLAIM, EARLIER_IDS_MAX, REFUSED, Claim, Claimed, Refused
 from roq.protocol.framing import Answers
 from roq.runtime import sockets
 
@@ -44,6 +48,8 @@ class Identity:
     id: PublisherId
     incarnation: int = 0
     streams: Mapping[str, int] = field(default_factory=dict)
+    taken_over: Mapping[str, int] = field(default_factory=dict)
+    """Likewise, of topics that this id has not used: as far as the name came in former lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,23 @@ class ExchangeAddress:
     address: str
 
 
-def publisher_of(queue_id: bytes, name: str) -> PublisherId:
-    """The id of the publisher of this name."""
-    digest = blake2b(queue_id, digest_size=PUBLISHER_ID_BYTES, person=b"roq publisher")
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a named publisher may have been.
+
+    Attributes:
+        life: of the queue.
+        exchanges: all of them.
+    """
+
+    life: int
+    exchanges: Sequence[ExchangeAddress]
+
+
+def publisher_of(queue_id: bytes, name: str, life: int = 0) -> PublisherId:
+    """The id of the publisher of this name in this life of the queue."""
+    salt = life.to_bytes(blake2b.SALT_SIZE, "big")
+    digest = blake2b(queue_id, digest_size=PUBLISHER_ID_BYTES, person=b"roq publisher", salt=salt)
     digest.update(name.encode())
     return PublisherId(digest.digest())
 
@@ -65,7 +85,7 @@ def resume(
     queue_id: bytes,
     queue: str,
     name: str,
-    places: Callable[[], Sequence[ExchangeAddress]],
+    places: Callable[[], Places],
     seconds: float,
 ) -> Identity:
     """Be the publisher of this name from now on.
@@ -73,7 +93,7 @@ def resume(
     Args:
         queue_id, queue: id and name of the queue.
         name: of the publisher.
-        places: gives all exchanges of the queue, each time as they are at present.
+        places: gives the life of the queue and all its exchanges, each time as they are at present.
         seconds: for all of it.
 
     Raises:
@@ -81,26 +101,39 @@ def resume(
     """
     deadline = monotonic() + seconds
     publisher = publisher_of(queue_id, name)
+    earlier: list[bytes] = []
+    life = 0
     incarnation = time_ns() // 1000
     context = sockets.new_context()
     try:
         answers: dict[str, Claimed] = {}
         while True:
-            present = places()
-            claim = Claim(queue=queue_id, publisher=publisher, incarnation=incarnation)
+            there = places()
+            present = there.exchanges
+            if there.life != life:
+                life = there.life
+                publisher = publisher_of(queue_id, name, life)
+                former = range(max(0, life - EARLIER_IDS_MAX), life)
+                earlier = [publisher_of(queue_id, name, each) for each in former]
+                answers.clear()
+            claim = Claim(
+                queue=queue_id, publisher=publisher, incarnation=incarnation, earlier=earlier
+            )
+            asked = [each for each in present if each.address and each.name not in answers]
             until = min(deadline, monotonic() + ANSWER_SECONDS)
-            for place in present:
-                if place.address and place.name not in answers:
-                    answer = _claim(context, place, claim, until)
-                    if answer is not None:
-                        answers[place.name] = answer
+            answers |= _claim(context, asked, claim, until)
             highest = max((answer.incarnation for answer in answers.values()), default=0)
             silent = [place.name for place in present if place.name not in answers]
             if highest > incarnation:
                 incarnation = highest + 1  # this one was opened later, whatever its clock says
                 answers.clear()
             elif present and not silent:
-                return Identity(publisher, incarnation, _streams(answers.values()))
+                streams = _streams(answer.streams for answer in answers.values())
+                former_ends = _streams(answer.earlier for answer in answers.values())
+                return Identity(
+                    publisher, incarnation, streams,
+                    {topic: end for topic, end in former_ends.items() if topic not in streams},
+                )  # fmt: skip
             if monotonic() >= deadline:
                 raise Unavailable(
                     f"publisher {name!r} of queue {queue} cannot go on where it was: "
@@ -115,33 +148,61 @@ def resume(
         context.destroy(linger=0)
 
 
-def _streams(answers: Iterable[Claimed]) -> dict[str, int]:
+def _streams(told: Iterable[Iterable[tuple[bytes, int]]]) -> dict[str, int]:
     streams: dict[str, int] = {}
-    for answer in answers:
-        for topic, following in answer.streams:
+    for ends in told:
+        for topic, following in ends:
             name = topic.decode()
             streams[name] = max(following, streams.get(name, 0))
     return streams
 
 
 def _claim(
-    context: zmq.Context[zmq.Socket[bytes]], place: ExchangeAddress, claim: Claim, until: float
-) -> Claimed | None:
-    """Ask one exchange until its log has committed what it answers; None: it does not in time."""
-    socket = sockets.dealer(context, maximum_bytes=-1)
+    context: zmq.Context[zmq.Socket[bytes]],
+    places: Sequence[ExchangeAddress],
+    claim: Claim,
+    until: float,
+) -> dict[str, Claimed]:
+    """What these exchanges answer, each when its log has committed that; they are asked at once.
+
+    One that does not answer in time, or not what can be read, is left out.
+    """
+    question = [CLAIM, documents.encode(claim)]
+    answers: dict[str, Claimed] = {}
+    asked: dict[zmq.Socket[bytes], str] = {}
+    """The sockets that are waited for, with the names of their exchanges."""
+    again: list[zmq.Socket[bytes]] = []
+    """Those whose exchange has not committed what it says: they are asked after a pause."""
+    poller = zmq.Poller()
+    dealers: list[zmq.Socket[bytes]] = []
     try:
-        socket.connect(place.address)
-        while monotonic() < until:
-            socket.send_multipart([CLAIM, documents.encode(claim)])
-            if not socket.poll(max(1, int(1000 * (until - monotonic())))):
-                return None
-            answer = read_answer(socket.recv())
-            if answer is None or answer.committed:
-                return answer
-            socket.poll(_AGAIN_MS)
+        for place in places:
+            socket = sockets.dealer(context, maximum_bytes=-1)
+            dealers.append(socket)
+            socket.connect(place.address)
+            socket.send_multipart(question)
+            poller.register(socket, zmq.POLLIN)
+            asked[socket] = place.name
+        while asked and (left := until - monotonic()) > 0:
+            most_ms = max(1, int(1000 * left))
+            ready = poller.poll(min(most_ms, _AGAIN_MS) if again else most_ms)
+            for socket in again if not ready else ():
+                socket.send_multipart(question)
+            if not ready:
+                again.clear()
+            for socket, _ in ready:
+                answer = read_answer(socket.recv())
+                if answer is not None and not answer.committed:
+                    again.append(socket)
+                    continue
+                name = asked.pop(socket)
+                poller.unregister(socket)
+                if answer is not None:
+                    answers[name] = answer
     finally:
-        socket.close(0)
-    return None
+        for socket in dealers:
+            socket.close(0)
+    return answers
 
 
 def read_answer(frame: bytes) -> Claimed | None:
@@ -154,7 +215,7 @@ def read_answer(frame: bytes) -> Claimed | None:
         letter, body = Answers().take(frame) or [b"", b""]
         if letter == CLAIM:
             claimed = documents.decode(body, Claimed)
-            for topic, _ in claimed.streams:
+            for topic, _ in (*claimed.streams, *claimed.earlier):
                 topic.decode()
             return claimed
         if letter == REFUSED:

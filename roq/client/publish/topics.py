@@ -11,6 +11,7 @@ from roq.model import encode_topic
 from roq.protocol.channel import STREAMS_PER_HELLO_MAX, StreamState
 
 IDLE_MAX_US: Final = 1 << 62
+_EVER: Final = -1e15
 NOTHING: Final[Mapping[Stream, int]] = {}
 
 
@@ -49,11 +50,18 @@ class Topics:
             stream = self._streams[topic] = Stream(topic, data)
         return stream
 
-    def resume(self, streams: Mapping[str, int]) -> None:
-        """Go on with these sequences; before anything is published."""
-        for topic, following in streams.items():
-            self._streams[topic] = Stream(topic, encode_topic(topic))
-            self._streams[topic].next_sequence = following
+    def resume(self, streams: Mapping[str, int], taken_over: Mapping[str, int]) -> None:
+        """Go on with these sequences; before anything is published.
+
+        Args:
+            streams: those of this publisher.
+            taken_over: of another one: below them this publisher has nothing, and never had.
+        """
+        for topic, following in (*streams.items(), *taken_over.items()):
+            stream = self._streams[topic] = Stream(topic, encode_topic(topic))
+            stream.next_sequence = following
+            if topic in taken_over:
+                stream.acked_at = _EVER  # so no subscriber waits for what is below
 
     def next_sequence(self, topic: str) -> int:
         """The sequence of the next message to be sealed; 0 for a topic that was never used."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from roq.client.admin.management import Management
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
+from roq.client.publish.receipt import Receipt
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.pending import Pending
 from roq.client.request.request_id import parse_id
@@ -36,7 +37,10 @@ class RequestCommands(ABC):
     _lock: threading.RLock
 
     @abstractmethod
-    def publisher(self, queue: str, *, offsets: bool = ..., linger: float = ...) -> Publisher:
+    def publisher(
+        self, queue: str, *, offsets: bool = ..., linger: float = ..., block: bool = ...,
+        receipt: type[Receipt] = ...,
+    ) -> Publisher:  # fmt: skip
         """A publisher to a queue."""
 
     @abstractmethod
@@ -51,6 +55,7 @@ class RequestCommands(ABC):
         linger: float = 0.001,
         timeout: float | None = None,
         block: bool = True,
+        receipt: type[Receipt] = Receipt,
     ) -> Requester:
         """Makes requests through a queue; see `Requester`.
 
@@ -60,8 +65,9 @@ class RequestCommands(ABC):
             linger: seconds that a request waits for others at most, when the link is busy.
             timeout: seconds that a request waits for room; None: as `connect` was told.
             block: False: it raises `WouldBlock` instead.
+            receipt: the class of the receipts.
         """
-        publisher = self.publisher(queue, offsets=True, linger=linger)
+        publisher = self.publisher(queue, offsets=True, linger=linger, block=block, receipt=receipt)
 
         def make(on_lost: Callable[[Pending[Any]], bool]) -> Collector:
             return Collector(self._engine, self._management.addresses, queue, publisher.id, on_lost)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Final
 
-from roq.client.consume.holding import Holding
-
 
 class RequestContext:
     """Of one run of a handler.
@@ -56,6 +54,3 @@ class RequestContext:
 
 CURRENT: Final[ContextVar[RequestContext | None]] = ContextVar("roq_request", default=None)
 """Of the handler that runs here."""
-
-Place = tuple[Holding, int]
-"""A request of a holding, counted from its first one."""

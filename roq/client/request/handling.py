@@ -23,7 +23,7 @@ from typing import Any, Final
 from roq.client.consume.message import Settlement
 from roq.client.request.context import CURRENT, RequestContext
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.instance import Answered, RequestHolding
+from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.request.request_id import RequestId
 from roq.errors import InvalidRequest, LeaseLost, RoQError
@@ -226,7 +226,7 @@ class Handling:
     ) -> tuple[Registered, Any, RequestContext] | None:
         """What is to run now; None: nothing, and it was said why."""
         payload, batch = holding.batch.payloads[index], holding.batch
-        answered: Answered | None = None
+        answered: HandlerResult | None = None
         run: tuple[Registered, Any, RequestContext] | None = None
         if self.draining:
             self._return(holding, index, Settlement(counted=False, reason="its instance ends"))
@@ -236,25 +236,29 @@ class Handling:
             return None
         registered = self.handlers.get(batch.topic)
         if len(payload) < ENVELOPE.size or payload[0] != ENVELOPE_VERSION:
-            answered = Answered(RequestState.FAILED, text="it is no request of this version of RoQ")
+            answered = HandlerResult(
+                RequestState.FAILED, text="it is no request of this version of RoQ"
+            )
         elif registered is None:
             name = batch.topic.replace("/", ".", 1)
             text = f"none registered: {self._instance} has no endpoint {name}"
-            answered = Answered(RequestState.DISCARDED, text=text)
+            answered = HandlerResult(RequestState.DISCARDED, text=text)
         else:
             _, _, within_ms = ENVELOPE.unpack_from(payload)
             left = math.inf
             if within_ms:
                 left = (batch.created_us + within_ms * 1_000) / SECOND_US - time()
             if left <= 0:
-                answered = Answered(RequestState.LATE, text="its time was over before it had begun")
+                answered = HandlerResult(
+                    RequestState.LATE, text="its time was over before it had begun"
+                )
             else:
                 try:
                     value = registered.endpoint.decode_request(payload[ENVELOPE.size :])
                 except Exception as error:  # noqa: BLE001 - whatever the codec raises
                     kind = registered.endpoint.request
                     text = f"the request is no {kind!r}: {error}"[:TEXT_MAX]
-                    answered = Answered(RequestState.FAILED, text=text)
+                    answered = HandlerResult(RequestState.FAILED, text=text)
                 else:
                     run = registered, value, self._context(holding, index, registered, left)
         if answered is not None:
@@ -282,8 +286,8 @@ class Handling:
             lambda: holding.is_lost(index, 1),
         )  # fmt: skip
 
-    def _result(self, registered: Registered, value: Any) -> Answered:
-        return Answered(RequestState.DONE, registered.endpoint.encode_response(value))
+    def _result(self, registered: Registered, value: Any) -> HandlerResult:
+        return HandlerResult(RequestState.DONE, registered.endpoint.encode_response(value))
 
     def _failed(
         self, holding: RequestHolding, index: int, context: RequestContext, error: Exception,
@@ -305,10 +309,10 @@ class Handling:
             self._return(holding, index, Settlement(reason=reason), ran=True)
             return
         self.stats.failed += 1
-        self._end(holding, index, Answered(RequestState.FAILED, text=told), began)
+        self._end(holding, index, HandlerResult(RequestState.FAILED, text=told), began)
 
     def _end(
-        self, holding: RequestHolding, index: int, answered: Answered, began: float | None
+        self, holding: RequestHolding, index: int, answered: HandlerResult, began: float | None
     ) -> None:
         """A request has ended, here; whether it ran since then, or not at all."""
         if holding.batch.payloads[index][1:2] and holding.batch.payloads[index][1] & SILENT:

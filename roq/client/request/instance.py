@@ -39,7 +39,7 @@ ANSWER_BYTES: Final = 4 * 1024 * 1024
 """Answers that travel in one message, at most."""
 
 
-class Answered(NamedTuple):
+class HandlerResult(NamedTuple):
     """What has become of a request."""
 
     state: RequestState
@@ -62,7 +62,7 @@ class RequestHolding(Holding):
         self, log: LogId, offset: int, lease: int, first: int, attempt: int, batch: Batch
     ) -> None:
         super().__init__(log, offset, lease, first, attempt, batch)
-        self.answers: dict[int, Answered] = {}
+        self.answers: dict[int, HandlerResult] = {}
         self.begun = False
 
 

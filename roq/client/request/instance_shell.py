@@ -18,7 +18,7 @@ from roq.client.consume.machine import Membership
 from roq.client.consume.message import DONE, Settlement
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io.engine import Engine
-from roq.client.request.instance import Answered, InstanceMachine, RequestHolding
+from roq.client.request.instance import HandlerResult, InstanceMachine, RequestHolding
 from roq.errors import RoQError
 from roq.model import LogId
 from roq.protocol.requesting import ENVELOPE, ONCE, Figures
@@ -63,7 +63,7 @@ class InstanceShell(ConsumerShell):
         self._draining = False
         self._settling = threading.Lock()
 
-    def answer(self, holding: RequestHolding, index: int, answered: Answered) -> None:
+    def answer(self, holding: RequestHolding, index: int, answered: HandlerResult) -> None:
         """A request has ended; from any thread.
 
         Args:

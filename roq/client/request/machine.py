@@ -22,9 +22,9 @@ from roq.protocol.requesting import (
     WANT,
     Attend,
     Attended,
-    Outcome,
-    Outcomes,
     Position,
+    RequestEnd,
+    RequestEnds,
     ServiceSettings,
     Want,
 )
@@ -52,7 +52,7 @@ class _Words:
 
 
 @dataclass(slots=True)
-class Place:
+class Home:
     """One exchange, as a requester knows it."""
 
     exchange: ExchangeInfo
@@ -77,7 +77,7 @@ class RequesterMachine:
     """
 
     def __init__(self) -> None:
-        self.places: dict[LogId, Place] = {}
+        self.places: dict[LogId, Home] = {}
         self.settings: dict[str, ServiceSettings] = {}
         self.refusals: dict[str, str] = {}
         self._attend: dict[str, tuple[ServiceSettings, bytes]] = {}
@@ -87,7 +87,7 @@ class RequesterMachine:
         """The queue has this exchange, or has it at another address."""
         place = self.places.get(exchange.log)
         if place is None:
-            self.places[exchange.log] = Place(exchange, queue)
+            self.places[exchange.log] = Home(exchange, queue)
         else:
             place.exchange = exchange
 
@@ -174,7 +174,7 @@ class RequesterMachine:
         if place is not None:
             place.open.get(service, {}).pop(position, None)
 
-    def take(self, log: LogId, parts: list[bytes], now: float) -> tuple[str, list[Outcome]]:
+    def take(self, log: LogId, parts: list[bytes], now: float) -> tuple[str, list[RequestEnd]]:
         """Something came from an exchange: of which service, what has ended.
 
         Raises:
@@ -185,7 +185,7 @@ class RequesterMachine:
             return "", []
         letter = parts[0]
         if letter == OUTCOMES:
-            told = requesting.decode(parts[1], Outcomes)
+            told = requesting.decode(parts[1], RequestEnds)
             known = place.open.get(told.service, {})
             for outcome in told.ended:
                 known.pop(Position(outcome.offset, outcome.index), None)
@@ -237,10 +237,10 @@ class RequesterMachine:
         """Requests that are open."""
         return sum(len(some) for place in self.places.values() for some in place.open.values())
 
-    def _words(self, place: Place, service: str) -> _Words:
+    def _words(self, place: Home, service: str) -> _Words:
         return place.words.setdefault(service, _Words())
 
-    def _ask(self, log: LogId, place: Place, service: str, now: float) -> list[AskExchange]:
+    def _ask(self, log: LogId, place: Home, service: str, now: float) -> list[AskExchange]:
         settings, publisher = self._attend[service]
         self._questions += 1
         place.attended[service] = self._questions
@@ -251,7 +251,7 @@ class RequesterMachine:
         )  # fmt: skip
         return [AskExchange(log, [ATTEND, documents.encode(attend)])]
 
-    def _was_attended(self, place: Place, answer: Attended, now: float) -> None:
+    def _was_attended(self, place: Home, answer: Attended, now: float) -> None:
         for service, question in place.attended.items():
             if question == answer.id:
                 place.attended[service] = 0

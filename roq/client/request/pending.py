@@ -12,7 +12,7 @@ from roq.client.request.endpoint import Endpoint
 from roq.client.request.request_id import RequestId
 from roq.errors import NO_RESPONSES, DeliveryError, RoQError, Unavailable
 from roq.model import LogId
-from roq.protocol.requesting import Outcome, Position, RequestState
+from roq.protocol.requesting import Position, RequestEnd, RequestState
 
 R = TypeVar("R")
 
@@ -69,7 +69,7 @@ class Pending(Generic[R]):
         self._waits = waits
         self._queue = queue
         self._at: tuple[LogId, Position] | None = None
-        self._outcome: Outcome | None = None
+        self._outcome: RequestEnd | None = None
         self._error: RoQError | None = None
         self._callbacks: list[Callable[[], None]] | None = None
 
@@ -168,7 +168,7 @@ class Pending(Generic[R]):
         """An exchange has accepted it here."""
         self._at = log, position
 
-    def settle(self, outcome: Outcome | None, error: RoQError | None = None) -> bool:
+    def settle(self, outcome: RequestEnd | None, error: RoQError | None = None) -> bool:
         """It has ended so, or this cannot be known; False: that was known already."""
         if self.done():
             return False

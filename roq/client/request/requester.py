@@ -125,11 +125,19 @@ class Requester:
     ) -> Receipt:
         """Make a request whose response nobody wants; gives the receipt. Raises as `request`."""
         data = self._envelope(endpoint, value, within, SILENT, inherit=True)
-        self._ready(endpoint.service)
+        self.prepare(endpoint.service)
         with self._lock:
             receipt = self._publisher.publish(data, endpoint.topic, properties=headers)
             self._note(endpoint.topic, receipt, None)
         return receipt
+
+    def wait_for_room(self) -> None:
+        """Wait until there may be room for another request; raises `Unavailable` if there is none
+        in time."""
+        self._publisher.flush(self._timeout)
+        collector = self._collector
+        if not collector.wait_for(lambda: collector.open_count < OPEN_MAX, self._timeout):
+            raise Unavailable(f"{OPEN_MAX} requests are open, and none ends: {self.trouble}")
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every request so far is accepted; raises as `Publisher.flush`."""
@@ -192,8 +200,8 @@ class Requester:
         headers: Mapping[str, str] | None, *, inherit: bool,
     ) -> Pending[R]:  # fmt: skip
         data = self._envelope(endpoint, value, within, 0, inherit=inherit)
-        self._ready(endpoint.service)
-        self._wait_for_room()
+        self.prepare(endpoint.service)
+        self._need_room()
         pending: Pending[R] = Pending(self._collector, self.queue, endpoint)
         most = self._collector.settings(endpoint.service).result_within
         wanted = ENVELOPE.unpack_from(data)[2] / 1_000 or most
@@ -226,22 +234,28 @@ class Requester:
         head = ENVELOPE.pack(ENVELOPE_VERSION, flags, milliseconds)
         return head + endpoint.encode_request(value)
 
-    def _ready(self, service: str) -> None:
-        """The service is known at every exchange before the first request to it leaves."""
+    def knows(self, service: str) -> bool:
+        """Whether the service is known at every exchange, so that requests to it do not wait."""
+        return service in self._attended
+
+    def prepare(self, service: str) -> None:
+        """Have the service known at every exchange; the first request to it does so by itself.
+
+        Raises:
+            Unavailable: the exchanges do not answer.
+        """
         if service in self._attended:
             return
         self._collector.need_exchanges(self._timeout)
         self._collector.attend(service, self._settings, self._timeout)
         self._attended.add(service)
 
-    def _wait_for_room(self) -> None:
-        collector = self._collector
-        if collector.open_count < OPEN_MAX:
+    def _need_room(self) -> None:
+        if self._collector.open_count < OPEN_MAX:
             return
         if not self._block:
             raise WouldBlock(f"{OPEN_MAX} requests are open")
-        if not collector.wait_for(lambda: collector.open_count < OPEN_MAX, self._timeout):
-            raise Unavailable(f"{OPEN_MAX} requests are open, and none ends: {self.trouble}")
+        self.wait_for_room()
 
     def _note(self, topic: str, receipt: Receipt, pending: Pending[Any] | None) -> None:
         """This is the next request of its batch."""

@@ -246,15 +246,19 @@ class Service:
         if threading.current_thread() is threading.main_thread():
             before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
         try:
-            while not self._stop.wait(1.0):
-                pass
-            if self._error is not None:
-                raise self._error
+            self.wait_stopped()
             self.drain()
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
             self.close()
+
+    def wait_stopped(self) -> None:
+        """Wait until it is stopped; raises what has ended it."""
+        while not self._stop.wait(1.0):
+            self._engine.check_process()
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
         """End `run`, from any thread."""

@@ -34,7 +34,7 @@ from roq.errors import (
 )
 from roq.model import LogId
 from roq.protocol.control import Topology
-from roq.protocol.requesting import Outcome, Position, RequestState, ServiceSettings
+from roq.protocol.requesting import Position, RequestEnd, RequestState, ServiceSettings
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
 
@@ -50,7 +50,7 @@ REPEAT_BYTES: Final = 64 * 1024 * 1024
 
 log = logging.getLogger(__name__)
 
-Place = tuple[LogId, Position]
+_At = tuple[LogId, Position]
 
 
 class Sent:
@@ -95,8 +95,8 @@ class Collector:
         self._publisher = publisher
         self._on_lost = on_lost
         self._connections: dict[LogId, ExchangeConnection] = {}
-        self._open: dict[Place, list[Pending[Any]]] = {}
-        self._early: OrderedDict[Place, tuple[float, Outcome]] = OrderedDict()
+        self._open: dict[_At, list[Pending[Any]]] = {}
+        self._early: OrderedDict[_At, tuple[float, RequestEnd]] = OrderedDict()
         self._due: dict[int, set[Pending[Any]]] = {}
         """By the quarter of a second in which their time is over."""
         self._accepted: deque[Sent] = deque()
@@ -298,7 +298,7 @@ class Collector:
                 self._wait(pending, ask=False)
             elif status.ok:
                 where = f"exchange {status.exchange} has it and does not know where any more"
-                outcome = Outcome(0, 0, RequestState.UNKNOWN, text=where)
+                outcome = RequestEnd(0, 0, RequestState.UNKNOWN, text=where)
                 self._settle(pending, outcome, None)
             else:
                 self._settle(pending, None, failure(status, 1))
@@ -327,7 +327,7 @@ class Collector:
             return
         gone = "its exchange is gone, with all that it knew"
         if pending.accepted is not None:
-            self._settle(pending, Outcome(0, 0, RequestState.UNKNOWN, text=gone), None)
+            self._settle(pending, RequestEnd(0, 0, RequestState.UNKNOWN, text=gone), None)
         else:
             self._settle(pending, None, ResponseLost(f"{pending.endpoint.name}: {gone}"))
 
@@ -353,7 +353,7 @@ class Collector:
         self._tell()
 
     def _settle(
-        self, pending: Pending[Any], outcome: Outcome | None, error: RoQError | None
+        self, pending: Pending[Any], outcome: RequestEnd | None, error: RoQError | None
     ) -> None:
         if pending.due < float("inf"):
             slot = int(pending.due / TICK_SECONDS) + 1

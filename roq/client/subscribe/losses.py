@@ -70,10 +70,11 @@ class LossRules:
 
     def over(self, at: float, now: float, verified: Mapping[LogId, float]) -> bool:
         """Whether what was not found in any exchange as of `at` is lost."""
-        patience = self._patience(LOSS_SECONDS, at, verified)
+        as_of = max(at, self._replayed_at)
+        patience = self._patience(LOSS_SECONDS, as_of, verified)
         if now >= max(at, self._read_since) + patience:
             return True
-        at = max(at, self._replayed_at)
+        at = as_of
         if now < at:
             return False
         if min(verified.values(), default=float("-inf")) >= at:
@@ -120,8 +121,12 @@ class LossRules:
         patience = LOSS_SECONDS
         if now < self._replayed_at or self._is_open(stream):
             patience = STRIPED_LOSS_SECONDS
-        arrived = min(held.arrived for held in stream.held)
-        patience = self._patience(patience, arrived, verified)
+        # What nothing has proven yet may have been appended anywhere until waiting would end.
+        first = stream.held[0].first
+        proven = min((held.arrived for held in stream.held if held.bound >= first), default=None)
+        if proven is None:
+            proven = min(held.arrived for held in stream.held) + patience
+        patience = self._patience(patience, max(proven, self._replayed_at), verified)
         if max(stream.filled_at, self._read_since) > now - patience:
             return False
         return any(held.arrived <= now - patience for held in stream.held)

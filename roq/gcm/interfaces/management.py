@@ -46,6 +46,7 @@ class ManagementPort:
     Args:
         cloud: the answer to 2009, without secrets.
         policies: gives the names of the policies that are installed.
+        durability: of queues whose creator names none.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class ManagementPort:
         draining: Draining,
         cloud: RawDocument,
         policies: Callable[[], Collection[str]],
+        durability: str,
     ) -> None:
         self._role = role
         self._queues = queues
@@ -73,6 +75,7 @@ class ManagementPort:
         self._draining = draining
         self._cloud = cloud
         self._policies = policies
+        self._durability = durability
 
     def frame(self, event: ManagementFrame, now: float) -> list[Effect]:
         """Answer one frame, at once or through an operation."""
@@ -147,7 +150,7 @@ class ManagementPort:
                     queue_id=event.unique,
                     wall=event.wall,
                     limits=public.limits_of(request.Limits),
-                    durability=request.Durability,
+                    durability=request.Durability or self._durability,
                     transaction=str(request.TransactionID),
                 )
             case public.CreateExchange():

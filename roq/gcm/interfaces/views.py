@@ -76,6 +76,7 @@ def describe_queue(
         State=record.state.value,
         Running=queue.running,
         Durability=record.durability,
+        Life=record.life,
         Monitor=queue.monitor if queue.running else "",
         Statistics=queue.statistics if queue.running else "",
         Created=record.created,

@@ -35,6 +35,7 @@ from roq.ranges import (
     ChildEpoch,
     ExchangeNumber,
     HostEpoch,
+    Whole,
     WholeOrUnknown,
 )
 
@@ -159,6 +160,8 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     exchanges: tuple[ExchangeRecord, ...] = ()
     departed: tuple[DepartedRecord, ...] = ()
     """Those that went last, the latest at the end."""
+    life: Whole = 0
+    """Rises with each exchange that goes: what it alone knew of named publishers goes with it."""
 
     @property
     def durable(self) -> bool:
@@ -168,7 +171,9 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     def departing(self, gone: DepartedRecord) -> QueueRecord:
         """The record that says where the log of this exchange ends."""
         others = (each for each in self.departed if each.number != gone.number)
-        return msgspec.structs.replace(self, departed=(*others, gone)[-DEPARTED_MAX:])
+        return msgspec.structs.replace(
+            self, departed=(*others, gone)[-DEPARTED_MAX:], life=self.life + 1
+        )
 
     def exchange(self, number: int) -> ExchangeRecord | None:
         """The exchange of this number, if there is one."""

@@ -64,7 +64,7 @@ class Change:
         try:
             seconds = self._create_seconds
             with roq.connect(self._environment.parts.addresses, timeout=seconds) as cluster:
-                cluster.create_queue(self._name, timeout=seconds)
+                cluster.create_queue(self._name, durability="none", timeout=seconds)
         except QueueExists:  # an attempt that was not answered has done it
             return
 

@@ -80,7 +80,7 @@ class Traffic:
     def __enter__(self) -> Self:
         self._cluster = self._stack.enter_context(roq.connect(self._address))
         for queue in (SOURCE, TARGET):
-            self._cluster.create_queue(queue, limits={"ring_bytes": RING_BYTES})
+            self._cluster.create_queue(queue, durability="none", limits={"ring_bytes": RING_BYTES})
             self._cluster.set_rules(queue, RULES)
         for thread in self._subscribers:
             thread.start()

@@ -155,7 +155,7 @@ class Environment:
     def _make_queue(self, cluster: roq.Cluster, name: str, limits: dict[str, int]) -> None:
         ours = True
         try:
-            cluster.create_queue(name, limits=limits, timeout=QUEUE_SECONDS)
+            cluster.create_queue(name, durability="none", limits=limits, timeout=QUEUE_SECONDS)
         except QueueExists:
             ours = False
             raise

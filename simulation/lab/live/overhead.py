@@ -200,7 +200,7 @@ def measure(publishers: int, size: int, seconds: float, rate: float, turns: int)
         try:
             spark.start("local[1]", Path(folder) / "spark.log", None)
             for queue in QUEUES:
-                cluster.create_queue(queue, limits={"exchanges_max": 1})
+                cluster.create_queue(queue, durability="none", limits={"exchanges_max": 1})
             bench = Bench(
                 running.address, cluster, spark, publishers=publishers, size=size, seconds=seconds
             )

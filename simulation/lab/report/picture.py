@@ -1,7 +1,7 @@
 """A run as one PNG: what people see first, for chats, mails and terminals that show pictures.
 
 write          a run that is kept in a folder
-write_stats    what the statistics stream has told of a queue, under a caption
+write_record   what the statistics stream has told of a queue, under a caption
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from roq.simulation.lab.archive.document import Run, Series
 from roq.simulation.lab.archive.folder import RunError, read_run, read_series
-from roq.simulation.lab.archive.live_stats import LiveStats
+from roq.simulation.lab.archive.recorded import series_of
 from roq.simulation.lab.report import drawing
 from roq.simulation.lab.report.bounds import bounded
 from roq.simulation.lab.report.charts import Bounds, bounds_of, charts
@@ -23,6 +23,7 @@ from roq.simulation.lab.report.figures import about
 from roq.simulation.lab.report.outcome import MARKS, Tone, found, outcome, said, tone, wanted
 from roq.simulation.lab.report.plot import Plot
 from roq.simulation.lab.report.wording import clean, duration
+from roq.simulation.real.record import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +42,7 @@ _LINE: Final = 0.24
 _CHARTS: Final = 6.75
 _VERDICTS_MAX: Final = 12
 _OF_RUNS: Final = ("throughput", "latency", "exchanges", "imbalance", "cpu")
-_OF_STATS: Final = ("throughput", "bytes", "exchanges", "publishers", "latency")
+_OF_RECORDS: Final = ("throughput", "bytes", "exchanges", "publishers", "latency")
 _INSTEAD: Final = {"cpu": "bytes", "latency": "imbalance"}
 """Drawn in the place of a chart that has nothing to show."""
 _TITLES: Final = {
@@ -148,17 +149,17 @@ def write(folder: Path, path: Path) -> None:
         raise RunError(f"{path}: cannot be drawn: {error}") from None
 
 
-def write_stats(stats: LiveStats, path: Path, caption: Caption, bounds: Bounds) -> None:
+def write_record(record: Record, path: Path, caption: Caption, bounds: Bounds) -> None:
     """Write the picture of a queue under load.
 
     Args:
-        stats: what the statistics stream has told.
+        record: what the statistics stream has told.
         path: where to; the format follows from the suffix.
         caption: what stands around it.
         bounds: of the queue.
     """
-    series = stats.series(stats.lasts)
-    found, phases = columns_of(series, stats.lasts), phases_told(series, stats.lasts)
+    series, lasts = series_of(record), record.seconds
+    found, phases = columns_of(series, lasts), phases_told(series, lasts)
     plots = {plot.name: plot for plot in charts(series, found, phases, bounds)}
     if "latency" in plots:
         plots["latency"].title, plots["latency"].note = "Latency in ms", "means of subscribers"
@@ -168,7 +169,7 @@ def write_stats(stats: LiveStats, path: Path, caption: Caption, bounds: Bounds) 
         sheet.text(_LEFT, 0.28, caption.title, size=17, weight="bold")
         for at, line in enumerate(lines):
             sheet.text(_LEFT, 0.64 + _LINE * at, line, colour=drawing.SOFT)
-        Charts(plots, _OF_STATS, found.exchanges).draw(sheet, 0.9 + _LINE * len(lines))
+        Charts(plots, _OF_RECORDS, found.exchanges).draw(sheet, 0.9 + _LINE * len(lines))
         sheet.text(_LEFT, sheet.height - 0.25, caption.footer, size=8, colour=drawing.FAINT)
 
     _write(path, 0.9 + _LINE * len(lines) + _CHARTS + 0.2, draw)

@@ -23,7 +23,8 @@ class PaperCluster:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def create_queue(self, name: str, *, limits: object) -> None:
+    def create_queue(self, name: str, *, durability: str, limits: object) -> None:
+        assert durability == "none", "what peers in memory are compared with"
         self.made[name] = limits
 
 

@@ -328,9 +328,16 @@ def test_a_hello_that_is_no_document_is_refused() -> None:
         assert letter == channel.REFUSED
 
 
-def claim(publisher: Publisher, incarnation: int, route: bytes = b"claims") -> channel.Claimed:
+def claim(
+    publisher: Publisher,
+    incarnation: int,
+    route: bytes = b"claims",
+    earlier: tuple[bytes, ...] = (),
+) -> channel.Claimed:
     there = publisher.exchange
-    question = channel.Claim(queue=QUEUE, publisher=publisher.id, incarnation=incarnation)
+    question = channel.Claim(
+        queue=QUEUE, publisher=publisher.id, incarnation=incarnation, earlier=list(earlier)
+    )
     there.tell(Received(route, (channel.CLAIM, documents.encode(question))))
     ((letter, document),) = there.answers(route)
     assert letter == channel.CLAIM
@@ -415,6 +422,38 @@ def write(files: MemoryFiles, log: SegmentLog[bytes], core: ExchangeCore[bytes])
     log.commit(group.end)
 
 
+def test_a_claim_of_a_later_life_ends_the_name_in_its_former_lives() -> None:
+    first = Publisher(exchange(), name="first", incarnation=10)
+    first.hello()
+    first.send(b"a", 3)
+    first.exchange.answers(first.route)
+    second = Publisher(first.exchange, name="second")
+    told = claim(second, 20, earlier=(first.id, b"never heard of..."[:16]))
+    assert (told.streams, told.earlier) == ([], [(b"a", 3)])
+    assert first.refused().code == "fenced"
+    late = Publisher(first.exchange, name="late", incarnation=10)
+    assert isinstance(late.hello(), channel.Ready)
+    claim(second, 30, earlier=(first.id, late.id))
+    assert late.refused().code == "fenced"
+
+
+def test_a_hello_of_a_later_publisher_is_written_down_with_what_it_sends() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(EPOCH))
+    there = exchange(late=log)
+    later = Publisher(there, incarnation=20)
+    later.hello()
+    write(files, log, there.core)
+    found = open_log(files, settings(EPOCH + 1))
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH + 1, there.limits, late=found)
+    core.begin(0.0, 1_000)
+    core.recover(0.0, found.recovered.snapshot, found.recovered.since)
+    earlier = Publisher(Exchange(core, there.limits, 0.0), incarnation=10)
+    answer = earlier.hello()
+    assert isinstance(answer, channel.Refused)
+    assert answer.code == "fenced"
+
+
 def test_an_older_claim_is_told_of_the_newer_one_and_changes_nothing() -> None:
     publisher = Publisher(exchange(), incarnation=20)
     assert claim(publisher, 20).incarnation == 20
@@ -432,6 +471,10 @@ def test_who_is_not_known_has_no_streams() -> None:
     [
         (channel.Claim(queue=b"r" * 16, publisher=b"p" * 16, incarnation=1), "foreign_queue"),
         (channel.Claim(queue=QUEUE, publisher=b"p", incarnation=1), "malformed"),
+        (
+            channel.Claim(queue=QUEUE, publisher=b"p" * 16, incarnation=1, earlier=[b"p" * 16] * 8),
+            "malformed",
+        ),
     ],
 )
 def test_a_claim_that_cannot_be_is_refused(question: channel.Claim, code: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from gcm_scaling import ask
-from gcm_script import PaperHost, Script
+from gcm_script import ME, PaperHost, Script
 
+from roq.gcm.config import GcmConfig
+from roq.gcm.machine import Settings
 from roq.gcm.state.records import QueueRecord
 from roq.protocol.control import Elasticity, ElasticityRequest, StopQueue
 from roq.protocol.documents import RawDocument
@@ -51,6 +53,24 @@ def test_the_durability_stands_in_the_definition_and_is_told(script: Script) -> 
     assert described(script)["Durability"] == "flush"
     assert [row["Durability"] for row in script.ask(2101)["Queues"]] == ["flush"]
     assert script.hosts["h1"].durability == {("q", 1): "flush"}
+
+
+@pytest.mark.parametrize("setting", ["flush", "async", "none"])
+def test_a_queue_whose_creator_names_none_has_the_durability_of_the_cluster(setting: str) -> None:
+    script = Script(PaperHost("h1"), durability=setting)
+    for name in ("default", "empty"):
+        given = {} if name == "default" else {"Durability": ""}
+        assert script.ask(2010, QName=name, **given)["RESULT"] == 0
+        assert script.record(name).durability == setting
+    assert script.ask(2003, QName="there", Host="h1")["RESULT"] == 0
+    assert script.record("there").durability == setting
+    assert script.ask(2010, QName="named", Durability="none")["RESULT"] == 0
+    assert script.record("named").durability == "none"
+
+
+def test_as_shipped_queues_are_on_the_disk() -> None:
+    assert Settings(manager=ME).durability == "flush"
+    assert GcmConfig().queues.durability == "flush"
 
 
 def test_a_definition_that_says_nothing_of_it_is_not_durable() -> None:
@@ -104,6 +124,7 @@ def test_its_monitor_is_told_of_all_logs_also_of_those_that_are_away(script: Scr
     assert (told("q").exchanges, told("q").logs) == ([2], [1, 2])
     script.ask(2100, QName="q", Exchange="x1", Forget=True)
     assert told("q").logs == [2]
+    assert described(script)["Life"] == 1, "what only x1 knew of named publishers is gone"
     script.ask(2003, QName="volatile", Host="h2")
     assert (told("volatile").exchanges, told("volatile").logs) == ([1], [])
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Annotated
 
 import click
 import msgspec
 import pytest
 from click.testing import CliRunner
+from msgspec import Meta
 
 from roq.errors import Unavailable
 from roq.simulation.real import results
@@ -57,3 +59,31 @@ def test_the_options_stand_behind_those_of_the_program() -> None:
     text = CliRunner().invoke(program, ["--help"]).stdout
     assert text.index("--wanted") < text.index("--output") < text.index("--json")
     assert "Directory for the answer." in text
+
+
+class Plan(msgspec.Struct):
+    most: Annotated[int, Meta(ge=1, le=9, description="How many.")] = 3
+    share_of: Annotated[float, Meta(ge=0, description="Which part.")] = 0.5
+    policy: Annotated[str, Meta(description="Who decides.")] = "known"
+    hidden: int = 7
+
+
+@click.command()
+@results.planned(Plan)
+@click.option("--naive", is_flag=True)
+@results.scenario()
+def planned(plan: Plan, naive: bool, output: Path, as_json: bool) -> bool:
+    del output, as_json
+    click.echo(f"{plan} {naive}")
+    return True
+
+
+def test_the_options_of_a_program_are_what_its_plan_describes() -> None:
+    text = CliRunner().invoke(planned, ["--help"]).stdout
+    order = [text.index(each) for each in ("--most", "--share-of", "--policy", "--naive", "--json")]
+    assert order == sorted(order)
+    assert "[default: 3; 1<=x<=9]" in text
+    assert "--hidden" not in text
+    told = CliRunner().invoke(planned, ["--most", "4", "--share-of", "2"])
+    assert told.stdout == f"{Plan(most=4, share_of=2.0)} False\n"
+    assert CliRunner().invoke(planned, ["--most", "10"]).exit_code == 2

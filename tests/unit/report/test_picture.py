@@ -11,9 +11,8 @@ from runs import partly_heard, run_of, series_of
 
 from roq.simulation.lab.archive.document import RunKind
 from roq.simulation.lab.archive.folder import RunError, write_run, write_series
-from roq.simulation.lab.archive.live_stats import stats_of
 from roq.simulation.lab.report.charts import Bounds
-from roq.simulation.lab.report.picture import Caption, write, write_stats
+from roq.simulation.lab.report.picture import Caption, write, write_record
 from roq.simulation.real.record import Record
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -72,5 +71,5 @@ def test_a_record_becomes_a_picture(tmp_path: Path, suffix: str) -> None:
     record.take([move(4.0, "aa", "accepted"), move(5.0, "bb", "failed")])
     record.take([subscriber(float(when), "cc", 4.0) for when in range(10)])
     path = tmp_path / f"picture{suffix}"
-    write_stats(stats_of(record), path, Caption("title", "subtitle", "footer"), Bounds(600.0))
+    write_record(record, path, Caption("title", "subtitle", "footer"), Bounds(600.0))
     assert path.stat().st_size > 5_000

@@ -9,7 +9,13 @@ import pytest
 import zmq
 
 from roq.client.io import waiters
-from roq.client.publish.resume import AGAIN_SECONDS, ExchangeAddress, publisher_of, resume
+from roq.client.publish.resume import (
+    AGAIN_SECONDS,
+    ExchangeAddress,
+    Places,
+    publisher_of,
+    resume,
+)
 from roq.errors import Unavailable
 from roq.protocol import documents
 from roq.protocol.channel import CLAIM, REFUSED, Claim, Claimed, Refused
@@ -75,7 +81,7 @@ def claimed(streams: list[tuple[bytes, int]], known: int = 0, committed: int = 1
 
 
 def be(places: list[ExchangeAddress], seconds: float = 30.0) -> dict[str, int]:
-    return dict(resume(QUEUE_ID, "orders", "billing-1", lambda: places, seconds).streams)
+    return dict(resume(QUEUE_ID, "orders", "billing-1", lambda: Places(0, places), seconds).streams)
 
 
 def test_each_stream_goes_on_behind_the_highest_sequence_of_all_exchanges(
@@ -96,7 +102,7 @@ def test_whoever_is_opened_later_wins_whatever_its_clock_says(exchanges: Exchang
     ahead = 1 << 60
     place = exchanges.add("x1", claimed([], known=ahead))
     other = exchanges.add("x2", claimed([]))
-    found = resume(QUEUE_ID, "orders", "billing-1", lambda: [place, other], 30.0)
+    found = resume(QUEUE_ID, "orders", "billing-1", lambda: Places(0, [place, other]), 30.0)
     assert found.incarnation == ahead + 1
     assert exchanges.claims[-1].incarnation == ahead + 1
 
@@ -128,14 +134,55 @@ def test_whoever_has_answered_is_not_asked_again_and_the_others_are_after_a_paus
     pauses: list[float] = []
     monkeypatch.setattr(waiters, "sleep", lambda _, seconds: pauses.append(seconds))
 
-    def places() -> list[ExchangeAddress]:
+    def places() -> Places:
         """The second one comes back while it is waited for."""
-        return [one, two if len(pauses) == 3 else ExchangeAddress("x2", "")]
+        return Places(0, [one, two if len(pauses) == 3 else ExchangeAddress("x2", "")])
 
     found = resume(QUEUE_ID, "orders", "billing-1", places, 30.0)
     assert found.streams == {"a": 7}
     assert pauses == [AGAIN_SECONDS] * 3
     assert len(exchanges.claims) == 2
+
+
+def test_all_exchanges_are_asked_at_once(exchanges: Exchanges) -> None:
+    answers = claimed([(b"a", 3)])
+    others_asked = threading.Event()
+
+    def slow(claim: Claim) -> list[bytes]:
+        assert others_asked.wait(30)
+        return answers(claim)
+
+    def fast(claim: Claim) -> list[bytes]:
+        others_asked.set()
+        return answers(claim)
+
+    assert be([exchanges.add("x1", slow), exchanges.add("x2", fast)]) == {"a": 3}
+    assert len(exchanges.claims) == 2, "none of them twice"
+
+
+def test_after_an_exchange_has_gone_a_name_is_another_publisher_that_goes_on(
+    exchanges: Exchanges,
+) -> None:
+    def answer(claim: Claim) -> list[bytes]:
+        told = Claimed(
+            incarnation=claim.incarnation, committed=True,
+            streams=[(b"a", 3)], earlier=[(b"a", 2), (b"b", 9)],
+        )  # fmt: skip
+        return [CLAIM, documents.encode(told)]
+
+    lives = iter([1, 9])
+    gone, place = ExchangeAddress("x2", ""), exchanges.add("x1", answer)
+
+    def places() -> Places:
+        life = next(lives)
+        return Places(life, [place, gone] if life == 1 else [place])
+
+    found = resume(QUEUE_ID, "orders", "billing-1", places, 30.0)
+    ids = [publisher_of(QUEUE_ID, "billing-1", life) for life in range(10)]
+    assert len(set(ids)) == 10
+    assert (found.id, found.streams, found.taken_over) == (ids[9], {"a": 3}, {"b": 9})
+    assert [each.publisher for each in exchanges.claims] == [ids[1], ids[9]]
+    assert [each.earlier for each in exchanges.claims] == [ids[:1], ids[2:9]]
 
 
 def test_the_error_says_how_one_that_is_lost_is_given_up() -> None:

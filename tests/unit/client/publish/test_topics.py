@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.client.publish.topics import Topics
+from roq.client.publish.topics import IDLE_MAX_US, Topics
 from roq.errors import InvalidName, InvalidRequest
 
 
@@ -27,6 +27,15 @@ def test_more_topics_than_the_queue_allows_are_refused_with_advice() -> None:
 def test_what_cannot_be_a_topic_is_refused(topic: str) -> None:
     with pytest.raises(InvalidName):
         Topics(10).stream(topic)
+
+
+def test_what_another_publisher_had_sent_is_so_long_ago_that_nobody_waits_for_it() -> None:
+    topics = Topics(10)
+    topics.resume({"own": 3}, {"taken": 5})
+    assert [(s.topic, s.first, s.idle_us) for s in topics.states({}, 100.0)] == [
+        (b"own", 3, 0), (b"taken", 5, IDLE_MAX_US),
+    ]  # fmt: skip
+    assert (topics.next_sequence("own"), topics.next_sequence("taken")) == (3, 5)
 
 
 def test_a_hello_mentions_only_streams_that_have_sealed_something() -> None:

@@ -252,6 +252,37 @@ def test_it_waits_no_longer_than_that_of_a_volatile_queue_when_all_exchanges_ans
     assert script.lost_until(1.0 + STRIPED_LOSS_SECONDS, 500.0, 500.0) == 20
 
 
+def test_an_exchange_that_was_read_before_the_hole_was_proven_may_have_it() -> None:
+    script = durable(30.0)
+    script.stream.held.clear()
+    script.hold(20, A, at=1.0, floor=10)
+    script.hold(21, A, at=4.0, floor=20)
+    assert script.lost_until(1.1 + LOSS_SECONDS, 50.0, 1.5) is None
+    assert script.lost_until(30.9, 50.0, 1.5) is None
+    assert script.lost_until(31.0, 50.0, 1.5) == 20
+    assert script.lost_until(4.1, 50.0, 4.0) == 20
+
+
+def test_so_may_any_that_was_not_read_since_when_nothing_proves_it() -> None:
+    script = durable(30.0)
+    script.stream.held.clear()
+    script.hold(20, A, at=1.0, floor=10)
+    ended = 1.0 + STRIPED_LOSS_SECONDS
+    assert script.lost_until(ended + 1.0, 50.0, ended - 0.1) is None
+    assert script.lost_until(ended + 1.0, 50.0, ended) == 20
+    assert script.lost_until(31.0, 50.0, 1.5) == 20
+
+
+def test_so_may_one_that_was_not_read_since_publishers_have_sent_again() -> None:
+    script = durable(30.0)
+    script.rules.replaying(2.0)
+    again = 2.0 + REPLAY_SECONDS
+    assert script.lost_until(20.0, 50.0, again - 0.1) is None
+    assert script.lost_until(20.0, 50.0, again) == 20
+    assert not script.rules.over(1.0, 20.0, {A: 50.0, B: again - 0.1})
+    assert script.rules.over(1.0, 20.0, {A: 50.0, B: again})
+
+
 def test_what_was_put_aside_at_an_exchange_that_is_gone_waits_likewise() -> None:
     script = durable(30.0)
     assert not script.rules.over(1.0, 30.9, {A: 50.0, B: 0.9})
