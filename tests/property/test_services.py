@@ -139,7 +139,8 @@ class History:
         self.members[name] = {lease.number: lease for lease in leases}
         for lease in leases:
             self.confirmed |= {(lease.number, at) for at in positions(lease)}
-        member.granted, member.window, member.granted_bytes = (
+        member.granted, member.window = self.random.choice([1, 3, 20]), 1
+        member.granted_bytes = 1 << 20
             self.random.choice([1, 3, 20]),
             1,
             1 << 20,

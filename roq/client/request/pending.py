@@ -132,6 +132,7 @@ class Pending(Generic[R]):
                 future.set_result(self._value())
             except RoQError as error:
                 future.set_exception(error)
+            self._waits.confirm(self)
 
         self._ring(settle)
         return future
