@@ -95,7 +95,8 @@ class History:
     def run(self, steps: int) -> None:
         for _ in range(steps):
             self.random.choice(
-                [self.append, self.append, self.join, self.join, self.deliver, self.deliver, self.write,
+                [self.append, self.append, self.join, self.join, self.deliver, self.deliver,
+                 self.write,
                  self.start, self.start, self.answer, self.answer, self.stale, self.give_back,
                  self.die, self.leave, self.come_back, self.pass_time, self.write, self.restart,
                  self.cancel, self.fetch]
@@ -141,10 +142,6 @@ class History:
             self.confirmed |= {(lease.number, at) for at in positions(lease)}
         member.granted, member.window = self.random.choice([1, 3, 20]), 1
         member.granted_bytes = 1 << 20
-            self.random.choice([1, 3, 20]),
-            1,
-            1 << 20,
-        )
 
     def deliver(self) -> None:
         for _ in range(self.random.randint(1, 6)):
