@@ -34,6 +34,7 @@ COMMANDS: Final[dict[str, str]] = {
     "health": "roq.cli.health:health",
     "watch": "roq.cli.watch:watch",
     "top": "roq.cli.top:top",
+    "console": "roq.cli.console:console",
     "log": "roq.cli.log:log",
     "debug": "roq.cli.debug:debug",
     "sim": "roq.cli.sim:sim",

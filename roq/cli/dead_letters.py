@@ -1,75 +1,24 @@
-"""`roq dead-letter`: what consumers could not do, to be looked at, tried anew or dropped.
-
-The commands are consumers of the queue of dead letters, in one group for all of them: a letter is
-acknowledged there when it is back in its queue, or dropped, and that is how it is gone.
-"""
+"""`roq dead-letter`: what consumers could not do, to be looked at, tried anew or dropped."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import click
 
-import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
 from roq.cli.messages import document_of
-from roq.cli.output import bytes_text, done, note, print_fields, print_json, print_table
-from roq.client.consume.dead_letters import SUFFIX, DeadLetter, read_letter
-from roq.errors import RemoteProtocolError
+from roq.cli.output import done, note, print_fields, print_json, print_table
+from roq.client.admin.wording import bytes_text
+from roq.client.consume.dead_letters import SUFFIX
+from roq.client.letters import HELD_MAX, Found, Requeue, Wanted, held, paced
 
-GROUP: Final = "dead-letters"
-HELD_MAX: Final = 100_000
-HELD_BYTES_MAX: Final = 256 * 1024 * 1024
-CHUNK: Final = 500
-"""Letters that are published, acknowledged and then done together."""
-FLUSH_SECONDS: Final = 60.0
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which dead letters.
-
-    Attributes:
-        reason: is in their reason.
-        topic: their topic begins so.
-        group: they come from this group; empty: from any.
-        count: so many at most.
-        wait: seconds without another one after which those that are there are taken for all.
-    """
-
-    letters: str | None
-    reason: str
-    topic: str
-    group: str
-    count: int
-    wait: float
-
-    def admits(self, letter: DeadLetter) -> bool:
-        """Whether this is one of them."""
-        return (
-            self.reason in letter.reason
-            and letter.topic.startswith(self.topic)
-            and self.group in {"", letter.group}
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A dead letter that this command holds."""
-
-    message: roq.ConsumedMessage
-    letter: DeadLetter
 
 
 @click.group("dead-letter")
@@ -147,7 +96,7 @@ def list_(target: Target, queue: str, wanted: Wanted) -> None:
       roq dead-letter list orders
       roq dead-letter list orders --group billing --json
     """
-    with target.connect() as cluster, _found(cluster, queue, wanted) as found:
+    with target.connect() as cluster, held(cluster, queue, wanted) as found:
         if target.as_json:
             print_json([_document(each) for each in found])
             return
@@ -155,7 +104,7 @@ def list_(target: Target, queue: str, wanted: Wanted) -> None:
             ("DIED", "GROUP", "TOPIC", "KEY", "ATTEMPTS#", "SIZE", "REASON", "ID"),
             [
                 (
-                    _when(each), each.letter.group, each.letter.topic, each.message.key,
+                    _died(each), each.letter.group, each.letter.topic, each.message.key,
                     each.letter.attempts, bytes_text(len(each.message.payload)),
                     each.letter.reason, each.letter.id,
                 )
@@ -176,7 +125,7 @@ def show(target: Target, queue: str, wanted: Wanted, letter_id: str) -> None:
     Example:
       roq dead-letter show orders x1-3-4711-0
     """
-    with target.connect() as cluster, _found(cluster, queue, wanted) as found:
+    with target.connect() as cluster, held(cluster, queue, wanted) as found:
         one = next((each for each in found if each.letter.id == letter_id), None)
         if one is None:
             raise click.ClickException(f"queue {queue} has no dead letter {letter_id}")
@@ -192,7 +141,7 @@ def show(target: Target, queue: str, wanted: Wanted, letter_id: str) -> None:
                 ("Group", letter.group),
                 ("Attempts", letter.attempts),
                 ("Reason", letter.reason),
-                ("Died", _when(one)),
+                ("Died", _died(one)),
                 ("Key", message.key),
                 ("Tags", ", ".join(message.tags)),
                 *((f"Property {name}", text) for name, text in letter.properties.items()),
@@ -219,12 +168,12 @@ def requeue(target: Target, queue: str, wanted: Wanted, rate: float | None, yes:
       roq dead-letter requeue orders --reason timeout --rate 100
       roq dead-letter requeue orders --topic eu. --count 10 --yes
     """
-    with target.connect() as cluster, _found(cluster, queue, wanted) as found:
+    with target.connect() as cluster, held(cluster, queue, wanted) as found:
         places = sorted({each.letter.queue for each in found})
         _confirm(f"Publish {_many(found)} anew to {', '.join(places)}?", found, yes=yes)
-        count, requeueing = 0, _Requeue(cluster)
+        count, requeueing = 0, Requeue(cluster)
         try:
-            for chunk in _paced(found, rate):
+            for chunk in paced(found, rate):
                 requeueing.publish(chunk)
                 count += len(chunk)
         finally:
@@ -249,7 +198,7 @@ def purge(target: Target, queue: str, wanted: Wanted, yes: bool) -> None:
     Example:
       roq dead-letter purge orders --reason "cannot be parsed"
     """
-    with target.connect() as cluster, _found(cluster, queue, wanted) as found:
+    with target.connect() as cluster, held(cluster, queue, wanted) as found:
         _confirm(f"Drop {_many(found)} for good?", found, yes=yes)
         for each in found:
             each.message.ack()
@@ -261,79 +210,6 @@ def purge(target: Target, queue: str, wanted: Wanted, yes: bool) -> None:
     )
 
 
-@contextmanager
-def _found(cluster: roq.Cluster, queue: str, wanted: Wanted) -> Iterator[list[Found]]:
-    """The letters that are wanted, held for as long as the block runs.
-
-    What was acknowledged in the block is kept when it has ended.
-    """
-    letters = wanted.letters or f"{queue}{SUFFIX}"
-    if not cluster.queue_exists(letters):
-        if wanted.letters is not None or not cluster.queue_exists(queue):
-            cluster.describe(letters if wanted.letters else queue)  # raises: there is none
-        yield []
-        return
-    with cluster.consumer(
-        letters, GROUP, attempts=0, prefetch=HELD_MAX, prefetch_bytes=HELD_BYTES_MAX
-    ) as consumer:
-        found: list[Found] = []
-        looked = 0
-        while len(found) < wanted.count and looked < HELD_MAX:
-            message = consumer.receive(wanted.wait)
-            if message is None:
-                break
-            looked += 1
-            letter = _letter(message)
-            if letter is not None and wanted.admits(letter):
-                found.append(Found(message, letter))
-        yield found
-        consumer.flush(FLUSH_SECONDS)
-
-
-def _letter(message: roq.ConsumedMessage) -> DeadLetter | None:
-    try:
-        return read_letter(message)
-    except RemoteProtocolError:
-        return None  # it was not put there as a dead letter
-
-
-def _paced(found: list[Found], rate: float | None) -> Iterator[list[Found]]:
-    """In chunks, no faster than that."""
-    size = CHUNK if rate is None else max(1, min(CHUNK, int(rate)))
-    began, pace = time.monotonic(), threading.Event()
-    for first in range(0, len(found), size):
-        if rate is not None:
-            due = began + first / rate
-            pace.wait(max(0.0, due - time.monotonic()))
-        yield found[first : first + size]
-
-
-class _Requeue:
-    """Publishes dead letters where they come from."""
-
-    def __init__(self, cluster: roq.Cluster) -> None:
-        self._cluster = cluster
-        self._publishers: dict[str, roq.Publisher] = {}
-
-    def publish(self, chunk: list[Found]) -> None:
-        """Publish these; when they are acknowledged, they are done here."""
-        for message, letter in ((each.message, each.letter) for each in chunk):
-            self._to(letter.queue).publish(
-                message.payload, letter.topic, key=message.key, tags=message.tags,
-                properties=letter.properties,
-            )  # fmt: skip
-        for publisher in self._publishers.values():
-            publisher.flush(FLUSH_SECONDS)
-        for each in chunk:
-            each.message.ack()
-
-    def _to(self, queue: str) -> roq.Publisher:
-        publisher = self._publishers.get(queue)
-        if publisher is None:
-            publisher = self._publishers[queue] = self._cluster.publisher(queue)
-        return publisher
-
-
 def _confirm(question: str, found: list[Found], *, yes: bool) -> None:
     if found and not yes:
         click.confirm(question, abort=True, err=True)
@@ -343,9 +219,8 @@ def _many(found: list[Found]) -> str:
     return f"{len(found)} dead letter{'' if len(found) == 1 else 's'}"
 
 
-def _when(each: Found) -> str:
-    died = datetime.fromtimestamp(each.message.batch.timestamp, UTC)
-    return died.strftime("%Y-%m-%d %H:%M:%S UTC")
+def _died(each: Found) -> str:
+    return each.died.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _document(each: Found) -> dict[str, object]:

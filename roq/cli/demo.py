@@ -15,7 +15,8 @@ from rich.text import Text
 
 from roq.cli import demo_result
 from roq.cli.failures import Failed, text_of
-from roq.cli.output import bytes_text, console
+from roq.cli.output import console
+from roq.client.admin.wording import bytes_text
 from roq.demo import corpus
 from roq.demo.lane import Lane
 from roq.demo.run import Demo, Phase

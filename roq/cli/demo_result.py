@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from roq.cli.output import bytes_text
+from roq.client.admin.wording import bytes_text
 from roq.demo.run import DemoOutcome
 
 _PERCENTILES = (50, 90, 99, 99.9)

@@ -96,12 +96,15 @@ def text_of(error: RoQError) -> str:
     return str(error).strip() or (type(error).__doc__ or type(error).__name__).strip()
 
 
-# Modules that an extra brings, imported when they are used: scenarios and benchmarks.
+# Modules that an extra brings, imported when they are used: scenarios, benchmarks, the console.
 
 EXTRA: Final = "pip install 'roq-cluster[sim]'"
 
 
 BENCH: Final = "pip install 'roq-cluster[bench]'"
+
+
+CONSOLE: Final = "pip install 'roq-cluster[console]'"
 
 
 def wanted(module: str, what: str = "scenarios", extra: str = EXTRA) -> ModuleType:

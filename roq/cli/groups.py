@@ -10,8 +10,9 @@ from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
 from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table, state_text
-from roq.cli.queues import age_text
+from roq.client.admin.wording import age_text, place_of
 from roq.client.consume.groups import GroupListing, GroupPart, GroupSummary
+from roq.errors import InvalidRequest
 
 
 @click.group()
@@ -54,7 +55,7 @@ def list_(target: Target, queue: str) -> None:
          "FAILED#", "LAPSED#"),
         [
             (
-                row.name, state_text(_state(row)), row.mode, row.members, row.behind, row.out,
+                row.name, state_text(row.state), row.mode, row.members, row.behind, row.out,
                 row.waiting, _age(row.oldest_seconds), row.acknowledged, row.failed, row.lapsed,
             )
             for row in rows
@@ -86,7 +87,7 @@ def show(target: Target, queue: str, group: str) -> None:
         [
             ("Group", row.name),
             ("Queue", queue),
-            ("State", state_text(_state(row))),
+            ("State", state_text(row.state)),
             ("Mode", row.mode),
             ("Topics", ", ".join(f"{topic}*" for topic in row.topics)),
             ("Lease", f"{row.lease_seconds:g} s"),
@@ -203,21 +204,10 @@ def parse_place(text: str, option: str = "--to") -> str | datetime:
     Raises:
         click.BadParameter: no such place.
     """
-    if text in {"earliest", "latest"}:
-        return text
     try:
-        place = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither earliest nor latest nor a time such as 2026-11-25T08:00:00Z",
-            param_hint=option,
-        ) from None
-    if place.tzinfo is None:
-        raise click.BadParameter(
-            f"{text!r} has no time zone: add Z for UTC, or an offset such as +01:00",
-            param_hint=option,
-        )
-    return place
+        return place_of(text)
+    except InvalidRequest as error:
+        raise click.BadParameter(str(error), param_hint=option) from None
 
 
 def _done(target: Target, queue: str, group: str, what: str, exchanges: list[str]) -> None:
@@ -232,12 +222,6 @@ def _done(target: Target, queue: str, group: str, what: str, exchanges: list[str
 
 def _document(row: GroupSummary, rows: GroupListing) -> dict[str, object]:
     return fields_of(row) | ({"missing": rows.missing} if rows.missing else {})
-
-
-def _state(row: GroupSummary) -> str:
-    if row.paused:
-        return "paused"
-    return "stalled" if row.stalled else "running"
 
 
 def _age(seconds: float | None) -> str:

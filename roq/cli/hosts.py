@@ -12,7 +12,6 @@ from roq.cli.cluster_option import cluster_before
 from roq.cli.daemons import daemon_options, run_host_manager
 from roq.cli.drain import DRAIN_SECONDS, Drain
 from roq.cli.output import (
-    bytes_text,
     done,
     note,
     print_listing,
@@ -20,7 +19,7 @@ from roq.cli.output import (
     print_table,
     state_text,
 )
-from roq.client.admin.views import HostSummary
+from roq.client.admin.wording import bytes_text
 
 
 @click.group(invoke_without_command=True, short_help="Run a host manager, or list the hosts.")
@@ -72,7 +71,7 @@ def list_(target: Target) -> None:
         [
             (
                 r.host,
-                state_text(shown_state(r)),
+                state_text(r.shown_state),
                 f"{r.exchanges} of {r.exchange_max}" if r.exchange_max else r.exchanges,
                 r.monitors,
                 f"{r.cpu:.0f}",
@@ -183,10 +182,3 @@ def remove(target: Target, name: str, force: bool) -> None:
     with target.connect() as cluster:
         cluster.remove_host(name, force=force, timeout=target.change_timeout)
     done(f"host {name} is forgotten", as_json=target.as_json, host=name)
-
-
-def shown_state(row: HostSummary) -> str:
-    """The state of a host; of one that is well, whether anything is placed there."""
-    if row.state != "live" or row.schedule == "active":
-        return row.state
-    return "drained" if row.schedule == "draining" and not row.left else row.schedule

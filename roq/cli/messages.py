@@ -28,7 +28,8 @@ import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.interrupts import ends_quietly
-from roq.cli.output import bytes_text, console, note, print_json, rate_text
+from roq.cli.output import console, note, print_json, rate_text
+from roq.client.admin.wording import bytes_text
 from roq.client.subscribe.subscriber import StartOption
 from roq.errors import RemoteProtocolError
 from roq.read.events import BelowFloor

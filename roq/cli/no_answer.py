@@ -8,8 +8,8 @@ from typing import Final
 
 import zmq
 
-from roq.cli.survey import ask_all
 from roq.client.addresses import without_zeromq
+from roq.client.survey import ask_all
 from roq.errors import RemoteProtocolError
 from roq.protocol import documents
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest, Failure, Health, HealthRequest

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PLAIN_WIDTH: Final = 10_000
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _COLOURS: Final = {
     "running": "green",
     "live": "green",
@@ -150,15 +149,6 @@ def done(text: str, *, as_json: bool, **fields: object) -> None:
         print_json({"ok": True, **fields})
     else:
         click.echo(text)
-
-
-def bytes_text(count: float) -> str:
-    """A number of bytes as people read it: `1.3 MB`."""
-    unit = 0
-    while count >= 999.5 and unit < len(_UNITS) - 1:
-        count /= 1000
-        unit += 1
-    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
 
 
 def rate_text(count: int, seconds: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
@@ -12,11 +11,9 @@ import msgspec
 
 import roq
 from roq.cli import completion
-from roq.cli.board import Board, QueueView
 from roq.cli.client import Target, change_command, cluster_command
 from roq.cli.cluster_option import cluster_before
 from roq.cli.output import (
-    bytes_text,
     done,
     fields_of,
     note,
@@ -27,9 +24,11 @@ from roq.cli.output import (
     print_table,
     state_text,
 )
-from roq.cli.rules import in_force
+from roq.client.admin.board import Board, QueueView
+from roq.client.admin.rules import in_force
 from roq.client.admin.views import ExchangeSummary, QueueDescription, rules_of
-from roq.model import VOLATILE, QueueState
+from roq.client.admin.wording import age_text, bytes_text
+from roq.model import VOLATILE
 from roq.protocol.public import DURABILITIES, LIMIT_RANGES
 
 ACTIVITY_SECONDS: Final = 2.5
@@ -173,7 +172,7 @@ def list_(target: Target) -> None:
         [
             (
                 r.name,
-                state_text(_shown_state(r.state, r.reasons)),
+                state_text(r.shown_state),
                 r.host,
                 r.exchanges,
                 r.durability,
@@ -301,7 +300,7 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
     print_fields(
         [
             ("Queue", description.name),
-            ("State", state_text(_shown_state(description.state, description.reasons))),
+            ("State", state_text(description.shown_state)),
             *(("Reason", reason) for reason in description.reasons),
             *_activity(view),
             ("Host", description.host),
@@ -330,19 +329,6 @@ def _retention(description: QueueDescription) -> list[tuple[str, str]]:
     limits = description.limits
     stays = f"{age_text(limits.log_seconds)}, {bytes_text(limits.log_bytes)} for each exchange"
     return [("Retention", f"{stays}, whichever comes first, read or not")]
-
-
-def _shown_state(state: str, reasons: Sequence[str]) -> str:
-    """A queue that runs, but not all of it, is shown as degraded."""
-    return "degraded" if reasons and state == QueueState.RUNNING else state
-
-
-def age_text(seconds: float) -> str:
-    """A span of time in one unit, as people say it."""
-    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _slow_text(slow: str, seconds: int) -> str:

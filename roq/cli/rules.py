@@ -12,13 +12,12 @@ from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
 from roq.cli.output import done, print_fields, print_json
-from roq.client.admin.views import QueueDescription, ScalingRules, rules_of
-from roq.errors import InvalidName
+from roq.client.admin.rules import NAME, changed, fields_of, in_force, limit_of
+from roq.errors import InvalidName, InvalidRequest
 from roq.model import ElasticRules, check_name
 from roq.protocol.scaling_rules import RANGES, SLOW
 
 _DEFAULTS: Final = ElasticRules()
-_NAME: Final = "rules"
 _FIELDS: Final = {
     "cooldown": "cooldown_seconds",
     "slow": "slow_subscriber",
@@ -30,7 +29,6 @@ _FIELDS: Final = {
     "host_memory": "host_memory_mb",
 }
 """Option → field of `ScalingRules`, where they have different names."""
-_NOT_SET: Final = "(none set: these are the defaults in force)"
 
 
 def _number(field: str) -> click.IntRange:
@@ -63,7 +61,7 @@ def rules() -> None:
     is_flag=True,
     help="What is not given here gets its default again, instead of staying as it is.",
 )
-@click.option("--name", default=None, help=f"Name of this set, for people.  [default: {_NAME}]")
+@click.option("--name", default=None, help=f"Name of this set, for people.  [default: {NAME}]")
 @click.option(
     "--policy",
     default=None,
@@ -140,7 +138,10 @@ def set_(target: Target, /, queue: str, replace: bool, **given: int | str | None
     _check(wanted)
     with target.connect() as cluster:
         described = cluster.describe(queue)
-        result = changed(described, wanted, replace=replace)
+        try:
+            result = changed(described, wanted, replace=replace)
+        except InvalidRequest as error:
+            raise click.UsageError(str(error)) from None
         cluster.set_rules(queue, result)
     done(
         f"queue {queue} has new scaling rules, named {result.name}",
@@ -170,72 +171,6 @@ def show(target: Target, queue: str) -> None:
     print_fields(fields_of(found, limit_of(described)))
 
 
-def changed(
-    described: QueueDescription, wanted: Mapping[str, int | str], *, replace: bool
-) -> ScalingRules:
-    """The rules of a queue after a change.
-
-    Args:
-        described: the queue with the rules before.
-        wanted: fields of `ScalingRules` that are to be changed.
-        replace: whether all others get their defaults again.
-
-    Raises:
-        click.UsageError: they contradict each other.
-    """
-    before = msgspec.structs.replace(described, rules={}) if replace else described
-    old = in_force(before)
-    fields = {**msgspec.structs.asdict(old), "name": old.name or _NAME, **wanted}
-    result = msgspec.convert(fields, ScalingRules)
-    if result.exchanges_min > result.exchanges_max:
-        low, high = result.exchanges_min, result.exchanges_max
-        raise click.UsageError(f"--min {low} is above --max {high}")
-    return result
-
-
-def in_force(described: QueueDescription) -> ScalingRules:
-    """The rules of a queue, set or not; without a name nobody has set any.
-
-    Those that say nothing of the number of exchanges leave the queue's own limit in force.
-    """
-    given = described.rules
-    found = rules_of(given) if given else ScalingRules(name="")
-    if "AUTOSCALING_ROQ" in given:
-        return found
-    return msgspec.structs.replace(found, exchanges_max=described.limits.exchanges_max)
-
-
-def limit_of(described: QueueDescription) -> int:
-    """The limit L of one exchange that is in force, payload bytes per minute."""
-    return in_force(described).exchange_bytes_per_minute or described.limits.throughput_bytes
-
-
-def fields_of(found: ScalingRules, limit: int) -> list[tuple[str, object]]:
-    """The rules in force as names and values for people.
-
-    Args:
-        found: the rules, see `in_force`.
-        limit: L, see `limit_of`.
-    """
-    exchanges = f"{found.exchanges_min} to {found.exchanges_max}"
-    held = f"publishers wait for it, {found.hold_seconds} s if it does not read on"
-    slow = held if found.slow_subscriber == "hold" else "publishers do not wait for it"
-    per_exchange = found.queue_bytes_per_minute_per_exchange
-    return [
-        ("Rules", found.name or _NOT_SET),
-        ("Policy", found.policy),
-        ("Exchanges", exchanges),
-        ("Cool-down", f"{found.cooldown_seconds} s"),
-        ("Slow subscriber", slow),
-        ("Exchange: limit L", f"{limit:,} bytes/min ({limit / 60e6:.3g} MB/s)"),
-        ("Queue: throughput per exchange", _limit(per_exchange, "bytes/min")),
-        ("Queue: publishers per exchange", _limit(found.queue_publishers_per_exchange, "")),
-        ("Queue: latency", _limit(found.latency_ms, "ms")),
-        ("Host: CPU", _limit(found.host_cpu_percent, "%")),
-        ("Host: memory", _limit(found.host_memory_mb, "MB")),
-    ]
-
-
 def _check(wanted: Mapping[str, int | str]) -> None:
     """What click's types do not see, and what needs no cluster to be seen."""
     low, high = wanted.get("exchanges_min"), wanted.get("exchanges_max")
@@ -245,7 +180,3 @@ def _check(wanted: Mapping[str, int | str]) -> None:
         check_name(str(wanted.get("policy", _DEFAULTS.policy)), "policy")
     except InvalidName as error:
         raise click.UsageError(f"--policy: {error}") from None
-
-
-def _limit(value: int, unit: str) -> str:
-    return f"{value:,} {unit}".rstrip() if value else "not evaluated"

@@ -16,7 +16,8 @@ from rich.layout import Layout
 from rich.table import Table
 from rich.text import Text
 
-from roq.cli.board import (
+from roq.cli.output import state_text
+from roq.client.admin.board import (
     Event,
     ExchangeRow,
     MoveEvent,
@@ -24,7 +25,7 @@ from roq.cli.board import (
     QueueView,
     SubscriberRow,
 )
-from roq.cli.output import bytes_text, state_text
+from roq.client.admin.wording import bytes_text
 
 FULL: Final = 1.25
 """The load at which a bar is full; the limit itself is at four fifths of it."""

@@ -76,6 +76,10 @@ class Segment:
         """Where what stands before it ends."""
         return self.base - self.left_out
 
+    def is_older(self, time_us: int) -> bool:
+        """Whether it has entries, all of them from before this time."""
+        return self.base < self.end and 0 < self.last_us < time_us
+
 
 class _Large(NamedTuple):
     """A record that does not lie within a chunk: whose file and place, the bytes asked for, and

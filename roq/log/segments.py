@@ -358,14 +358,15 @@ class SegmentLog(Generic[B]):
         self._expire()
         # The only snapshot does not leave before another one is on the disk.
         alone = self._snapshot_due and bool(self._removed)
-        full = self._is_full()
+        old = self._active.is_older(self.hot.time_us - self._keep_us)
+        full = old or self._is_full()
         far = self.end - self.synced > UNSYNCED_ENTRIES_MAX
         self.sync_wanted = (full or far) and self.synced < self._gathered
         if self.sync_wanted:
             return None
         changed = changes()
         wanted = self._wanted > self._told_next
-        if self._gathered == self.end and not (alone or changed or wanted):
+        if self._gathered == self.end and not (alone or changed or wanted or old):
             if not (self._removed or self._indexes):
                 return None
             group: Group[B | bytes] = Group(end=self.committed, sync=not self._ahead)
@@ -525,7 +526,7 @@ class SegmentLog(Generic[B]):
 
     def _expire(self) -> None:
         before = self.hot.time_us - self._keep_us
-        while self._closed and 0 < self._closed[0].last_us < before:
+        while self._closed and self._closed[0].is_older(before):
             self._leave()
 
     def _leave(self) -> None:

@@ -251,7 +251,8 @@ class Elasticity:
         if policy is None:
             return []
         scaling = self.scaling.under_way or self.emptying.under_way()
-        view = self._viewer.queue(self.rules, scaling=scaling, now=now)
+        resting = self.emptying.resting()
+        view = self._viewer.queue(self.rules, scaling=scaling, now=now, without=resting)
         self._policy_problem = ""
         decided = decide(policy, view, self.rules.memory)
         if decided.problem:
@@ -276,10 +277,15 @@ class Elasticity:
         )
 
     def _grow(self, count: int, reason: str, now: float) -> list[Effect]:
-        count = min(count, self._room())
-        if self.scaling.rests(now) or count <= 0:
+        if self.scaling.rests(now):
             return []
-        return self.scaling.grow(count, reason, now)
+        effects: list[Effect] = []
+        for number in self.emptying.resting()[:count]:
+            effects += self.emptying.call_off(number, "the load rises")
+            effects += self.scaling.taken_back(number, reason)
+            count -= 1
+        count = min(count, self._room())
+        return effects + self.scaling.grow(count, reason, now) if count > 0 else effects
 
     def _move(
         self, publisher: bytes, targets: tuple[int, ...], reason: str, view: QueueView, now: float
@@ -306,7 +312,7 @@ class Elasticity:
         if self.scaling.rests(now):
             return []
         try:
-            self.emptying.begin(number, now, scaling=True)
+            self.emptying.begin(number, now, scaling=True, keeps=bool(self.rules.logs))
         except RequestError as error:
             return self._nonsense(str(error))
         return [*self.scaling.shrink(number, reason, now), *self._empty_on(now)]
@@ -356,11 +362,22 @@ class Elasticity:
         if self.scaling.stopping(leaving.number):
             return effects
         why = self.emptying.overdue(leaving, now)
+        if not why and leaving.keeps and leaving.stopped_at is None:
+            effects += self._rest(leaving, now)
         if not why and leaving.scaling and leaving.ready and not self._epochs.superseded(now):
             return effects + self.scaling.emptied(
-                leaving.number, *self.emptying.final_end(leaving.number)
-            )
+                leaving.number, *self.emptying.final_end(leaving.number),
+                holds_nothing=leaving.keeps,
+            )  # fmt: skip
         return effects + self._call_off(leaving.number, why, now) if why else effects
+
+    def _rest(self, leaving: Leaving, now: float) -> list[Effect]:
+        """An exchange with a log stays until that holds nothing; the others carry the load now."""
+        if leaving.resting:
+            return self.scaling.removed_by_others(leaving.number, now)
+        if leaving.ready and self.scaling.shrinking() != leaving.number:
+            return self.scaling.shrink(leaving.number, "its log holds nothing any more", now)
+        return []
 
     def _let_go(self, now: float) -> list[Effect]:
         """Have exchanges go that the queue does not have, as the configuration manager says."""

@@ -3,6 +3,9 @@
     leaving --nobody there, everything read--> ready --stopped--> gone
        \\--called off, nobody wants it any more--> takes publishers again
 
+One of a durable queue that scaling empties *rests* when its last publisher has left: it serves what
+is in its log until that has left by its age, or a load that rises takes it back.
+
 Two parties have an exchange emptied: the queue's own policy (scale-in), and a manager that asks
 for it with `Empty`. A subscriber that is slow is waited for, because what it has not read would be
 lost to it; if that takes too long, the exchange stays.
@@ -53,6 +56,7 @@ class Leaving:
         asked_at: when it was wanted for the last time.
         scaling: the queue shrinks by itself.
         empty_since: no publisher has been there since; None if one is.
+        keeps: it stays as long as its log holds something.
         ready: it is empty and read.
         stopped_at: it was stopped; None before.
         read_seconds: it may go so long after its last publisher, read or not; 0: it may not.
@@ -63,10 +67,16 @@ class Leaving:
     asked_at: float
     scaling: bool
     empty_since: float | None = None
+    keeps: bool = False
     ready: bool = False
     stopped_at: float | None = None
     read_seconds: float = 0.0
     waiters: list[_Waiter] = field(default_factory=list)
+
+    @property
+    def resting(self) -> bool:
+        """Whether it has no publishers, and only its log keeps it."""
+        return self.keeps and self.empty_since is not None and not self.ready
 
 
 class Emptying:
@@ -90,11 +100,23 @@ class Emptying:
         return self._leaving.get(number)
 
     def under_way(self) -> bool:
-        """Whether an exchange that serves is on its way out."""
-        return any(self._exchanges.numbered(number) is not None for number in self._leaving)
+        """Whether an exchange that serves is on its way out; one that rests has time."""
+        return any(
+            self._exchanges.numbered(each.number) is not None for each in self if not each.resting
+        )
 
-    def begin(self, number: int, now: float, *, scaling: bool) -> Leaving:
+    def resting(self) -> list[int]:
+        """The exchanges that rest, the newest first."""
+        return sorted((each.number for each in self if each.resting), reverse=True)
+
+    def begin(self, number: int, now: float, *, scaling: bool, keeps: bool = False) -> Leaving:
         """Begin to empty an exchange, or go on with it.
+
+        Args:
+            number: of the exchange.
+            now: the present time.
+            scaling: the queue shrinks by itself.
+            keeps: it stays as long as its log holds something.
 
         Raises:
             NoCapacity: it is the last one that takes publishers, or too many are being emptied.
@@ -104,7 +126,7 @@ class Emptying:
             self._refuse_the_last(number)
             if len(self._leaving) >= LEAVING_MAX:
                 raise NoCapacity(f"{LEAVING_MAX} exchanges of this queue are being emptied already")
-            leaving = self._leaving[number] = Leaving(number, now, now, scaling)
+            leaving = self._leaving[number] = Leaving(number, now, now, scaling, keeps=keeps)
             self._exchanges.leaving.add(number)
         leaving.asked_at = now
         return leaving
@@ -116,7 +138,7 @@ class Emptying:
             NoCapacity: as `begin`.
         """
         leaving = self.begin(message.number, now, scaling=False)
-        leaving.scaling = False
+        leaving.scaling = leaving.keeps = False
         leaving.read_seconds = message.read_seconds
         if message.at_once:
             effects = self.look(leaving, now)
@@ -148,8 +170,8 @@ class Emptying:
         if exchange is None or not self._there(exchange):
             if leaving.empty_since is None:
                 leaving.empty_since = now
-        else:
-            leaving.empty_since = None
+        elif leaving.empty_since is not None:
+            leaving.empty_since, leaving.asked_at = None, now  # it has so long again
         leaving.ready = not self.waits_for(leaving)
         if self._holds(leaving, now):
             return []
@@ -190,8 +212,9 @@ class Emptying:
     def waits_for(self, leaving: Leaving) -> str:
         """What is missing until it is ready, in a few words; empty if nothing is."""
         exchange = self._exchanges.numbered(leaving.number)
-        if exchange is None:
-            return ""  # nothing is there that could be lost
+        if exchange is None:  # nothing is there that could be lost, unless it is in a log
+            away = leaving.keeps and leaving.stopped_at is None
+            return "it does not serve, and its log may hold something" if away else ""
         there = self._there(exchange)
         if there:
             return f"{there} publisher{'s' * (there > 1)} still there"
@@ -201,6 +224,9 @@ class Emptying:
         groups = exchange.load.groups_behind
         if groups:
             return f"{groups} consumer group{'s' * (groups > 1)} not at its end yet"
+        held = exchange.load.end_offset - exchange.load.floor_offset
+        if leaving.keeps and held > 0:
+            return f"{held} batch{'es' * (held > 1)} still in its log"
         return ""
 
     def _holds(self, leaving: Leaving, now: float) -> str:
@@ -222,7 +248,7 @@ class Emptying:
         if not leaving.scaling:
             late = now - leaving.asked_at >= ASKED_SECONDS and not leaving.waiters
             return f"it was not asked for again for {ASKED_SECONDS:g} s" if late else ""
-        if leaving.ready:
+        if leaving.ready or leaving.resting:
             return ""
         if leaving.empty_since is None:
             late = now - leaving.asked_at >= MOVING_SECONDS

@@ -83,6 +83,7 @@ class Operation:
         deadline: when this phase has lasted too long; None if the emptying sees to that.
         tries: how often it was asked.
         epoch, end: of the log of an exchange that is to go, once it is empty; -1: not known.
+        holds_nothing: that log is on a disk, and holds nothing any more.
     """
 
     reason: str
@@ -96,6 +97,7 @@ class Operation:
     tries: int = 0
     epoch: int = 0
     end: int = -1
+    holds_nothing: bool = False
 
     @property
     def out(self) -> bool:
@@ -179,12 +181,19 @@ class Scaling:
         self._operations.append(Operation(reason, now, Phase.EMPTYING, number=number))
         return self._news.scale("in", "started", reason, number=number)
 
-    def emptied(self, number: int, epoch: int, end: int) -> list[Effect]:
-        """The exchange that is to go is empty and read up to its `end`: have it stopped."""
+    def emptied(
+        self, number: int, epoch: int, end: int, *, holds_nothing: bool = False
+    ) -> list[Effect]:
+        """The exchange that is to go is empty and read up to its `end`: have it stopped.
+
+        Args:
+            holds_nothing: its log is on a disk, and holds nothing any more.
+        """
         operation = self._removal(number)
         if operation is None or operation.phase is not Phase.EMPTYING:
             return []
         operation.epoch, operation.end = epoch, end
+        operation.holds_nothing = holds_nothing
         return self._ask_to_stop(operation)
 
     def arrived(self, number: int, now: float) -> list[Effect]:
@@ -197,6 +206,10 @@ class Scaling:
         """Another part has taken the removal of this exchange over."""
         operation = self._removal(number)
         return self._done(operation, now) if operation is not None else []
+
+    def taken_back(self, number: int, reason: str) -> list[Effect]:
+        """An exchange that served its log alone takes publishers again: one more, at once."""
+        return self._news.scale("out", "done", reason[:REASON_MAX], number=number)
 
     def called_off(self, number: int, reason: str, now: float) -> list[Effect]:
         """The exchange that was to go stays."""
@@ -287,6 +300,7 @@ class Scaling:
             ScaleIn(
                 queue=self._queue, queue_id=self._queue_id, number=operation.number,
                 reason=operation.reason, epoch=operation.epoch, end=operation.end,
+                holds_nothing=operation.holds_nothing,
             ),
             SCALE_ASKS_SECONDS,
         )  # fmt: skip

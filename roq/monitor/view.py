@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from roq.model import PublisherId
 from roq.monitor.exchanges import Exchange, Exchanges
 from roq.monitor.moves import Moves
@@ -22,13 +24,23 @@ class Viewer:
         self._sessions = sessions
         self._moves = moves
 
-    def queue(self, rules: Rules, *, scaling: bool, now: float) -> QueueView:
-        """The queue at this moment."""
+    def queue(
+        self, rules: Rules, *, scaling: bool, now: float, without: Collection[int] = ()
+    ) -> QueueView:
+        """The queue at this moment.
+
+        Args:
+            without: exchanges that do not count.
+        """
         return QueueView(
             now=now,
             limit=rules.limit,
             rules=rules.in_force,
-            exchanges=tuple(self._exchange(each, rules, now) for each in self._exchanges),
+            exchanges=tuple(
+                self._exchange(each, rules, now)
+                for each in self._exchanges
+                if each.number not in without
+            ),
             hosts=rules.hosts,
             latency_ms=self._sessions.latency_ms(),
             scaling=scaling,

@@ -213,6 +213,8 @@ class ScaleIn(Control, frozen=True, kw_only=True, tag=3021):
     """Of the process that was emptied; 0: not known."""
     end: WholeOrUnknown = -1
     """Where its log ends for good; -1: not known."""
+    holds_nothing: bool = False
+    """Its log on the disk holds nothing any more; an exchange of a durable queue stays else."""
 
 
 class ElasticityRequest(Control, frozen=True, kw_only=True, tag=3022):

@@ -14,8 +14,8 @@ import click
 import msgspec
 from msgspec import Meta
 
-from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
+from roq.client.admin.wording import bytes_text
 from roq.simulation.lab.report import picture
 from roq.simulation.lab.report.charts import Bounds
 from roq.simulation.real import environment, measures, results

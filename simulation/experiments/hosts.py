@@ -17,8 +17,8 @@ import click
 import msgspec
 from msgspec import Meta
 
-from roq.cli.output import bytes_text
 from roq.client.admin.views import ScalingRules
+from roq.client.admin.wording import bytes_text
 from roq.simulation.real import environment, measures, results
 from roq.simulation.real.display import Display, display
 from roq.simulation.real.environment import Environment, Links

@@ -14,9 +14,9 @@ from rich.live import Live
 from rich.text import Text
 
 from roq.cli import screen
-from roq.cli.board import QueueView
-from roq.cli.output import bytes_text
 from roq.cli.output import console as standard_console
+from roq.client.admin.board import QueueView
+from roq.client.admin.wording import bytes_text
 
 FRAME_SECONDS: Final = 0.25
 LINE_SECONDS: Final = 5.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import roq
-from roq.cli.board import Board
+from roq.client.admin.board import Board
 from roq.client.admin.statistics import Statistics
 from roq.client.admin.views import ScalingRules
 from roq.simulation.real.display import Display, Picture

@@ -306,6 +306,27 @@ def test_the_log_of_a_removed_exchange_goes_with_it() -> None:
         assert until(lambda: [each.name for each in folders(running)] == ["x1"])
 
 
+def test_a_durable_queue_shrinks_when_the_logs_of_the_exchanges_that_rest_have_expired() -> None:
+    with cluster() as running, running.connect() as client:
+        client.create_queue("orders", durability="flush", limits={"log_seconds": 3})
+        rules = roq.ScalingRules(
+            name="small", exchange_bytes_per_minute=6_000_000, exchanges_max=2, cooldown_seconds=1
+        )
+        client.set_rules("orders", rules)
+        payload = os.urandom(1_000)
+        with client.publisher("orders") as one, client.publisher("orders") as other:
+
+            def grown() -> bool:
+                """Some 300 kB a second: three times what one exchange is to take."""
+                for publisher in (one, other):
+                    publisher.publish_many([payload] * 5)
+                return len(client.exchanges("orders")) == 2
+
+            assert until(grown, 60)
+        assert until(lambda: set(states(client)) == {"x1"}, 60)
+        assert until(lambda: [each.name for each in folders(running)] == ["x1"])
+
+
 def test_a_disk_that_is_full_is_named_and_what_was_acknowledged_stays(tmp_path: Path) -> None:
     logs = tmp_path / "host-127.0.0.1" / "logs"
     logs.mkdir(parents=True)

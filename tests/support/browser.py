@@ -28,7 +28,7 @@ class Browser:
         self._read, self._write = read, write
         self._left = b""
         self._number = 0
-        self._session = ""
+        self._session = self._target = ""
         self.errors: list[str] = []
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
@@ -49,8 +49,23 @@ class Browser:
 
     def open(self, path: Path, width: int, *, touch: bool = False) -> None:
         """Show a file, in a new page of this width."""
+        self.new_page(width, touch=touch)
+        self.call("Page.navigate", url=path.as_uri())
+        self.until("document.readyState == 'complete' && location.protocol == 'file:'")
+
+    def visit(self, url: str) -> None:
+        """Go elsewhere in this page."""
+        self.js("window.left = true")
+        self.call("Page.navigate", url=url)
+        self.until("!window.left && document.readyState == 'complete'")
+
+    def new_page(self, width: int, *, touch: bool = False) -> None:
+        """A page of this width with nothing in it, instead of the one that was shown."""
         self._session = ""
+        if self._target:
+            self.call("Target.closeTarget", targetId=self._target)
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._target = target
         found = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = found["sessionId"]
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900,
@@ -58,8 +73,6 @@ class Browser:
         self.call("Emulation.setTouchEmulationEnabled", enabled=touch)
         self.call("Runtime.enable")
         self.call("Log.enable")
-        self.call("Page.navigate", url=path.as_uri())
-        self.until("document.readyState == 'complete' && location.protocol == 'file:'")
 
     def js(self, code: str) -> Any:
         """What an expression is in the page."""

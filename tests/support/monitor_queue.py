@@ -82,6 +82,7 @@ class Exchange:
     """When it learns where the present monitor is."""
     bytes_in: float = 0.0
     end: int = 0
+    floor: int = 0
     brought: dict[str, float] = field(default_factory=dict)
     passed: list[Passed] = field(default_factory=list)
 
@@ -115,6 +116,7 @@ class Queue(Driver):
         """How the configuration manager is: or `refuses`, `silent`, `away`, `forgets`: it says that
         there is a new exchange, and there is none."""
         self.scaled: list[int] = []
+        self.durable = False
         self.missing: list[int] = []
         """Numbers of exchanges that the queue has, and that do not serve at the moment."""
         self.refusal: Failure | None = None
@@ -245,7 +247,10 @@ class Queue(Driver):
         here = [each for each in self.publishers.values() if exchange.key in each.at]
         top = [PublisherLoad(each.id, 0, int(exchange.brought.get(each.name, 0))) for each in here]
         load = ExchangeLoad(
-            bytes_in=int(exchange.bytes_in), publishers=len(here), end_offset=exchange.end
+            bytes_in=int(exchange.bytes_in),
+            publishers=len(here),
+            end_offset=exchange.end,
+            floor_offset=exchange.floor,
         )
         self.receive(
             f"exchange {exchange.number}.{exchange.epoch}",
@@ -361,6 +366,7 @@ class Queue(Driver):
             queue_id=QUEUE_ID, rules=self.rules, scaled=list(self.scaled),
             exchanges=sorted({*self.exchanges, *self.missing} - self.unwanted),
             unwanted=sorted(self.unwanted & set(self.exchanges)),
+            logs=sorted(self.exchanges) if self.durable else [],
         )  # fmt: skip
 
     def answer(self, ask: Ask, answer: Answer | Unavailable) -> list[Effect]:

@@ -49,7 +49,7 @@ cli/replay
 cli/sim_report
 cli/sim_run
 cli/sim_sweep
-cli/survey
+client/survey
 cli/top
 cli/up
 cli/watch

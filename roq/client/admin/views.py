@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from roq.model import ElasticRules, Limits, LogId
+from roq.model import ElasticRules, Limits, LogId, QueueState
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.scaling_rules import ElasticityRule, ExchangeRule, HostRule, QueueRule
 from roq.ranges import Amount, ExchangeNumber, Int32, Whole, WholeOrUnknown
@@ -63,6 +63,11 @@ class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     hold_seconds: Whole = 0
     """So long publishers wait for a subscriber that does not read on."""
 
+    @property
+    def shown_state(self) -> str:
+        """Its state; one that runs, but not all of it, is `degraded`."""
+        return _shown_state(self.state, self.reasons)
+
 
 class ProcessSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """A monitor or exchange process on a host."""
@@ -108,6 +113,13 @@ class HostSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """If it is draining: what is still there, by name, and what that waits for."""
     stuck: str = ""
     """If it is draining: why what is left cannot go elsewhere; empty as long as it may."""
+
+    @property
+    def shown_state(self) -> str:
+        """Its state; of one that is live, whether anything is placed there."""
+        if self.state != "live" or self.schedule == "active":
+            return self.state
+        return "drained" if self.schedule == "draining" and not self.left else self.schedule
 
 
 class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -179,6 +191,15 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
     def created_at(self) -> datetime:
         """When it was created."""
         return datetime.fromtimestamp(self.created, UTC)
+
+    @property
+    def shown_state(self) -> str:
+        """As of a `QueueSummary`."""
+        return _shown_state(self.state, self.reasons)
+
+
+def _shown_state(state: str, reasons: list[str]) -> str:
+    return "degraded" if reasons and state == QueueState.RUNNING else state
 
 
 class ScalingRules(msgspec.Struct, frozen=True, kw_only=True):

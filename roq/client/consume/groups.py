@@ -125,6 +125,13 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     who: list[GroupMember] = []
     """Its members; only of a group that was asked for by name."""
 
+    @property
+    def state(self) -> str:
+        """`paused`; `stalled`: it gets nothing somewhere although there is something; `running`."""
+        if self.paused:
+            return "paused"
+        return "stalled" if self.stalled else "running"
+
 
 class GroupListing(list[GroupSummary]):
     """Groups of a queue.

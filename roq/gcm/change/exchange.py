@@ -228,7 +228,7 @@ class ExchangeSagas:
         queue = self._steps.queues.demand_same(request.queue, request.queue_id)
         exchange = queue.record.exchange(request.number)
         if exchange is not None:
-            _check_shrinking(queue, exchange, rules)
+            _check_shrinking(queue, exchange, rules, holds_nothing=request.holds_nothing)
             yield from self._remove(queue, exchange, request.epoch, request.end)
         return Done(id=request.id)
 
@@ -469,9 +469,11 @@ def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:
         )
 
 
-def _check_shrinking(queue: Queue, exchange: ExchangeRecord, rules: ElasticRules) -> None:
+def _check_shrinking(
+    queue: Queue, exchange: ExchangeRecord, rules: ElasticRules, *, holds_nothing: bool
+) -> None:
     name = exchange_name(exchange.number)
-    if queue.record.durable:
+    if queue.record.durable and not holds_nothing:
         raise RequestError(f"{name} keeps a log: `roq exchange remove` removes it with that")
     if exchange.origin != SCALING:
         raise RequestError(f"{name} was not made by scaling: `roq exchange remove` removes it")

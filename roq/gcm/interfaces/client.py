@@ -176,11 +176,7 @@ class ClientPort:
             exchanges=[each.number for each in record.exchanges if not each.away],
             logs=[each.number for each in record.exchanges] if record.durable else [],
             unwanted=self._unwanted(queue, request),
-            scaled=[
-                each.number
-                for each in record.exchanges
-                if each.origin == SCALING and not record.durable
-            ],
+            scaled=[each.number for each in record.exchanges if each.origin == SCALING],
             hosts=[
                 HostUse(
                     host=host.name,

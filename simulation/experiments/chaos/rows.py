@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from roq.cli.survey import ask_all
 from roq.client.admin.views import ScalingRules
+from roq.client.survey import ask_all
 from roq.errors import RegistryAway, RoQError
 from roq.protocol.control import Health, HealthRequest
 from roq.protocol.kpi import ExchangeKpi

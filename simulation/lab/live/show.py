@@ -15,7 +15,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from roq.cli.output import bytes_text
+from roq.client.admin.wording import bytes_text
 from roq.simulation.lab.report.terminal import spark
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from roq.cli import health
 from roq.cli.commands import cli
-from roq.cli.survey import Finding, Survey, _forgotten
 from roq.client.admin.views import HostSummary
+from roq.client.survey import Finding, Survey, _forgotten
 from roq.protocol.reports import Check
 
 Run = Callable[..., Result]

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from roq.cli.output import (
-    bytes_text,
     print_fields,
     print_json,
     print_listing,
@@ -67,14 +66,6 @@ def test_json_is_one_line_of_the_same_names(capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     assert json.loads(out)[0]["Name"] == "orders"
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (31_525_224, "31.5 MB"), (10**15, "1000.0 TB")],
-)
-def test_bytes_have_the_unit_that_fits(count: int, text: str) -> None:
-    assert bytes_text(count) == text
 
 
 def test_a_rate_over_no_time_is_unknown() -> None:

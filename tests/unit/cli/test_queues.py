@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import roq
 from roq.cli.client import ANSWER_SECONDS, CHANGE_SECONDS
-from roq.cli.queues import age_text, parse_limits, queue
+from roq.cli.queues import parse_limits, queue
 from roq.client.admin.views import (
     Listing,
     QueueDescription,
@@ -34,13 +34,6 @@ def test_limits_are_names_and_numbers() -> None:
 def test_an_unknown_limit_names_the_known_ones() -> None:
     with pytest.raises(click.BadParameter, match="ring_bytes"):
         parse_limits(("ring=1",))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(3, "3 s"), (119, "119 s"), (130, "2 minutes"), (200_000, "2 days")]
-)
-def test_an_age_has_one_unit(seconds: float, text: str) -> None:
-    assert age_text(seconds) == text
 
 
 class PaperCluster:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from roq.cli import screen
-from roq.cli.board import (
+from roq.client.admin.board import (
     ExchangeRow,
     MoveEvent,
     PublisherRow,

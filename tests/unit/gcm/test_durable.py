@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from gcm_scaling import ask
+from gcm_scaling import ask, less, out
 from gcm_script import ME, PaperHost, Script
 
 from roq.gcm.config import GcmConfig
 from roq.gcm.machine import Settings
 from roq.gcm.state.records import QueueRecord
-from roq.protocol.control import Elasticity, ElasticityRequest, StopQueue
+from roq.protocol.control import (
+    Done,
+    Elasticity,
+    ElasticityRequest,
+    Failure,
+    ScaledOut,
+    StopQueue,
+)
 from roq.protocol.documents import RawDocument
 from roq.timing import HOST_SILENT_SECONDS
 
@@ -213,3 +220,16 @@ def test_an_exchange_that_is_away_may_be_given_up(script: Script) -> None:
     assert set(states(script)) == {1, 2}
     script.ask(2100, QName="q", Exchange="x1", Forget=True)
     assert set(states(script)) == {2}
+
+
+def test_scaling_removes_an_exchange_whose_log_holds_nothing_and_the_folder_with_it(
+    script: Script,
+) -> None:
+    assert isinstance(ask(script, out(script)), ScaledOut)
+    script.settle()
+    refused = ask(script, less(script, 2))
+    assert isinstance(refused, Failure)
+    assert "keeps a log" in refused.COMMENT
+    assert ask(script, less(script, 2, holds_nothing=True)) == Done(id=8)
+    assert stops(script) == [(2, True)]
+    assert [each.number for each in script.record("q").exchanges] == [1]

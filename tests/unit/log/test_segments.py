@@ -103,10 +103,17 @@ def test_what_is_empty_for_long_gives_its_files_back_without_new_batches() -> No
     log.advance_clock(2_000)
     group = log.gather(lambda: b"")
     assert group is not None
-    assert not group.segment
-    perform(files, group)
+    assert group.snapshot is not None, "the active one is complete, as all in it is old"
+    for _ in range(2):
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+        group = log.gather(lambda: b"")
+    assert group is None
+    assert (log.floor, log.end) == (11, 11)
     assert len(segments(files)) == 1
-    assert log.gather(lambda: b"") is None
+    log.check()
+    assert (open_log(files, settings(6, keep_us=50, now_us=2_000)).end) == 11
 
 
 def test_a_log_whose_entries_have_all_left_goes_on_where_it_was_however_often_it_starts() -> None:

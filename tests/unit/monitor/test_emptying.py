@@ -19,9 +19,12 @@ from roq.timing import EMPTYING_ANSWER_SECONDS, ORPHAN_FORGOTTEN_SECONDS
 REQUEST = 9
 
 
-def queue_of(*names: str, exchanges: int = 2, **more: object) -> tuple[Queue, Script]:
+def queue_of(
+    *names: str, exchanges: int = 2, durable: bool = False, **more: object
+) -> tuple[Queue, Script]:
     script = Script()
     queue = Queue(exchanges, policy=script, **more)  # type: ignore[arg-type]
+    queue.durable = durable
     for name in names:
         queue.add_publisher(name, 100)
     queue.periods(2)
@@ -289,6 +292,90 @@ def test_whoever_wants_the_same_exchange_removed_takes_over() -> None:
     queue.publishers["a"].mood = "obeys"
     queue.periods(8)
     assert queue.questions(ScaleIn) == []
+
+
+# --- exchanges with logs on disks -----------------------------------------------------------------
+
+
+def resting(*names: str) -> tuple[Queue, Script]:
+    """x1 is not needed, and its log holds something."""
+    queue, script = queue_of(*names, durable=True)
+    queue.scaled.append(1)
+    queue.exchanges[1].end = 17
+    queue.periods(3)
+    queue.effects.clear()
+    script.wanted = [Shrink(1, "not needed")]
+    queue.periods(8)
+    return queue, script
+
+
+def test_an_exchange_with_a_log_rests_until_that_holds_nothing() -> None:
+    queue, script = resting("a")
+    assert queue.scales() == [("in", "started", 1), ("in", "done", 1)]
+    assert queue.placed()[2] == ["a"]
+    assert [each.number for each in script.views[-1].exchanges] == [2], "it does not count"
+    assert not script.views[-1].scaling
+    queue.add_subscriber("slow", "lags")
+    queue.run(READING_SECONDS + MOVING_SECONDS + ASKED_SECONDS)
+    assert queue.questions(ScaleIn) == []
+    assert queue.add_publisher("b", 0).numbers == [2]
+    there = queue.exchanges[1]
+    there.floor = there.end
+    queue.readers["slow"] = "reads"
+    queue.periods(8)
+    [asked] = queue.questions(ScaleIn)
+    assert (asked.number, asked.end, asked.holds_nothing) == (1, there.end, True)
+    assert 1 not in queue.exchanges
+    assert queue.scales()[-2:] == [("in", "started", 1), ("in", "done", 1)]
+    assert [each for each in queue.scales() if each[1] == "failed"] == []
+
+
+def test_a_queue_that_grows_takes_back_what_rests_before_it_asks_for_more() -> None:
+    queue, script = resting("a")
+    script.wanted = [Grow("too much")]
+    queue.periods(2)
+    assert queue.scales()[-1] == ("out", "done", 1)
+    assert queue.questions(ScaleOut) == []
+    queue.periods(3)
+    assert [each.number for each in script.views[-1].exchanges] == [1, 2]
+    script.wanted = [Grow("still too much")]
+    queue.periods(2)
+    assert len(queue.questions(ScaleOut)) == 1
+
+
+def test_a_publisher_that_comes_back_to_a_resting_exchange_is_moved_again() -> None:
+    queue, _ = resting("a")
+    queue.publishers["a"].at = [queue.exchanges[1].key]
+    queue.periods(8)
+    assert queue.placed()[2] == ["a"]
+    assert queue.scales() == [("in", "started", 1), ("in", "done", 1)]
+
+
+def test_what_rests_takes_publishers_when_the_others_are_lost() -> None:
+    queue, _ = resting()
+    queue.kill(2)
+    queue.periods(5)
+    assert queue.add_publisher("b", 0).numbers == [1]
+
+
+def test_what_rests_and_does_not_serve_keeps_its_log() -> None:
+    queue, _ = resting("a")
+    there = queue.exchanges[1]
+    queue.kill(1)
+    queue.run(30)
+    assert queue.questions(ScaleIn) == []
+    queue.exchanges[1] = there
+    queue.run(5)
+    assert queue.questions(ScaleIn) == []
+    assert queue.placed()[2] == ["a"]
+    there.floor = there.end
+    queue.run(5)
+    assert len(queue.questions(ScaleIn)) == 1
+
+
+def test_whoever_removes_a_resting_exchange_does_not_wait_for_its_log() -> None:
+    queue, _ = resting()
+    assert queue.emptied(queue.empty(1), REQUEST)
 
 
 # --- what clients are told of it ------------------------------------------------------------------

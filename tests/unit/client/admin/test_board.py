@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from roq.cli.board import EVENTS_MAX, STALE_SECONDS, Board, MoveEvent, ScaleEvent
+from roq.client.admin.board import EVENTS_MAX, STALE_SECONDS, Board, MoveEvent, ScaleEvent
 from roq.protocol.kpi import (
     ExchangeKpi,
     MoveKpi,

@@ -13,9 +13,9 @@ from typing import Final
 
 import zmq
 
-import roq
 from roq.client.addresses import parse_addresses
 from roq.client.admin.views import HostSummary
+from roq.client.cluster import connect
 from roq.errors import RoQError, Unavailable
 from roq.protocol.control import (
     Answer,
@@ -108,7 +108,7 @@ def everybody(addresses: str, seconds: float) -> Survey:
         text = f"no configuration manager {lacking}, so hosts and queues cannot be listed"
         return Survey(tuple(managers), (text,))
     try:
-        with roq.connect(leader, timeout=seconds) as cluster:
+        with connect(leader, timeout=seconds) as cluster:
             hosts = [host for host in cluster.hosts() if not _forgotten(host)]
             queues = [queue.name for queue in cluster.queues() if queue.running]
     except RoQError as error:

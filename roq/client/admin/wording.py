@@ -1,0 +1,48 @@
+"""Sizes and times as people read and write them, on a terminal or a page."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from roq.errors import InvalidRequest
+
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes as people read it: `1.3 MB`."""
+    unit = 0
+    while count >= 999.5 and unit < len(_UNITS) - 1:
+        count /= 1000
+        unit += 1
+    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
+
+
+def age_text(seconds: float) -> str:
+    """A span of time in one unit, as people say it."""
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def place_of(text: str) -> str | datetime:
+    """Where a group goes on: `earliest`, `latest`, or a time with its zone.
+
+    Raises:
+        InvalidRequest: no such place.
+    """
+    if text in {"earliest", "latest"}:
+        return text
+    try:
+        place = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"{text!r} is neither earliest nor latest nor a time such as 2026-11-25T08:00:00Z"
+        ) from None
+    if place.tzinfo is None:
+        raise InvalidRequest(
+            f"{text!r} has no time zone: add Z for UTC, or an offset such as +01:00"
+        )
+    return place

@@ -1,0 +1,89 @@
+"""Every page tells what the cluster says, and nothing that it says becomes part of the page."""
+
+from __future__ import annotations
+
+import kpi_samples
+import pytest
+from paper_console import SCRIPT, PaperConsole, described, group, host, summary
+
+from roq.client.survey import Finding, Survey
+from roq.console.pages import PAGES, View, failed
+from roq.errors import InvalidRequest, QueueNotFound, Unavailable
+
+PATHS = [
+    path.format(queue="load", group="billing", letter="x1-1-0-0")
+    for path in PAGES
+    if "/dead" not in path
+] + ["/dead"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_is_shown(path: str) -> None:
+    with PaperConsole() as console:
+        answer = console.get(path)
+        assert answer.status == 200
+        assert answer.text.startswith("<!doctype html>")
+        assert "live" in answer.text
+        for inline in ("style=", "onclick", "javascript:", "<style", "<script>"):
+            assert inline not in answer.text, "the policy forbids it"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_a_cluster_says_is_text(path: str) -> None:
+    with PaperConsole() as console:
+        cluster = console.cluster
+        cluster.rows = [summary(Reasons=[SCRIPT], Durability=SCRIPT)]
+        cluster.all_hosts = [host(Reason=SCRIPT, State=SCRIPT, Left=[SCRIPT], Stuck=SCRIPT)]
+        cluster.all_groups = [group(stalled=[SCRIPT], mode=SCRIPT, topics=[SCRIPT])]
+        cluster.description = described(Reasons=[SCRIPT], Monitor=SCRIPT, Durability=SCRIPT)
+        trouble = Finding(role=SCRIPT, name=SCRIPT, address=SCRIPT, state=SCRIPT, ready=False,
+                          trouble=SCRIPT)  # fmt: skip
+        console.source.survey = Survey((trouble,), (SCRIPT,))
+        move = kpi_samples.move(0.0, SCRIPT, "accepted").document
+        console.source.tell(move)  # type: ignore[arg-type]
+        console.console.audit.begin(SCRIPT, SCRIPT, {})
+        text = console.get(path).text
+        assert SCRIPT not in text
+        assert "<script>" not in text
+        if path != "/dead":
+            assert "&lt;script&gt;" in text
+
+
+def test_the_overview_tells_what_does_not_go_on() -> None:
+    with PaperConsole() as console:
+        assert "Everything goes on" in console.get("/").text
+        console.cluster.rows = [summary(Running=False, State="stopped")]
+        console.source.looks.forget()
+        console.get("/")
+        text = console.get("/").text
+        assert "it is stopped: publishers wait" in text
+
+
+def test_a_queue_page_has_its_moves_publishers_and_rules() -> None:
+    with PaperConsole(links=()) as console:
+        move = kpi_samples.move(0.0, "ab" * 16, "accepted", pause=12.5).document
+        console.source.tell(move)  # type: ignore[arg-type]
+        text = console.get("/queues/load").text
+        for part in ("x1 → x2", "12.5 ms", "abababab", "balanced", "billing", "Add exchange"):
+            assert part in text
+
+
+def test_who_may_only_look_is_offered_nothing() -> None:
+    with PaperConsole(read_only=True) as console:
+        for path in PATHS:
+            assert "/do/" not in console.get(path).text
+        assert "read only" in console.get("/").text
+
+
+def test_errors_have_the_status_that_fits() -> None:
+    kinds = [QueueNotFound("x"), InvalidRequest("x"), Unavailable("x")]
+    assert [failed(each).status for each in kinds] == [404, 400, 503]
+    assert isinstance(failed(kinds[2]), View)
+    assert failed(kinds[2]).live, "it goes on by itself when the cluster is back"
+    with PaperConsole() as console:
+        missing = console.get("/queues/nix")
+        assert missing.status == 404
+        assert "does not exist" in missing.text
+        assert console.get("/queues/load/groups/nix").status == 404
+        assert console.get(f"/{SCRIPT}").status == 404
+        assert SCRIPT not in console.get(f"/{SCRIPT}").text
