@@ -35,7 +35,7 @@ def main() -> None:
         service = cluster.service("billing", queue="work")
 
         @service.handler(create)
-        def create_invoice(order: Order, context: roq.RequestContext) -> Invoice:
+        def create_invoice(order: Order, _context: roq.RequestContext) -> Invoice:
             return Invoice(order.number, order.price * 121 // 100)
 
         with service, cluster.requester("work") as requester:

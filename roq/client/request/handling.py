@@ -194,7 +194,7 @@ class Handling:
             began = monotonic()
             token = CURRENT.set(context)
             try:
-                answered = self._result(registered, registered.handler(value, context))
+                answered = _result(registered, registered.handler(value, context), context)
             except Exception as error:  # noqa: BLE001 - it is the handler's, and is told
                 self._failed(*work, context, error, began)
             else:
@@ -215,7 +215,7 @@ class Handling:
         began = monotonic()
         CURRENT.set(context)
         try:
-            answered = self._result(registered, await registered.handler(value, context))
+            answered = _result(registered, await registered.handler(value, context), context)
         except Exception as error:  # noqa: BLE001 - it is the handler's, and is told
             self._failed(holding, index, context, error, began)
         else:
@@ -285,9 +285,6 @@ class Handling:
             holding.attempt, monotonic() + left, monotonic, headers,
             lambda: holding.is_lost(index, 1),
         )  # fmt: skip
-
-    def _result(self, registered: Registered, value: Any) -> HandlerResult:
-        return HandlerResult(RequestState.DONE, registered.endpoint.encode_response(value))
 
     def _failed(
         self, holding: RequestHolding, index: int, context: RequestContext, error: Exception,
@@ -364,3 +361,10 @@ class Handling:
                 loop.close()
 
         threading.Thread(target=run, name=f"roq-{self._service}-loop", daemon=True).start()
+
+
+def _result(registered: Registered, value: Any, context: RequestContext) -> HandlerResult:
+    """What a handler has returned; nothing that comes too late counts."""
+    if monotonic() >= context.deadline:
+        return HandlerResult(RequestState.LATE, text="its result came when its time was over")
+    return HandlerResult(RequestState.DONE, registered.endpoint.encode_response(value))

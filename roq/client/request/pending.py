@@ -53,15 +53,13 @@ class Pending(Generic[R]):
     """
 
     __slots__ = (
-        "_at", "_callbacks", "_error", "_outcome", "_queue", "_waits", "accepted", "due",
+        "_at", "_callbacks", "_error", "_index", "_outcome", "_queue", "_waits", "accepted", "due",
         "endpoint", "repeat",
     )  # fmt: skip
 
-    def __init__(
-        self, waits: Waits, queue: str, endpoint: Endpoint[Any, R], receipt: Receipt | None = None
-    ) -> None:
+    def __init__(self, waits: Waits, queue: str, endpoint: Endpoint[Any, R]) -> None:
         self.endpoint = endpoint
-        self.accepted = receipt
+        self.accepted: Receipt | None = None
         self.repeat: bytes | None = None
         """What is sent once more if the exchange dies with it."""
         self.due = float("inf")
@@ -69,6 +67,7 @@ class Pending(Generic[R]):
         self._waits = waits
         self._queue = queue
         self._at: tuple[LogId, Position] | None = None
+        self._index = 0
         self._outcome: RequestEnd | None = None
         self._error: RoQError | None = None
         self._callbacks: list[Callable[[], None]] | None = None
@@ -83,7 +82,7 @@ class Pending(Generic[R]):
             Unavailable: it has no id yet: wait for `accepted`.
             DeliveryError: it was not accepted.
         """
-        at = self._at
+        at = self.at
         if at is None:
             self._check_accepted()
             raise Unavailable("the request is not accepted yet: wait for `accepted` first")
@@ -154,7 +153,7 @@ class Pending(Generic[R]):
         self._waits.cancel(self)
 
     def __repr__(self) -> str:
-        at = self._at
+        at = self.at
         name = "" if at is None else f" {RequestId(self._queue, *at)}"
         return f"<roq.Pending {self.endpoint.name}{name}: {self.state}>"
 
@@ -163,10 +162,20 @@ class Pending(Generic[R]):
     @property
     def at(self) -> tuple[LogId, Position] | None:
         """Where it is; None: it was not accepted yet."""
+        if self._at is None and self.accepted is not None:
+            status = self.accepted.status
+            if status is not None and status.ok and status.offset is not None:
+                self._at = status.log, Position(status.offset, self._index)
         return self._at
 
+    def sent(self, receipt: Receipt, index: int) -> None:
+        """It has left, or is about to, as the message of this index in its batch."""
+        self._at = None
+        self._index = index
+        self.accepted = receipt
+
     def place(self, log: LogId, position: Position) -> None:
-        """An exchange has accepted it here."""
+        """It is here."""
         self._at = log, position
 
     def settle(self, outcome: RequestEnd | None, error: RoQError | None = None) -> bool:
@@ -202,8 +211,9 @@ class Pending(Generic[R]):
         if outcome.state is RequestState.DONE:
             return self.endpoint.decode_response(outcome.value)
         error = NO_RESPONSES.get(outcome.state, NO_RESPONSES["unknown"])
-        at = f" ({RequestId(self._queue, *self._at)})" if self._at is not None else ""
-        raise error(f"{self.endpoint.name}{at}: {outcome.text or outcome.state}")
+        at = self.at
+        name = "" if at is None else f" ({RequestId(self._queue, *at)})"
+        raise error(f"{self.endpoint.name}{name}: {outcome.text or outcome.state}")
 
     def _check_accepted(self) -> None:
         status = None if self.accepted is None else self.accepted.status

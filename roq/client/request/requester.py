@@ -210,7 +210,6 @@ class Requester:
             self._collector.keep(pending, data)
         with self._lock:
             receipt = self._publisher.publish(data, endpoint.topic, properties=headers)
-            pending.accepted = receipt
             self._made += 1
             self._note(endpoint.topic, receipt, pending)
         return pending
@@ -261,11 +260,15 @@ class Requester:
         """This is the next request of its batch."""
         sent = self._last.get(topic)
         if sent is not None and sent.receipt is receipt:
+            if pending is not None:
+                pending.sent(receipt, len(sent.pendings))
             sent.pendings.append(pending)
             if receipt.done():
                 self._collector.accepted(sent)
             return
         self._last[topic] = made = Sent(receipt)
+        if pending is not None:
+            pending.sent(receipt, 0)
         made.pendings.append(pending)
         ring = receipt._ring_when_settled  # noqa: SLF001 - once per batch, in whatever thread
         ring(lambda: self._collector.accepted(made))
@@ -284,7 +287,6 @@ class Requester:
         try:
             with self._lock:
                 receipt = self._publisher.publish(data, topic)
-                pending.accepted = receipt
                 self._note(topic, receipt, pending)
         except RoQError as error:
             pending.settle(None, error)

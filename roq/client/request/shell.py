@@ -294,7 +294,6 @@ class Collector:
             if pending is None:
                 continue
             if status.ok and status.offset is not None:
-                pending.place(status.log, Position(status.offset, index))
                 self._wait(pending, ask=False)
             elif status.ok:
                 where = f"exchange {status.exchange} has it and does not know where any more"
