@@ -137,6 +137,7 @@ def test_a_response_comes_by_result_future_callback_and_id(
         assert [each.result(10) for each in many] == [b"%d" % n for n in range(300)]
 
 
+@pytest.mark.long
 def test_ten_thousand_open_requests_need_no_further_thread(client: roq.Cluster, queue: str) -> None:
     with client.requester(queue, settings={"result_within": 3.0, "send_attempts": 100}) as made:
         made.request(ECHO, b"first")
@@ -194,6 +195,7 @@ def test_what_a_handler_raises_fails_and_may_be_run_again(client: roq.Cluster, q
             requester.request(FAIL, "x" * 200_000).result(10)
 
 
+@pytest.mark.long
 def test_each_reason_for_which_a_request_is_discarded(client: roq.Cluster, queue: str) -> None:
     settings = {"send_attempts": 2, "send_wait": 0.5, "confirm_within": 0.5}
     with client.requester(queue, settings=settings) as requester:
@@ -221,6 +223,7 @@ def told(requester: roq.Requester) -> str:
     return ""
 
 
+@pytest.mark.long
 def test_an_instance_that_confirms_nothing_loses_what_it_was_offered(
     running: RunningCluster, client: roq.Cluster, queue: str, tmp_path: Path
 ) -> None:
@@ -322,6 +325,7 @@ def test_what_cannot_be_read_or_encoded_fails_and_harms_nobody(
         assert requester.request(ECHO, b"x").result(10) == b"x"
 
 
+@pytest.mark.long
 def test_an_availability_function_that_raises_makes_its_instance_unavailable(
     client: roq.Cluster, queue: str
 ) -> None:
@@ -375,6 +379,7 @@ def test_a_request_inside_a_handler_has_the_time_that_is_left(
 # --- who dies -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @BOTH
 def test_instances_that_are_killed(
     running: RunningCluster, client: roq.Cluster, queue: str, tmp_path: Path
@@ -400,6 +405,7 @@ def test_instances_that_are_killed(
     second.end()
 
 
+@pytest.mark.long
 def test_an_instance_that_stood_still_can_neither_begin_nor_answer(
     running: RunningCluster, client: roq.Cluster, queue: str, tmp_path: Path
 ) -> None:
@@ -418,6 +424,7 @@ def test_an_instance_that_stood_still_can_neither_begin_nor_answer(
     assert len(instance.begun()) == 5
 
 
+@pytest.mark.long
 def test_an_instance_that_is_told_to_end_finishes_and_gives_back(
     running: RunningCluster, client: roq.Cluster, queue: str, tmp_path: Path
 ) -> None:
@@ -459,6 +466,7 @@ def test_an_exchange_that_is_killed_goes_on_with_its_log(
     instance.end()
 
 
+@pytest.mark.long
 def test_a_volatile_exchange_that_is_killed_takes_its_requests_along(
     running: RunningCluster, client: roq.Cluster, queue: str, tmp_path: Path
 ) -> None:
