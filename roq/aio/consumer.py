@@ -34,8 +34,6 @@ class Consumer:
         self._sync = consumer
         self._bell = Bell()
         self._reading: Holding | None = None
-        self._at = 0
-        """The next of its messages."""
         self._taken = 0
         self._current: ConsumedMessage | None = None
         """What the body of a loop is at."""
@@ -74,7 +72,7 @@ class Consumer:
             reading = await self._fill(deadline)
             if reading is None:
                 return None
-            index, self._at = self._at, self._at + 1
+            index, reading.begun = reading.begun, reading.begun + 1
             if reading.is_open(index):
                 return message_at(reading, index, self._settle)
 
@@ -119,10 +117,8 @@ class Consumer:
                 return
             if reading is None:
                 return
-            index = self._at
-            count = min(most, len(reading.batch) - index)
-            self._at += count
-            if reading.is_open(index, count):
+            index, count = reading.next_run(most)
+            if count:
                 yield ConsumedBatch(reading, index, count, self._settle)
 
     async def flush(self, timeout: float = 30.0) -> None:
@@ -156,9 +152,12 @@ class Consumer:
     async def _fill(self, deadline: float) -> Holding | None:
         """What is being read, with something left of it; None when the deadline has passed."""
         reading = self._reading
-        if reading is None or self._at >= len(reading.batch):
+        if (
+            reading is None
+            or reading.begun >= len(reading.batch)
+            or self._sync._shell.put_aside(reading)  # noqa: SLF001
+        ):
             reading = self._reading = await self._next(deadline)
-            self._at = 0
         return reading
 
     async def _next(self, deadline: float = math.inf) -> Holding | None:
@@ -179,7 +178,8 @@ class Consumer:
             bell.disarm()
             if not sync._is_dead(holding):  # noqa: SLF001
                 return holding
-            self._reject(holding, 0, len(holding.batch), f"tried {holding.attempt - 1} times")
+            while (run := holding.next_run(len(holding.batch)))[1]:
+                self._reject(holding, *run, f"tried {holding.attempt - 1} times")
 
     def _settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """What the user says of messages; never waits."""

@@ -91,11 +91,12 @@ class Publisher:
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         wait: bool = True,
+        priority: int = 0,
     ) -> Receipt:
         """Publish one message; a plain call that never waits.
 
         Args:
-            payload, topic, key, tags, properties, wait: as in `roq.Publisher.publish`.
+            payload, topic, key, tags, properties, wait, priority: as in `roq.Publisher.publish`.
 
         Returns:
             The receipt of the batch; it can be awaited.
@@ -104,7 +105,7 @@ class Publisher:
             WouldBlock: the window is full: `await drain()` and try again.
             RoQError: as `roq.Publisher.publish`.
         """
-        receipt = self._sync.publish(payload, topic, key, tags, properties, wait)
+        receipt = self._sync.publish(payload, topic, key, tags, properties, wait, priority)
         return cast("Receipt", receipt)
 
     async def send(
@@ -115,6 +116,7 @@ class Publisher:
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         *,
+        priority: int = 0,
         timeout: float | None = None,
     ) -> SendStatus:
         """Publish one message and wait until its fate is known; waits for room, too.
@@ -122,7 +124,7 @@ class Publisher:
         For several at a time, make tasks of it.
 
         Args:
-            payload, topic, key, tags, properties, timeout: as in `roq.Publisher.send`.
+            payload, topic, key, tags, properties, priority, timeout: as in `roq.Publisher.send`.
 
         Raises:
             DeliveryError: it was not delivered, or it is not known yet; `outcome` says which.
@@ -133,7 +135,7 @@ class Publisher:
         tries = sync.retry_times
         while True:
             await self.drain()
-            receipt = self.publish(payload, topic, key, tags, properties)
+            receipt = self.publish(payload, topic, key, tags, properties, priority=priority)
             remaining = max(0.0, deadline - monotonic())
             sync.watch(receipt, remaining, tries)
             try:
@@ -153,17 +155,18 @@ class Publisher:
         key: str | None = None,
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
+        priority: int = 0,
     ) -> list[Receipt]:
         """Publish many messages of one topic, the fastest way; waits for room as often as needed.
 
         Args:
             payloads: the messages, in order.
-            topic, key, tags, properties: of all of them, as in `roq.Publisher.publish`.
+            topic, key, tags, properties, priority: of all, as in `roq.Publisher.publish`.
 
         Raises:
             Unavailable: there was no room for the publisher's `timeout`.
         """
-        every = with_attributes(payloads, attributes_of(key, tags, properties))
+        every = with_attributes(payloads, attributes_of(key, tags, properties, priority))
         receipts: list[sync_receipt.Receipt] = []
         position = self._sync.publish_from(every, 0, topic, receipts)
         while position < len(every):

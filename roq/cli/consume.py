@@ -37,12 +37,19 @@ MOST: Final = 500
     help="Only topics that begin with this; may be repeated. The same for all of the group.",
 )
 @click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    help="Only messages with this tag; may be repeated. The same for all of the group.",
+)
+@click.option(
     "--mode",
     type=click.Choice(MODES),
     default=MODES[0],
     show_default=True,
     help="shared: any consumer gets the next batch. exclusive: one gets all of an exchange, in "
-    "order, and the others wait to take its place.",
+    "order, and the others wait to take its place. keyed: the messages of one key go to one "
+    "consumer, in order. priority: as shared, the higher priorities first.",
 )
 @click.option(
     "--start",
@@ -77,6 +84,7 @@ def consume(
     queue: str,
     group: str,
     topics: tuple[str, ...],
+    tags: tuple[str, ...],
     mode: str,
     start: str,
     prefetch: int | None,
@@ -107,7 +115,7 @@ def consume(
         ends_quietly(),
         target.connect() as cluster,
         cluster.consumer(
-            queue, group, topic=topics or "", mode=mode, start=place,
+            queue, group, topic=topics or "", tags=tags, mode=mode, start=place,
             prefetch=prefetch,
         ) as consumer,
     ):  # fmt: skip

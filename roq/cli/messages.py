@@ -32,6 +32,7 @@ from roq.cli.output import console, note, print_json, rate_text
 from roq.client.admin.wording import bytes_text
 from roq.client.subscribe.subscriber import StartOption
 from roq.errors import RemoteProtocolError
+from roq.protocol.columns import PRIORITY_MAX
 from roq.read.events import BelowFloor
 
 _READ_BYTES: Final = 1 << 18
@@ -54,6 +55,12 @@ class _Published:
 @click.option("--key", help="Key of every message.")
 @click.option("--tag", "tags", multiple=True, help="A tag of every message; may be repeated.")
 @click.option(
+    "--priority",
+    type=click.IntRange(0, PRIORITY_MAX),
+    default=0,
+    help="Priority of every message, for groups that heed it: higher ones first.  [default: 0]",
+)
+@click.option(
     "--property",
     "properties",
     metavar="NAME=TEXT",
@@ -71,6 +78,7 @@ def pub(
     key: str | None,
     tags: tuple[str, ...],
     properties: dict[str, str],
+    priority: int,
     quiet: bool,
 ) -> None:
     """Publish each line of FILE (standard input by default) as one message to QUEUE.
@@ -89,7 +97,9 @@ def pub(
         try:
             with _progress(file, shown=not quiet) as advance:
                 for lines, size in read_lines(file):
-                    publisher.publish_many(lines, topic, key=key, tags=tags, properties=properties)
+                    publisher.publish_many(
+                        lines, topic, key=key, tags=tags, properties=properties, priority=priority
+                    )
                     published.messages += len(lines)
                     published.bytes += sum(map(len, lines))
                     advance(size)
@@ -138,7 +148,7 @@ def sub(
     """Print the payload of each message of QUEUE, one a line, until Ctrl-C.
 
     With --json one object a line: topic, payload (text, or `payload_base64` if it is no text),
-    publisher, sequence, timestamp, and key, tags, properties if there are any.
+    publisher, sequence, timestamp, and key, tags, properties, priority if there are any.
 
     \b
     Example:
@@ -260,6 +270,8 @@ def _attributes(message: roq.Message) -> dict[str, object]:
             given["tags"] = list(message.tags)
         if message.properties:
             given["properties"] = dict(message.properties)
+        if message.priority:
+            given["priority"] = message.priority
     except RemoteProtocolError as error:
         return {"attributes_unreadable": str(error)}
     return given

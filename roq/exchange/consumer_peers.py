@@ -85,6 +85,12 @@ def check_same(join: Join, settings: GroupSettings) -> None:
             f"group {join.group} is {settings.mode}, not {join.settings.mode}: use another name, "
             "or delete the group",
         )
+    if set(join.settings.tags) != set(settings.tags):
+        tags = ", ".join(map(repr, settings.tags)) or "no filter"
+        raise RefusedRequest(
+            "group_differs",
+            f"group {join.group} has the tags {tags:.400}: use the same ones, or another name",
+        )
     if set(join.settings.prefixes) != set(settings.prefixes):
         topics = ", ".join(repr(each.decode(errors="replace")) for each in settings.prefixes)
         raise RefusedRequest(

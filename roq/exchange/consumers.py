@@ -36,7 +36,6 @@ from roq.protocol.consuming import (
     GROUPS,
     GROUPS_PER_ANSWER_MAX,
     JOIN,
-    LEASE,
     LEASED,
     LEAVE,
     MEMBERS_PER_ANSWER_MAX,
@@ -52,6 +51,7 @@ from roq.protocol.consuming import (
     Joined,
     LeaveGroup,
     Ordered,
+    pack_lease,
 )
 from roq.protocol.requesting import FIGURES, REVOKED, WANT
 
@@ -116,7 +116,7 @@ class Consumers(Generic[B]):
         """Likewise, and that is being written."""
         self._answers: list[Effect] = []
         self._services: Services[B] = Services(
-            queue, log, self._groups, self._due_answer, self._open_group, self._after
+            queue, log, self._groups, lambda: self._due.answers, self._open_group, self._after
         )
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             JOIN: self._join,
@@ -178,8 +178,7 @@ class Consumers(Generic[B]):
         return letter in self._short or letter == WANT
 
     def hear(self, route: bytes, letter: bytes, tag: bytes, document: bytes) -> list[Effect]:
-        """Take in what a member or a requester says; what it is answered comes out of
-        `take_answers`."""
+        """Take in what one of them says; what it is answered comes out of `take_answers`."""
         if letter == WANT:
             return self._guarded(Request(route, letter, document, tag), self._services.want)
         peer = self._peers.get((route, tag))
@@ -291,7 +290,7 @@ class Consumers(Generic[B]):
         self._awake.move_to_end(name)
         lease, (topic, frame, batch, size) = found
         peer = self._by_member[name, lease.member.id]
-        head = LEASE.pack(lease.number, lease.first, lease.length, lease.attempts + 1)
+        head = pack_lease(lease.number, lease.first, lease.length, lease.attempts + 1, lease.open)
         return Delivery(peer, lease, (LEASED + peer.tag, head, topic.name, frame), batch, size)
 
     def go_on(self) -> None:
@@ -467,6 +466,8 @@ class Consumers(Generic[B]):
                 counted=each.counted, reason=each.reason,
             ):  # fmt: skip
                 refused.append(each.lease)
+        if done.returned:
+            self._recall(peer)
         before = self._due.done.get(peer, (0, []))[1]
         self._due.done[peer] = done.serial, [*before, *refused] if refused else before
         if done.credit is not None:
@@ -474,6 +475,15 @@ class Consumers(Generic[B]):
         self._touch(group)
         if self._backpressure.near:
             self._report(group)
+
+    def _recall(self, peer: Peer[B]) -> None:
+        """What could not be sent to a member that has given something back is not sent: it would
+        come behind the answer, and overtake what was given back."""
+        for entry in [each for each in self._blocked if each[1].peer is peer]:
+            self._blocked.remove(entry)
+            peer.member.blocked = False
+            peer.group.recall(entry[1].lease, entry[1].size)
+            self._wake(peer.group)
 
     def _leave(self, peer: Peer[B], document: bytes) -> None:
         if consuming.decode(document, LeaveGroup).member != peer.member.id:
@@ -572,9 +582,6 @@ class Consumers(Generic[B]):
 
     def _wake(self, group: ConsumerGroup[B]) -> None:
         self._awake[group.name] = group
-
-    def _due_answer(self, answer: Send) -> None:
-        self._due.answers.append(answer)
 
     def _after(self, group: ConsumerGroup[B]) -> None:
         """Something has happened to a group."""

@@ -44,7 +44,7 @@ class Services(Generic[B]):
         queue: queue id.
         log: of the exchange.
         groups: all groups of the exchange, by name.
-        owe: has this sent when all that has happened so far is kept.
+        owed: gives what is sent when all that has happened so far is kept.
         open_group: makes a group that begins at an offset.
         after: called when something has happened to a group.
 
@@ -58,7 +58,7 @@ class Services(Generic[B]):
         queue: bytes,
         log: Log[B],
         groups: dict[str, ConsumerGroup[B]],
-        owe: Callable[[Send], None],
+        owed: Callable[[], list[Send]],
         open_group: Callable[[str, GroupSettings, int], ConsumerGroup[B]],
         after: Callable[[ConsumerGroup[B]], None],
     ) -> None:
@@ -70,7 +70,7 @@ class Services(Generic[B]):
         self._queue = queue
         self._log = log
         self._groups = groups
-        self._owe = owe
+        self._owed = owed
         self._open_group = open_group
         self._after = after
         self._services: dict[str, ServiceGroup[B]] = {}
@@ -163,7 +163,7 @@ class Services(Generic[B]):
             made = GroupSettings(attempts=0, lease_seconds=LEASE_SECONDS, service=attend.settings)
             self.open(attend.service, made)
         group = self._find(attend.service)
-        self._owe(self._requesters.attend(asked, attend, group, self.now))
+        self._owed().append(self._requesters.attend(asked, attend, group, self.now))
         self._after(group)
         return []
 

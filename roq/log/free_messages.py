@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Final
 
-from roq.log.leases import Piece
+from roq.log.leases import Piece, bits_at, runs_of
 
 STALE_MAX: Final = 1_000
 """Entries of the heap that stand for nothing, beside as many as stand for something."""
@@ -30,9 +30,17 @@ class FreeMessages:
         """The same, the earliest first; with entries of pieces that have left."""
         self._by_offset: dict[int, list[Piece]] = {}
         self._serial = 0
+        self._lowest: list[Piece] = []
+        """A heap of what was here when `lowest` was asked first, and came since."""
+        self._ordered = False
 
     def __iter__(self) -> Iterator[Piece]:
         return chain(self._ready, self._waiting)
+
+    def reserve(self, piece: Piece) -> int:
+        """How much of what members take these leave free for others."""
+        del piece
+        return 0
 
     def __bool__(self) -> bool:
         return bool(self._ready or self._waiting)
@@ -65,7 +73,14 @@ class FreeMessages:
 
     def lowest(self, now: float) -> Piece | None:
         """The one that comes first in the log, if it may go out: others wait for it."""
-        lowest = min(self)
+        heap = self._lowest
+        if not self._ordered:
+            self._ordered = True
+            heap.extend(self)
+            heapify(heap)
+        while heap[0] not in self._ready and heap[0] not in self._waiting:
+            heappop(heap)
+        lowest = heap[0]
         return lowest if lowest in self._ready or self._waiting[lowest][0] <= now else None
 
     def remove(self, piece: Piece) -> None:
@@ -74,36 +89,40 @@ class FreeMessages:
             del self._ready[piece]
         else:
             del self._waiting[piece]
-        self.count -= piece.length
+        self.count -= piece.amount
         here = self._by_offset[piece.offset]
         here.remove(piece)
         if not here:
             del self._by_offset[piece.offset]
 
     def take(self, offset: int, first: int, length: int) -> list[Piece]:
-        """Remove these messages, as far as they are here; what else their pieces have stays."""
+        """Remove these messages, as far as they are here, in pieces without holes; what else their
+        pieces have stays."""
         taken: list[Piece] = []
         for piece in list(self._by_offset.get(offset, ())):
-            begin, end = max(piece.first, first), min(piece.first + piece.length, first + length)
-            if begin >= end:
+            bits = piece.bits << piece.first
+            mine = bits & bits_at(first, length)
+            if not mine:
                 continue
             until = self._waiting.get(piece)
             self.remove(piece)
-            taken.append(piece._replace(first=begin, length=end - begin))
-            for start, stop in ((piece.first, begin), (end, piece.first + piece.length)):
-                rest = piece._replace(first=start, length=stop - start)
-                if rest.length and until is None:
+            taken.extend(piece.part(bits_at(*run)) for run in runs_of(mine))
+            for run in runs_of(bits & ~mine):
+                rest = piece.part(bits_at(*run))
+                if until is None:
                     self.add(rest)
-                elif rest.length and until is not None:
+                else:
                     self.wait(rest, until[0])
         return taken
 
     def clear(self) -> None:
         """Nothing is here."""
-        for held in (self._ready, self._waiting, self._heap, self._by_offset):
+        for held in (self._ready, self._waiting, self._heap, self._by_offset, self._lowest):
             held.clear()
         self.count = 0
 
     def _note(self, piece: Piece) -> None:
-        self.count += piece.length
+        self.count += piece.amount
         self._by_offset.setdefault(piece.offset, []).append(piece)
+        if self._ordered:
+            heappush(self._lowest, piece)

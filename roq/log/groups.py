@@ -7,8 +7,8 @@
 `base` is the first offset that is not wholly done, `next` the first that was never handed out; what
 lies between is kept by offset, and is bounded: a message that nobody gets done holds the group in
 the end, and `stalled` names it. Batches are leased whole, as far as the member's credit reaches; a
-lease stands for a run of messages of one batch, so that what is given back can go elsewhere in
-parts.
+lease stands for some messages of one batch, so that what is given back can go elsewhere in parts,
+and what is ordered by key to the member that has the key.
 
 What must outlive the process comes out of `take_changes` and goes into the log; another process is
 given it by `apply`, and leases out again what was not done.
@@ -17,16 +17,29 @@ given it by `apply`, and leases out again what was not done.
 from __future__ import annotations
 
 from collections import OrderedDict
-from struct import Struct
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar
 
 from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta, Tried
+from roq.log.group_filter import GroupFilter
 from roq.log.group_journal import GroupJournal
-from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of, split_by_attempts
+from roq.log.keyed_messages import KeyedMessages
+from roq.log.leases import (
+    Lease,
+    Member,
+    NumberedLeases,
+    Piece,
+    bits_at,
+    check_held,
+    lowest_of,
+    piece_of,
+    runs_of,
+    split_by_attempts,
+)
 from roq.log.log import Log, Record
 from roq.log.open_batches import OpenBatches
-from roq.protocol.batch import HEADER_BYTES, Kind
+from roq.log.ranked_messages import RankedMessages
+from roq.protocol.columns import read_column
 from roq.protocol.consuming import GroupSettings, GroupState, MemberState, Run
 from roq.protocol.entry import read_entry
 
@@ -36,15 +49,17 @@ WINDOW: Final = 20_000
 """Batches between the first that is not done and the last that was handed out."""
 SCAN_MAX: Final = 256
 """Batches of other topics that are passed over at once."""
+AHEAD_STEP: Final = 1_000
+"""With priorities the group looks at so many batches more at once, when its window has room."""
 MEMBERS_MAX: Final = 10_000
 STEP_SECONDS_MAX: Final = 0.6
 """More does not pass between two looks: a process that was stopped, or late, does not take members
 for silent whom it has not read yet."""
 RETURN_SECONDS: Final = 2.0
 """After a start members have so long to say what they hold, before that goes to others."""
-
-_KIND_AND_COUNT: Final = Struct("<3xB4xI")
-"""Of the header of a batch (`roq.protocol.batch`)."""
+_FREE: Final[dict[str, type[FreeMessages | KeyedMessages | RankedMessages]]] = {
+    "keyed": KeyedMessages, "priority": RankedMessages,
+}  # fmt: skip
 
 
 class ConsumerGroup(Generic[B]):
@@ -79,12 +94,14 @@ class ConsumerGroup(Generic[B]):
         self.acknowledged = self.failed = self.lapsed = self.expired = 0
         self.paused = False
         self._log = log
-        self._prefixes = settings.prefixes
-        self._everything = b"" in settings.prefixes
+        self._filter = GroupFilter(settings)
         self._members: OrderedDict[bytes, Member] = OrderedDict()
         """In the order of their turns; of an exclusive group the first one gets everything."""
         self._open = OpenBatches(start)
-        self._free = FreeMessages()
+        free = _FREE.get(settings.mode, FreeMessages)()
+        self._free: FreeMessages | KeyedMessages | RankedMessages = free
+        self._keyed = free if isinstance(free, KeyedMessages) else None
+        self._ranked = free if isinstance(free, RankedMessages) else None
         self._journal = GroupJournal(name, self._open)
         self._passing = False
         """Whether the last look at the log has ended among batches of other topics."""
@@ -125,6 +142,8 @@ class ConsumerGroup(Generic[B]):
         if len(self._members) >= MEMBERS_MAX:
             return None
         made = self._members[member] = Member(member, name, self._clock)
+        if self._keyed is not None:
+            self._keyed.join(member)
         return made
 
     def resume(
@@ -147,7 +166,11 @@ class ConsumerGroup(Generic[B]):
             if self._is_done(offset, first, count):
                 done.append(Run(offset, first, count))
             elif not others:
-                taken = self._free.take(offset, first, count)
+                taken = (
+                    self._free.take(offset, first, count, member.id)
+                    if isinstance(self._free, KeyedMessages)
+                    else self._free.take(offset, first, count)
+                )
                 leases.extend(self._lease(member, piece, numbers) for piece in taken)
         if exclusive and leases:
             self._members.move_to_end(member.id, last=False)  # it goes on as the one
@@ -158,6 +181,7 @@ class ConsumerGroup(Generic[B]):
         known = self._members.pop(member, None)
         if known is not None:
             self._return_all(known, counted=False)
+            self._left(known)
 
     def gone(self, member: bytes) -> None:
         """A member's connection has ended: what it holds was tried, and is free at once."""
@@ -165,6 +189,7 @@ class ConsumerGroup(Generic[B]):
         if known is not None:
             self.lapsed += known.held
             self._return_all(known, counted=True, reason="its consumer has gone")
+            self._left(known)
 
     def heard(self, member: Member) -> None:
         """The member is there: its leases go on."""
@@ -185,6 +210,7 @@ class ConsumerGroup(Generic[B]):
             self._return_all(member, counted=True, reason="its consumer was silent")
             member.restart()
             del self._members[member.id]
+            self._left(member)
         return silent
 
     def hold(self) -> None:
@@ -203,24 +229,25 @@ class ConsumerGroup(Generic[B]):
         if self.paused or self._clock < self._hold_until:
             return None
         while True:
-            piece = self._first_piece()
-            if piece is None:
+            chosen = self._choose() if self._keyed is None else self._choose_keyed(self._keyed)
+            if chosen is None:
                 return None
-            member = self._taker(piece.length)
-            if member is None:
-                return None
+            member, piece = chosen
             record = self._log.record(piece.offset)
             if record is not None:
                 break
             self._drop(piece)  # the disk has lost it
         self._free.remove(piece)
-        share = member.share(piece.length)
-        if share < piece.length:
-            rest = piece._replace(first=piece.first + share, length=piece.length - share)
-            self._free.add(rest, first=True)
-            piece = piece._replace(length=share)
+        share = member.share(piece.amount, self._free.reserve(piece))
+        if share < piece.amount:
+            bits = piece.bits << piece.first
+            mine = lowest_of(bits, share)
+            self._free.add(piece.part(bits & ~mine), first=True)
+            piece = piece.part(mine)
+        if self._ranked is not None:
+            self._ranked.went(piece, self._clock)
         lease = self._lease(member, piece, numbers)
-        member.taken += piece.length
+        member.taken += piece.amount
         member.taken_bytes += record[3]
         if self.settings.mode != "exclusive":
             self._members.move_to_end(member.id)
@@ -264,6 +291,18 @@ class ConsumerGroup(Generic[B]):
             delay = delay or min(doubled, settings.retry_seconds_max)
         self._return(lease, bits, counted=counted, delay=delay, reason=reason)
         return True
+
+    def recall(self, lease: Lease, size: int) -> None:
+        """What was not sent yet goes back, as if it had never been leased.
+
+        Args:
+            size: bytes of its batch.
+        """
+        member = lease.member
+        if member.leases.get(lease.number) is lease:
+            member.taken -= lease.open.bit_count()
+            member.taken_bytes -= size
+            self._return(lease, lease.open, counted=False, delay=0.0, reason="")
 
     # --- operators --------------------------------------------------------------------------------
 
@@ -330,9 +369,10 @@ class ConsumerGroup(Generic[B]):
     def snapshot(self) -> GroupDelta:
         """All of the group, as it stands."""
         tried = [
-            Tried(each.offset, each.first, each.length, each.attempts, each.reason)
+            Tried(each.offset, each.first + start, length, each.attempts, each.reason)
             for each in self._held()
             if each.attempts
+            for start, length in runs_of(each.open if isinstance(each, Lease) else each.bits)
         ]
         return self._journal.snapshot(tried, self.settings, self.created_us, paused=self.paused)
 
@@ -340,8 +380,7 @@ class ConsumerGroup(Generic[B]):
         """Take in what an earlier process has written, in order; before anything else happens."""
         if delta.settings is not None:
             self.settings = delta.settings
-            self._prefixes = delta.settings.prefixes
-            self._everything = b"" in delta.settings.prefixes
+            self._filter = GroupFilter(delta.settings)
             self.created_us = delta.created_us
             self.paused = delta.paused
         self._journal.apply(delta, WINDOW)
@@ -351,22 +390,12 @@ class ConsumerGroup(Generic[B]):
         self._open.check()
         assert self.next <= max(self._log.committed, self.base)  # noqa: S101
         assert self._open.span <= WINDOW  # noqa: S101
-        held: dict[int, int] = {}
-        for each in self._held():
-            bits = (
-                each.open << each.first
-                if isinstance(each, Lease)
-                else bits_at(each.first, each.length)
-            )
-            assert not held.get(each.offset, 0) & bits, "nobody has what another one has"  # noqa: S101
-            held[each.offset] = held.get(each.offset, 0) | bits
+        held = check_held(self._free, self._members.values())
         assert held == self._open.bits, "each open message is somewhere"  # noqa: S101
         assert self.out == sum(each.open.bit_count() for each in self._leases())  # noqa: S101
-        assert self._free.count == sum(each.length for each in self._free)  # noqa: S101
-        for member in self._members.values():
-            assert member.held == sum(  # noqa: S101
-                lease.open.bit_count() for lease in member.leases.values()
-            )
+        assert self._free.count == sum(each.amount for each in self._free)  # noqa: S101
+        if self._keyed is not None:
+            self._keyed.check(self._leases())
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -387,20 +416,65 @@ class ConsumerGroup(Generic[B]):
         mask = bits_at(first, min(length, size - first)) if first < size else 0
         return not self._open.bits[offset] & mask
 
-    def _taker(self, count: int) -> Member | None:
+    def _left(self, member: Member) -> None:
+        """It is no member any more, and holds nothing."""
+        if self._keyed is not None:
+            self._keyed.leave(member.id)
+
+    def _choose(self) -> tuple[Member, Piece] | None:
+        """What goes out next, and to whom; it stays where it is."""
+        piece = self._first_piece() if self._ranked is None else self._highest(self._ranked)
+        if piece is None:
+            return None
+        member = self._taker(piece.amount, self._free.reserve(piece))
+        return None if member is None else (member, piece)
+
+    def _highest(self, ranked: RankedMessages) -> Piece | None:
+        """Likewise, of all that is in reach."""
+        for _ in range(SCAN_MAX):
+            # In steps: to look at each batch that comes into reach costs two reads of the disk.
+            if not self._may_open() or (ranked and self._open.span > WINDOW - AHEAD_STEP):
+                return ranked.first(self._clock)
+            self._open_next()
+        self._passing = True
+        return None
+
+    def _choose_keyed(self, keyed: KeyedMessages) -> tuple[Member, Piece] | None:
+        """Likewise, where each member has keys of its own."""
+        for _ in range(SCAN_MAX):
+            idle = False
+            for member in self._members.values():
+                if member.credit <= 0:
+                    continue
+                piece = keyed.choose(member.id, self._clock)
+                if piece is None:
+                    idle = True
+                elif member.share(piece.amount):
+                    return member, piece
+            if not idle or not self._may_open():
+                return None
+            self._open_next()
+        self._passing = True
+        return None
+
+    def _taker(self, count: int, reserve: int = 0) -> Member | None:
         """Whose turn it is, of those that would take so many messages, or a part of them."""
         if self.settings.mode == "exclusive":
             first = next(iter(self._members.values()), None)
             return first if first is not None and first.share(count) else None
         for member in self._members.values():
-            if member.share(count):
+            if member.share(count, reserve):
                 return member
         return None
 
     def _first_piece(self) -> Piece | None:
         """What goes out next; it stays where it is."""
         self._passing = False
-        if self.settings.mode == "exclusive" and self._free:
+        if (
+            self.settings.mode == "exclusive"
+            and isinstance(self._free, FreeMessages)
+            and self._free
+        ):
             # In order: what was given back comes before everything behind it, if it waits for long.
             return self._free.lowest(self._clock)
         first = self._free.first(self._clock)
@@ -416,7 +490,7 @@ class ConsumerGroup(Generic[B]):
         """Nobody can have this any more."""
         self._free.remove(piece)
         self.expired += 1
-        self._finish(piece.offset, bits_at(piece.first, piece.length))
+        self._finish(piece.offset, piece.bits << piece.first)
 
     def _open_next(self) -> None:
         """Look at the batch at `next`: what of it is the group's, and not done, is ready."""
@@ -425,33 +499,34 @@ class ConsumerGroup(Generic[B]):
             self._open.leap(offset)
             return
         whole = self._journal.known(offset) is None
-        count = 0 if whole else self._count_at(offset)  # nothing has changed if that raises
+        # Nothing has changed if this raises.
+        count, area = (0, b"") if whole else self._look_at(offset)
         done, tried = self._journal.take_known(offset)
         open_bits = bits_at(0, count) & ~done
         self._open.open(count, open_bits)
+        if open_bits and not isinstance(self._free, FreeMessages):
+            self._free.open(offset, read_column(area, self._free.column, count), self.base)
         for first, length in runs_of(open_bits):
             for piece in split_by_attempts(offset, first, length, tried):
                 self._free.add(piece)
 
-    def _count_at(self, offset: int) -> int:
-        """How many messages of the group's this batch has."""
+    def _look_at(self, offset: int) -> tuple[int, bytes]:
+        """How many messages of the group's this batch has, and what it says of them."""
         if offset < self._log.floor:
-            return 0
+            return 0, b""
         record = self._log.record(offset)
         if record is None:
             self.expired += 1
-            return 0
-        topic, _, batch, size = record
-        if size < HEADER_BYTES or not (self._everything or topic.name.startswith(self._prefixes)):
-            return 0
-        kind, count = _KIND_AND_COUNT.unpack_from(cast("bytes", batch))
-        return int(count) if kind == Kind.DATA else 0
+            return 0, b""
+        return self._filter.look_at(record)
 
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = Lease(numbers.next(), member, piece)
         member.leases[lease.number] = lease
-        member.held += piece.length
-        self.out += piece.length
+        member.held += piece.amount
+        self.out += piece.amount
+        if self._keyed is not None:
+            self._keyed.leased(lease)
         return lease
 
     def _bits_of(self, lease: Lease, first: int, count: int) -> int:
@@ -473,6 +548,8 @@ class ConsumerGroup(Generic[B]):
             self._finish(lease.offset, bits << lease.first)
         if not lease.open:
             del lease.member.leases[lease.number]
+            if self._keyed is not None:
+                self._keyed.over(lease)
 
     def _finish(self, offset: int, bits: int) -> None:
         """These messages are done, whoever says so."""
@@ -484,11 +561,17 @@ class ConsumerGroup(Generic[B]):
         attempts = lease.attempts + counted
         why = reason if counted else lease.reason
         self._settle(lease, bits, done=False)
-        for start, length in runs_of(bits):
-            piece = Piece(lease.offset, lease.first + start, length, attempts, why)
+        divided = not isinstance(self._free, FreeMessages)
+        if divided and bits:
+            # As a whole: in runs it would go out in as many leases as it has messages.
+            piece = piece_of(lease.offset, bits << lease.first, attempts, why)
             self._free.wait(piece, self._clock + delay)
+        for start, length in runs_of(bits):
+            tried = Tried(lease.offset, lease.first + start, length, attempts, why)
+            if not divided:
+                self._free.wait(Piece(*tried), self._clock + delay)
             if counted:
-                self._journal.note_tried(Tried(*piece))
+                self._journal.note_tried(tried)
 
     def _return_all(self, member: Member, *, counted: bool, reason: str = "") -> None:
         """All that a member holds is free at once."""
@@ -529,6 +612,6 @@ class ConsumerGroup(Generic[B]):
             )
         first = self._free.first(self._clock)
         waits = first is not None or self._may_open()
-        if waits and not self._taker(1 if first is None else first.length):
+        if waits and not self._taker(1 if first is None else first.amount):
             return "each of its members holds as much as it takes"
         return ""

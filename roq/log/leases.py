@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from roq.log.group_changes import Tried
@@ -12,13 +13,30 @@ _COUNT_BITS: Final = 43
 
 
 class Piece(NamedTuple):
-    """A run of open messages that nobody holds."""
+    """Open messages of one batch that nobody holds."""
 
     offset: int
     first: int
     length: int
+    """From the first to the last of them."""
     attempts: int
     reason: str
+    mask: int = 0
+    """Which of these they are, a bit for each; 0: all."""
+
+    @property
+    def bits(self) -> int:
+        """A bit for each of them, counted from `first`."""
+        return self.mask or (1 << self.length) - 1
+
+    @property
+    def amount(self) -> int:
+        """How many they are."""
+        return self.mask.bit_count() if self.mask else self.length
+
+    def part(self, bits: int) -> Piece:
+        """Some of them: these bits of the batch."""
+        return piece_of(self.offset, bits, self.attempts, self.reason)
 
 
 class Lease:
@@ -26,13 +44,16 @@ class Lease:
 
     Attributes:
         number: by which the member names it; never used twice in this process.
-        offset, first, length: of the batch, and which of its messages.
-        open: one bit for each of them that is not done.
+        offset, first, length: of the batch, and from which to which of its messages.
+        open: one bit for each that it stands for and that is not done.
         attempts: how often they were tried before.
         reason: why the last attempt failed.
+        lanes: the key groups of its messages, in a group that is ordered by key.
     """
 
-    __slots__ = ("attempts", "first", "length", "member", "number", "offset", "open", "reason")
+    __slots__ = (
+        "attempts", "first", "lanes", "length", "member", "number", "offset", "open", "reason",
+    )  # fmt: skip
 
     def __init__(self, number: int, member: Member, piece: Piece) -> None:
         self.number = number
@@ -42,7 +63,8 @@ class Lease:
         self.length = piece.length
         self.attempts = piece.attempts
         self.reason = piece.reason
-        self.open = (1 << piece.length) - 1
+        self.open = piece.bits
+        self.lanes: frozenset[int] = frozenset()
 
 
 class Member:
@@ -87,13 +109,18 @@ class Member:
             return 0
         return self.granted - self.taken
 
-    def share(self, count: int) -> int:
+    def share(self, count: int, reserve: int = 0) -> int:
         """How many of so many messages it gets now: all, or a part if they are more than it ever
-        holds; 0: none yet."""
-        credit = self.credit
+        holds; 0: none yet.
+
+        Args:
+            reserve: so much of what it takes is kept for others, if it takes more than that.
+        """
+        kept = reserve if self.window > reserve else 0
+        credit, window = self.credit - kept, self.window - kept
         if credit >= count:
             return count
-        if count <= self.window or credit < max(1, self.window // 2):
+        if count <= window or credit < max(1, window // 2):
             return 0
         return credit
 
@@ -113,6 +140,43 @@ class NumberedLeases:
         """Another number than all before."""
         self._last += 1
         return self._last
+
+
+def check_held(free: Iterable[Piece], members: Iterable[Member]) -> dict[int, int]:
+    """Assert that nobody has what another one has; gives what somebody has, bits by offset."""
+    held: dict[int, int] = {}
+    every = [(each.offset, each.bits << each.first) for each in free]
+    for member in members:
+        leases = member.leases.values()
+        every += [(each.offset, each.open << each.first) for each in leases]
+        assert member.held == sum(each.open.bit_count() for each in leases)  # noqa: S101
+    for offset, bits in every:
+        assert not held.get(offset, 0) & bits  # noqa: S101
+        held[offset] = held.get(offset, 0) | bits
+    return held
+
+
+def piece_of(offset: int, bits: int, attempts: int = 0, reason: str = "") -> Piece:
+    """These messages of a batch, a bit for each; at least one."""
+    first = (bits & -bits).bit_length() - 1
+    length = bits.bit_length() - first
+    mask = bits >> first
+    return Piece(offset, first, length, attempts, reason, 0 if mask == (1 << length) - 1 else mask)
+
+
+def lowest_of(bits: int, count: int) -> int:
+    """So many of these bits, the lowest ones."""
+    rest = bits
+    for _ in range(count):
+        rest &= rest - 1
+    return bits & ~rest
+
+
+def bits_of_column(column: bytes, value: int) -> int:
+    """A bit for each message that has this value in a column."""
+    table = bytearray(b"0" * 256)
+    table[value] = ord("1")
+    return int(column.translate(table)[::-1], 2)
 
 
 def bits_at(first: int, count: int) -> int:

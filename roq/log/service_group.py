@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta
 from roq.log.groups import RETURN_SECONDS, ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of
@@ -402,7 +403,7 @@ class ServiceGroup(ConsumerGroup[B]):
         self._requests.check()
         places = Counter(self._requests.parked_places())
         for each in self._held():
-            bits = each.open if isinstance(each, Lease) else bits_at(0, each.length)
+            bits = each.open if isinstance(each, Lease) else each.bits
             places.update((each.offset, each.first + at) for at in indexes(bits))
         wanted = {
             (offset, index) for offset, bits in self._open.bits.items() for index in indexes(bits)
@@ -473,7 +474,7 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def _drop(self, piece: Piece) -> None:
         self.expired += 1
-        bits = bits_at(piece.first, piece.length)
+        bits = piece.bits << piece.first
         self._end(piece.offset, bits, RequestState.LATE, "the disk has lost it")
 
     def _finish(self, offset: int, bits: int) -> None:
@@ -482,9 +483,15 @@ class ServiceGroup(ConsumerGroup[B]):
             self._requests.batches.pop(offset, None)
 
     def _park(self, offset: int, bits: int, until: float) -> None:
-        for first, length in runs_of(bits):
-            self._free.take(offset, first, length)
+        self._take_free(offset, bits)
         self._requests.park(offset, bits, until)
+
+    def _take_free(self, offset: int, bits: int) -> None:
+        """These are not to be handed out."""
+        free = self._free
+        assert isinstance(free, FreeMessages)  # noqa: S101 - a service is shared
+        for first, length in runs_of(bits):
+            free.take(offset, first, length)
 
     def _end(self, offset: int, bits: int, state: RequestState, text: str, kind: str = "") -> None:
         """These requests end, whoever holds them; `kind` is counted, too."""
@@ -504,8 +511,7 @@ class ServiceGroup(ConsumerGroup[B]):
             self._settle(lease, mine, done=False)
             self._requests.close(lease, mine)
         self._requests.unpark(offset, free)
-        for first, length in runs_of(free):
-            self._free.take(offset, first, length)
+        self._take_free(offset, free)
         self._requests.forget_once(offset, bits)
         self._finish(offset, bits)
         if kind:

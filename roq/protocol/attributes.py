@@ -1,8 +1,9 @@
-"""What messages carry beside their payload: a key, tags, properties.
+"""What messages carry beside their payload: a key, tags, properties, a priority.
 
 They travel in the body of a batch as one byte string beside the payloads, msgpack of
-`{index: [key, tags, properties]}` with the messages that have any. An exchange never looks into it,
-and a subscriber only when the program asks.
+`{index: [key, tags, properties, priority]}` with the messages that have any. An exchange never
+looks into it (what exchanges are to know stands in `roq.protocol.columns`), and a subscriber only
+when the program asks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from roq.errors import InvalidName, RemoteProtocolError
+from roq.errors import InvalidName, InvalidRequest, RemoteProtocolError
+from roq.protocol.columns import PRIORITY_MAX
 from roq.ranges import UNREADABLE
 
 KEY_BYTES_MAX: Final = 1_024
@@ -31,6 +33,7 @@ _Tag = Annotated[str, msgspec.Meta(max_length=TAG_BYTES_MAX)]
 _Name = Annotated[str, msgspec.Meta(max_length=NAME_BYTES_MAX)]
 _Value = Annotated[str, msgspec.Meta(max_length=VALUE_BYTES_MAX)]
 _Tags = Annotated[tuple[_Tag, ...], msgspec.Meta(max_length=TAGS_MAX)]
+_Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
 _Properties = Annotated[dict[_Name, _Value], msgspec.Meta(max_length=PROPERTIES_MAX + RESERVED_MAX)]
 
 
@@ -40,6 +43,7 @@ class Attributes(msgspec.Struct, frozen=True, array_like=True):
     key: _Key | None = None
     tags: _Tags = ()
     properties: _Properties = {}
+    priority: _Priority = 0
 
 
 NO_ATTRIBUTES: Final = Attributes()
@@ -48,19 +52,25 @@ _decode = msgspec.msgpack.Decoder(dict[int, Attributes]).decode
 
 
 def attributes_of(
-    key: str | None, tags: Sequence[str] | None, properties: Mapping[str, str] | None
+    key: str | None,
+    tags: Sequence[str] | None,
+    properties: Mapping[str, str] | None,
+    priority: int = 0,
 ) -> Attributes | None:
     """What a publisher gives with a message, checked; None if that is nothing.
 
     Raises:
         TypeError: something is no text.
         InvalidName: too long, too many, no valid text, or a reserved name.
+        InvalidRequest: there is no such priority.
     """
     if isinstance(tags, str):
         raise TypeError(f"tags are a list of texts: [{tags!r}], not {tags!r}")
     if properties is not None and not isinstance(properties, Mapping):
         raise TypeError("properties are a mapping of texts to texts")
-    made = Attributes(key, tuple(tags or ()), dict(properties or {}))
+    if not isinstance(priority, int) or not 0 <= priority <= PRIORITY_MAX:
+        raise InvalidRequest(f"a priority is 0 to {PRIORITY_MAX}, higher ones first: {priority!r}")
+    made = Attributes(key, tuple(tags or ()), dict(properties or {}), int(priority))
     if made == NO_ATTRIBUTES:
         return None
     if made.key is not None:

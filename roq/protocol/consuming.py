@@ -13,15 +13,17 @@
 
 As with readers, four bytes behind the letter say which of those that share a connection is meant.
 Join, Groups and the orders are BSON, as they come seldom; Credit, Done and DoneConfirmed are
-msgpack arrays. A lease is 20 bytes:
+msgpack arrays. A lease is 24 bytes, and `size` of a mask:
 
-     0           8           12          16          20
-     +-----------+-----------+-----------+-----------+
-     |  number   |   first   |  length   |  attempt  |
-     +-----------+-----------+-----------+-----------+
+     0           8           12          16          20          24
+     +-----------+-----------+-----------+-----------+-----------+------ …
+     |  number   |   first   |  length   |  attempt  |   size    | mask
+     +-----------+-----------+-----------+-----------+-----------+------ …
 
 It stands for the messages `first` to `first + length - 1` of the batch that follows, counted from
-0; the others of that batch are somebody else's. Numbers of leases rise, and belong to one process.
+0; the others of that batch are somebody else's. With a mask it stands for some of these only: bit
+n, the lowest one first, is for message `first + n`. Numbers of leases rise, and belong to one
+process.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from typing import Annotated, Final, NamedTuple, TypeVar
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.protocol.attributes import TAG_BYTES_MAX, TAGS_MAX
+from roq.protocol.batch import COUNT_MAX
 from roq.protocol.reports import ClientName
 from roq.protocol.requesting import Answer, Begun, Figures, ServiceSettings
 from roq.ranges import UNREADABLE, ChildEpoch, Offset, Real, Whole
@@ -49,7 +53,7 @@ LEASED_LARGE: Final = b"\xffM"
 DELETED: Final = "group_deleted"
 """Code by which members hear that an operator has deleted their group: they do not come back."""
 
-LEASE: Final = Struct("<QIII")
+LEASE: Final = Struct("<QIIII")
 GROUP_NAME_MAX: Final = 128
 GROUPS_PER_ANSWER_MAX: Final = 1_000
 MEMBERS_PER_ANSWER_MAX: Final = 1_000
@@ -70,8 +74,10 @@ _Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 GroupName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
 
-MODES: Final = ("shared", "exclusive")
-Mode = Annotated[str, msgspec.Meta(pattern=r"\A(shared|exclusive)\Z")]
+MODES: Final = ("shared", "exclusive", "keyed", "priority")
+Mode = Annotated[str, msgspec.Meta(pattern=r"\A(shared|exclusive|keyed|priority)\Z")]
+_Tag = Annotated[str, msgspec.Meta(max_length=TAG_BYTES_MAX)]
+_Tags = Annotated[tuple[_Tag, ...], msgspec.Meta(max_length=TAGS_MAX)]
 
 
 class Run(NamedTuple):
@@ -87,9 +93,13 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: Mode = MODES[0]
     """`shared`: any member gets the next batch. `exclusive`: one member at each exchange gets all
-    of them in order, and the others wait to take its place."""
+    of them in order, and the others wait to take its place. `keyed`: those of one key go to one
+    member, in order, as long as nothing of the key is out elsewhere. `priority`: as `shared`, the
+    higher priorities first."""
     prefixes: tuple[bytes, ...] = (b"",)
     """Topics that begin so are the group's."""
+    tags: _Tags = ()
+    """Messages that have one of these are the group's; none: all are."""
     lease_seconds: _Seconds = 30.0
     """A member that says nothing for so long loses what it holds."""
     attempts: _Attempts = 16
@@ -276,6 +286,35 @@ class Ordered(msgspec.Struct, frozen=True, kw_only=True):
     id: Whole
     generation: ChildEpoch
     base: Offset = 0
+
+
+def pack_lease(number: int, first: int, length: int, attempt: int, bits: int) -> bytes:
+    """A lease of these messages."""
+    if bits == (1 << length) - 1:
+        return LEASE.pack(number, first, length, attempt, 0)
+    mask = bits.to_bytes((length + 7) // 8, "little")
+    return LEASE.pack(number, first, length, attempt, len(mask)) + mask
+
+
+def lease_bytes(frame: bytes, at: int) -> int:
+    """Bytes of the lease that begins here in a frame, as it says."""
+    return LEASE.size + int.from_bytes(frame[at + LEASE.size - 4 : at + LEASE.size], "little")
+
+
+def read_lease(data: bytes) -> tuple[int, int, int, int, int]:
+    """Number, first, length, attempt, and a bit for each message that it stands for.
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    if len(data) < LEASE.size:
+        raise RemoteProtocolError(f"a lease has at least {LEASE.size} bytes, not {len(data)}")
+    number, first, length, attempt, _ = LEASE.unpack_from(data)
+    every = (1 << length) - 1 if 0 < length <= COUNT_MAX else 0
+    bits = int.from_bytes(data[LEASE.size :], "little") if len(data) > LEASE.size else every
+    if not bits or bits & ~every:
+        raise RemoteProtocolError(f"a lease of {length} messages with the mask {bits:#x}")
+    return number, first, length, attempt, bits
 
 
 T = TypeVar("T", Credit, Done, DoneConfirmed, LeaveGroup)

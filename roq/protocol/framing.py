@@ -4,7 +4,7 @@
     to one peer   FF and a letter, then what belongs to it: a document, a number
                   FF d, u64 id, topic, FF, entry, batch
                   FF D, u64 id, topic, FF, entry       and then, as a message of its own, the batch
-                  FF L and FF M: likewise, with 20 bytes of a lease in the place of the id
+                  FF L and FF M: likewise, with a lease in the place of the id
 
 Behind the letter of what is for one of several readers stand the four bytes of that reader.
 
@@ -34,7 +34,7 @@ from roq.protocol.channel import (
     NUMBER,
     PRESENCE_TOPIC,
 )
-from roq.protocol.consuming import LEASE, LEASED, LEASED_LARGE
+from roq.protocol.consuming import LEASED, LEASED_LARGE, lease_bytes
 from roq.protocol.entry import ENTRY_BYTES
 
 END_OF_TOPIC: Final = bytes((CONTROL,))
@@ -45,11 +45,8 @@ _LARGE_PARTS: Final = 4
 _ENTRY_AT: Final = 1 + ENTRY_BYTES
 _LARGE: Final = {FETCHED_ENTRY: FETCHED_LARGE, LEASED: LEASED_LARGE}
 _SMALL: Final = {large: small for small, large in _LARGE.items()}
-_NUMBER_BYTES: Final = {
-    FETCHED_ENTRY: NUMBER.size, FETCHED_LARGE: NUMBER.size,
-    LEASED: LEASE.size, LEASED_LARGE: LEASE.size,
-}  # fmt: skip
-"""What stands between the letter and the topic of an entry."""
+_FETCHED: Final = frozenset({FETCHED_ENTRY, FETCHED_LARGE})
+_LEASED: Final = frozenset({LEASED, LEASED_LARGE})
 _CONTROL_TOPIC_BYTES: Final = {
     END_TOPIC: len(END_TOPIC),
     PRESENCE_TOPIC: len(PRESENCE_TOPIC) + NONCE_BYTES,
@@ -107,8 +104,12 @@ def split_answer(frame: bytes, tag_bytes: int = 0) -> list[bytes]:
         tag_bytes: so many behind the letter are left out: they say which reader it is for.
     """
     letter, body_at = frame[:LETTER_BYTES], LETTER_BYTES + tag_bytes
-    number_bytes = _NUMBER_BYTES.get(letter)
-    if number_bytes is not None:
+    number_bytes = 0
+    if letter in _LEASED:
+        number_bytes = lease_bytes(frame, body_at)
+    elif letter in _FETCHED:
+        number_bytes = NUMBER.size
+    if number_bytes:
         parts = split_live(frame[body_at + number_bytes :])
         number = frame[body_at : body_at + number_bytes]
         return [letter, number, *parts] if len(parts) > 1 else [frame]

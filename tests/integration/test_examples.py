@@ -54,7 +54,7 @@ def test_workers_share_the_orders(roq_cluster: RunningCluster) -> None:
 
 
 def test_a_service_answers(roq_cluster: RunningCluster) -> None:
-    lines = example("requests.py", cluster=roq_cluster).splitlines()
+    lines = example("services.py", cluster=roq_cluster).splitlines()
     assert [line.split(" ", 1)[1] for line in lines] == [
         f"Invoice(order={number}, total={121 * number})" for number in range(10)
     ]

@@ -8,6 +8,7 @@ with what its log has kept.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -19,6 +20,7 @@ from roq.log.leases import Lease, NumberedLeases
 from roq.log.ring import Ring
 from roq.model import PublisherId
 from roq.protocol.batch import Kind, pack, pack_empty
+from roq.protocol.columns import KEY_GROUPS, PRIORITIES, pack_column
 from roq.protocol.consuming import GroupSettings, Run
 
 QUEUE = bytes(16)
@@ -39,15 +41,43 @@ class Model:
         return [key for key, holder in self.holders.items()
                 if holder is None and key not in self.done]  # fmt: skip
 
-    def appended(self, offset: int, count: int) -> None:
-        self.holders |= {(offset, index): None for index in range(count)}
+    lanes: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Of each message with a key: its key group."""
 
-    def leased(self, lease: Lease) -> None:
-        for key in keys_of(lease.offset, lease.first, lease.length):
+    ranks: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Its priority."""
+
+    def appended(self, offset: int, lanes: bytes, ranks: bytes) -> None:
+        self.ranks |= {(offset, index): rank for index, rank in enumerate(ranks)}
+        self.holders |= {(offset, index): None for index in range(len(lanes))}
+        self.lanes |= {(offset, index): lane for index, lane in enumerate(lanes) if lane}
+
+    def leased(self, lease: Lease, order: Mapping[int, bytes] | None = None) -> None:
+        """Somebody gets this.
+
+        Args:
+            order: who holds each lease, if what has a key goes out in order, and to one member.
+        """
+        for key in mine_of(lease):
             assert key in self.holders, "only what is there, and the group's"
             assert key not in self.done, "nothing that is done"
             assert self.holders[key] is None, "nothing that another one holds"
             self.holders[key] = lease.number
+        if order is None:
+            return
+        for key in mine_of(lease):
+            lane = self.lanes.get(key)
+            if lane is None:
+                continue
+            same = [each for each, other in self.lanes.items() if other == lane]
+            assert all(
+                self.holders[each] is not None or each in self.done
+                for each in same if each < key
+            ), "what comes first in its key group is first"  # fmt: skip
+            holders = {self.holders[each] for each in same} - {None, lease.number}
+            assert {order[each] for each in holders if each is not None} <= {lease.member.id}, (
+                "one pair of hands"
+            )
 
     def acknowledged(self, lease: Lease, first: int, length: int) -> None:
         for key in keys_of(lease.offset, first, length):
@@ -63,6 +93,12 @@ class Model:
     def restarted(self) -> None:
         self.done = set(self.kept)
         self.holders = dict.fromkeys(self.holders)
+
+
+def mine_of(lease: Lease) -> list[tuple[int, int]]:
+    """What a lease stands for, in order."""
+    every = keys_of(lease.offset, lease.first, lease.length)
+    return [key for at, key in enumerate(every) if lease.open >> at & 1]
 
 
 def keys_of(offset: int, first: int, length: int) -> list[tuple[int, int]]:
@@ -86,6 +122,8 @@ class History:
         self.unwritten: list[bytes] = []
         self.deltas_done: set[tuple[int, int]] = set()
         self.dead: list[tuple[bytes, Lease]] = []
+        self.returned: set[tuple[int, int]] = set()
+        self.inverted = self.first_served = 0
         self.begin()
 
     def begin(self) -> None:
@@ -117,16 +155,20 @@ class History:
                 "publisher": PUBLISHER, "epoch": 0, "link_number": self.sequence + 1,
                 "first_sequence": self.sequence, "created_us": 0,
             }  # fmt: skip
+            # Few key groups, some messages without.
+            lanes = bytes(self.random.choice([0, 1, 2, 3, 200]) for _ in range(count))
+            ranks = bytes(self.random.choice([0, 0, 0, 4, 9]) for _ in range(count))
+            area = pack_column(KEY_GROUPS, lanes) + pack_column(PRIORITIES, ranks)
             batch = (
                 pack_empty(Kind.VOID, count=count, **place)  # type: ignore[arg-type]
                 if void
-                else pack([b"x"] * count, **place)  # type: ignore[arg-type]
+                else pack([b"x"] * count, extensions=area, **place)  # type: ignore[arg-type]
             )
             self.sequence += count
             offset = self.log.end
             self.log.append(topic, batch, len(batch))
             if not void and topic.startswith(b"a"):
-                self.model.appended(offset, count)
+                self.model.appended(offset, lanes, ranks)
 
     def join(self) -> None:
         if len(self.members) < 4:
@@ -153,8 +195,25 @@ class History:
                 assert holders <= {lease.member.id}, "one member has all"
                 assert self.model.free(), "what comes first is first"
                 assert min(self.model.free()) == (lease.offset, lease.first)
-            self.model.leased(lease)
-            self.members[lease.member.id][lease.number] = lease
+            if self.mode == "priority":
+                self.ranked(lease)
+            self.lease(lease)
+
+    def lease(self, lease: Lease) -> None:
+        self.members[lease.member.id][lease.number] = lease
+        owners = {number: name for name, leases in self.members.items() for number in leases}
+        self.model.leased(lease, owners if self.mode == "keyed" else None)
+
+    def ranked(self, lease: Lease) -> None:
+        """Nothing goes before what is higher and was never given back, but for a tenth."""
+        ranks = self.model.ranks
+        (rank,) = {ranks[key] for key in mine_of(lease)}
+        free = {ranks[key] for key in set(self.model.free()) - self.returned - set(mine_of(lease))}
+        if any(each > rank for each in free):
+            self.inverted += lease.open.bit_count()
+            assert 9 * self.inverted <= self.first_served
+        elif any(each < rank for each in map(ranks.__getitem__, self.model.free())):
+            self.first_served += lease.open.bit_count()
 
     def some(self) -> tuple[bytes, Lease] | None:
         held = [(name, each) for name, leases in self.members.items() for each in leases.values()]
@@ -204,6 +263,7 @@ class History:
                 member, lease.number, lease.first, lease.length, 0.0, counted=counted, reason="no"
             )
             self.model.freed({lease.number})
+            self.returned |= set(keys_of(lease.offset, lease.first, lease.length))
             del self.members[name][lease.number]
 
     def stale(self) -> None:
@@ -215,6 +275,8 @@ class History:
 
     def drop(self, name: bytes) -> None:
         leases = self.members.pop(name)
+        for lease in leases.values():
+            self.returned |= set(keys_of(lease.offset, lease.first, lease.length))
         self.model.freed(set(leases))
         self.dead += [(name, lease) for lease in leases.values()]
 
@@ -243,12 +305,21 @@ class History:
         assert member is not None
         leases, done = self.group.resume(member, held, self.numbers)
         for lease in leases:
-            self.model.leased(lease)
-            self.members[name][lease.number] = lease
+            self.resumed(lease)
         for run in done:
             assert set(keys_of(*run)) <= self.model.done | set(keys_of(*run)) - set(
                 self.model.holders
             )
+
+    def resumed(self, lease: Lease) -> None:
+        """Goes on, whatever stands before it: a member may do what it has begun."""
+        self.model.leased(lease)
+        self.members[lease.member.id][lease.number] = lease
+        lanes = {self.model.lanes.get(key) for key in mine_of(lease)} - {None}
+        for key, lane in self.model.lanes.items():
+            number = self.model.holders[key]
+            if self.mode == "keyed" and lane in lanes and number is not None:
+                assert number in self.members[lease.member.id], "one pair of hands"
 
     def pass_time(self) -> None:
         quiet = self.random.random() < 0.2
@@ -310,10 +381,12 @@ class History:
             self.now += 0.5
             self.group.tick(self.now)
             while (found := self.group.next_lease(self.numbers)) is not None:
-                self.model.leased(found[0])
+                self.lease(found[0])
+                messages = found[0].open.bit_count()
                 assert self.group.acknowledge(member, found[0].number)
                 self.model.acknowledged(found[0], found[0].first, found[0].length)
-                self.credit(bytes(16), found[0].length)
+                self.credit(bytes(16), messages)
+                del self.members[bytes(16)][found[0].number]
             self.group.check()
             if self.group.base == self.log.committed:
                 break
@@ -322,7 +395,7 @@ class History:
         assert self.group.out == 0
 
 
-@pytest.mark.parametrize("mode", ["shared", "exclusive"])
+@pytest.mark.parametrize("mode", ["shared", "exclusive", "keyed", "priority"])
 @pytest.mark.parametrize("seed", range(60))
 def test_a_group_delivers_what_the_model_allows(seed: int, mode: str) -> None:
     history = History(seed, mode)

@@ -561,7 +561,8 @@ def fuzz_consumers(maker: Maker) -> None:
         told = pick([
             [consuming.JOIN, _raw(maker, consuming.Joined)],
             [consuming.DONE, _short(maker, consuming.DoneConfirmed)],
-            [consuming.LEASED, consuming.LEASE.pack(1, 0, pick([1, 4_000_000_000]), 1),
+            [consuming.LEASED,
+             consuming.LEASE.pack(1, 0, pick([1, 4_000_000_000]), 1, pick([0, 1])) + b"\x01",
              pick(TOPICS), pack_entry(EntryKind.ENTRY, 1, QUEUE, EPOCH, 1, 0, 0), _batch(maker)],
             [consuming.LEAVE, b""], [channel.REFUSED, _raw(maker, channel.Refused)],
         ])  # fmt: skip

@@ -40,6 +40,7 @@ from roq.errors import (
     Unavailable,
 )
 from roq.model import encode_topic
+from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
 from roq.protocol.consuming import MODES, GroupSettings
 
 PREFETCH: Final = 4_096
@@ -73,7 +74,9 @@ class Consumer:
         queue: name of the queue.
         group: name of the group.
         topic: a prefix of topics, or several; "" means all. The same for all members.
-        mode: `shared` or `exclusive`, see `GroupSettings`. The same for all members.
+        tags: only messages that have one of these; none: all. The same for all members.
+        mode: `shared`, `exclusive`, `keyed` or `priority`, see `GroupSettings`. The same for all
+            members.
         start: where a group that is new begins: `earliest`, `latest`, or an aware time.
         prefetch, prefetch_bytes: what it holds at most, at all exchanges together; at least one
             message of each exchange.
@@ -101,6 +104,7 @@ class Consumer:
         group: str,
         *,
         topic: str | Sequence[str] = "",
+        tags: Sequence[str] = (),
         mode: str = MODES[0],
         start: str | datetime = "earliest",
         prefetch: int = PREFETCH,
@@ -123,13 +127,12 @@ class Consumer:
         self._closed = False
         self._ready = threading.Event()
         self._current: Holding | None = None
-        self._at = 0
-        """The next of its messages."""
         self._lost_before = 0
         topics = [topic] if isinstance(topic, str) else list(topic)
         settings = _checked(
             GroupSettings(
-                mode=mode, prefixes=tuple(map(encode_topic, topics)), lease_seconds=lease,
+                mode=mode, prefixes=tuple(map(encode_topic, topics)),
+                tags=(attributes_of(None, tags, None) or NO_ATTRIBUTES).tags, lease_seconds=lease,
                 attempts=attempts, retry_seconds=retry, retry_seconds_max=retry_max,
             )
         )  # fmt: skip
@@ -173,7 +176,7 @@ class Consumer:
             current = self._fill(timeout)
             if current is None:
                 return None
-            index, self._at = self._at, self._at + 1
+            index, current.begun = current.begun, current.begun + 1
             if current.is_open(index):
                 return message_at(current, index, self._settle)
 
@@ -222,10 +225,8 @@ class Consumer:
                 return
             if current is None:
                 return
-            index = self._at
-            count = min(most, len(current.batch) - index)
-            self._at += count
-            if current.is_open(index, count):
+            index, count = current.next_run(most)
+            if count:
                 yield ConsumedBatch(current, index, count, self._settle)
 
     def flush(self, timeout: float = 30.0) -> None:
@@ -355,23 +356,23 @@ class Consumer:
 
     def _bury_all(self, holding: Holding, reason: str) -> None:
         """These messages go to the dead letters; if that cannot be, they come again later."""
-        batch = ConsumedBatch(holding, 0, len(holding.batch), self._shell.settle)
-        with contextlib.suppress(LeaseLost):
-            try:
-                self._bury(batch, reason)
-            except RoQError as error:
-                batch.nack(reason=f"no dead letter could be written: {error}"[:200])
-            else:
-                batch.ack()
+        while (run := holding.next_run(len(holding.batch)))[1]:
+            batch = ConsumedBatch(holding, *run, self._shell.settle)
+            with contextlib.suppress(LeaseLost):
+                try:
+                    self._bury(batch, reason)
+                except RoQError as error:
+                    batch.nack(reason=f"no dead letter could be written: {error}"[:200])
+                else:
+                    batch.ack()
 
     # --- the user's side --------------------------------------------------------------------------
 
     def _fill(self, timeout: float | None) -> Holding | None:
         """What is being read, with something left of it; None when the time is over."""
         current = self._current
-        if current is None or self._at >= len(current.batch):
+        if current is None or current.begun >= len(current.batch) or self._shell.put_aside(current):
             current = self._current = self._next(timeout)
-            self._at = 0
         return current
 
     def _next(self, timeout: float | None) -> Holding | None:
@@ -438,7 +439,7 @@ class Consumer:
 
 def _checked(settings: GroupSettings) -> GroupSettings:
     if settings.mode not in MODES:
-        raise InvalidRequest(f"mode {settings.mode!r}: use {' or '.join(MODES)}")
+        raise InvalidRequest(f"mode {settings.mode!r}: use one of {', '.join(MODES)}")
     try:
         return msgspec.convert(msgspec.to_builtins(settings), GroupSettings)
     except msgspec.ValidationError as error:

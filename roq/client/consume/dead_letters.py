@@ -80,9 +80,10 @@ class DeadLetters:
         }
         try:
             key, tags, properties = message.key, message.tags, dict(message.properties)
+            priority = message.priority
         except RemoteProtocolError as error:  # nobody can read them: the payload is kept
             return Attributes(None, (), origin | {f"{DEAD}unreadable": str(error)[:REASON_MAX]})
-        return Attributes(key, tags, properties | origin)
+        return Attributes(key, tags, properties | origin, priority)
 
 
 @dataclass(frozen=True, slots=True)

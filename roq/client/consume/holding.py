@@ -11,7 +11,11 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from roq.client.subscribe.message import Batch
+from roq.errors import RemoteProtocolError
 from roq.model import LogId
+from roq.protocol.attributes import BatchAttributes
+from roq.protocol.batch import HEADER_BYTES, Kind, read_body, read_header
+from roq.protocol.columns import read_column
 from roq.protocol.consuming import Run
 
 OPEN: Final = 0
@@ -45,6 +49,10 @@ class Holding:
         log, offset: of the batch.
         first: index in the batch of the first of these messages.
         batch: these messages alone.
+        count: how many of these are held, or were; the others are somebody else's.
+        lanes: the key group of each, in a group that is ordered by key.
+        priority: of all of these, in a group with priorities.
+        begun: so many of these, or more, the user has got, or has passed by.
         attempt: the how manieth one this is, from 1.
         segments: by which leases they are held; several only after a connection was lost.
         states: of each message.
@@ -55,8 +63,8 @@ class Holding:
     """
 
     __slots__ = (
-        "attempt", "batch", "dirty", "first", "log", "lost", "offset", "segments", "states",
-        "unconfirmed", "untold",
+        "attempt", "batch", "begun", "count", "dirty", "first", "lanes", "log", "lost", "offset",
+        "priority", "segments", "states", "unconfirmed", "untold",
     )  # fmt: skip
 
     def __init__(
@@ -69,10 +77,34 @@ class Holding:
         self.attempt = attempt
         self.segments = [Segment(lease, first, len(batch))]
         self.states = bytearray(len(batch))
+        self.count = len(batch)
+        self.lanes: bytes | None = None
+        self.begun = 0
+        self.priority = 0
         self.unconfirmed = 0
         self.untold = len(batch)
         self.dirty = False
         self.lost = False
+
+    def leave_out(self, bits: int) -> None:
+        """Of these messages only those with a bit are held."""
+        for index in range(len(self.states)):
+            if not bits >> index & 1:
+                self.states[index] = LOST
+        self.count = self.untold = bits.bit_count()
+
+    def next_run(self, most: int) -> tuple[int, int]:
+        """The next messages that are to be done and follow each other: the index of the first, and
+        how many; they count as begun. (0, 0): there are none."""
+        states = self.states
+        index = states.find(_OPEN, self.begun)
+        if index < 0:
+            self.begun = len(states)
+            return 0, 0
+        ahead = states[index : index + most]
+        count = len(ahead) - len(ahead.lstrip(_OPEN))
+        self.begun = index + count
+        return index, count
 
     @property
     def open(self) -> int:
@@ -197,3 +229,53 @@ class Holding:
             runs.append(Run(self.offset, self.first + at, end - at))
             at = states.find(wanted, end)
         return runs
+
+
+def pass_over(holding: Holding, tags: Iterable[str]) -> int:
+    """Messages with none of these tags are done, as exchanges know tags by a few bits only; how
+    many they are. No tags: all are wanted."""
+    wanted, passed = frozenset(tags), 0
+    for index in range(len(holding.batch)) if wanted else ():
+        if holding.is_open(index) and not _has_tag(holding.batch, index, wanted):
+            passed += holding.settle(index, 1, ACKED)
+    return passed
+
+
+def _has_tag(batch: Batch, index: int, wanted: frozenset[str]) -> bool:
+    """Whether a message has one of these tags, or ones that cannot be read: its handler is told."""
+    if batch.attributes is None:
+        return False
+    try:
+        tags = batch.attributes.of(batch.sequence + index).tags
+    except RemoteProtocolError:
+        return True
+    return not wanted.isdisjoint(tags)
+
+
+def column_of(packed: bytes, kind: int, first: int, length: int) -> bytes:
+    """What a batch says of these messages (`roq.protocol.columns`).
+
+    Raises:
+        RemoteProtocolError: it is none.
+    """
+    header = read_header(packed)
+    area = packed[HEADER_BYTES : HEADER_BYTES + header.ext_bytes]
+    return read_column(area, kind, header.count)[first : first + length]
+
+
+def batch_of(topic: bytes, packed: bytes, first: int, length: int) -> Batch:
+    """These messages of a batch.
+
+    Raises:
+        RemoteProtocolError: it cannot be read, or does not have them.
+    """
+    header = read_header(packed)
+    if header.kind != Kind.DATA or first + length > header.count:
+        raise RemoteProtocolError("a lease of messages that its batch does not have")
+    payloads, attributes = read_body(packed, header)
+    sequence = header.first_sequence
+    return Batch(
+        payloads if length == len(payloads) else payloads[first : first + length],
+        topic.decode(), header.publisher, sequence + first, header.created_us, len(packed),
+        None if attributes is None else BatchAttributes(attributes, sequence, header.count),
+    )  # fmt: skip

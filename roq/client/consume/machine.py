@@ -17,21 +17,18 @@ from typing import Final
 
 import msgspec
 
-from roq.client.consume.holding import Holding, Segment
+from roq.client.consume.holding import Holding, Segment, batch_of, column_of, pass_over
 from roq.client.consume.message import Settlement
-from roq.client.subscribe.message import Batch
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import consuming, documents
-from roq.protocol.attributes import BatchAttributes
-from roq.protocol.batch import Kind, read_body, read_header
 from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.columns import KEY_GROUPS, PRIORITIES
 from roq.protocol.consuming import (
     CREDIT,
     DELETED,
     DONE,
     JOIN,
-    LEASE,
     LEASED,
     LEAVE,
     Credit,
@@ -43,6 +40,7 @@ from roq.protocol.consuming import (
     LeaveGroup,
     Returned,
     Run,
+    read_lease,
 )
 from roq.protocol.entry import read_entry
 from roq.ranges import UNREADABLE
@@ -109,6 +107,7 @@ class ConsumerStats:
         lost: messages that were taken from this member while it held them.
         redelivered: messages that came as a second or further attempt.
         malformed: leases that could not be read; they were given back.
+        passed_over: messages without any of the group's tags; they were acknowledged unseen.
     """
 
     received: int = 0
@@ -118,6 +117,7 @@ class ConsumerStats:
     lost: int = 0
     redelivered: int = 0
     malformed: int = 0
+    passed_over: int = 0
 
 
 @dataclass(slots=True)
@@ -157,7 +157,8 @@ class ConsumerMachine:
 
     Attributes:
         arrived: holdings that came since the shell has looked, in order.
-        resolved: messages that the user has settled, and of which it is known what has become.
+        passed_over: likewise those with messages that are settled without the user.
+        resolved: messages that were settled, and of which it is known what has become.
         stats: counters.
         refusal: why the group does not take this member, for good; empty: it does.
         attempts: so often is a message tried, by the group's settings; 0: without an end.
@@ -169,6 +170,7 @@ class ConsumerMachine:
         self.stats = ConsumerStats()
         self.refusal: tuple[str, str] | None = None
         self.arrived: list[Holding] = []
+        self.passed_over: list[Holding] = []
         self.resolved = 0
         self.attempts = member.settings.attempts
         self._member = member
@@ -456,25 +458,39 @@ class ConsumerMachine:
 
     def _leased(self, log: LogId, seat: Seat, parts: list[bytes], now: float) -> list[AskExchange]:
         _, head, topic, frame, packed = parts
-        number, first, length, attempt = LEASE.unpack(head)
+        number, first, length, attempt, bits = read_lease(head)
+        count = bits.bit_count()
         entry = read_entry(frame)
         if seat.phase is not SeatPhase.IN or (entry.exchange, entry.generation) != log:
             return []  # of an earlier stay: it is over
-        seat.arrived += length
+        seat.arrived += count
         seat.arrived_bytes += len(packed)
         try:
-            batch = _batch(topic, packed, first, length)
+            batch = batch_of(topic, packed, first, length)
         except (RemoteProtocolError, *UNREADABLE) as error:
             # Nobody can read it: it becomes a dead letter after its attempts.
             self.stats.malformed += 1
             back = Returned(number, first, length, 0.0, True, f"cannot be read: {error}"[:200])
             return self._send(log, seat, Done(0, [], [], [back]), [], now)
         holding = self.holding_type(log, entry.offset, number, first, attempt, batch)
+        if count < length:
+            holding.leave_out(bits)
+        mode = self._member.settings.mode
+        if mode == "keyed":
+            holding.lanes = column_of(packed, KEY_GROUPS, first, length)
+        elif mode == "priority":
+            holding.priority = column_of(packed, PRIORITIES, first, length)[0]
         self._keep(seat, holding)
-        self.stats.received += length
+        passed = pass_over(holding, self._member.settings.tags)
+        if passed:
+            count -= passed
+            self.stats.passed_over += passed
+            self.passed_over.append(holding)
+        self.stats.received += count
         if attempt > 1:
-            self.stats.redelivered += length
-        self.arrived.append(holding)
+            self.stats.redelivered += count
+        if count:
+            self.arrived.append(holding)
         return []
 
     def _keep(self, seat: Seat, holding: Holding) -> None:
@@ -499,7 +515,7 @@ class ConsumerMachine:
             return
         done = by_seat.setdefault(holding.log, Done(0, [], [], []))
         count = sum(run.length for run in runs)
-        if count == len(holding.batch) and len(holding.segments) == 1:
+        if count == holding.count and len(holding.segments) == 1:
             done.whole.append(holding.segments[0].lease)
         else:
             for run in runs:
@@ -573,16 +589,3 @@ class ConsumerMachine:
         self.resolved += settled
         if untold:
             self._told(seat, holding, untold)
-
-
-def _batch(topic: bytes, packed: bytes, first: int, length: int) -> Batch:
-    header = read_header(packed)
-    if header.kind != Kind.DATA or first + length > header.count:
-        raise RemoteProtocolError("a lease of messages that its batch does not have")
-    payloads, attributes = read_body(packed, header)
-    sequence = header.first_sequence
-    return Batch(
-        payloads if length == len(payloads) else payloads[first : first + length],
-        topic.decode(), header.publisher, sequence + first, header.created_us, len(packed),
-        None if attributes is None else BatchAttributes(attributes, sequence, header.count),
-    )  # fmt: skip

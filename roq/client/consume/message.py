@@ -45,6 +45,7 @@ class Settlement:
 
 
 DONE = Settlement(acked=True)
+NOT_TRIED = Settlement(counted=False)
 
 Settle = Callable[[Holding, int, int, Settlement], None]
 """Tells of messages of a holding: from which one on, how many, and what becomes of them."""

@@ -23,7 +23,8 @@ from roq.client.consume.machine import (
     Membership,
     SeatPhase,
 )
-from roq.client.consume.message import Settlement
+from roq.client.consume.message import NOT_TRIED, Settlement
+from roq.client.consume.ordering import Ordering
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
 from roq.errors import (
@@ -34,6 +35,7 @@ from roq.errors import (
     RemoteProtocolError,
     RoQError,
 )
+from roq.log.leases import runs_of
 from roq.model import LogId
 from roq.protocol.consuming import DELETED, Run
 from roq.protocol.control import Topology
@@ -41,6 +43,8 @@ from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
 
 TICK_SECONDS: Final = 0.25
+ORDERED: Final = frozenset({"exclusive", "keyed"})
+"""Modes in which nothing goes on before a message that has failed."""
 FLUSH_SECONDS: Final = 0.002
 """Between two looks at what the user has settled."""
 
@@ -81,6 +85,13 @@ class ConsumerShell:
         self.joined = False
         self._engine = engine
         self._machine = ConsumerMachine(member) if machine is None else machine
+        self._reading: Holding | None = None
+        """What the user has taken last."""
+        self._ordering = Ordering() if member.settings.mode in ORDERED else None
+        self._ranked = member.settings.mode == "priority"
+        self._order_lock = threading.Lock()
+        """Of what has arrived, where its order matters: what comes while a message fails, or is
+        taken, is seen by one of the two threads."""
         self._on_joined = on_joined
         self._on_refused = on_refused
         self._connections: dict[LogId, ExchangeConnection] = {}
@@ -121,16 +132,36 @@ class ConsumerShell:
                 holding.dirty = True
                 self._settled.append(holding)
         else:
-            for at in range(index, index + count):
-                if holding.settle(at, 1, RETURNED):
-                    self._marked += 1
-                    self._returned.append(
-                        (holding, Run(holding.offset, holding.first + at, 1), verdict)
-                    )
+            failed = [at for at in range(index, index + count) if holding.settle(at, 1, RETURNED)]
+            self._give_back([(holding, at) for at in failed], verdict)
+            if failed and self._ordering is not None:
+                with self._order_lock:
+                    unbegun = [*self.arrived, *([self._reading] if self._reading else [])]
+                    self._put_back(self._ordering.failed(holding, failed, unbegun))
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
             with suppress(Closed):
                 self._engine.call_soon(self._flush)
+
+    def _put_back(self, messages: list[tuple[Holding, int]]) -> None:
+        """Give back what is not to be begun; with the lock of the order."""
+        returned = [each for each in messages if each[0].settle(each[1], 1, RETURNED)]
+        self._give_back(returned, NOT_TRIED)
+
+    def _give_back(self, messages: list[tuple[Holding, int]], verdict: Settlement) -> None:
+        self._marked += len(messages)
+        by_holding: dict[int, tuple[Holding, int]] = {}
+        for holding, at in messages:
+            bits = by_holding.get(id(holding), (holding, 0))[1]
+            by_holding[id(holding)] = holding, bits | 1 << at
+        self._returned.extend(
+            (holding, Run(holding.offset, holding.first + at, count), verdict)
+            for holding, bits in by_holding.values()
+            for at, count in runs_of(bits)
+        )
 
     def take(self) -> Holding | None:
         """The next holding that is certainly this consumer's; None: there is none now.
@@ -138,17 +169,42 @@ class ConsumerShell:
         What was held at an exchange that is away, or by a process that stood still, may be
         somebody else's by now: it waits until the exchange has said so.
         """
+        if not self._ranked:
+            return self._take_next()
+        with self._order_lock:
+            return self._take_next()
+
+    def put_aside(self, holding: Holding) -> bool:
+        """Whether something has come that goes before the rest of this; that is taken later."""
+        if not self._ranked or not self.arrived or self.arrived[0].priority <= holding.priority:
+            return False
+        with self._order_lock:
+            self._insert(holding, first=True)
+        return True
+
+    def _insert(self, holding: Holding, *, first: bool = False) -> None:
+        """Behind all of its priority, or before them; with the lock."""
+        arrived, priority = self.arrived, holding.priority
+        at = len(arrived)
+        if first or (arrived and arrived[-1].priority < priority):
+            least = priority if first else priority - 1
+            at = next((n for n, each in enumerate(arrived) if each.priority <= least), at)
+        arrived.insert(at, holding)
+
+    def _take_next(self) -> Holding | None:
         arrived = self.arrived
         while arrived and arrived[0].lost:
             arrived.popleft()
         if not arrived:
             return None
         if self._is_certain(arrived[0]):
-            return arrived.popleft()
+            self._reading = arrived.popleft()
+            return self._reading
         # Others need not wait for it. A copy, as the I/O thread may add to it meanwhile.
         for index, holding in enumerate(tuple(arrived)):
             if not holding.lost and self._is_certain(holding):
                 del arrived[index]
+                self._reading = holding
                 return holding
         return None
 
@@ -167,7 +223,7 @@ class ConsumerShell:
     @property
     def unsettled(self) -> int:
         """Messages that were settled, and of which it is not known yet what has become."""
-        return self._marked - self._machine.resolved
+        return self._marked + self._machine.stats.passed_over - self._machine.resolved
 
     @property
     def attempts(self) -> int:
@@ -253,8 +309,14 @@ class ConsumerShell:
             if asks:
                 self._perform(asks)
         machine = self._machine
+        if machine.passed_over:
+            for holding in machine.passed_over:
+                holding.dirty = True
+            self._settled.extend(machine.passed_over)
+            machine.passed_over.clear()
+            self._flush_soon()
         if machine.arrived:
-            self.arrived.extend(machine.arrived)
+            self._arrive(machine.arrived)
             machine.arrived.clear()
             self._tell_user()
         if machine.refusal is not None:
@@ -269,6 +331,23 @@ class ConsumerShell:
             self._on_joined()
         if self.waiting and (self.arrived or not self.unsettled):
             self._tell_user()
+
+    def _arrive(self, holdings: list[Holding]) -> None:
+        if self._ranked:
+            with self._order_lock:
+                for holding in holdings:
+                    self._insert(holding)
+            return
+        if self._ordering is None:
+            self.arrived.extend(holdings)
+            return
+        with self._order_lock:
+            for holding in holdings:
+                back = [(holding, index) for index in self._ordering.arrived(holding)]
+                if back:
+                    self._put_back(back)
+                    self._flush_soon()
+            self.arrived.extend(holdings)
 
     def _tell_user(self) -> None:
         if self.waiting:

@@ -14,7 +14,16 @@ from typing import Final, Self, cast
 
 from roq.client.publish.receipt import Receipt
 from roq.model import Limits
-from roq.protocol.attributes import Attributes, pack_attributes, packed_size
+from roq.protocol.attributes import NO_ATTRIBUTES, Attributes, pack_attributes, packed_size
+from roq.protocol.columns import (
+    COLUMN_MAX,
+    KEY_GROUPS,
+    PRIORITIES,
+    key_group,
+    pack_column,
+    pack_tags,
+    tag_bits,
+)
 
 Payload = bytes | bytearray | memoryview
 
@@ -57,14 +66,35 @@ def size_of(payload: bytes) -> int:
     return payload.size if isinstance(payload, Attributed) else len(payload)
 
 
-def part_attributes(payloads: list[bytes]) -> tuple[list[bytes], bytes | None]:
-    """The plain payloads, and the attributes of all of them packed; None: none has any."""
+def part_attributes(payloads: list[bytes]) -> tuple[list[bytes], bytes | None, bytes]:
+    """The plain payloads, the attributes of all of them packed (None: none has any), and what the
+    batch says of them to exchanges."""
     given = {
         index: payload.attributes
         for index, payload in enumerate(payloads)
         if isinstance(payload, Attributed)
     }
-    return [bytes(payload) for payload in payloads], pack_attributes(given) if given else None
+    plain = [bytes(payload) for payload in payloads]
+    return (
+        (plain, pack_attributes(given), _columns(given, len(plain)))
+        if given
+        else (plain, None, b"")
+    )
+
+
+def _columns(given: dict[int, Attributes], count: int) -> bytes:
+    groups, priorities, tags = bytearray(count), bytearray(count), 0
+    before, group, bits = NO_ATTRIBUTES, 0, 0
+    for index, each in given.items():
+        if each is not before:  # many messages may share one
+            before, group, bits = each, key_group(each.key), tag_bits(each.tags)
+        groups[index], priorities[index] = group, each.priority
+        tags |= bits
+    return (
+        pack_column(KEY_GROUPS, bytes(groups))
+        + pack_column(PRIORITIES, bytes(priorities))
+        + pack_tags(tags)
+    )
 
 
 class OpenBatch:
@@ -137,7 +167,7 @@ class Packer:
 
     def adopt(self, limits: Limits) -> None:
         """Use these limits from the next batch on."""
-        self.most = max(1, limits.batch_messages)
+        self.most = max(1, min(limits.batch_messages, COLUMN_MAX))
         self.batch_bytes = max(1, limits.batch_bytes)
         self.message_bytes = limits.message_bytes
         self.small_bytes = self.batch_bytes // self.most

@@ -50,18 +50,21 @@ class LinkChooser:
         now: float,
         created_us: int,
         attributes: bytes | None = None,
+        extensions: bytes = b"",
     ) -> PendingBatch:
         """Pack the next messages of a stream for the link whose turn it is."""
         if self._sole is not None:
-            return self._sole.seal(stream, payloads, receipt, now, created_us, attributes)
+            return self._sole.seal(
+                stream, payloads, receipt, now, created_us, attributes, extensions
+            )
         link = self._next() or self.links[0]
         self._turn = self.links.index(link) + 1
         unacked = stream.unacked
         if unacked is None:
             unacked = stream.unacked = {}
         unacked[stream.next_sequence] = None
-        floor = pack_floor(next(iter(unacked)))
-        return link.window.seal(stream, payloads, receipt, now, created_us, attributes, floor)
+        extensions = pack_floor(next(iter(unacked))) + extensions
+        return link.window.seal(stream, payloads, receipt, now, created_us, attributes, extensions)
 
     def deal_to(self, links: Sequence[Link], others: Iterable[Link] = ()) -> None:
         """From now on new batches go to these links.

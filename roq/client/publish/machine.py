@@ -209,15 +209,16 @@ class PublisherMachine:
         self, topic: str, payloads: list[bytes], receipt: Receipt, now: float, *, attributed: bool
     ) -> None:
         attributes: bytes | None = None
+        extensions = b""
         if attributed:
-            payloads, attributes = part_attributes(payloads)
+            payloads, attributes, extensions = part_attributes(payloads)
         chooser, stream = self.links.chooser, self.links.topics.stream(topic)
         receipt.count = len(payloads)
         self._sealing = receipt
         self.changing = True
         self.messages += len(payloads)
         self.batches += 1
-        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes)
+        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes, extensions)
         self.unsent = True
         self.changing = False
 

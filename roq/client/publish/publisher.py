@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self
@@ -183,6 +184,7 @@ class Publisher:
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         wait: bool = True,
+        priority: int = 0,
     ) -> Receipt:
         """Publish one message.
 
@@ -200,6 +202,7 @@ class Publisher:
                 and `stats().one_way_lost`. All else is as ever: it needs room in the window, keeps
                 its place in the order of its topic, and is sent again while the publisher is open.
                 In a batch with messages that are waited for it is one of these.
+            priority: 0 to 9; consumers of a group with `mode="priority"` get higher ones first.
 
         Returns:
             The receipt, shared by all messages of the batch.
@@ -207,7 +210,7 @@ class Publisher:
         Raises:
             TypeError: the payload is not bytes; key, a tag or a property is not text.
             MessageTooLarge: above the queue's limit, with key, tags and properties.
-            InvalidName: no valid topic, key, tag or property.
+            InvalidName, InvalidRequest: no valid topic, key, tag, property or priority.
             WouldBlock: the window is full and `block` is False.
             Unavailable: the window stayed full for `timeout` seconds; the text says why.
             QueueNotFound: the queue was removed.
@@ -223,6 +226,7 @@ class Publisher:
             and key is None
             and tags is None
             and properties is None
+            and not priority
         ):
             # Append first, look at the limit afterwards: see roq.client.publish.batching.
             items = batch.items
@@ -239,7 +243,7 @@ class Publisher:
                         shell.look_at(batch)
                     return batch.receipt
         data = as_bytes(payload)
-        attributes = attributes_of(key, tags, properties)
+        attributes = attributes_of(key, tags, properties, priority)
         if attributes is not None:
             data = Attributed.of(data, attributes)
             data.one_way = not wait
@@ -264,12 +268,13 @@ class Publisher:
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         *,
+        priority: int = 0,
         timeout: float | None = None,
     ) -> SendStatus:
         """Publish one message and wait until its fate is known.
 
         Args:
-            payload, topic, key, tags, properties: as in `publish`.
+            payload, topic, key, tags, properties, priority: as in `publish`.
             timeout: seconds for all tries, of which each has an equal part; None: the publisher's
                 `delivery_timeout`. An exchange that has not acknowledged in its part is left, and
                 what it has not acknowledged, this message with it, is sent at another one.
@@ -282,12 +287,8 @@ class Publisher:
             RoQError: as `publish`.
         """
         seconds = self.delivery_timeout if timeout is None else timeout
-        return send(
-            self,
-            lambda: self.publish(payload, topic, key, tags, properties),
-            seconds,
-            self.retry_times,
-        )
+        once = partial(self.publish, payload, topic, key, tags, properties, priority=priority)
+        return send(self, once, seconds, self.retry_times)
 
     def send_async(
         self,
@@ -297,13 +298,14 @@ class Publisher:
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         *,
+        priority: int = 0,
         callback: Callable[[SendStatus], object] | None = None,
     ) -> Future[SendStatus]:
         """Publish one message; its fate comes by a future, and by a callback if there is one.
 
         Args:
-            payload, topic, key, tags, properties: as in `publish`. The time for all tries is the
-                publisher's `delivery_timeout`, and the tries are `retry_times_async`.
+            payload, topic, key, tags, properties, priority: as in `publish`. The time for all tries
+                is the publisher's `delivery_timeout`, and the tries are `retry_times_async`.
             callback: called once with what was achieved, in the client's thread for callbacks.
 
         Returns:
@@ -312,13 +314,8 @@ class Publisher:
         Raises:
             RoQError: as `publish`.
         """
-        return AsyncSend(
-            self,
-            lambda: self.publish(payload, topic, key, tags, properties),
-            self.delivery_timeout,
-            self.retry_times_async,
-            callback,
-        ).future
+        once = partial(self.publish, payload, topic, key, tags, properties, priority=priority)
+        return AsyncSend(self, once, self.delivery_timeout, self.retry_times_async, callback).future
 
     def watch(self, receipt: Receipt, seconds: float, tries: int) -> None:
         """Have what is not acknowledged tried at other exchanges, so often within this time."""
@@ -341,13 +338,14 @@ class Publisher:
         key: str | None = None,
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
+        priority: int = 0,
     ) -> list[Receipt]:
         """Publish many messages of one topic; the fastest way.
 
         Args:
             payloads: the messages, in order.
-            topic, key, tags, properties: of all of them, as in `publish`. With key, tags or
-                properties each message is put into its batch by itself, which takes longer.
+            topic, key, tags, properties, priority: of all of them, as in `publish`. With more than
+                a topic each message is put into its batch by itself, which takes longer.
 
         Returns:
             The receipts of the batches that they went into, in order.
@@ -355,7 +353,7 @@ class Publisher:
         Raises:
             RoQError: as `publish`; the messages before the one that failed are published.
         """
-        every = with_attributes(payloads, attributes_of(key, tags, properties))
+        every = with_attributes(payloads, attributes_of(key, tags, properties, priority))
         receipts: list[Receipt] = []
         position = self.publish_from(every, 0, topic, receipts)
         while position < len(every):

@@ -97,6 +97,11 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         return MappingProxyType(self._attributes.properties)
 
     @property
+    def priority(self) -> int:
+        """The priority that the publisher gave, 0 to 9; raises as `key`."""
+        return self._attributes.priority
+
+    @property
     def _attributes(self) -> Attributes:
         packed = self.batch.attributes
         return NO_ATTRIBUTES if packed is None else packed.of(self.sequence)

@@ -27,7 +27,6 @@ from roq.protocol.consuming import (
     GROUP_ORDER,
     GROUPS,
     JOIN,
-    LEASE,
     LEASED,
     LEAVE,
     Credit,
@@ -43,6 +42,7 @@ from roq.protocol.consuming import (
     LeaveGroup,
     Returned,
     Run,
+    read_lease,
 )
 
 FIRST = NumberedLeases(EPOCH).next() - 1
@@ -84,7 +84,8 @@ class Consumer:
         for letter, *rest in self.there.answers(self.route):
             assert letter[2:] in {b"", self.tag}
             if letter[:2] == LEASED:
-                number, *rest_of_lease = LEASE.unpack(rest[0])
+                number, *rest_of_lease, bits = read_lease(rest[0])
+                assert bits == (1 << rest_of_lease[1]) - 1
                 self.leases.append((number - FIRST, *rest_of_lease))
             else:
                 self.other.append((letter[:2], *rest))
@@ -196,6 +197,7 @@ def test_the_first_member_makes_the_group_and_gets_what_it_is_ready_for() -> Non
     [({"queue": b"z" * 16}, "foreign_queue"), ({"member": b"short"}, "malformed"),
      ({"settings": GroupSettings(mode="exclusive")}, "group_differs"),
      ({"settings": GroupSettings(prefixes=(b"x",))}, "group_differs"),
+     ({"settings": GroupSettings(tags=("eu",))}, "group_differs"),
      ({"settings": GroupSettings(prefixes=())}, "invalid_request"),
      ({"settings": GroupSettings(prefixes=(b"x" * 70_000,))}, "invalid_request"),
      ({"group": "other", "make": False}, "no_group")],
@@ -739,3 +741,31 @@ def test_what_comes_while_the_disk_writes_is_confirmed_by_the_next_write() -> No
     member.done(77)
     assert served.take_changes() == b"", "nothing has changed, and nothing is written for it"
     assert member.confirmed() == DoneConfirmed(3, [77])
+
+
+def test_what_could_not_be_sent_does_not_overtake_what_is_given_back() -> None:
+    there = filled(1, 1)
+    served = there.core.consumers
+    member = Consumer(there)
+    settings = GroupSettings(mode="exclusive", retry_seconds=5.0)
+    member.enter(settings=settings)
+    assert member.credit(1) == [(1, 0, 1, 1)]
+    served.begin(there.now)
+    there.core.handle(
+        Received(member.route, (CREDIT + member.tag, consuming.encode(Credit(2, 1 << 20, 2)))),
+        there.now,
+    )
+    delivery = served.next_delivery()
+    assert delivery is not None
+    served.blocked(delivery)
+    member.done(returned=[Returned(1, 0, 1)])
+    assert member.confirmed().refused == []
+    there.now += 1.0
+    member.look()
+    assert len(member.leases) == 1, "the second one waits for the first one"
+    (state,) = states(there)
+    assert (state.out, state.waiting) == (0, 2)
+    pass_time(there, 6.0)
+    member.look()
+    assert [each[1:] for each in member.leases[1:]] == [(0, 1, 2)]
+    assert [each[1:] for each in member.credit(3)] == [(0, 1, 1)]

@@ -21,7 +21,6 @@ from roq.protocol.consuming import (
     DONE,
     GROUP_ORDER,
     JOIN,
-    LEASE,
     LEASED,
     Credit,
     Done,
@@ -29,6 +28,7 @@ from roq.protocol.consuming import (
     GroupOrder,
     GroupSettings,
     Join,
+    read_lease,
 )
 from roq.protocol.requesting import (
     ATTEND,
@@ -89,7 +89,7 @@ class Party:
                 served.sent(delivery)
         for letter, *rest in self.there.answers(self.route):
             if letter[:2] == LEASED:
-                self.leases.append(LEASE.unpack(rest[0]))
+                self.leases.append(read_lease(rest[0])[:4])
             elif (letter[:2], *rest) != (CREDIT, b""):
                 self.told.append((letter[:2], rest[0]))
 

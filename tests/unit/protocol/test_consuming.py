@@ -20,6 +20,9 @@ from roq.protocol.consuming import (
     Join,
     LeaveGroup,
     Returned,
+    lease_bytes,
+    pack_lease,
+    read_lease,
 )
 
 JOIN = {
@@ -87,6 +90,20 @@ def test_there_are_four_orders() -> None:
         documents.decode(documents.encode(wrong), GroupOrder)
 
 
-def test_a_lease_has_twenty_bytes() -> None:
-    assert LEASE.size == 20
-    assert LEASE.unpack(LEASE.pack(1 << 60, 2, 3, 4)) == (1 << 60, 2, 3, 4)
+@pytest.mark.parametrize(("length", "bits"), [(3, 0b111), (3, 0b101), (1, 1), (9, 0b100000001)])
+def test_a_lease_says_which_messages_it_stands_for(length: int, bits: int) -> None:
+    packed = pack_lease(1 << 60, 2, length, 4, bits)
+    assert read_lease(packed) == (1 << 60, 2, length, 4, bits)
+    assert lease_bytes(b"x" + packed + b"rest", 1) == len(packed)
+    whole = bits == (1 << length) - 1
+    assert len(packed) == LEASE.size + (0 if whole else (length + 7) // 8)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", LEASE.pack(1, 0, 0, 1, 0), LEASE.pack(1, 0, (1 << 20) + 1, 1, 0),
+     LEASE.pack(1, 0, 3, 1, 1) + b"\x00", LEASE.pack(1, 0, 3, 1, 1) + b"\x0f"],
+)  # fmt: skip
+def test_a_lease_that_stands_for_nothing_is_none(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        read_lease(data)

@@ -54,6 +54,7 @@ class PaperShell:
         self.joined = False
         self.counters = ConsumerStats()
         self.settled: list[tuple[bytes, str]] = []
+        self.put_aside = lambda _holding: False
         self.closed = False
         self.refuse = on_refused
         if self.joins:
@@ -213,7 +214,7 @@ def test_who_is_not_taken_in_within_the_time_says_where(
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [({"mode": "some"}, "use shared or exclusive"), ({"prefetch": 0}, "prefetch is a number"),
+    [({"mode": "some"}, "use one of shared"), ({"prefetch": 0}, "prefetch is a number"),
      ({"prefetch_bytes": 1.5}, "prefetch_bytes is a number"), ({"lease": 0.1}, "lease_seconds"),
      ({"attempts": -1}, "attempts"), ({"start": "noon"}, "'noon' is no place")],
     ids=str,

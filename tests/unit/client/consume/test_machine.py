@@ -18,14 +18,15 @@ from roq.client.consume.message import Settlement
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import consuming, documents
+from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
 from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.columns import KEY_GROUPS, pack_column
 from roq.protocol.consuming import (
     CREDIT,
     DELETED,
     DONE,
     JOIN,
-    LEASE,
     LEASED,
     LEAVE,
     Credit,
@@ -36,6 +37,7 @@ from roq.protocol.consuming import (
     Joined,
     LeaveGroup,
     Run,
+    pack_lease,
 )
 from roq.protocol.entry import EntryKind, pack_entry
 
@@ -78,15 +80,17 @@ class Script:
         return self.take(number, REFUSED, documents.encode(Refused(code=code, text="no")))
 
     def lease(
-        self, lease: int, payloads: int = 3, first: int = 0, length: int = 0, attempt: int = 1
-    ) -> Holding | None:
+        self, lease: int, payloads: int = 3, first: int = 0, length: int = 0, attempt: int = 1,
+        *, bits: int = 0, extensions: bytes = b"", attributes: bytes | None = None,
+    ) -> Holding | None:  # fmt: skip
         offset = self.offsets[1] = self.offsets.get(1, -1) + 1
         batch = pack(
             [b"%d" % n for n in range(payloads)], publisher=PUBLISHER, epoch=0, link_number=1,
-            first_sequence=0, created_us=0,
+            first_sequence=0, created_us=0, extensions=extensions, attributes=attributes,
         )  # fmt: skip
         frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, offset, 0, 0)
-        head = LEASE.pack(lease, first, length or payloads - first, attempt)
+        length = length or payloads - first
+        head = pack_lease(lease, first, length, attempt, bits or (1 << length) - 1)
         self.take(1, LEASED, head, b"t", frame, batch)
         arrived = self.machine.arrived.pop() if self.machine.arrived else None
         self.machine.arrived.clear()
@@ -333,6 +337,69 @@ def test_what_has_come_while_this_process_stood_still_is_not_believed() -> None:
     batch = pack(
         [b"a"], publisher=PUBLISHER, epoch=0, link_number=1, first_sequence=0, created_us=0
     )
-    asks = script.take(1, LEASED, LEASE.pack(4, 0, 1, 1), b"t", frame, batch, now=late)
+    asks = script.take(1, LEASED, pack_lease(4, 0, 1, 1, 1), b"t", frame, batch, now=late)
     assert script.machine.arrived == []
     assert join_in(asks).held == []
+
+
+# --- leases of some messages, and of tags ---------------------------------------------------------
+
+
+def test_a_lease_of_some_messages_is_settled_when_these_are() -> None:
+    script = Script()
+    script.enter()
+    held = script.lease(4, payloads=5, bits=0b10110)
+    assert held is not None
+    assert [held.is_open(index) for index in range(5)] == [False, True, True, False, True]
+    assert script.machine.stats.received == 3
+    assert [held.next_run(9), held.next_run(9), held.next_run(9)] == [(1, 2), (4, 1), (0, 0)]
+    assert held.settle(1, 2, ACKED) == 2
+    assert script.told(held).parts == [(4, 1, 2)]
+    assert held.settle(4, 1, ACKED) == 1
+    done = script.told(held)
+    assert done.parts == [(4, 4, 1)]
+    assert done.credit is not None
+    assert done.credit.messages == 3 + 10, "only these count"
+    script.confirm(2)
+    assert script.machine.resolved == 3
+
+
+def test_all_messages_of_a_lease_of_some_are_told_as_a_whole() -> None:
+    script = Script()
+    script.enter()
+    held = script.lease(4, payloads=5, bits=0b10110)
+    assert held is not None
+    for index in (1, 2, 4):
+        held.settle(index, 1, ACKED)
+    assert script.told(held).whole == [4]
+
+
+def test_what_has_none_of_the_tags_is_acknowledged_unseen() -> None:
+    script = Script(settings=GroupSettings(tags=("eu", "us")))
+    script.enter()
+    packed = pack_attributes({0: Attributes(tags=("eu",)), 1: Attributes(tags=("asia",))})
+    held = script.lease(4, attributes=packed)
+    assert held is not None
+    assert [held.is_open(index) for index in range(3)] == [True, False, False]
+    assert script.machine.passed_over == [held]
+    assert script.told(held).parts == [(4, 1, 2)]
+    assert script.machine.stats.passed_over == 2
+    assert script.machine.stats.received == 1
+
+
+def test_of_a_batch_without_a_tag_nothing_comes_and_what_cannot_be_read_does() -> None:
+    script = Script(settings=GroupSettings(tags=("eu",)))
+    script.enter()
+    assert script.lease(4) is None
+    assert [each.open for each in script.machine.passed_over] == [0]
+    held = script.lease(5, attributes=b"\xc1")
+    assert held is not None
+    assert held.open == 3
+
+
+def test_the_keys_of_a_keyed_group_come_with_its_messages() -> None:
+    script = Script(settings=GroupSettings(mode="keyed"))
+    script.enter()
+    held = script.lease(4, first=1, extensions=pack_column(KEY_GROUPS, b"\x07\x00\x09"))
+    assert held is not None
+    assert held.lanes == b"\x00\x09"

@@ -23,7 +23,6 @@ from roq.protocol.consuming import (
     DELETED,
     DONE,
     JOIN,
-    LEASE,
     LEASED,
     LEAVE,
     Done,
@@ -31,6 +30,7 @@ from roq.protocol.consuming import (
     GroupSettings,
     Join,
     Joined,
+    pack_lease,
 )
 from roq.protocol.control import Topology
 from roq.protocol.entry import EntryKind, pack_entry
@@ -92,12 +92,13 @@ class PaperEngine:
 
 
 class Script:
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.engine = PaperEngine()
         self.joined = 0
         self.refused: list[RoQError] = []
         member = Membership(
-            id=b"m" * 16, name="m", group="g", settings=GroupSettings(attempts=3), latest=False,
+            id=b"m" * 16, name="m", group="g", settings=GroupSettings(attempts=3, **settings),
+            latest=False,
             start_us=0, prefetch=10, prefetch_bytes=1_000,
         )  # fmt: skip
         self.shell = ConsumerShell(
@@ -132,13 +133,17 @@ class Script:
         return connection
 
     def lease(self, connection: Connection) -> Holding:
+        """One more, that is not left with the shell."""
+        self.arrive(connection)
+        return self.shell.arrived.popleft()
+
+    def arrive(self, connection: Connection, number: int = 4, offset: int = 0) -> None:
         batch = pack(
             [b"a", b"b"], publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
             first_sequence=0, created_us=0,
         )  # fmt: skip
-        frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, 0, 0, 0)
-        connection.take([[LEASED, LEASE.pack(4, 0, 2, 1), b"t", frame, batch]])
-        return self.shell.arrived.popleft()
+        frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, offset, 0, 0)
+        connection.take([[LEASED, pack_lease(number, 0, 2, 1, 0b11), b"t", frame, batch]])
 
 
 def inside() -> tuple[Script, Connection]:
@@ -265,3 +270,51 @@ def test_what_is_lost_before_the_user_has_it_is_not_handed_to_him() -> None:
     assert not script.shell.ready
     assert script.shell.take() is None
     assert not script.shell.arrived
+
+
+def test_in_order_nothing_goes_on_before_what_has_failed() -> None:
+    script = Script(mode="exclusive")
+    script.topology(1)
+    connection = script.enter()
+    script.arrive(connection, 4, 0)
+    script.arrive(connection, 5, 1)
+    first = script.shell.take()
+    assert first is not None
+    first.begun = 1
+    script.shell.settle(first, 0, 1, Settlement(reason="no"))
+    script.arrive(connection, 6, 2)
+    assert [each.open for each in (first, *script.shell.arrived)] == [0, 0, 0]
+    script.engine.run()
+    (done,) = [consuming.decode(document, Done) for _, document in connection.sent]
+    told = [(each.lease, each.first, each.length, each.counted) for each in done.returned]
+    assert told[0] == (4, 0, 1, True)
+    assert sorted(told[1:]) == [(4, 1, 1, False), (5, 0, 2, False), (6, 0, 2, False)]
+    connection.take([[DONE, consuming.encode(DoneConfirmed(done.serial))]])
+    assert script.shell.unsettled == 0
+    script.arrive(connection, 7, 0)
+    script.arrive(connection, 8, 1)
+    assert [each.open for each in list(script.shell.arrived)[-2:]] == [2, 2]
+
+
+def test_a_shared_group_goes_on_whatever_has_failed() -> None:
+    script, connection = inside()
+    script.arrive(connection, 4, 0)
+    script.arrive(connection, 5, 1)
+    first = script.shell.take()
+    assert first is not None
+    script.shell.settle(first, 0, 1, Settlement(reason="no"))
+    assert [each.open for each in (first, *script.shell.arrived)] == [1, 2]
+
+
+def test_what_has_no_tag_of_the_group_is_told_soon() -> None:
+    script = Script(tags=("eu",))
+    script.topology(1)
+    connection = script.enter()
+    script.arrive(connection)
+    assert not script.shell.arrived
+    assert script.shell.unsettled == 2
+    script.engine.run()
+    ((_, document),) = connection.sent
+    assert consuming.decode(document, Done).whole == [4]
+    connection.take([[DONE, consuming.encode(DoneConfirmed(1))]])
+    assert script.shell.unsettled == 0

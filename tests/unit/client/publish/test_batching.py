@@ -19,6 +19,7 @@ from roq.client.publish.batching import (
 from roq.client.publish.receipt import Receipt
 from roq.model import Limits
 from roq.protocol.attributes import Attributes, BatchAttributes
+from roq.protocol.columns import KEY_GROUPS, key_group, pack_column
 
 LIMITS = Limits(batch_messages=100, batch_bytes=1_000, message_bytes=10_000)
 
@@ -266,10 +267,11 @@ def test_attributes_count_for_the_size_of_a_batch() -> None:
 
 def test_payloads_are_parted_from_their_attributes() -> None:
     payloads = [b"a", Attributed.of(b"b", Attributes("k")), b"c"]
-    plain, packed = part_attributes(payloads)
+    plain, packed, columns = part_attributes(payloads)
     assert plain == [b"a", b"b", b"c"]
     assert {type(each) for each in plain} == {bytes}
     assert packed is not None
-    assert part_attributes([b"a"]) == ([b"a"], None)
+    assert columns == pack_column(KEY_GROUPS, bytes((0, key_group("k"), 0)))
+    assert part_attributes([b"a"]) == ([b"a"], None, b"")
     given = BatchAttributes(packed, 10, 3)
     assert [given.of(sequence).key for sequence in (10, 11, 12, 13)] == [None, "k", None, None]

@@ -14,7 +14,6 @@ from roq.protocol.consuming import (
     CREDIT,
     DONE,
     JOIN,
-    LEASE,
     LEASED,
     Credit,
     Done,
@@ -22,6 +21,7 @@ from roq.protocol.consuming import (
     GroupSettings,
     Join,
     Joined,
+    pack_lease,
 )
 from roq.protocol.entry import EntryKind, pack_entry
 from roq.protocol.requesting import (
@@ -65,7 +65,7 @@ class Script:
             first_sequence=0, created_us=0,
         )  # fmt: skip
         frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, offset, 0, 0)
-        head = LEASE.pack(number, 0, count, 1)
+        head = pack_lease(number, 0, count, 1, (1 << count) - 1)
         self.machine.take(ONE, [LEASED, head, b"s/do", frame, batch], 0.0)
         holding = self.machine.arrived.pop()
         assert isinstance(holding, RequestHolding)

@@ -1,4 +1,4 @@
-"""A service and who asks it, in one program: python examples/requests.py [ADDRESS]."""
+"""A service and who asks it, in one program: python examples/services.py [ADDRESS]."""
 
 from __future__ import annotations
 

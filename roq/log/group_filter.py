@@ -1,0 +1,45 @@
+"""Which batches of a log are a consumer group's, and what they say of their messages. Pure."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, cast
+
+from roq.log.log import Record
+from roq.protocol.batch import HEADER_BYTES, Kind
+from roq.protocol.columns import read_tags, tag_bits
+from roq.protocol.consuming import GroupSettings
+
+_KIND_EXT_COUNT: Final = Struct("<3xBxxHI")
+"""Of the header of a batch (`roq.protocol.batch`)."""
+
+
+class GroupFilter:
+    """By topics and tags.
+
+    Args:
+        settings: of the group.
+    """
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self._prefixes = settings.prefixes
+        self._everything = b"" in settings.prefixes
+        self._tags = tag_bits(settings.tags)
+        self._reads_area = bool(self._tags) or settings.mode in {"keyed", "priority"}
+
+    def look_at(self, record: Record[object]) -> tuple[int, bytes]:
+        """How many messages of a batch may be the group's, and its extension area if that matters.
+
+        By tags whole batches are left out, whose bits have none of the group's; members know which
+        messages of the others have one.
+        """
+        topic, _, batch, size = record
+        if size < HEADER_BYTES or not (self._everything or topic.name.startswith(self._prefixes)):
+            return 0, b""
+        kind, ext_bytes, count = _KIND_EXT_COUNT.unpack_from(cast("bytes", batch))
+        area = b""
+        if self._reads_area:
+            area = bytes(cast("bytes", batch)[HEADER_BYTES : HEADER_BYTES + ext_bytes])
+        if kind != Kind.DATA or (self._tags and not read_tags(area) & self._tags):
+            return 0, b""
+        return int(count), area

@@ -1,0 +1,92 @@
+"""What a batch says of its messages to exchanges, which do not look into its body. Pure.
+
+Beside FLOOR (`roq.protocol.batch`) the extension area of a batch has, each only if some message
+has such a thing:
+
+* KEY_GROUPS (2): a byte for each message, the group of its key, 1 to 255; 0: it has none. Messages
+  of one key are in one group, for ever and at every publisher: XXH3-64 of the key as UTF-8, modulo
+  255, plus 1.
+* PRIORITIES (3): a byte for each message, its priority, 0 to 9.
+* TAGS (4), 8 bytes: bit `XXH3-64 of the tag modulo 64` is set for each tag of any message.
+
+A column that is longer than a record may be (255 bytes) goes on in the next record of its kind. A
+column of a single byte stands for all messages of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import xxhash
+
+KEY_GROUPS: Final = 2
+PRIORITIES: Final = 3
+TAGS: Final = 4
+KEY_GROUP_COUNT: Final = 255
+PRIORITY_MAX: Final = 9
+COLUMN_MAX: Final = 20_000
+"""Messages of a batch: two columns and the rest fit into an extension area of 64 KiB."""
+
+_RECORD_MAX: Final = 255
+_TAG_BITS: Final = 64
+_TAGS_BYTES: Final = 8
+_hash = xxhash.xxh3_64_intdigest
+
+
+def key_group(key: str | None) -> int:
+    """The group of a key; 0: of none."""
+    return 0 if key is None else _hash(key.encode()) % KEY_GROUP_COUNT + 1
+
+
+def tag_bits(tags: Iterable[str]) -> int:
+    """The bits of these tags."""
+    bits = 0
+    for tag in tags:
+        bits |= 1 << _hash(tag.encode()) % _TAG_BITS
+    return bits
+
+
+def pack_column(kind: int, values: bytes) -> bytes:
+    """A column as part of an extension area; nothing if all of it is 0."""
+    if not any(values):
+        return b""
+    if values.count(values[0]) == len(values):
+        values = values[:1]
+    parts = [values[at : at + _RECORD_MAX] for at in range(0, len(values), _RECORD_MAX)]
+    return b"".join(bytes((kind, len(part))) + part for part in parts)
+
+
+def pack_tags(bits: int) -> bytes:
+    """The tags as part of an extension area; nothing if there are none."""
+    return bytes((TAGS, _TAGS_BYTES)) + bits.to_bytes(_TAGS_BYTES, "little") if bits else b""
+
+
+def read_column(area: bytes | memoryview, kind: int, count: int) -> bytes:
+    """A column of a batch of so many messages; zeros if it has none, or not one that fits."""
+    values = b"".join(_records(area, kind))
+    if len(values) == 1:
+        return values * count
+    return values if len(values) == count else bytes(count)
+
+
+def read_tags(area: bytes | memoryview) -> int:
+    """The bits of all tags in a batch; 0: no message has any."""
+    bits = 0
+    for record in _records(area, TAGS):
+        bits |= int.from_bytes(record[:_TAGS_BYTES], "little")
+    return bits
+
+
+def _records(area: bytes | memoryview, kind: int) -> list[bytes]:
+    """The records of one kind; none if the area is damaged."""
+    found: list[bytes] = []
+    at, size = 0, len(area)
+    while at + 2 <= size:
+        end = at + 2 + area[at + 1]
+        if end > size:
+            return []
+        if area[at] == kind:
+            found.append(bytes(area[at + 2 : end]))
+        at = end
+    return found

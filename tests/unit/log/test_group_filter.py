@@ -1,0 +1,53 @@
+"""Which batches are a group's."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.log.group_filter import GroupFilter
+from roq.log.log import Record
+from roq.log.ring import Ring
+from roq.model import PublisherId
+from roq.protocol.batch import Kind, pack, pack_empty
+from roq.protocol.columns import KEY_GROUPS, pack_column, pack_tags, tag_bits
+from roq.protocol.consuming import GroupSettings
+
+AREA = pack_column(KEY_GROUPS, b"\x01\x02") + pack_tags(tag_bits(["eu", "paid"]))
+
+
+def record(topic: bytes = b"eu.be", area: bytes = b"", *, void: bool = False) -> Record[object]:
+    place = {
+        "publisher": PublisherId(bytes(16)), "epoch": 0, "link_number": 1, "first_sequence": 0,
+        "created_us": 0,
+    }  # fmt: skip
+    batch = (
+        pack_empty(Kind.VOID, count=2, **place)  # type: ignore[arg-type]
+        if void
+        else pack([b"a", b"b"], extensions=area, **place)  # type: ignore[arg-type]
+    )
+    log: Ring[object] = Ring(bytes(16), 1, 1, capacity_bytes=1 << 20, topics_max=8)
+    log.append(topic, batch, len(batch))
+    found = log.record(0)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("settings", "count"),
+    [({}, 2), ({"prefixes": (b"eu",)}, 2), ({"prefixes": (b"us",)}, 0), ({"tags": ("paid",)}, 2),
+     ({"tags": ("x", "eu")}, 2), ({"tags": ("x",)}, 0),
+     ({"tags": ("eu",), "prefixes": (b"us",)}, 0)],
+)  # fmt: skip
+def test_a_batch_is_the_groups_by_topic_and_tags(settings: dict[str, object], count: int) -> None:
+    made = GroupFilter(GroupSettings(**settings))  # type: ignore[arg-type]
+    assert made.look_at(record(area=AREA))[0] == count
+    assert made.look_at(record(area=AREA, void=True)) == (0, b"")
+
+
+def test_a_batch_without_tags_is_no_group_of_tags() -> None:
+    assert GroupFilter(GroupSettings(tags=("eu",))).look_at(record()) == (0, b"")
+
+
+def test_what_a_batch_says_is_read_where_it_matters() -> None:
+    assert GroupFilter(GroupSettings()).look_at(record(area=AREA)) == (2, b"")
+    assert GroupFilter(GroupSettings(mode="keyed")).look_at(record(area=AREA)) == (2, AREA)

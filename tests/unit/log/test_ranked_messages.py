@@ -1,0 +1,76 @@
+"""Free messages with priorities: which go out first, and what the lower ones get."""
+
+from __future__ import annotations
+
+from roq.log.leases import piece_of
+from roq.log.ranked_messages import HIGHER_OF_LOWER, RankedMessages
+
+
+def made(*batches: str) -> RankedMessages:
+    """Batches, a digit for the priority of each message."""
+    ranked = RankedMessages()
+    for offset, ranks in enumerate(batches):
+        ranked.open(offset, bytes(map(int, ranks)), 0)
+        ranked.add(piece_of(offset, (1 << len(ranks)) - 1))
+    return ranked
+
+
+def take(ranked: RankedMessages, now: float = 0.0) -> tuple[int, int] | None:
+    """Offset and bits of what goes out."""
+    piece = ranked.first(now)
+    if piece is None:
+        return None
+    ranked.remove(piece)
+    ranked.went(piece, now)
+    return piece.offset, piece.bits << piece.first
+
+
+def test_higher_ones_go_first_and_of_each_batch_all_of_a_priority_together() -> None:
+    ranked = made("0100", "09", "1")
+    assert ranked.count == 7
+    got = [take(ranked) for _ in range(6)]
+    assert got == [(1, 0b10), (0, 0b10), (2, 1), (0, 0b1101), (1, 0b01), None]
+    assert not ranked
+    assert (ranked.count, list(ranked)) == (0, [])
+
+
+def test_of_ten_messages_one_is_of_the_lower_ones_that_wait() -> None:
+    ranked = made("0", "5", *(["9"] * 40))
+    got = [take(ranked) for _ in range(42)]
+    at = [index for index, each in enumerate(got) if each in {(0, 1), (1, 1)}]
+    assert at == [HIGHER_OF_LOWER, 2 * HIGHER_OF_LOWER + 1]
+    assert got[at[0]] == (0, 1), "the one that waits longest"
+
+
+def test_what_waits_for_its_time_holds_up_nobody_and_keeps_its_priority() -> None:
+    ranked = made("9", "0")
+    first = ranked.first(0.0)
+    assert first is not None
+    ranked.remove(first)
+    ranked.wait(first._replace(attempts=1), 5.0)
+    assert take(ranked, 1.0) == (1, 1)
+    assert take(ranked, 1.0) is None
+    assert take(ranked, 5.0) == (0, 1)
+
+
+def test_the_lowest_priority_leaves_one_message_of_what_members_take() -> None:
+    ranked = made("01")
+    assert [ranked.reserve(piece_of(0, bits)) for bits in (0b01, 0b10)] == [1, 0]
+
+
+def test_messages_are_taken_back_whatever_their_priority() -> None:
+    ranked = made("0909")
+    taken = ranked.take(0, 0, 3)
+    assert sorted(each.bits << each.first for each in taken) == [0b001, 0b010, 0b100]
+    assert [each.bits << each.first for each in ranked] == [0b1000]
+    ranked.clear()
+    assert ranked.first(0.0) is None
+
+
+def test_nothing_is_kept_of_batches_that_are_done() -> None:
+    ranked = RankedMessages()
+    for offset in range(100):
+        ranked.open(offset, b"\x00", offset)
+        ranked.add(piece_of(offset, 1))
+        assert take(ranked) == (offset, 1)
+    assert len(ranked._columns) == 1

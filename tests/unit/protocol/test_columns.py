@@ -1,0 +1,59 @@
+"""What a batch says of its messages to exchanges."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.protocol.batch import pack_floor, read_floor
+from roq.protocol.columns import (
+    COLUMN_MAX,
+    KEY_GROUP_COUNT,
+    KEY_GROUPS,
+    PRIORITIES,
+    key_group,
+    pack_column,
+    pack_tags,
+    read_column,
+    read_tags,
+    tag_bits,
+)
+
+
+def test_a_key_has_the_same_group_for_ever() -> None:
+    assert [key_group(key) for key in ("", "4711", "münchen")] == [29, 187, 115]
+    assert key_group(None) == 0
+    assert {key_group(str(number)) for number in range(5_000)} == set(range(1, KEY_GROUP_COUNT + 1))
+
+
+@pytest.mark.parametrize("count", [1, 2, 255, 256, 511, COLUMN_MAX])
+def test_columns_come_back_as_they_went(count: int) -> None:
+    groups = bytes(index % 7 for index in range(count))
+    one = b"\x05" * count
+    area = pack_floor(3) + pack_column(KEY_GROUPS, groups) + pack_column(PRIORITIES, one)
+    area += pack_tags(tag_bits(["eu"]))
+    assert len(area) < 1 << 16
+    assert read_column(area, KEY_GROUPS, count) == groups
+    assert read_column(area, PRIORITIES, count) == one
+    assert read_tags(area) == tag_bits(["eu"])
+    assert read_floor(area) == 3
+
+
+def test_what_no_message_has_takes_nothing() -> None:
+    assert pack_column(KEY_GROUPS, bytes(9)) == pack_tags(0) == b""
+    assert read_column(b"", KEY_GROUPS, 3) == bytes(3)
+    assert read_tags(b"") == 0
+    assert pack_column(PRIORITIES, b"\x02" * 500) == bytes((PRIORITIES, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "area", [b"\x02\x03\x01\x01", b"\x02\x02\x01\x01", b"\x02", b"\x02\x04\x01\x01\x01\x01"]
+)
+def test_a_column_that_does_not_fit_is_none(area: bytes) -> None:
+    assert read_column(area, KEY_GROUPS, 3) == bytes(3)
+
+
+def test_all_tags_of_a_batch_are_found_in_its_bits() -> None:
+    bits = tag_bits(["eu", "us"])
+    assert bits & tag_bits(["eu"])
+    assert bits & tag_bits(["us"])
+    assert tag_bits([]) == 0
