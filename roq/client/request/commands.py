@@ -11,9 +11,9 @@ from roq.client.admin.management import Management
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
+from roq.client.request.context import parse_id
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.pending import Pending
-from roq.client.request.request_id import parse_id
 from roq.client.request.requester import Requester
 from roq.client.request.service import THREADS, InstanceState, Service, settings_of
 from roq.client.request.shell import Collector

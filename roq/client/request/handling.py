@@ -21,11 +21,10 @@ from time import monotonic, time
 from typing import Any, Final
 
 from roq.client.consume.message import Settlement
-from roq.client.request.context import CURRENT, RequestContext
+from roq.client.request.context import CURRENT, RequestContext, RequestId
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
-from roq.client.request.request_id import RequestId
 from roq.errors import InvalidRequest, LeaseLost, RoQError
 from roq.protocol.requesting import (
     ENVELOPE,

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from roq.client.publish.receipt import Receipt, failure
+from roq.client.request.context import RequestId
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.request_id import RequestId
 from roq.errors import NO_RESPONSES, DeliveryError, RoQError, Unavailable
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState

@@ -60,7 +60,7 @@ PAIRS = [
     Pair(
         pending.Pending,
         roq.aio.Pending,
-        shells=frozenset({"at", "due", "place", "repeat", "settle"}),
+        shells=frozenset({"at", "due", "place", "repeat", "sent", "settle"}),
     ),
     Pair(
         requester.Requester,
