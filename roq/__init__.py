@@ -54,6 +54,11 @@ if TYPE_CHECKING:
         Interrupted,
         InvalidName,
         InvalidRequest,
+        JobExists,
+        JobFailed,
+        JobInterrupted,
+        JobNotFound,
+        JobOutdated,
         LeaseLost,
         MessageTooLarge,
         NeverRequested,
@@ -83,6 +88,11 @@ if TYPE_CHECKING:
         Unavailable,
         WouldBlock,
     )
+    from roq.jobs.handle import JobHandle
+    from roq.jobs.jobs import Jobs
+    from roq.jobs.run import Job
+    from roq.jobs.states import DEFAULT, HIGH, LOW, JobStatus
+    from roq.jobs.types import JobType
     from roq.model import Limits
     from roq.protocol.requesting import RequestState, ServiceSettings
 
@@ -125,6 +135,11 @@ _HOMES: Final = {
         "Interrupted",
         "InvalidName",
         "InvalidRequest",
+        "JobExists",
+        "JobFailed",
+        "JobInterrupted",
+        "JobNotFound",
+        "JobOutdated",
         "LeaseLost",
         "MessageTooLarge",
         "NeverRequested",
@@ -154,6 +169,11 @@ _HOMES: Final = {
         "Unavailable",
         "WouldBlock",
     ),
+    "roq.jobs.handle": ("JobHandle",),
+    "roq.jobs.jobs": ("Jobs",),
+    "roq.jobs.run": ("Job",),
+    "roq.jobs.states": ("DEFAULT", "HIGH", "LOW", "JobStatus"),
+    "roq.jobs.types": ("JobType",),
     "roq.model": ("Limits",),
     "roq.protocol.requesting": ("RequestState", "ServiceSettings"),
 }
@@ -173,6 +193,7 @@ __all__ = [
     "ConsumedMessage",
     "Consumer",
     "ConsumerStats",
+    "DEFAULT",
     "DeliveryError",
     "Endpoint",
     "ExchangeSummary",
@@ -182,14 +203,26 @@ __all__ = [
     "GroupNotFound",
     "GroupPart",
     "GroupSummary",
+    "HIGH",
     "HostNotFound",
     "HostSummary",
     "InstanceState",
     "Interrupted",
     "InvalidName",
     "InvalidRequest",
+    "Job",
+    "JobExists",
+    "JobFailed",
+    "JobHandle",
+    "JobInterrupted",
+    "JobNotFound",
+    "JobOutdated",
+    "Jobs",
+    "JobStatus",
+    "JobType",
     "LeaseLost",
     "Limits",
+    "LOW",
     "Message",
     "MessageTooLarge",
     "NeverRequested",
