@@ -639,7 +639,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
         "client/consume/consumer", "client/consume/groups", "client/consume/machine",
         "exchange/consumers", "exchange/services", "log/service_group", "protocol/requesting",
         "client/request/handling", "client/request/machine", "client/request/requester",
-        "client/request/service", "log/group_changes", "log/group_filter", "log/groups", "protocol/consuming",
+        "client/request/service", "log/group_changes", "log/group_filter", "log/groups",
+        "protocol/consuming",
     ),
     "log": (
         "exchange/snapshot", "log/index", "log/meta", "log/records", "log/recovery", "log/snapshot",
