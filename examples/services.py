@@ -41,7 +41,8 @@ def main() -> None:
         with service, cluster.requester("work") as requester:
             pendings = [requester.request(create, Order(n, 100 * n), within=20) for n in range(10)]
             for pending in pendings:
-                print(pending.id, pending.result(timeout=20))
+                invoice = pending.result(timeout=20)
+                print(pending.id, invoice)
 
 
 if __name__ == "__main__":
