@@ -456,10 +456,17 @@ class ExchangeServer:
             self.reactor.call_soon(self._publish_committed)
 
     def _disk_failed(self, why: str) -> None:
-        """Nothing can be kept any more: publishers are to go elsewhere."""
+        """Nothing can be kept any more: publishers are to go elsewhere, readers may read on."""
         log.error("%s", why, extra={"event": "disk_failed"})
+        if self._disk is not None and self._disk.readable:
+            self.core.disk.seal(why, self.reactor.now())
+            self._monitor.report_now()
+        else:
+            self._give_up("nothing can be read any more")
+
+    def _give_up(self, reason: str) -> None:
         self.exit_code = exits.DISK
-        self.stop("nothing can be written any more")
+        self.stop(reason)
 
     def _send(
         self, route: bytes, parts: tuple[bytes, ...], batch: bytes | zmq.Frame | None = None
@@ -547,6 +554,8 @@ class ExchangeServer:
         self._listening.read()
         if self._disk is not None:
             self._disk.look()
+            if self.core.disk.is_to_be_tried(now):
+                self._give_up("another process is to try whether its log can be written")
         self._troubles.look(now, self.core.disk_full)
         at = self.reactor.beat_after(self.core.next_deadline())
         self._timer = self.reactor.call_at(at, self._tick)

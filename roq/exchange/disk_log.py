@@ -67,6 +67,9 @@ class DiskLog:
         committed: called when more of the log is committed.
         failed: called, with why in a sentence, when nothing can be committed any more.
 
+    Attributes:
+        readable: what is committed can be read, also when nothing can be written any more.
+
     Raises:
         LogRefused: there is a log that is not this exchange's to go on with, or none can be made.
     """
@@ -93,13 +96,14 @@ class DiskLog:
         """Called when it was looked how much room the disk has."""
         self.changes_kept: Callable[[], None] = lambda: None
         """Called when the changes that were gathered last are written."""
+        self.readable = True
         self.failure = ""
         """Why nothing can be written any more; empty: all is well."""
         self._writer: LogWriter[Group[Batch]] = LogWriter(
             self._perform, loop.call_soon, self._written, self._failed
         )
         self._reader: LogWriter[_Load] = LogWriter(
-            _Load.run, loop.call_soon, self._was_read, self._failed, "log reader"
+            _Load.run, loop.call_soon, self._was_read, self._unreadable, "log reader"
         )
         self._then: Callable[[], None] | None = None
         """Of those that wait until something is read."""
@@ -229,10 +233,14 @@ class DiskLog:
         self._committed()
         self._pace()
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: Exception, what: str = "write") -> None:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        self.failure = f"cannot write its log in {self._folder}: {why}"
+        self.failure = f"cannot {what} its log in {self._folder}: {why}"
         self._told_failed(self.failure)
+
+    def _unreadable(self, error: Exception) -> None:
+        self.readable = False
+        self._failed(error, "read")
 
 
 def _settings(spec: ExchangeSpec, now_us: int) -> LogSettings:

@@ -4,6 +4,11 @@
 
 While it is full nothing is accepted; readers and retention go on, and what leaves makes room. What
 is accepted and not yet written fits into what was free, so the disk is not full when it is written.
+
+    room, full --(a write or sync has failed)--> sealed
+
+A sealed log takes nothing more in this process, and is read on: what the system has dropped after
+a failed sync nobody knows, so only another process, which reads what is certain, may go on with it.
 """
 
 from __future__ import annotations
@@ -17,6 +22,9 @@ SHARE_MAX: Final = 0.1
 """Of a small disk no more than this share is to stay free."""
 AGAIN: Final = 1.25
 """So much more than has to stay free has to be free before anything is accepted again."""
+SEALED_SECONDS: Final = 20.0
+"""So long a sealed log is only read, before another process tries whether it can be written: often
+enough to be back soon, and too seldom for the host manager to give the exchange up."""
 WRITTEN_SHARE: Final = 0.5
 """Of what is to stay free this may be taken by what is accepted already, and by indexes."""
 
@@ -50,16 +58,22 @@ class DiskRoom:
         self.text = ""
         self._limits = limits
         self._place = place
+        self._short = False
+        """Less is free than has to be."""
+        self._sealed_at: float | None = None
 
     def measured(self, room: Room) -> None:
         """It is like this now."""
         limits = self._limits
         least_bytes = min(limits.disk_free_bytes, int(SHARE_MAX * room.bytes_total))
         least_files = min(limits.disk_free_files, int(SHARE_MAX * room.files_total))
-        more = AGAIN if self.full else 1.0
+        more = AGAIN if self._short else 1.0
         short_of_bytes = room.bytes_free < more * least_bytes
         short_of_files = room.files_free < more * least_files
-        self.full = short_of_bytes or short_of_files
+        self._short = short_of_bytes or short_of_files
+        if self._sealed_at is not None:
+            return
+        self.full = self._short
         self.spare = (
             max(0.0, room.bytes_free - WRITTEN_SHARE * least_bytes) if least_bytes else float("inf")
         )
@@ -73,6 +87,18 @@ class DiskRoom:
             f"disk_full: {what} in {self._place}, and {kept}: make room there, or give the queue "
             "less to keep"
         )
+
+    def seal(self, why: str, now: float) -> None:
+        """The log cannot be written any more, for this reason: nothing is accepted from now on."""
+        self.full, self.spare = True, 0.0
+        self.text = f"sealed: {why}; what is committed can be read"
+        self._sealed_at = now
+
+    def is_to_be_tried(self, now: float) -> bool:
+        """Whether another process should try to write a sealed log: a while later, with room."""
+        if self._sealed_at is None or self._short:
+            return False
+        return now - self._sealed_at >= SEALED_SECONDS
 
 
 def _megabytes(count: float) -> str:

@@ -41,12 +41,22 @@ from roq.exchange.readers import Readers, refusal, tagged
 from roq.exchange.requests import Request, Requests
 from roq.exchange.snapshot import decode_snapshot, encode_snapshot
 from roq.exchange.subscriptions import Subscriptions, is_presence
-from roq.log.log import Log, Record
+from roq.log.log import Log, NotAtHand, Record
 from roq.log.ring import Ring
 from roq.log.streams import StreamTable, spare_of
 from roq.machine import Tick
 from roq.model import Limits
-from roq.protocol.channel import BYE, CLAIM, END_TOPIC, HELLO, POSITION, READER_TAG_BYTES, Ready
+from roq.protocol.channel import (
+    BYE,
+    CLAIM,
+    END_TOPIC,
+    HEADS,
+    HELLO,
+    POSITION,
+    READER_TAG_BYTES,
+    SEEK,
+    Ready,
+)
 from roq.protocol.entry import EntryKind, pack_entry
 from roq.timing import ACK_PROBE_SECONDS, END_SECONDS, IDLE_AFTER_SECONDS
 
@@ -260,7 +270,12 @@ class ExchangeCore(Generic[B]):
         return self._uncommitted is None or self._uncommitted.shown >= self.log.committed
 
     def answer_next(self, now: float) -> list[Effect]:
-        """Answer the reader, or newcomer, whose turn it is; only when `requests` is not empty."""
+        """Answer the reader, or newcomer, whose turn it is; only when `requests` is not empty.
+
+        Raises:
+            NotAtHand: the log is not patient, and something has to be read first: ask again then.
+                Only where `asks_the_log`.
+        """
         self._now = now
         self.consumers.begin(now)
         request = self.requests.take()
@@ -268,10 +283,19 @@ class ExchangeCore(Generic[B]):
             return self._welcome(request.route, request.document)
         if self.consumers.serves(request.letter):
             return self.consumers.handle(request)
-        effects = self._readers.handle(request)
+        try:
+            effects = self._readers.handle(request)
+        except NotAtHand:
+            self.requests.put_back(request)
+            raise
         if request.letter == POSITION:
             self.intake.look()
         return effects
+
+    @property
+    def asks_the_log(self) -> bool:
+        """Whether the next request is a question that may be asked again if it has to wait."""
+        return bool(self.requests) and self.requests.next.letter in {HEADS, POSITION, SEEK}
 
     def next_deadline(self) -> float:
         """When a Tick is due."""

@@ -26,6 +26,9 @@ READERS_SHARE: Final = 0.25
 CONSUMERS_SHARE: Final = 1.0
 """Likewise when consumers are among them: half of the turn."""
 
+READS_MAX: Final = 32
+"""So often something is read for one request before the loop waits for the rest of it."""
+
 
 class Outcome(Enum):
     """What became of a message to one peer."""
@@ -82,6 +85,10 @@ class ReaderTurns:
         self._at_hand = at_hand
         self._serving = False
         """Whether `_serve` is about to be called."""
+        self._reads = 0
+        """So often something was read for the request whose turn it is, and that was not all."""
+        self._waits = False
+        """That request waits until something is read."""
         self._retry_timer = Timer(0.0, self._serve)
         self._burst_seconds = 0.0
         self._credit = 0.0
@@ -93,7 +100,7 @@ class ReaderTurns:
 
     def look(self) -> None:
         """Serve the readers that wait, soon."""
-        waits = self._core.requests or self._fetches or self._consumers.runnable()
+        waits = self._asked() or self._fetches or self._consumers.runnable()
         if waits and not self._serving:
             self._serve_soon()
 
@@ -123,7 +130,7 @@ class ReaderTurns:
         self._serving = False
         self._retry_timer.cancel()
         self._consumers.begin(now)
-        if self._core.requests or self._fetches.runnable(now) or self._consumers.runnable():
+        if self._asked() or self._fetches.runnable(now) or self._consumers.runnable():
             self._serve_soon()
             return
         retries = (self._fetches.next_deadline(), self._consumers.next_deadline())
@@ -134,8 +141,8 @@ class ReaderTurns:
     def _serve_one(self, now: float) -> bool:
         """One answer, one piece of a fetch and one delivery; whether there was any of these."""
         busy = False
-        if self._core.requests:
-            for effect in self._core.answer_next(now):
+        if self._asked():
+            for effect in self._answers(now):
                 self._answer(effect)
             busy = True
         if self._fetches.runnable(now):
@@ -145,6 +152,24 @@ class ReaderTurns:
             self._deliver()
             busy = True
         return busy
+
+    def _asked(self) -> bool:
+        """Whether there is a request, and it does not wait for the disk."""
+        return bool(self._core.requests) and not self._waits
+
+    def _answers(self, now: float) -> list[Effect]:
+        """The answer to the next request; nothing while something is read for it.
+
+        What takes many reads is answered at once in the end: others may have what was read for it
+        forgotten before it was asked again.
+        """
+        if self._at_hand is None or not self._core.asks_the_log or self._reads >= READS_MAX:
+            self._reads = 0
+            return self._core.answer_next(now)
+        found = self._at_hand(lambda: self._core.answer_next(now), self._was_read)
+        self._waits = found is None
+        self._reads = self._reads + 1 if found is None else 0
+        return found or []
 
     def _answer(self, effect: Effect) -> None:
         if not isinstance(effect, Send):
@@ -188,6 +213,7 @@ class ReaderTurns:
         return ask() if self._at_hand is None else self._at_hand(ask, self._was_read)
 
     def _was_read(self) -> None:
+        self._waits = False
         self._fetches.go_on()
         self._consumers.go_on()
         self.look()

@@ -50,6 +50,12 @@ class Requests:
         self._readers += 1
         return True
 
+    @property
+    def next(self) -> Request:
+        """What `take` gives."""
+        readers = next(iter(self._by_route.values()))
+        return next(iter(readers.values()))[0]
+
     def take(self) -> Request:
         """The next one; only when there is one."""
         route, readers = self._by_route.popitem(last=False)
@@ -62,6 +68,17 @@ class Requests:
         if readers:
             self._by_route[route] = readers
         return request
+
+    def put_back(self, request: Request) -> None:
+        """What was taken last cannot be answered yet: it is the next one again."""
+        readers = self._by_route.setdefault(request.route, OrderedDict())
+        waiting = readers.get(request.reader)
+        if waiting is None:
+            waiting = readers[request.reader] = deque()
+            self._readers += 1
+        waiting.appendleft(request)
+        readers.move_to_end(request.reader, last=False)
+        self._by_route.move_to_end(request.route, last=False)
 
     def drop(self, route: bytes) -> None:
         """The connection is gone."""

@@ -241,8 +241,25 @@ class Elasticity:
             return []
         self.moves.tidy(now)
         effects = self._empty_on(now)
-        if self.rules.known and not self._epochs.superseded(now):
-            effects += self._decide(now)
+        if not self._epochs.superseded(now):
+            effects += self._leave_full_disks(now)
+            if self.rules.known:
+                effects += self._decide(now)
+        return effects
+
+    def _leave_full_disks(self, now: float) -> list[Effect]:
+        """Have publishers go from exchanges whose disks take nothing to those whose disks do."""
+        effects: list[Effect] = []
+        full = [
+            each
+            for each in self._exchanges
+            if each.disk_full and not each.stopping and each.number not in self._exchanges.leaving
+        ]
+        if full and self._exchanges.accepting() and self.moves.room():
+            view = self._viewer.queue(self.rules, scaling=True, now=now)
+            for exchange in full:
+                reason = f"the disk of {exchange_name(exchange.number)} takes nothing"
+                effects += self._move_all(exchange, view, now, reason)
         return effects
 
     def _decide(self, now: float) -> list[Effect]:
@@ -349,11 +366,13 @@ class Elasticity:
                 effects += self._move_all(exchange, view, now)
         return effects
 
-    def _move_all(self, exchange: Exchange, view: QueueView, now: float) -> list[Effect]:
+    def _move_all(
+        self, exchange: Exchange, view: QueueView, now: float, reason: str = ""
+    ) -> list[Effect]:
         publishers = self._viewer.publishers_at(exchange, now)
         can_go = [each for each in publishers if not each.moving][: self.moves.room()]
         effects: list[Effect] = []
-        for decision in emptying(view, exchange.number, can_go):
+        for decision in emptying(view, exchange.number, can_go, reason):
             effects += self._perform(decision, view, now)
         return effects
 

@@ -56,7 +56,7 @@ class Exchange:
         doubted: a publisher could not reach it, and it has not reported since.
         arrivals: publishers sent there since its last report.
         expected: bytes per minute that these will probably bring.
-        disk_full: why it accepts nothing for want of room on its disk.
+        disk_full: why it accepts nothing: for want of room on its disk, or as that has failed.
     """
 
     info: ExchangeInfo
@@ -167,8 +167,9 @@ class Exchanges:
         return [each for each in self if self.accepts(each)]
 
     def accepts(self, exchange: Exchange) -> bool:
-        """Whether it takes publishers: it neither stops nor is being emptied."""
-        return not exchange.stopping and exchange.number not in self.leaving
+        """Whether it takes publishers: its disk does, and it neither stops nor is emptied."""
+        leaves = exchange.stopping or exchange.number in self.leaving
+        return not leaves and not exchange.disk_full
 
     def numbered(self, number: int) -> Exchange | None:
         """The exchange with this number, if it serves."""

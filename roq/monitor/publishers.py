@@ -83,7 +83,8 @@ class Publishers:
 
         It stays where it is if nothing speaks against that. An exchange that it calls failed counts
         as failed until it has reported once more: after that it is as good as any other, and
-        perhaps the only one. So is one that is being emptied, if there is no other.
+        perhaps the only one. So is one whose disk has no room, if there is no other, and one that
+        is being emptied, if there is none of these either.
 
         Args:
             waiting: the publisher.
@@ -91,7 +92,9 @@ class Publishers:
             shift: bytes per minute that moves under way will bring to an exchange.
         """
         named = set(waiting.message.failed[:FAILED_MAX])
-        usable = exchanges.accepting() or [each for each in exchanges if not each.stopping]
+        serving = [each for each in exchanges if not each.stopping]
+        staying = [each for each in serving if each.number not in exchanges.leaving]
+        usable = exchanges.accepting() or staying or serving
         candidates = [
             each.candidate(sessions.publishers_at(each.key), shift(each)) for each in usable
         ]

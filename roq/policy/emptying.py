@@ -12,7 +12,10 @@ from roq.policy.snapshot import ExchangeView, Move, PublisherView, QueueView, St
 
 
 def emptying(
-    view: QueueView, number: int, publishers: Sequence[PublisherView] | None = None
+    view: QueueView,
+    number: int,
+    publishers: Sequence[PublisherView] | None = None,
+    reason: str = "",
 ) -> list[Move | Stripe]:
     """Find a place for all publishers of an exchange, the busiest first, each where load is lowest.
 
@@ -24,6 +27,7 @@ def emptying(
         view: of the queue.
         number: of the exchange that is to be left, accepting or not.
         publishers: all that publish there, if more are known than those in its `top`.
+        reason: why they go; empty: the exchange is emptied.
 
     Returns:
         One decision for each publisher that is not on its way already; none if no other exchange
@@ -40,7 +44,7 @@ def emptying(
     there = leaving.top if publishers is None else publishers
     usual = _usual_rate(leaving)
     decisions: list[Move | Stripe] = []
-    reason = f"{exchange_name(number)} is emptied"
+    reason = reason or f"{exchange_name(number)} is emptied"
     for publisher in sorted(there, key=lambda each: (-each.throughput, each.id)):
         if publisher.moving:
             continue

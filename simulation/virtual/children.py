@@ -32,6 +32,8 @@ from roq.simulation.virtual.watch import Watch
 
 DRAIN_SECONDS: Final = 0.3
 """What an exchange that is stopped takes to end."""
+SEALED_SECONDS: Final = 2.0
+"""How long a log that could not be written is only read; real ones are tried again later."""
 
 
 class MonitorShell:
@@ -185,9 +187,13 @@ class ExchangeShell:
         self.exchange.committed()
 
     def _disk_failed(self, why: str) -> None:
-        """Nothing can be kept any more."""
+        """Nothing can be kept any more: it is read on, until another process tries."""
         self.process.world.note(self.process.name, f"cannot write its log: {why}")
-        self.process.end(f"exit code {exits.DISK}")
+        self.exchange.core.disk.seal(why, self.process.now())
+        self._report_on()
+        self.process.call_later(
+            SEALED_SECONDS, partial(self.process.end, f"exit code {exits.DISK}")
+        )
 
     def terminate(self) -> None:
         """SIGTERM."""
@@ -210,6 +216,7 @@ class ExchangeShell:
         return ExchangeReport(
             queue_id=self.spec.queue_id, exchange=self.info, load=load_of(core, 1.0),
             top=busiest_publishers(core), stopping=self._stopping, idle=core.idle,
+            disk_full=core.disk_full,
         )  # fmt: skip
 
     def passed(self, event: Passed) -> None:

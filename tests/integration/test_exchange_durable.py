@@ -184,7 +184,7 @@ def test_a_disk_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert "Read-only file system" in line or "read-only" in line
 
 
-def test_a_full_disk_ends_it_and_keeps_what_was_acknowledged(tmp_path: Path, peers: Peers) -> None:
+def test_a_full_disk_seals_its_log_which_is_read_and_kept(tmp_path: Path, peers: Peers) -> None:
     with disk(tmp_path / "disk", "size=2m") as folder:
         with durable(tmp_path, folder / "x1", limits=UNGUARDED) as first:
             publisher = peers.publisher(first)
@@ -193,18 +193,17 @@ def test_a_full_disk_ends_it_and_keeps_what_was_acknowledged(tmp_path: Path, pee
             publisher.settle()
             for _ in range(100):
                 publisher.send(bytes(50_000))
-            assert first.wait() == exits.DISK
-            assert "cannot write its log" in first.log.splitlines()[-1]
-            assert "No space left on device" in first.log.splitlines()[-1]
-            acked = 10
-            publisher.socket.setsockopt(zmq.RCVTIMEO, 200)
-            try:
-                while True:
-                    letter, body = split_answer(publisher.socket.recv())
-                    acked = channel.read_number(body) if letter == channel.ACK else acked
-            except zmq.Again:
-                pass
-        assert acked < 110
+            acked, told = 10, ""
+            while "sealed" not in told:
+                letter, body = split_answer(publisher.socket.recv())
+                acked = channel.read_number(body) if letter == channel.ACK else acked
+                told = documents.decode(body, Held).full if letter == channel.HELD else told
+            assert "cannot write its log" in told
+            assert "No space left on device" in told
+            assert acked < 110
+            assert len(peers.reader(first, b"t").fetch((b"t", acked - 5, acked))) == 5
+            first.stop()
+            assert told.removeprefix("sealed: ").split(";")[0] in first.log.splitlines()[-1]
         subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
         with durable(tmp_path, folder / "x1", EPOCH + 1) as second:
             assert ready(peers, second).expected >= acked + 1

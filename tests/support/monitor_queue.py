@@ -78,6 +78,7 @@ class Exchange:
     epoch: int = 1
     reports: bool = True
     stopping: bool = False
+    disk_full: str = ""
     finds_at: float = 0.0
     """When it learns where the present monitor is."""
     bytes_in: float = 0.0
@@ -256,7 +257,7 @@ class Queue(Driver):
             f"exchange {exchange.number}.{exchange.epoch}",
             ExchangeReport(
                 id=1, queue_id=QUEUE_ID, exchange=info(exchange.number, exchange.epoch),
-                load=load, top=top, stopping=exchange.stopping,
+                load=load, top=top, stopping=exchange.stopping, disk_full=exchange.disk_full,
             ),
         )  # fmt: skip
         return self.effects[mark:]

@@ -6,14 +6,22 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from typing import cast
 
 import msgspec
 import pytest
+import zmq
 
 from roq.exchange.disk_log import DiskLog
+from roq.exchange.events import Received
+from roq.exchange.machine import ExchangeCore
+from roq.exchange.reader_turns import Outcome, ReaderTurns
 from roq.log.disk import DiskFiles
 from roq.model import Limits
+from roq.protocol import documents
+from roq.protocol.channel import SEEK, Seek, SeekRequest
 from roq.protocol.spec import ExchangeSpec
+from roq.runtime.reactor import Reactor
 
 BATCH = b"x" * 40_000
 
@@ -89,3 +97,43 @@ def test_what_is_on_the_disk_is_read_in_a_thread_and_asked_for_again(
     assert again
     assert set(readers) == {"log reader"}
     assert made.failed == []
+
+
+def test_a_question_about_old_entries_waits_for_the_disk_and_the_loop_does_not(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.log._reader._growing = ""
+    limits = Limits(ring_bytes=1 << 20, message_bytes=1 << 16)
+    core = cast(
+        "ExchangeCore[bytes | zmq.Frame]",
+        ExchangeCore(b"q" * 16, 1, 5, limits, late=made.log),
+    )
+    core.begin(0.0, 1_000)
+    sent: list[tuple[bytes, ...]] = []
+
+    def send(_route: bytes, parts: tuple[bytes, ...], _batch: object) -> Outcome:
+        sent.append(parts)
+        return Outcome.SENT
+
+    turns = ReaderTurns(
+        cast("Reactor", made), core, send, lambda _: None, lambda _: None, lambda: None,
+        made.disk.at_hand,
+    )  # fmt: skip
+    readers: set[str] = set()
+    read = DiskFiles.read
+
+    def seen(files: DiskFiles, name: str, at: int, size: int) -> bytes:
+        readers.add(threading.current_thread().name)
+        return read(files, name, at, size)
+
+    monkeypatch.setattr(DiskFiles, "read", seen)
+    for number in range(2):
+        question = SeekRequest(id=number, queue=b"q" * 16, time_us=1)
+        core.handle(Received(b"reader", (SEEK, documents.encode(question))), 0.0)
+    turns.look()
+    while len(sent) < 2:
+        made.turn()
+    answers = [documents.decode(parts[1], Seek) for parts in sent]
+    assert [(each.id, each.offset) for each in answers] == [(0, 0), (1, 0)]
+    assert readers == {"log reader"}
+    core.requests.check()

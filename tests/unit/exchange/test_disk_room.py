@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roq.exchange.disk_room import DiskRoom, Room
+from roq.exchange.disk_room import SEALED_SECONDS, DiskRoom, Room
 from roq.model import Limits
 
 
@@ -28,6 +28,20 @@ def test_of_a_small_disk_a_tenth_is_to_stay_free() -> None:
     assert (disk.full, disk.spare) == (False, 6.0)
     disk.measured(Room(9, 100, 11, 100))
     assert disk.full
+
+
+def test_a_sealed_log_takes_nothing_more_and_is_tried_again_when_there_is_room() -> None:
+    disk = DiskRoom(Limits(disk_free_bytes=1_000, disk_free_files=0), "/logs of host h")
+    disk.measured(Room(2_000, 1_000_000, 0, 0))
+    assert not disk.is_to_be_tried(100.0)
+    disk.seal("cannot write its log in /logs: Input/output error", 10.0)
+    disk.measured(Room(2_000, 1_000_000, 0, 0))
+    assert (disk.full, disk.spare) == (True, 0.0)
+    assert disk.text.startswith("sealed: cannot write its log in /logs: Input/output error")
+    assert not disk.is_to_be_tried(9.9 + SEALED_SECONDS)
+    assert disk.is_to_be_tried(10.0 + SEALED_SECONDS)
+    disk.measured(Room(999, 1_000_000, 0, 0))
+    assert not disk.is_to_be_tried(100.0)
 
 
 def test_a_file_system_that_counts_no_files_has_enough_of_them() -> None:

@@ -34,6 +34,21 @@ def test_connections_are_served_in_turn_each_in_its_own_order() -> None:
     assert not requests
 
 
+def test_what_cannot_be_answered_yet_is_the_next_one_again() -> None:
+    requests = Requests()
+    for number in range(2):
+        requests.add(request(b"one", number, b"a"))
+    requests.add(request(b"one", 2, b"b"))
+    requests.add(request(b"two", 3))
+    for number in (0, 3, 2, 1):
+        taken = requests.take()
+        requests.put_back(taken)
+        requests.check()
+        assert requests.next == taken
+        assert requests.take() == taken
+        assert taken.document == b"%d" % number
+
+
 def test_a_connection_and_all_together_have_a_bound() -> None:
     requests = Requests()
     taken = [requests.add(request(b"r", number)) for number in range(PER_READER_MAX + 1)]

@@ -102,6 +102,30 @@ def test_a_new_exchange_does_not_wait_for_a_subscriber_that_never_connects() -> 
         assert queue.now - began <= EXCHANGE_OPENING_SECONDS + 0.25
 
 
+def test_publishers_leave_an_exchange_whose_disk_takes_nothing() -> None:
+    queue = Queue(3, policy=Script())
+    for name in "abcdef":
+        queue.add_publisher(name, 10)
+    queue.periods(3)
+    assert queue.placed()[2]
+    queue.exchanges[2].disk_full = queue.exchanges[3].disk_full = "disk_full: 1 MB are free"
+    queue.periods(4)
+    assert {number for number, names in queue.placed().items() if names} == {1}
+    queue.add_publisher("new", 10)
+    queue.periods(2)
+    assert "new" in queue.placed()[1]
+    queue.exchanges[1].disk_full = "sealed: cannot write its log"
+    before = queue.placed()
+    queue.add_publisher("last", 10)
+    queue.periods(4)
+    after = queue.placed()
+    assert sum(map(len, after.values())) == sum(map(len, before.values())) + 1, "it waits there"
+    assert set(before[1]) < set(after[1]), "where none has room nobody is moved"
+    queue.exchanges[2].disk_full = ""
+    queue.periods(4)
+    assert {number for number, names in queue.placed().items() if names} == {2}
+
+
 def test_a_queue_grows_and_shrinks_with_its_load() -> None:
     queue = Queue(1, cooldown_seconds=2)
     queue.add_subscriber("s")
