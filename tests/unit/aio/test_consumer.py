@@ -28,6 +28,7 @@ class PaperShell:
     def __init__(self) -> None:
         self.error: RoQError | None = None
         self.settled: list[tuple[int, int, str]] = []
+        self.put_aside = lambda _holding: False
 
     def settle(self, held: Holding, index: int, count: int, verdict: Settlement) -> None:
         if held.lost:
