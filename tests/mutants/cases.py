@@ -251,9 +251,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         OUTBOX,
         ("        self._sealing = batch.receipt\n        self.changing = True\n",
          "        self._sealing = batch.receipt\n"),
-        (("        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes)\n"
+        (("        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes, extensions)\n"
           "        self.unsent = True\n"),
-         "        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes)\n"),
+         "        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes, extensions)\n"),
         ("now >= batch.opened_at + patience or packer.is_full(batch)", "packer.is_full(batch)"),
         ("            tally.give_up(self.messages - told, unknown)\n", ""),
     ),
@@ -331,7 +331,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/log/groups.py",
         GROUPS,
-        ("        self._settle(lease, bits, done=False)\n        for start", "        for start"),
+        ("        self._settle(lease, bits, done=False)\n        divided", "        divided"),
         ("            del self._members[member.id]\n", ""),
         ("        if exclusive and leases:\n", "        if False:\n"),
         ("        open_bits = bits_at(0, count) & ~done\n",
