@@ -251,9 +251,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         OUTBOX,
         ("        self._sealing = batch.receipt\n        self.changing = True\n",
          "        self._sealing = batch.receipt\n"),
-        (("        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes, extensions)\n"
-          "        self.unsent = True\n"),
-         "        chooser.seal(stream, payloads, receipt, now, self._wall_us(), attributes, extensions)\n"),
+        ("attributes, extensions)\n        self.unsent = True\n", "attributes, extensions)\n"),
         ("now >= batch.opened_at + patience or packer.is_full(batch)", "packer.is_full(batch)"),
         ("            tally.give_up(self.messages - told, unknown)\n", ""),
     ),
