@@ -48,6 +48,11 @@ if TYPE_CHECKING:
         Interrupted,
         InvalidName,
         InvalidRequest,
+        JobExists,
+        JobFailed,
+        JobInterrupted,
+        JobNotFound,
+        JobOutdated,
         LeaseLost,
         MessageTooLarge,
         NoCapacity,
@@ -66,6 +71,11 @@ if TYPE_CHECKING:
         Unavailable,
         WouldBlock,
     )
+    from roq.jobs.handle import JobHandle
+    from roq.jobs.jobs import Jobs
+    from roq.jobs.run import Job
+    from roq.jobs.states import DEFAULT, HIGH, LOW, JobStatus
+    from roq.jobs.types import JobType
     from roq.model import Limits
 
 __version__ = "0.1.0"
@@ -101,6 +111,11 @@ _HOMES: Final = {
         "Interrupted",
         "InvalidName",
         "InvalidRequest",
+        "JobExists",
+        "JobFailed",
+        "JobInterrupted",
+        "JobNotFound",
+        "JobOutdated",
         "LeaseLost",
         "MessageTooLarge",
         "NoCapacity",
@@ -119,6 +134,11 @@ _HOMES: Final = {
         "Unavailable",
         "WouldBlock",
     ),
+    "roq.jobs.handle": ("JobHandle",),
+    "roq.jobs.jobs": ("Jobs",),
+    "roq.jobs.run": ("Job",),
+    "roq.jobs.states": ("DEFAULT", "HIGH", "LOW", "JobStatus"),
+    "roq.jobs.types": ("JobType",),
     "roq.model": ("Limits",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
@@ -137,6 +157,7 @@ __all__ = [
     "ConsumedMessage",
     "Consumer",
     "ConsumerStats",
+    "DEFAULT",
     "DeliveryError",
     "ExchangeSummary",
     "Fenced",
@@ -145,13 +166,25 @@ __all__ = [
     "GroupNotFound",
     "GroupPart",
     "GroupSummary",
+    "HIGH",
     "HostNotFound",
     "HostSummary",
     "Interrupted",
     "InvalidName",
     "InvalidRequest",
+    "Job",
+    "JobExists",
+    "JobFailed",
+    "JobHandle",
+    "JobInterrupted",
+    "JobNotFound",
+    "JobOutdated",
+    "Jobs",
+    "JobStatus",
+    "JobType",
     "LeaseLost",
     "Limits",
+    "LOW",
     "Message",
     "MessageTooLarge",
     "NoCapacity",

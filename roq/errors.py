@@ -21,6 +21,11 @@
     ├── Reentered                 called by a signal handler in the middle of another call
     ├── WouldBlock                the publisher's window is full and waiting was not wanted
     ├── MessageTooLarge           above the queue's limit; nothing was sent
+    ├── JobNotFound               there is no such job (any more)
+    ├── JobExists                 a job with the same `unique` waits or runs
+    ├── JobFailed                 a job has ended, and not well: it has no result
+    ├── JobOutdated               a run of a job is not the valid one any more: drop what it did
+    ├── JobInterrupted            a job is to stop: raised in it, for its handler to pass on
     └── DeliveryError             messages that were accepted but could not be delivered
 
 `code` is for programs and stable across versions; the text is for people and says what to do.
@@ -207,6 +212,48 @@ class WouldBlock(RoQError):
 
 class MessageTooLarge(RoQError):
     """A payload is above the limit of the queue; it was not sent and used no sequence."""
+
+
+class JobNotFound(RoQError):
+    """No job has this id; jobs that are COMPLETE are deleted after a day."""
+
+
+class JobExists(RoQError):
+    """A job of the type with the same `unique` waits or runs already; nothing was submitted.
+
+    Attributes:
+        id: of that job.
+    """
+
+    def __init__(self, text: str, id: int = 0) -> None:  # noqa: A002 - as everywhere for jobs
+        super().__init__(text)
+        self.id = id
+
+
+class JobFailed(RoQError):
+    """A job has ended as FAILED, INTERRUPTED or TIMED_OUT, so it has no result.
+
+    Attributes:
+        status: how it has ended.
+    """
+
+    def __init__(self, text: str, status: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class JobOutdated(RoQError):
+    """This run of a job is not the valid one any more: its owner was taken for dead, or it is done.
+
+    Roll back what was to be committed with it.
+    """
+
+
+class JobInterrupted(RoQError):
+    """The job is to stop: it was interrupted, is over its time, or its instance ends.
+
+    Raised in the handler by `Job.check` and `Job.each`. Let it pass.
+    """
 
 
 class DeliveryError(RoQError):

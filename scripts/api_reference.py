@@ -28,9 +28,12 @@ WITHIN: Final = frozenset(
         "has_room",
         "is_flushed",
         "flushed",
+        "status_of",
+        "result_of",
+        "wait_for_change",
     }
 )
-"""What `roq.aio` asks of the synchronous client, and nobody else does."""
+"""What `roq.aio` asks of the synchronous client, and handles of their jobs; nobody else does."""
 HEAD: Final = """\
 # The Python API
 
@@ -68,9 +71,9 @@ def generated() -> str:
 def _members(module: ModuleType) -> Iterator[str]:
     errors = []
     for name in module.__all__:
-        if name in SKIPPED:
-            continue
         value = getattr(module, name)
+        if name in SKIPPED or isinstance(value, int):
+            continue
         if isinstance(value, type) and issubclass(value, Exception):
             errors.append(value)
         else:

@@ -15,6 +15,7 @@ from roq.client.session import machine as session
 from roq.gcm.provision import hosts as provision
 from roq.gcm.state import role
 from roq.hcm import children
+from roq.jobs import states as jobs
 from roq.machine import Transitions
 from roq.monitor import machine as monitor
 from roq.monitor import scaling
@@ -77,6 +78,12 @@ DRAWINGS: Final = (
         "A publisher or subscriber and the monitor of its queue.",
         session.PHASES,
         "PHASES in roq/client/session/machine.py",
+    ),
+    Drawing(
+        "A job",
+        "Each step is one statement that asks for the token of a run; a late one changes nothing.",
+        jobs.LIFE,
+        "LIFE in roq/jobs/states.py",
     ),
 )
 

@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, str]] = {
     "consume": "roq.cli.consume:consume",
     "group": "roq.cli.groups:group",
     "dead-letter": "roq.cli.dead_letters:dead_letter",
+    "jobs": "roq.cli.jobs:jobs",
     "health": "roq.cli.health:health",
     "watch": "roq.cli.watch:watch",
     "top": "roq.cli.top:top",
@@ -42,7 +43,7 @@ COMMANDS: Final[dict[str, str]] = {
 }
 """Name → where the command is; in the order in which a newcomer meets them."""
 
-ALONE: Final = frozenset({"up", "demo", "gcm", "log", "debug", "sim", "bench"})
+ALONE: Final = frozenset({"up", "demo", "gcm", "jobs", "log", "debug", "sim", "bench"})
 """Commands that ask no cluster, or one of their own."""
 
 EPILOG: Final = """\

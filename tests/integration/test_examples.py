@@ -53,6 +53,13 @@ def test_workers_share_the_orders(roq_cluster: RunningCluster) -> None:
     assert second.startswith("workers: ")
 
 
+def test_jobs() -> None:
+    pytest.importorskip("sqlalchemy")
+    done = run("examples/jobs.py")
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.splitlines() == ["0 1 4 9 16 100", "Square COMPLETE 6 jobs, 1 failure"]
+
+
 def test_the_raw_ones_need_nothing_of_roq(roq_cluster: RunningCluster) -> None:
     created = example(
         "create_queue_bson.py", f"tcp://{roq_cluster.management}", cluster=roq_cluster

@@ -1,0 +1,570 @@
+"""`roq jobs`: run jobs, look at them, and act on many at once."""
+
+from __future__ import annotations
+
+import getpass
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import click
+
+from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table, state_text
+from roq.client.admin.wording import age_text
+from roq.errors import ConfigError
+from roq.jobs.database import MICROSECONDS, JobDatabase
+from roq.jobs.instances import MECHANISMS
+from roq.jobs.jobs import THREADS, Jobs
+from roq.jobs.operate import JobOperations
+from roq.jobs.schema import migrate as migrate_schema
+from roq.jobs.states import PRIORITIES, JobStatus
+from roq.jobs.types import priority_of
+from roq.jobs.views import Action, JobFilter, JobRow
+from roq.jobs.worker import GRACE_SECONDS
+
+VARIABLE: Final = "ROQ_JOBS"
+DEFAULT_DATABASE: Final = "jobs.db"
+NAMES: Final = {number: name for name, number in PRIORITIES.items()}
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class JobsTarget:
+    """Which database a command works on, and how it answers."""
+
+    url: str
+    as_json: bool
+
+    def operate(self) -> JobOperations:
+        """What there is to see and do.
+
+        Raises:
+            ConfigError: there is no such file; a command that looks makes none.
+        """
+        database = JobDatabase(self.url)
+        if database.sqlite and not Path(str(database.url.database)).exists():
+            raise ConfigError(
+                f"there are no jobs in {database.url.database}: name the database with --database, "
+                f"or {VARIABLE}"
+            )
+        return Jobs(self.url).operate
+
+
+def jobs_command(function: Callable[Concatenate[JobsTarget, P], T]) -> Callable[P, T]:
+    """Give a command `--database` and `--json`, and the function a `JobsTarget`."""
+
+    @click.option(
+        "--database",
+        metavar="URL",
+        envvar=VARIABLE,
+        default=DEFAULT_DATABASE,
+        show_default=True,
+        show_envvar=True,
+        help="A file of SQLite, or postgresql://user@host/name.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text.")
+    @wraps(function)
+    def command(*args: P.args, **kwargs: P.kwargs) -> T:
+        target = JobsTarget(str(kwargs.pop("database")), bool(kwargs.pop("as_json")))
+        return function(target, *args, **kwargs)
+
+    return command
+
+
+def filtered(function: Callable[..., T]) -> Callable[..., T]:
+    """Give a command options that say which jobs are meant, and the function a `JobFilter`."""
+
+    @click.argument("ids", nargs=-1, type=click.IntRange(min=1))
+    @click.option("--type", "types", multiple=True, help="Of this type; may be repeated.")
+    @click.option(
+        "--status",
+        "statuses",
+        multiple=True,
+        type=click.Choice([each.value for each in JobStatus], case_sensitive=False),
+        help="Of this status; may be repeated.",
+    )
+    @click.option("--priority", type=click.Choice(list(PRIORITIES)), help="Of this priority.")
+    @click.option("--tag", help="With this tag.")
+    @click.option("--key", help="With this key.")
+    @click.option("--failure", metavar="FINGERPRINT", help="As `roq jobs failures` shows it.")
+    @wraps(function)
+    def command(*args: Any, **kwargs: Any) -> T:
+        priority = kwargs.pop("priority")
+        wanted = JobFilter(
+            ids=kwargs.pop("ids"),
+            types=kwargs.pop("types"),
+            statuses=tuple(JobStatus(each.upper()) for each in kwargs.pop("statuses")),
+            priority=None if priority is None else priority_of(priority),
+            tag=kwargs.pop("tag"),
+            key=kwargs.pop("key"),
+            fingerprint=kwargs.pop("failure"),
+        )
+        return function(*args, wanted=wanted, **kwargs)
+
+    return command
+
+
+@click.group()
+def jobs() -> None:
+    """Run jobs of a database, look at them, restart, interrupt and delete them.
+
+    Commands work on the database that --database or ROQ_JOBS names, a file jobs.db here if none
+    does. Programs submit jobs with roq.Jobs.
+
+    \b
+    Example:
+      roq jobs work shop.tasks:jobs
+      roq jobs counts
+      roq jobs list --status FAILED
+      roq jobs restart --type Resize
+    """
+
+
+@jobs.command(short_help="Run the jobs of a program's types.")
+@click.argument("program", metavar="MODULE:NAME")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 1_000),
+    default=THREADS,
+    show_default=True,
+    help="Jobs that run at once in this process.",
+)
+@click.option("--type", "types", multiple=True, help="Only this type; may be repeated.")
+@click.option("--name", help="By which people find it.  [default: program, host, process id]")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0.0),
+    default=GRACE_SECONDS,
+    show_default=True,
+    help="Seconds for jobs to stop at SIGTERM.",
+)
+def work(
+    program: str, threads: int, types: tuple[str, ...], name: str | None, grace: float
+) -> None:
+    """Run jobs until SIGTERM or Ctrl-C; NAME in MODULE is the roq.Jobs with the types.
+
+    Then what runs is interrupted, and goes on elsewhere, or at the next start, if it is
+    restartable. A second signal ends the process at once.
+
+    \b
+    Example:
+      roq jobs work shop.tasks:jobs --threads 16
+    """
+    found = loaded(program)
+    worker = found.worker(threads=threads, types=types or None, name=name, grace=grace)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_DFL)
+        note(f"{signal.Signals(number).name}: jobs are interrupted; once more ends at once.")
+        worker.stop()
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, stop)
+    note(f"Running {', '.join(sorted(types or found.types))} from {found.database.name}.")
+    worker.run()
+    stats = worker.stats
+    note(
+        f"{stats.complete:,} complete, {stats.other:,} ended otherwise, {stats.outdated:,} outdated"
+    )
+
+
+def loaded(program: str) -> Jobs:
+    """The `roq.Jobs` that a program names.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    module, _, name = program.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), name or "jobs")
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{program}: {error}; give MODULE:NAME, as in shop.tasks:jobs") from None
+    if not isinstance(found, Jobs):
+        raise ConfigError(f"{program} is no roq.Jobs, but {type(found).__name__}")
+    return found
+
+
+@jobs.command(short_help="Count jobs by type, priority and status.")
+@jobs_command
+def counts(target: JobsTarget) -> None:
+    """Count jobs by type, priority and status, with their items and failures.
+
+    OLDEST is the age of the oldest that waits. A type in brackets is declared by no program.
+
+    \b
+    Example:
+      roq jobs counts
+    """
+    rows = target.operate().counts()
+    if target.as_json:
+        print_json([fields_of(row) for row in rows])
+        return
+    print_table(
+        ("TYPE", "PRIORITY", "STATUS", "JOBS#", "ITEMS#", "FAILURES#", "OLDEST"),
+        [
+            (
+                row.type if row.known else f"({row.type})", NAMES.get(row.priority, row.priority),
+                state_text(row.status.lower()), row.number, row.items, row.failures,
+                ago(row.oldest),
+            )
+            for row in rows
+        ],
+        "There is no job.",
+    )  # fmt: skip
+
+
+@jobs.command("list", short_help="List jobs, the newest first.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="So many lines at most.",
+)
+@click.option("--below", type=click.IntRange(min=1), help="Only ids below; for the next page.")
+@filtered
+@jobs_command
+def list_(target: JobsTarget, limit: int, below: int | None, wanted: JobFilter) -> None:
+    """List jobs that fit all options, the newest first.
+
+    \b
+    Example:
+      roq jobs list --type Resize --status FAILED
+      roq jobs list --json | jq '.[].id'
+    """
+    _print_jobs(target, target.operate().jobs(wanted, below=below, most=limit))
+
+
+@jobs.command(short_help="List what runs, the longest first.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="So many lines at most.",
+)
+@jobs_command
+def running(target: JobsTarget, limit: int) -> None:
+    """List the jobs that run, in the whole cluster, the longest first.
+
+    \b
+    Example:
+      roq jobs running
+    """
+    _print_jobs(target, target.operate().running(most=limit))
+
+
+def _print_jobs(target: JobsTarget, rows: list[JobRow]) -> None:
+    if target.as_json:
+        print_json([fields_of(row) for row in rows])
+        return
+    print_table(
+        ("ID#", "TYPE", "PRIORITY", "STATUS", "CREATED", "RUNS", "ITEMS", "FAILURES#", "WHERE",
+         "TAG", "ERROR"),
+        [
+            (
+                str(row.id), row.type, NAMES.get(row.priority, row.priority),
+                state_text(row.status.lower()), ago(row.created), span(row),
+                f"{row.saved}/{row.items}" if row.items or row.saved else "", row.failures,
+                row.instance, row.tag, (row.error or "")[:80],
+            )
+            for row in rows
+        ],
+        "No job fits.",
+    )  # fmt: skip
+
+
+@jobs.command(short_help="Show one job, with params, errors and why it waits.")
+@click.argument("id", type=click.IntRange(min=1))
+@jobs_command
+def show(target: JobsTarget, id: int) -> None:  # noqa: A002 - the name of the argument
+    """Show job ID: its row, the beginning of params and result, its last errors, why it waits.
+
+    \b
+    Example:
+      roq jobs show 4711
+    """
+    page = target.operate().job(id)
+    if target.as_json:
+        print_json(fields_of(page))
+        return
+    job = page.job
+    print_fields(
+        [
+            ("job", str(job.id)), ("type", job.type), ("status", state_text(job.status.lower())),
+            ("why", page.why), ("priority", NAMES.get(job.priority, job.priority)),
+            ("created", clock(job.created)), ("due", clock(job.due)),
+            ("started", clock(job.started)), ("ended", clock(job.ended)),
+            ("instance", job.instance), ("token", job.token), ("restartable", job.restartable),
+            ("failures", job.failures), ("time-outs", job.timeouts), ("losses", job.losses),
+            ("items", job.items), ("saved", job.saved), ("tag", job.tag), ("key", job.key),
+            ("unique", job.unique), ("after", ", ".join(map(str, page.parents))),
+            ("before", ", ".join(map(str, page.children))),
+            ("params", _shown(page.params)), ("result", _shown(page.result)),
+        ]
+    )  # fmt: skip
+    for each in page.errors:
+        click.echo(f"\n{clock(each.at)}  run {each.token}, {each.end} at {each.instance or '-'}")
+        click.echo(each.trace.rstrip() or each.text)
+
+
+def _shown(body: Any) -> str:
+    if body is None:
+        return ""
+    return f"{body.text}… ({body.bytes:,} bytes)" if body.cut else str(body.text)
+
+
+@jobs.command(short_help="List what went wrong, alike runs together.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="So many lines at most.",
+)
+@jobs_command
+def failures(target: JobsTarget, limit: int) -> None:
+    """List runs that did not end well; those that came the same way through the code are one line.
+
+    \b
+    Example:
+      roq jobs failures
+      roq jobs restart --failure 0123456789abcdef
+    """
+    rows = target.operate().failures(most=limit)
+    if target.as_json:
+        print_json([fields_of(row) for row in rows])
+        return
+    print_table(
+        ("FINGERPRINT", "RUNS#", "FIRST", "LAST", "TYPE", "JOB#", "TEXT"),
+        [
+            (row.fingerprint, row.number, ago(row.first), ago(row.last), row.type, str(row.job),
+             row.text[:100])
+            for row in rows
+        ],
+        "Nothing went wrong.",
+    )  # fmt: skip
+
+
+@jobs.command(short_help="List the programs that run jobs.")
+@jobs_command
+def instances(target: JobsTarget) -> None:
+    """List the programs that run jobs, with what they run and the slots that they hold.
+
+    \b
+    Example:
+      roq jobs instances
+    """
+    rows = target.operate().instance_list()
+    if target.as_json:
+        print_json([fields_of(row) for row in rows])
+        return
+    print_table(
+        ("ID#", "NAME", "PID#", "STATE", "RUNS#", "THREADS#", "SLOTS", "TYPES", "SINCE"),
+        [
+            (
+                str(row.id), row.name, str(row.pid), state_text(_life(row.dead, row.expires)),
+                row.running, row.threads,
+                " ".join(f"{name}:{number}" for name, number in sorted(row.slots.items())),
+                " ".join(row.types), ago(row.started),
+            )
+            for row in rows
+        ],
+        "No program runs jobs: `roq jobs work MODULE:NAME`.",
+    )  # fmt: skip
+
+
+def _life(dead: bool, expires: int) -> str:
+    return "missing" if dead or expires < now() else "live"
+
+
+@jobs.command(short_help="List the types that programs have declared.")
+@jobs_command
+def types(target: JobsTarget) -> None:
+    """List the types of jobs that programs have declared, with their limits.
+
+    \b
+    Example:
+      roq jobs types
+    """
+    rows = target.operate().type_list()
+    if target.as_json:
+        print_json([fields_of(row) for row in rows])
+        return
+    print_table(
+        ("TYPE", "ON", "RESTARTABLE", "LIMIT#", "USED#", "SECONDS#", "VERSION#"),
+        [
+            (row.name, row.on, row.restartable, row.cluster_limit, row.slots_used,
+             f"{row.time_limit:g}", row.version)
+            for row in rows
+        ],
+        "No program has declared a type.",
+    )  # fmt: skip
+
+
+def _acting(action: Action, example: str, text: str) -> None:
+    """Make the command that does something to many jobs."""
+
+    @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+    @filtered
+    @jobs_command
+    def command(target: JobsTarget, yes: bool, wanted: JobFilter) -> None:
+        operate = target.operate()
+        selection = operate.select(action, wanted)
+        if not selection.number:
+            done("No job fits.", as_json=target.as_json, number=0)
+            return
+        if not yes:
+            if target.as_json or not sys.stdin.isatty():
+                raise click.UsageError(f"{selection.number:,} jobs fit: add --yes to {action} them")
+            click.confirm(f"{action.capitalize()} {selection.number:,} jobs?", abort=True)
+        number = operate.act(selection, who=operator())
+        done(
+            f"{number:,} of {selection.number:,} jobs: {action}",
+            as_json=target.as_json,
+            number=number,
+        )
+
+    command.__doc__ = f"{text}\n\nThey are counted first.\n\n\b\nExample:\n  {example}"
+    jobs.command(str(action), short_help=text)(command)
+
+
+_acting(
+    Action.RESTART,
+    "roq jobs restart --type Resize --status FAILED",
+    "Run jobs again that are FAILED, INTERRUPTED or TIMED_OUT.",
+)
+_acting(
+    Action.REQUEUE,
+    "roq jobs requeue --type Resize",
+    "Have instances hear again of jobs that wait; always safe.",
+)
+_acting(Action.DELETE, "roq jobs delete --tag import-7", "Delete jobs that do not run.")
+_acting(Action.INTERRUPT, "roq jobs interrupt 4711", "Interrupt jobs that run.")
+
+
+def _switching(on: bool) -> None:
+    word = "on" if on else "off"
+    text = "Let jobs be run." if on else "Let no more jobs be begun; what runs goes on."
+
+    @click.argument("type", required=False)
+    @jobs_command
+    def command(target: JobsTarget, type: str | None) -> None:  # noqa: A002 - the argument's name
+        target.operate().switch(on, who=operator(), type=type)
+        done(f"{type or 'All jobs'}: {word}", as_json=target.as_json)
+
+    command.__doc__ = (
+        f"{text}\n\nOf TYPE, or of all; seen by all instances within a second.\n\n\b\n"
+        f"Example:\n  roq jobs {word} Resize"
+    )
+    jobs.command(word, short_help=text)(command)
+
+
+_switching(True)
+_switching(False)
+
+
+@jobs.command(short_help="Say how instances hear of jobs.")
+@click.argument("mechanism", type=click.Choice(MECHANISMS))
+@jobs_command
+def dispatch(target: JobsTarget, mechanism: str) -> None:
+    """Have instances hear of jobs by the DATABASE, or by a QUEUE of their roq.Jobs' cluster.
+
+    Seen within a second. Those without a cluster, and those that cannot reach it, ask the database.
+
+    \b
+    Example:
+      roq jobs dispatch queue
+    """
+    target.operate().dispatch(mechanism, who=operator())
+    done(f"jobs are dispatched by the {mechanism}", as_json=target.as_json)
+
+
+@jobs.command(short_help="Show what operators have done.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=50,
+    show_default=True,
+    help="So many lines at most.",
+)
+@jobs_command
+def audit(target: JobsTarget, limit: int) -> None:
+    """Show what operators have done, the newest first.
+
+    \b
+    Example:
+      roq jobs audit
+    """
+    rows = target.operate().audit(most=limit)
+    if target.as_json:
+        print_json([fields_of(row) for row in rows])
+        return
+    print_table(
+        ("WHEN", "WHO", "ACTION", "JOBS#", "WHICH"),
+        [(clock(row.at), row.who, row.action, row.number, row.subject) for row in rows],
+        "Nobody has done anything.",
+    )
+
+
+@jobs.command(short_help="Bring the tables to the version of this program.")
+@jobs_command
+def migrate(target: JobsTarget) -> None:
+    """Bring the tables of jobs to the version of this program, and make them if there is none.
+
+    End the programs that use them first.
+
+    \b
+    Example:
+      roq jobs migrate --database postgresql://roq@db/jobs
+    """
+    before, after = migrate_schema(JobDatabase(target.url))
+    text = f"schema {after}" if before == after else f"schema {before or 'none'} → {after}"
+    done(text, as_json=target.as_json, before=before, after=after)
+
+
+def operator() -> str:
+    """Who runs this command, for the audit."""
+    with suppress(KeyError, OSError):
+        return f"{getpass.getuser()} (roq jobs)"
+    return f"user {os.getuid()} (roq jobs)"
+
+
+def now() -> int:
+    """µs since 1970 of this host; ages are shown by it."""
+    return int(datetime.now(UTC).timestamp() * MICROSECONDS)
+
+
+def ago(time: int | None) -> str:
+    """How long ago that was."""
+    return "" if not time else age_text(max(0.0, (now() - time) / MICROSECONDS))
+
+
+def clock(time: int | None) -> str:
+    """A time as people read it."""
+    if not time:
+        return ""
+    try:
+        return datetime.fromtimestamp(time / MICROSECONDS, UTC).isoformat(" ", "seconds")
+    except (OverflowError, ValueError):
+        return f"{time} µs"
+
+
+def span(row: JobRow) -> str:
+    """How long it runs, or has run."""
+    if row.started is None:
+        return ""
+    end = row.ended if row.ended is not None else now()
+    return age_text(max(0.0, (end - row.started) / MICROSECONDS))

@@ -1,0 +1,334 @@
+"""Instances, types and settings in SQL: who runs jobs, which, and how many at once.
+
+An instance is one start of a program that runs jobs. It renews itself, not its jobs; if it does
+not, others take it for dead and end its runs (`JobStore.reap`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+import sqlalchemy as sa
+
+from roq.errors import ConfigError
+from roq.jobs.database import MICROSECONDS, JobDatabase, host_identity
+from roq.jobs.rows import Claimed, Deltas, Ended, LivingInstance, Look, Trouble, spread
+from roq.jobs.states import JobStatus, RunEnd
+from roq.jobs.store import BLOCK, CLAIMED, OWN_SHARD_MIN, JobStore, claimed_of
+
+RENEW_SECONDS: Final = 3.0
+EXPIRE_SECONDS: Final = 15.0
+"""An instance that was not renewed for so long is dead."""
+DOUBT_SECONDS: Final = 10.0
+"""An instance that could not renew itself for so long claims nothing and interrupts its jobs, well
+before others take it for dead."""
+RESULT_SECONDS: Final = 24 * 3600.0
+"""So long is a job kept after it is COMPLETE."""
+MECHANISMS: Final = ("database", "queue")
+_BELONGING: Final = (
+    ("job_params", "job"),
+    ("job_result", "job"),
+    ("job_error", "job"),
+    ("job_edge", "parent"),
+    ("job_edge", "child"),
+)
+
+
+class TypeFacts(msgspec.Struct, frozen=True):
+    """What the database knows of a type, as the program that runs it says."""
+
+    name: str
+    version: int
+    restartable: bool
+    cluster_limit: int | None
+    time_limit: int
+    """µs."""
+
+
+class JobInstances:
+    """The SQL of instances and types.
+
+    Args:
+        store: of the same database.
+    """
+
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+        self._database: JobDatabase = store.database
+
+    def register(
+        self, connection: sa.Connection, name: str, pid: int, threads: int, types: Sequence[str]
+    ) -> int:
+        """Enter an instance; gives its id, which no other one has had.
+
+        Raises:
+            ConfigError: the database is SQLite, and used by another host now.
+        """
+        now, host = self._database.now(connection), host_identity()
+        if self._database.sqlite:
+            other = self._database.run(
+                connection,
+                "SELECT name FROM job_instance WHERE dead = 0 AND expires > :now AND host <> :host",
+                now=now,
+                host=host,
+            ).first()
+            if other is not None:
+                raise ConfigError(
+                    f"{self._database.name} is used by {other.name} on another host: SQLite is for "
+                    "one host, put the jobs into PostgreSQL"
+                )
+        row = self._database.run(
+            connection,
+            "INSERT INTO job_instance (name, host, pid, threads, types, started, expires)"
+            " VALUES (:name, :host, :pid, :threads, :types, :now, :expires) RETURNING id",
+            name=name,
+            host=host,
+            pid=pid,
+            threads=threads,
+            types=_listed(types),
+            now=now,
+            expires=now + int(EXPIRE_SECONDS * MICROSECONDS),
+        ).one()
+        return int(row.id)
+
+    def renew(self, connection: sa.Connection, owner: int, wants: Iterable[str] = ()) -> bool:
+        """Say that an instance lives; False: it was taken for dead, and is to stop its runs."""
+        now = self._database.now(connection)
+        return (
+            self._database.run(
+                connection,
+                "UPDATE job_instance SET expires = :expires, wants = :wants"
+                " WHERE id = :owner AND dead = 0 RETURNING id",
+                owner=owner,
+                wants=_listed(sorted(wants)),
+                expires=now + int(EXPIRE_SECONDS * MICROSECONDS),
+            ).first()
+            is not None
+        )
+
+    def leave(self, connection: sa.Connection, owner: int) -> None:
+        """An instance ends; runs that it leaves behind are ended when it would have expired."""
+        self._database.run(
+            connection,
+            "DELETE FROM job_instance WHERE id = :owner AND NOT EXISTS (SELECT 1 FROM job"
+            " WHERE job.status = 'RUNNING' AND job.owner = :owner)",
+            owner=owner,
+        )
+        self._database.run(
+            connection,
+            "UPDATE job_slot SET owner = NULL WHERE owner = :owner AND NOT EXISTS (SELECT 1 FROM"
+            " job_instance AS i WHERE i.id = :owner)",
+            owner=owner,
+        )
+
+    def declare(self, connection: sa.Connection, types: Iterable[TypeFacts]) -> None:
+        """Write down the types of a program, and make as many slots as each may use."""
+        for facts in sorted(types, key=lambda each: each.name):
+            self._database.run(
+                connection,
+                "INSERT INTO job_type (name, version, restartable, cluster_limit, time_limit)"
+                " VALUES (:name, :version, :restartable, :cluster_limit, :time_limit)"
+                " ON CONFLICT (name) DO UPDATE SET version = excluded.version,"
+                " restartable = excluded.restartable, cluster_limit = excluded.cluster_limit,"
+                " time_limit = excluded.time_limit",
+                name=facts.name,
+                version=facts.version,
+                restartable=int(facts.restartable),
+                cluster_limit=facts.cluster_limit,
+                time_limit=facts.time_limit,
+            )
+            limit = facts.cluster_limit or 0
+            self._database.run(
+                connection,
+                "DELETE FROM job_slot WHERE type = :name AND number >= :most",
+                name=facts.name,
+                most=limit,
+            )
+            self._database.run(
+                connection,
+                "INSERT INTO job_slot (type, number) SELECT type, number FROM "
+                + self._database.given(("type", "text"), ("number", "bigint"))
+                + " AS d WHERE true ON CONFLICT (type, number) DO NOTHING",
+                [[facts.name, number] for number in range(limit)],
+            )
+
+    def look(self, connection: sa.Connection, owner: int) -> Look:
+        """What an instance has to know several times a second."""
+        run, now = self._database.run, self._database.now(connection)
+        settings = {
+            row.name: row.value for row in run(connection, "SELECT name, value FROM job_setting")
+        }
+        types = run(connection, "SELECT name, cluster_limit, enabled FROM job_type").all()
+        stop = run(
+            connection,
+            "SELECT id, token FROM job WHERE status = 'RUNNING' AND owner = :owner AND stop = 1",
+            owner=owner,
+        )
+        peers = run(
+            connection,
+            "SELECT id, types, wants FROM job_instance WHERE dead = 0 AND expires > :now",
+            now=now,
+        )
+        checks = run(
+            connection,
+            "SELECT (SELECT min(due) FROM job WHERE status = 'CREATED' AND held = 'later') AS due,"
+            " (SELECT min(deadline) FROM job WHERE status = 'RUNNING') AS deadline,"
+            " (SELECT min(CASE WHEN dead = 1 THEN 0 ELSE expires END) FROM job_instance)"
+            " AS expires,"
+            " (SELECT min(next) FROM job_schedule WHERE enabled = 1) AS fires",
+        ).one()
+        return Look(
+            now=now,
+            on=settings.get("on", "1") == "1",
+            dispatch=settings.get("dispatch", MECHANISMS[0]),
+            off=frozenset(row.name for row in types if not row.enabled),
+            limits={row.name: row.cluster_limit for row in types},
+            interrupt=frozenset((row.id, row.token) for row in stop),
+            due=checks.due is not None and checks.due <= now,
+            dead=checks.expires is not None and checks.expires <= now,
+            late=checks.deadline is not None and checks.deadline <= now,
+            fires=checks.fires is not None and checks.fires <= now,
+            peers=tuple(
+                LivingInstance(row.id, tuple(_list_of(row.types)), tuple(_list_of(row.wants)))
+                for row in peers
+            ),
+        )
+
+    def save(
+        self, connection: sa.Connection, owner: int, places: Sequence[tuple[Claimed, int]]
+    ) -> None:
+        """Write down how far runs are."""
+        if places:
+            self._database.run(
+                connection,
+                "UPDATE job SET saved = d.saved FROM "
+                + self._database.given(("id", "bigint"), ("token", "bigint"), ("saved", "bigint"))
+                + " AS d WHERE job.id = d.id AND job.token = d.token AND job.owner = :owner"
+                " AND job.status = 'RUNNING'",
+                [[run.id, run.token, saved] for run, saved in places],
+                owner=owner,
+            )
+
+    # --- the dead ---------------------------------------------------------------------------------
+
+    def reap(self, connection: sa.Connection) -> int:
+        """Take instances that did not renew for dead, and end their runs; gives how many runs."""
+        self._database.run(
+            connection,
+            "UPDATE job_instance SET dead = 1 WHERE id IN (SELECT id FROM job_instance"
+            f" WHERE dead = 0 AND expires <= :now{self._database.skip_locked})",
+            now=self._database.now(connection),
+        )
+        rows = self._database.run(
+            connection,
+            f"SELECT {CLAIMED}, job.owner, i.name AS instance FROM job JOIN job_instance AS i"
+            " ON i.id = job.owner WHERE job.status = 'RUNNING' AND i.dead = 1"
+            f" LIMIT {BLOCK}" + ("" if self._database.sqlite else " FOR UPDATE OF job SKIP LOCKED"),
+        ).all()
+        for owner in sorted({row.owner for row in rows}):
+            theirs = [row for row in rows if row.owner == owner]
+            name = theirs[0].instance
+            trouble = Trouble(f"its owner {name} died", fingerprint="owner died")
+            lost = [
+                Ended(claimed_of(row), RunEnd.LOST, row.saved, trouble=trouble) for row in theirs
+            ]
+            self._store.finish(connection, owner, lost, name)
+        self._database.run(
+            connection,
+            "UPDATE job_slot SET owner = NULL WHERE owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM"
+            " job_instance AS i WHERE i.id = job_slot.owner AND i.dead = 0)",
+        )
+        self._database.run(
+            connection,
+            "DELETE FROM job_instance WHERE dead = 1 AND NOT EXISTS (SELECT 1 FROM job WHERE"
+            " job.status = 'RUNNING' AND job.owner = job_instance.id)",
+        )
+        return len(rows)
+
+    def end_late(self, connection: sa.Connection) -> int:
+        """End runs that their owner did not end in twice their time; gives how many.
+
+        Their thread goes on, and may report what it likes: another token is valid now.
+        """
+        rows = self._database.run(
+            connection,
+            f"SELECT {CLAIMED}, job.owner FROM job WHERE status = 'RUNNING' AND deadline <= :now"
+            f" ORDER BY deadline LIMIT {BLOCK}{self._database.skip_locked}",
+            now=self._database.now(connection),
+        ).all()
+        trouble = Trouble("it did not stop at its time limit", fingerprint="did not stop")
+        for row in rows:
+            late = Ended(claimed_of(row), RunEnd.LIMIT, row.saved, trouble=trouble)
+            self._store.finish(connection, row.owner, [late])
+        return len(rows)
+
+    # --- the rest ---------------------------------------------------------------------------------
+
+    def tidy(self, connection: sa.Connection) -> int:
+        """Fold the counters of others' transactions, and delete a block of what is kept no longer;
+        gives how many jobs that were."""
+        run, deltas = self._database.run, Deltas()
+        for row in run(
+            connection,
+            "DELETE FROM job_count WHERE shard >= :own RETURNING type, priority, status, number,"
+            " items, failures",
+            own=OWN_SHARD_MIN,
+        ):
+            deltas.add(
+                row.type, row.priority, JobStatus(row.status), row.number, row.items, row.failures
+            )
+        before = self._database.now(connection) - int(RESULT_SECONDS * MICROSECONDS)
+        old = run(
+            connection,
+            "SELECT id FROM job WHERE status = 'COMPLETE' AND ended <= :before"
+            f" ORDER BY ended LIMIT 500{self._database.skip_locked}",
+            before=before,
+        ).all()
+        self._store.count(connection, deltas)
+        self.delete(connection, [row.id for row in old])
+        return len(old)
+
+    def delete(self, connection: sa.Connection, ids: Sequence[int]) -> int:
+        """Delete jobs that do not run, with all that belongs to them; gives how many there were."""
+        if not ids:
+            return 0
+        given = self._database.given(("id", "bigint"))
+        gone = self._database.run(
+            connection,
+            f"DELETE FROM job WHERE id IN (SELECT id FROM {given} AS d) AND status <> 'RUNNING'"
+            " RETURNING id, type, priority, status, items, failures, key",
+            spread(ids),
+        ).all()
+        deltas = Deltas()
+        for row in gone:
+            deltas.add(row.type, row.priority, JobStatus(row.status), -1, -row.items, -row.failures)
+        rows = spread(row.id for row in gone)
+        for table, column in _BELONGING:
+            self._database.run(
+                connection,
+                f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM {given} AS d)",
+                rows,
+            )
+        self._store.count(connection, deltas)
+        self._store.release_keys(connection, {(row.type, row.key) for row in gone})
+        return len(gone)
+
+    def set(self, connection: sa.Connection, name: str, value: str) -> None:
+        """Change a setting that all instances see within a second: `on` (1, 0) or `dispatch`."""
+        self._database.run(
+            connection,
+            "INSERT INTO job_setting (name, value) VALUES (:name, :value)"
+            " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            name=name,
+            value=value,
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return msgspec.json.encode(list(names)).decode()
+
+
+def _list_of(text: str) -> list[str]:
+    return msgspec.json.decode(text, type=list[str])

@@ -1,0 +1,356 @@
+"""`roq.Jobs`: a database of jobs, the types of a program, and instances that run them."""
+
+from __future__ import annotations
+
+import builtins
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import sqlalchemy as sa
+
+from roq.errors import ConfigError, JobExists, Unavailable
+from roq.jobs.database import JobDatabase
+from roq.jobs.dispatch import QUEUE, QueueMessages, QueueSender
+from roq.jobs.handle import JobHandle
+from roq.jobs.instances import JobInstances
+from roq.jobs.operate import JobOperations
+from roq.jobs.rows import Body, NewJob, ReadyJob, Submitted
+from roq.jobs.schema import prepare
+from roq.jobs.states import TIME_LIMIT_SECONDS, JobStatus
+from roq.jobs.store import JobStore
+from roq.jobs.types import JobType, Upgrade
+from roq.jobs.worker import GRACE_SECONDS, JobWorker
+from roq.model import check_name
+
+R = TypeVar("R")
+TRIES: Final = 3
+"""Of a submission that met another one with the same `unique` that had just ended."""
+THREADS: Final = 8
+PREFETCH_MIN: Final = 64
+"""Messages of each type and priority that an instance holds at least."""
+
+
+class Jobs:
+    """Jobs in a database: SQLite for one host, PostgreSQL for several.
+
+        jobs = roq.Jobs("jobs.db")
+
+        @jobs.type("Resize", restartable=True)
+        def resize(job: roq.Job, params: Resize) -> Report: ...
+
+        handle = resize.submit(Resize(images, 800))
+        jobs.work()                                   # in this program, or by `roq jobs work`
+
+    The database is opened, and its tables are made, when it is used first.
+
+    Args:
+        url: path of a file of SQLite, or a URL: `postgresql://user@host/database`.
+        cluster: addresses of a RoQ cluster by whose queue instances hear of jobs, once
+            `roq jobs dispatch queue` has said so; None: by the database alone.
+        queue: name of that queue, one for each database.
+        clock: µs since 1970 in place of the time, with SQLite; for tests.
+        jitter: spreads what is tried again; gives a number in [0, 1).
+
+    Raises:
+        ConfigError: no such database is supported, or its driver is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str = "jobs.db",
+        cluster: str | None = None,
+        *,
+        queue: str = QUEUE,
+        clock: Callable[[], int] | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.database = JobDatabase(url, clock)
+        self.cluster = cluster
+        self.queue = check_name(queue)
+        self.store = JobStore(self.database, jitter)
+        self.instances = JobInstances(self.store)
+        self.types: dict[str, JobType[Any]] = {}
+        self._prepared = False
+        self._sender: QueueSender | None = None
+        self._changed = threading.Condition()
+        self._workers: list[tuple[JobWorker, threading.Thread]] = []
+        self._preparing = threading.Lock()
+
+    @property
+    def engine(self) -> sa.Engine:
+        """SQLAlchemy's engine, for transactions of your own: `with jobs.engine.begin() as c:`."""
+        self.open()
+        return self.database.engine
+
+    @property
+    def operate(self) -> JobOperations:
+        """What operators see and do."""
+        self.open()
+        return JobOperations(self.store, self.instances)
+
+    def open(self) -> Self:
+        """Make the tables if there is none; done by everything that needs them.
+
+        Raises:
+            ConfigError: they are of another version of RoQ.
+            Unavailable: the database cannot be reached, or written to.
+        """
+        with self._preparing:
+            if not self._prepared:
+                prepare(self.database)
+                self._prepared = True
+        return self
+
+    # --- types ------------------------------------------------------------------------------------
+
+    def type(
+        self,
+        name: str,
+        *,
+        version: int = 1,
+        upgrade: Upgrade | None = None,
+        items: Callable[[Any], int] | None = None,
+        restartable: bool = False,
+        cluster_limit: int | None = None,
+        threads: int | None = None,
+        time_limit: float = TIME_LIMIT_SECONDS,
+    ) -> Callable[[Callable[..., R]], JobType[R]]:
+        """Make a function the handler of a type of jobs.
+
+        It gets a `Job` and, if it takes a second argument, the params, decoded as its annotation
+        says. It runs in a thread, or as a task of an event loop if it is `async def`.
+
+        Args:
+            name: of the type, the same in all programs.
+            version: of the params; higher after a change that old params need an upgrade for.
+            upgrade: from an older version and what JSON says to what the params are now.
+            items: how many items a job has, from its params; shown, and not interpreted.
+            restartable: whether a job may run again by itself after it failed, was interrupted or
+                lost half way. If not, it stays until somebody restarts it.
+            cluster_limit: jobs that run at once in the whole cluster.
+            threads: jobs that run at once in one instance.
+            time_limit: seconds that a job may take.
+
+        Raises:
+            ConfigError: a value that cannot be, or a handler that is none.
+        """
+
+        def make(handler: Callable[..., R]) -> JobType[R]:
+            if name in self.types:
+                raise ConfigError(f"there are two handlers for jobs of type {name}")
+            made: JobType[R] = JobType(
+                self, handler, name=name, version=version, upgrade=upgrade, items=items,
+                restartable=restartable, cluster_limit=cluster_limit, threads=threads,
+                time_limit=time_limit,
+            )  # fmt: skip
+            self.types[name] = made
+            return made
+
+        return make
+
+    # --- submit -----------------------------------------------------------------------------------
+
+    def submit(
+        self, type_: JobType[Any], jobs: Sequence[NewJob], connection: sa.Connection | None
+    ) -> list[JobHandle[Any]]:
+        """Write jobs of a type down; `JobType.submit` is what programs call.
+
+        Raises:
+            JobExists: of one there is another with the same `unique`; none was submitted.
+            JobNotFound, Unavailable: as `JobType.submit`.
+        """
+        if not jobs:
+            return []
+        self.open()
+        if connection is not None:
+            told = self.store.submit(connection, jobs, foreign=True)
+        else:
+            told = self._submitted(jobs)
+        for each in told:
+            if each.outcome == "exists":
+                raise JobExists(
+                    f"job {each.id} of type {type_.name} has the same `unique`, and waits or runs",
+                    each.id,
+                )
+        return [
+            JobHandle(self, each.id, type_.decode_result, new=each.outcome == "new")
+            for each in told
+        ]
+
+    def _submitted(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        told: list[Submitted] = []
+        sent = False
+        for left in reversed(range(TRIES)):
+            with self.database.write() as connection:
+                sent = self._by_queue(connection)
+                told = self.store.submit(connection, jobs, sent=sent)
+                again = any(each.id == 0 for each in told)
+                if again or any(each.outcome == "exists" for each in told):
+                    connection.rollback()
+            if not again:
+                break
+            if not left:
+                raise Unavailable("jobs with the same `unique` come and go too fast: submit again")
+        if sent:
+            self._sending().send(
+                ReadyJob(job.priority, each.id, 1, job.type)
+                for job, each in zip(jobs, told, strict=True)
+                if each.outcome == "new" and not (job.due or job.key or job.parents)
+            )
+        for worker, _ in list(self._workers):
+            worker.hint()
+        return told
+
+    def _by_queue(self, connection: sa.Connection) -> bool:
+        """Whether messages of new jobs are to be sent."""
+        if self.cluster is None:
+            return False
+        chosen = self.database.run(
+            connection, "SELECT value FROM job_setting WHERE name = 'dispatch'"
+        ).scalar()
+        return chosen == "queue"
+
+    def _sending(self) -> QueueSender:
+        with self._preparing:
+            if self._sender is None:
+                assert self.cluster is not None  # noqa: S101 - asked before
+                self._sender = QueueSender(self.cluster, self.queue)
+            return self._sender
+
+    # --- what handles ask -------------------------------------------------------------------------
+
+    def handle(self, job: int, type_: JobType[R]) -> JobHandle[R]:
+        """A handle for a job whose id is known from elsewhere."""
+        return JobHandle(self, job, type_.decode_result, new=False)
+
+    def status_of(self, job: int) -> tuple[JobStatus, str | None] | None:
+        """Status and error of a job; None: there is none."""
+        self.open()
+        with self.database.read() as connection:
+            row = self.database.run(
+                connection, "SELECT status, error FROM job WHERE id = :id", id=job
+            ).first()
+        return None if row is None else (JobStatus(row.status), row.error)
+
+    def result_of(self, job: int) -> Body | None:
+        """The result of a job; None: it has none."""
+        self.open()
+        with self.database.read() as connection:
+            row = self.database.run(
+                connection, "SELECT codec, version, body FROM job_result WHERE job = :id", id=job
+            ).first()
+        return None if row is None else Body(row.codec, row.version, bytes(row.body))
+
+    def wait_for_change(self, seconds: float) -> None:
+        """Return after so many seconds, or when an instance in this process has ended runs."""
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    # --- instances --------------------------------------------------------------------------------
+
+    def worker(
+        self,
+        *,
+        threads: int = THREADS,
+        types: Iterable[str] | None = None,
+        name: str | None = None,
+        grace: float = GRACE_SECONDS,
+    ) -> JobWorker:
+        """An instance that runs jobs of this program's types when its `run` is called.
+
+        Args:
+            threads: jobs that it runs at once.
+            types: names of the types; None: all.
+            name: by which people find it; None: program, host and process id.
+            grace: seconds for jobs to stop when it ends.
+
+        Raises:
+            ConfigError: no type, or one that this program does not have; no thread.
+        """
+        wanted = list(self.types) if types is None else list(types)
+        unknown = sorted(set(wanted) - set(self.types))
+        if unknown or not wanted:
+            named = f"no type {', '.join(unknown)}" if unknown else "no type at all"
+            raise ConfigError(f"this program has {named}: `@jobs.type(…)` makes one")
+        if not 1 <= threads <= 1_000:
+            raise ConfigError(f"an instance has 1 to 1,000 threads, not {threads}")
+        self.open()
+        return JobWorker(
+            self.store,
+            self.instances,
+            {each: self.types[each] for each in wanted},
+            threads=threads,
+            name=name,
+            grace=grace,
+            changed=self._tell,
+            messages=None if self.cluster is None else self._messages(wanted, threads),
+        )
+
+    def _messages(
+        self, types: list[str], threads: int
+    ) -> Callable[[Callable[[], None]], QueueMessages]:
+        cluster, sender = str(self.cluster), self._sending()
+        return lambda ready: QueueMessages(
+            cluster, self.store, sender, types, prefetch=max(PREFETCH_MIN, 4 * threads),
+            ready=ready, queue=self.queue,
+        )  # fmt: skip
+
+    def work(self, **settings: Any) -> None:
+        """Run jobs in this thread until `stop` is called from another one; arguments as `worker`.
+
+        Raises:
+            ConfigError, Unavailable: as `worker` and `JobWorker.run`.
+        """
+        worker = self.worker(**settings)
+        pair = (worker, threading.current_thread())
+        self._workers.append(pair)
+        try:
+            worker.run()
+        finally:
+            self._workers.remove(pair)
+
+    def start(self, **settings: Any) -> JobWorker:
+        """Run jobs in a thread of its own until `close`; arguments as `worker`."""
+        worker = self.worker(**settings)
+        thread = threading.Thread(target=worker.run, name="roq-jobs", daemon=True)
+        self._workers.append((worker, thread))
+        thread.start()
+        return worker
+
+    def stop(self) -> None:
+        """Have the instances of this object end; does not wait for that."""
+        for worker, _ in list(self._workers):
+            worker.stop()
+
+    def close(self) -> None:
+        """End the instances that `start` has started, and close the database; idempotent."""
+        self.stop()
+        for _, thread in list(self._workers):
+            if thread is not threading.current_thread():
+                thread.join()
+        self._workers.clear()
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: builtins.type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<roq.Jobs in {self.database.name}: {len(self.types)} types>"

@@ -1,0 +1,442 @@
+"""What an operator sees of jobs, and does with them: for the command line, a console, programs.
+
+Everything that is shown comes from counters or from an index, so it does not get slower with the
+number of jobs. What is done to many jobs is counted first (`select`), and then done to those and no
+others (`act`): in blocks, so that nobody waits for it, and written down in the audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import sqlalchemy as sa
+
+from roq.errors import InvalidRequest, JobNotFound
+from roq.jobs.database import MICROSECONDS, JobDatabase, Row
+from roq.jobs.instances import MECHANISMS, JobInstances
+from roq.jobs.rows import Deltas, spread
+from roq.jobs.schema import AUDIT, COUNT, EDGE, ERROR, INSTANCE, JOB, PARAMS, RESULT, SETTING, TYPE
+from roq.jobs.states import JobStatus, Waiting, why_waiting
+from roq.jobs.store import BLOCK, JobStore
+from roq.jobs.views import (
+    Action,
+    AuditRow,
+    ErrorRow,
+    FailureRow,
+    InstanceRow,
+    JobCount,
+    JobFilter,
+    JobPage,
+    JobRow,
+    JobSettings,
+    TypeRow,
+    body_text,
+    conditions,
+    job_row,
+    rows,
+)
+
+PAGE: Final = 100
+
+
+_MAY: Final[Mapping[Action, frozenset[JobStatus]]] = {
+    Action.RESTART: frozenset({JobStatus.FAILED, JobStatus.INTERRUPTED, JobStatus.TIMED_OUT}),
+    Action.REQUEUE: frozenset({JobStatus.CREATED}),
+    Action.DELETE: frozenset(JobStatus) - {JobStatus.RUNNING},
+    Action.INTERRUPT: frozenset({JobStatus.RUNNING}),
+}
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that something is to be done to: those that fitted when they were counted."""
+
+    action: Action
+    filter: JobFilter
+    number: int
+    last: int
+    """None has a higher id."""
+
+
+class JobOperations:
+    """What an operator sees and does; `Jobs.operate` has one.
+
+    Each call raises `Unavailable` if the database cannot be reached.
+    """
+
+    def __init__(self, store: JobStore, instances: JobInstances) -> None:
+        self._store = store
+        self._instances = instances
+        self._database: JobDatabase = store.database
+
+    # --- look -------------------------------------------------------------------------------------
+
+    def counts(self) -> list[JobCount]:
+        """Jobs by type, priority and status; cells without a job are left out."""
+        number, items, failures = (
+            sa.func.sum(COUNT.c[name]).label(name) for name in ("number", "items", "failures")
+        )
+        cells = (COUNT.c.type, COUNT.c.priority, COUNT.c.status)
+        asked = sa.select(*cells, number, items, failures).group_by(*cells)
+        with self._database.read() as connection:
+            known = set(connection.scalars(sa.select(TYPE.c.name)))
+            found = connection.execute(asked.having(number != 0).order_by(*cells)).all()
+            return [
+                JobCount(
+                    type=row.type, priority=row.priority, status=JobStatus(row.status),
+                    number=int(row.number), items=int(row.items), failures=int(row.failures),
+                    oldest=self._oldest(connection, row), known=row.type in known,
+                )
+                for row in found
+            ]  # fmt: skip
+
+    def _oldest(self, connection: sa.Connection, cell: Row) -> int | None:
+        if cell.status != JobStatus.CREATED:
+            return None
+        oldest: int | None = self._database.run(
+            connection,
+            "SELECT min(created) FROM job WHERE type = :type AND priority = :priority"
+            " AND status = 'CREATED' AND held = ''",
+            type=cell.type,
+            priority=cell.priority,
+        ).scalar()
+        return oldest
+
+    def jobs(
+        self, wanted: JobFilter, *, below: int | None = None, most: int = PAGE
+    ) -> list[JobRow]:
+        """Jobs that fit, the newest first.
+
+        Args:
+            wanted: which.
+            below: only ids below that one; for the next page the last one of this page.
+            most: rows.
+        """
+        asked = rows().where(*conditions(wanted)).order_by(JOB.c.id.desc()).limit(_most(most))
+        if below is not None:
+            asked = asked.where(JOB.c.id < below)
+        with self._database.read() as connection:
+            return [job_row(row) for row in connection.execute(asked)]
+
+    def running(self, *, most: int = PAGE) -> list[JobRow]:
+        """What runs, in the whole cluster, the longest first."""
+        asked = rows().where(JOB.c.status == "RUNNING").order_by(JOB.c.started).limit(_most(most))
+        with self._database.read() as connection:
+            return [job_row(row) for row in connection.execute(asked)]
+
+    def job(self, id: int) -> JobPage:
+        """All about one job.
+
+        Raises:
+            JobNotFound: there is none with this id.
+        """
+        with self._database.read() as connection:
+            found = connection.execute(rows().where(JOB.c.id == id)).first()
+            if found is None:
+                raise JobNotFound(f"there is no job {id}")
+            job = job_row(found)
+            errors = connection.execute(
+                sa.select(ERROR).where(ERROR.c.job == id).order_by(ERROR.c.id.desc()).limit(20)
+            )
+            edges = EDGE.c
+            parents = sa.select(edges.parent).where(edges.child == id).order_by(edges.parent)
+            children = sa.select(edges.child).where(edges.parent == id).order_by(edges.child)
+            return JobPage(
+                job=job,
+                why=self._why(connection, job) if job.status is JobStatus.CREATED else "",
+                params=body_text(connection, PARAMS, id),
+                result=body_text(connection, RESULT, id),
+                errors=[
+                    ErrorRow(
+                        at=row.at, token=row.token, end=row.end_kind, text=row.text,
+                        fingerprint=row.fingerprint, trace=row.trace, instance=row.instance,
+                    )
+                    for row in errors
+                ],
+                parents=list(connection.scalars(parents.limit(PAGE))),
+                children=list(connection.scalars(children.limit(PAGE))),
+                actions=[action for action, statuses in _MAY.items() if job.status in statuses],
+            )  # fmt: skip
+
+    def _why(self, connection: sa.Connection, job: JobRow) -> str:
+        now = self._database.now(connection)
+        look = self._instances.look(connection, 0)
+        failed = connection.scalars(
+            sa.select(JOB.c.id)
+            .join(EDGE, EDGE.c.parent == JOB.c.id)
+            .where(EDGE.c.child == job.id)
+            .where(JOB.c.status.in_([each.value for each in _MAY[Action.RESTART]]))
+            .limit(5)
+        )
+        waits = connection.scalar(sa.select(JOB.c.waits).where(JOB.c.id == job.id))
+        running = connection.scalar(
+            sa.select(sa.func.coalesce(sa.func.sum(COUNT.c.number), 0)).where(
+                COUNT.c.type == job.type, COUNT.c.status == "RUNNING"
+            )
+        )
+        first = connection.scalar(
+            sa.select(JOB.c.id)
+            .where(JOB.c.type == job.type, JOB.c.status == "CREATED", JOB.c.held == "")
+            .order_by(JOB.c.priority, JOB.c.created, JOB.c.batch_sequence, JOB.c.id)
+            .limit(1)
+        )
+        return why_waiting(
+            Waiting(
+                type=job.type, held=job.held, seconds_to_due=(job.due - now) / MICROSECONDS,
+                parents=waits or 0, failed_parents=tuple(failed), key=job.key,
+                instances=sum(job.type in peer.types for peer in look.peers),
+                all_on=look.on, type_on=job.type not in look.off,
+                limit=look.limits.get(job.type), running=int(running or 0),
+                ahead=first != job.id,
+            )
+        )  # fmt: skip
+
+    def failures(self, *, most: int = PAGE) -> list[FailureRow]:
+        """Runs that ended otherwise than well, those that ended alike together."""
+        mark, last = ERROR.c.fingerprint, sa.func.max(ERROR.c.id).label("newest")
+        alike = (
+            sa.select(
+                mark, last, sa.func.count().label("number"), sa.func.min(ERROR.c.at).label("first")
+            )
+            .group_by(mark)
+            .subquery()
+        )
+        asked = (
+            sa.select(ERROR, alike.c.number, alike.c.first)
+            .join(alike, alike.c.newest == ERROR.c.id)
+            .order_by(alike.c.number.desc())
+            .limit(_most(most))
+        )
+        with self._database.read() as connection:
+            return [
+                FailureRow(
+                    fingerprint=row.fingerprint, text=row.text, number=row.number,
+                    first=row.first, last=row.at, type=row.type, job=row.job,
+                )
+                for row in connection.execute(asked)
+            ]  # fmt: skip
+
+    def instance_list(self) -> list[InstanceRow]:
+        """The programs that run jobs."""
+        run = self._database.run
+        with self._database.read() as connection:
+            found = connection.execute(sa.select(INSTANCE).order_by(INSTANCE.c.id)).all()
+            running = run(
+                connection,
+                "SELECT owner, count(*) AS number FROM job WHERE status = 'RUNNING' GROUP BY owner",
+            )
+            busy = {row.owner: row.number for row in running}
+            slots: dict[int, dict[str, int]] = {}
+            for row in run(
+                connection,
+                "SELECT owner, type, count(*) AS number FROM job_slot WHERE owner IS NOT NULL"
+                " GROUP BY owner, type",
+            ):
+                slots.setdefault(row.owner, {})[row.type] = row.number
+            return [
+                InstanceRow(
+                    id=row.id, name=row.name, pid=row.pid, threads=row.threads,
+                    running=busy.get(row.id, 0), types=msgspec.json.decode(row.types),
+                    wants=msgspec.json.decode(row.wants), slots=slots.get(row.id, {}),
+                    started=row.started, expires=row.expires, dead=bool(row.dead),
+                )
+                for row in found
+            ]  # fmt: skip
+
+    def type_list(self) -> list[TypeRow]:
+        """The types that programs have declared."""
+        with self._database.read() as connection:
+            used = {
+                row.type: row.number
+                for row in self._database.run(
+                    connection,
+                    "SELECT type, count(*) AS number FROM job_slot WHERE owner IS NOT NULL"
+                    " GROUP BY type",
+                )
+            }
+            return [
+                TypeRow(
+                    name=row.name, version=row.version, restartable=bool(row.restartable),
+                    cluster_limit=row.cluster_limit, slots_used=used.get(row.name, 0),
+                    time_limit=row.time_limit / MICROSECONDS, on=bool(row.enabled),
+                )
+                for row in connection.execute(sa.select(TYPE).order_by(TYPE.c.name))
+            ]  # fmt: skip
+
+    def settings(self) -> JobSettings:
+        """What holds for all instances."""
+        with self._database.read() as connection:
+            found = {row.name: row.value for row in connection.execute(sa.select(SETTING))}
+        return JobSettings(
+            on=found.get("on", "1") == "1", dispatch=found.get("dispatch", MECHANISMS[0]),
+            schema=int(found["schema"]),
+        )  # fmt: skip
+
+    def audit(self, *, most: int = PAGE) -> list[AuditRow]:
+        """What was done, the newest first."""
+        asked = sa.select(AUDIT).order_by(AUDIT.c.id.desc()).limit(_most(most))
+        with self._database.read() as connection:
+            return [
+                AuditRow(
+                    at=row.at, who=row.who, action=row.action, subject=row.subject,
+                    number=row.number,
+                )
+                for row in connection.execute(asked)
+            ]  # fmt: skip
+
+    # --- act --------------------------------------------------------------------------------------
+
+    def select(self, action: Action, wanted: JobFilter) -> Selection:
+        """Count the jobs that something could be done to now.
+
+        Those of another status than the action is for are not counted, nor, for deletion, those
+        that others wait for.
+        """
+        asked = sa.select(sa.func.count(), sa.func.max(JOB.c.id)).where(
+            *conditions(wanted), *_for(action)
+        )
+        with self._database.read() as connection:
+            number, last = connection.execute(asked).one()
+        return Selection(action=action, filter=wanted, number=int(number), last=int(last or 0))
+
+    def act(
+        self, selection: Selection, *, who: str, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """Do it to the jobs of a selection that still fit; gives how many that were.
+
+        Args:
+            selection: of `select`; never more jobs than it has counted.
+            who: for the audit.
+            progress: called after each block, with how many it were so far.
+        """
+        done, at = 0, 0
+        while done < selection.number and at < selection.last:
+            with self._database.write() as connection:
+                most = min(BLOCK, selection.number - done)
+                asked = (
+                    sa.select(JOB.c.id)
+                    .where(*conditions(selection.filter), *_for(selection.action))
+                    .where(JOB.c.id > at, JOB.c.id <= selection.last)
+                    .order_by(JOB.c.id)
+                    .limit(most)
+                )
+                ids = list(connection.scalars(asked))
+                done += self._apply(connection, selection.action, ids)
+                at = ids[-1] if len(ids) == most else selection.last
+            if progress is not None:
+                progress(done)
+        self._note(who, selection.action, msgspec.json.encode(selection.filter).decode(), done)
+        return done
+
+    def _apply(self, connection: sa.Connection, action: Action, ids: list[int]) -> int:
+        if not ids:
+            return 0
+        match action:
+            case Action.RESTART:
+                return self._restart(connection, ids)
+            case Action.DELETE:
+                return self._instances.delete(connection, ids)
+            case Action.REQUEUE:
+                changed = self._change(
+                    connection, "dispatched = 0", "status = 'CREATED' AND held = ''", ids
+                )
+                self._database.notify(connection)
+                return len(changed)
+            case Action.INTERRUPT:
+                return len(self._change(connection, "stop = 1", "status = 'RUNNING'", ids))
+
+    def _change(
+        self, connection: sa.Connection, change: str, condition: str, ids: Sequence[int]
+    ) -> Sequence[Row]:
+        return self._database.run(
+            connection,
+            f"UPDATE job SET {change} WHERE {condition} AND id IN (SELECT id FROM"
+            f" {self._database.given(('id', 'bigint'))} AS d)"
+            " RETURNING id, type, priority, items, key",
+            spread(ids),
+        ).all()
+
+    def _restart(self, connection: sa.Connection, ids: list[int]) -> int:
+        before = {
+            row.id: row for row in connection.execute(sa.select(JOB).where(JOB.c.id.in_(ids)))
+        }
+        named = [each for each in ids if before[each].unique_key is not None]
+        plain = [each for each in ids if before[each].unique_key is None]
+        fresh = (
+            "status = 'CREATED', token = token + 1, failures = 0, timeouts = 0, losses = 0,"
+            " due = 0, ended = NULL, error = NULL, dispatched = 0,"
+            " held = CASE WHEN key IS NULL THEN '' ELSE 'key' END"
+        )
+        which = "status IN ('FAILED', 'INTERRUPTED', 'TIMED_OUT')"
+        alone = (
+            " AND NOT EXISTS (SELECT 1 FROM job AS o WHERE o.type = job.type"
+            " AND o.unique_key = job.unique_key AND o.status IN ('CREATED', 'RUNNING'))"
+        )
+        changed = list(self._change(connection, fresh, which, plain)) if plain else []
+        for each in named:  # one after the other: two may have the same `unique`
+            changed += self._change(connection, fresh, which + alone, [each])
+        deltas = Deltas()
+        for row in changed:
+            old = before[row.id]
+            status = JobStatus(old.status)
+            deltas.add(row.type, row.priority, status, -1, -row.items, -old.failures)
+            deltas.add(row.type, row.priority, JobStatus.CREATED, 1, row.items, 0)
+        self._store.count(connection, deltas)
+        self._store.release_keys(connection, {(row.type, row.key) for row in changed})
+        self._database.notify(connection)
+        return len(changed)
+
+    def switch(self, on: bool, *, who: str, type: str | None = None) -> None:
+        """Have all jobs, or those of a type, be claimed, or not; seen within a second.
+
+        Raises:
+            InvalidRequest: no program has declared the type.
+        """
+        with self._database.write() as connection:
+            if type is None:
+                self._instances.set(connection, "on", str(int(on)))
+            else:
+                changed = connection.execute(
+                    sa.update(TYPE).where(TYPE.c.name == type).values(enabled=int(on))
+                )
+                if not changed.rowcount:
+                    raise InvalidRequest(f"no program has declared type {type!r}: `roq jobs types`")
+            self._database.notify(connection)
+        self._note(who, "on" if on else "off", type or "all types", 0)
+
+    def dispatch(self, mechanism: str, *, who: str) -> None:
+        """How instances hear of jobs: `database` or `queue`; seen within a second.
+
+        Raises:
+            InvalidRequest: there is no such mechanism.
+        """
+        if mechanism not in MECHANISMS:
+            raise InvalidRequest(f"dispatch is one of {', '.join(MECHANISMS)}, not {mechanism!r}")
+        with self._database.write() as connection:
+            self._instances.set(connection, "dispatch", mechanism)
+        self._note(who, "dispatch", mechanism, 0)
+
+    def _note(self, who: str, action: str, subject: str, number: int) -> None:
+        with self._database.write() as connection:
+            connection.execute(
+                AUDIT.insert().values(
+                    at=self._database.now(connection), who=who, action=str(action),
+                    subject=subject[:2_000], number=number,
+                )
+            )  # fmt: skip
+
+
+def _for(action: Action) -> list[sa.ColumnElement[bool]]:
+    found: list[sa.ColumnElement[bool]] = [
+        JOB.c.status.in_([each.value for each in sorted(_MAY[action])])
+    ]
+    if action is Action.REQUEUE:
+        found.append(JOB.c.held == "")
+    if action is Action.DELETE:
+        found.append(sa.or_(JOB.c.children == 0, JOB.c.status == "COMPLETE"))
+    return found
+
+
+def _most(number: int) -> int:
+    return max(1, min(number, 10 * PAGE))

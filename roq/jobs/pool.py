@@ -1,0 +1,175 @@
+"""Where jobs run: threads, and one event loop for coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import os
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Final
+
+from roq.jobs.rows import Ended
+from roq.jobs.run import Job, execute, execute_async, raised
+from roq.jobs.states import RunEnd
+from roq.jobs.types import JobType
+
+LOOP_SECONDS: Final = 5.0
+"""For the event loop to end."""
+
+
+class Running:
+    """A job that was claimed and whose end is not written down.
+
+    Attributes:
+        began: when its handler was called, by the monotonic clock; None: it waits for a thread.
+        seconds: how long it took; of one that has ended.
+        asked: when it was asked to stop.
+        owner: the instance that has claimed it.
+    """
+
+    __slots__ = ("asked", "began", "job", "kind", "order", "owner", "seconds", "task")
+
+    def __init__(self, job: Job, kind: JobType[Any], owner: int) -> None:
+        self.job = job
+        self.kind = kind
+        self.owner = owner
+        self.order = job.run.order
+        self.began: float | None = None
+        self.seconds = 0.0
+        self.asked: float | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def __lt__(self, other: Running) -> bool:
+        return self.order < other.order
+
+
+Done = Callable[[Running, Ended], None]
+"""Called in the thread that has run a job, with its end."""
+
+
+class RunThreads:
+    """Threads that run jobs, the first in order first.
+
+    Args:
+        number: of threads.
+        done: takes what has ended.
+    """
+
+    def __init__(self, number: int, done: Done) -> None:
+        self._done = done
+        self._heap: list[Running] = []
+        self._condition = threading.Condition()
+        self._closed = False
+        # A handler that never returns must not keep the process from ending.
+        self._threads = [
+            threading.Thread(target=self._work, name=f"roq-job-{each}", daemon=True)
+            for each in range(number)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, runs: list[Running]) -> None:
+        """Have these run."""
+        with self._condition:
+            for each in runs:
+                heapq.heappush(self._heap, each)
+            self._condition.notify(len(runs))
+
+    def take_back(self) -> list[Running]:
+        """Those that were not begun; they will not be."""
+        with self._condition:
+            left, self._heap = self._heap, []
+        return left
+
+    def close(self) -> None:
+        """Let each thread end after its job."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+
+    def _work(self) -> None:
+        process = os.getpid()
+        while True:
+            with self._condition:
+                while not self._heap:
+                    if self._closed:
+                        return
+                    self._condition.wait()
+                running = heapq.heappop(self._heap)
+                running.began = monotonic()
+            ended = execute(running.kind, running.job)
+            if os.getpid() != process:
+                # The handler has forked and the child came out of it: the job is the parent's.
+                os._exit(0)
+            running.seconds = monotonic() - running.began
+            self._done(running, ended)
+
+
+class RunLoop:
+    """An event loop in a thread of its own; jobs are its tasks.
+
+    Args:
+        done: takes what has ended, in that thread.
+    """
+
+    def __init__(self, done: Done) -> None:
+        self._done = done
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._end: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="roq-jobs-loop", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def put(self, running: Running) -> None:
+        """Have it run."""
+        running.began = monotonic()
+        self._call(lambda: self._begin(running))
+
+    def cancel(self, running: Running) -> None:
+        """Interrupt it."""
+        self._call(lambda: None if running.task is None else _cancelled(running.task))
+
+    def close(self) -> None:
+        """Cancel what is left, and end."""
+        if self._end is not None:
+            self._call(self._end.set)
+        self._thread.join(LOOP_SECONDS)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function)
+
+    def _begin(self, running: Running) -> None:
+        assert self._group is not None  # noqa: S101 - set before anything is put
+        running.task = self._group.create_task(self._one(running))
+        running.task.add_done_callback(lambda task: self._ended(running, task))
+
+    def _ended(self, running: Running, task: asyncio.Task[None]) -> None:
+        if task.cancelled():  # before its first step, so that it could not say so itself
+            self._done(running, raised(running.job, asyncio.CancelledError()))
+
+    async def _one(self, running: Running) -> None:
+        self._done(running, await execute_async(running.kind, running.job))
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            self._ready.set()
+            await self._end.wait()
+
+
+def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+
+
+def unstarted(running: Running) -> Ended:
+    """The end of a run that was claimed and not begun."""
+    return Ended(running.job.run, RunEnd.UNSTARTED, running.job.place)

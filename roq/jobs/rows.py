@@ -1,0 +1,182 @@
+"""What is written to the tables of jobs and read from them, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from roq.jobs.states import Attempts, JobStatus, RunEnd
+
+TEXT_MAX: Final = 200
+"""Characters of a tag, a key or a name."""
+
+
+class Body(NamedTuple):
+    """Params or a result, encoded."""
+
+    codec: str
+    version: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be written down."""
+
+    type: str
+    priority: int
+    restartable: bool
+    items: int = 0
+    tag: str = ""
+    due: int = 0
+    """µs since 1970; 0: at once."""
+    unique: str | None = None
+    on_unique: str = "raise"
+    """What is done if there is one with this `unique` already: `skip`, `replace` or `raise`."""
+    key: str | None = None
+    parents: tuple[int, ...] = ()
+    params: Body | None = None
+
+
+class ReadyJob(NamedTuple):
+    """A job that may be claimed, as a message tells of it; the first in order is the lowest."""
+
+    priority: int
+    id: int
+    token: int
+    type: str
+
+
+class Submitted(NamedTuple):
+    """What became of a job that was to be written down."""
+
+    id: int
+    """Its own, or that of the one with the same `unique`."""
+    outcome: str
+    """`new`, `skipped`, `replaced`, or `exists` if that is an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A run: the job is this instance's, under this token."""
+
+    id: int
+    token: int
+    type: str
+    priority: int
+    created: int
+    sequence: int
+    attempts: Attempts
+    restartable: bool
+    items: int
+    saved: int
+    tag: str = ""
+    params: Body | None = None
+
+    @property
+    def order(self) -> tuple[int, int, int, int]:
+        """Jobs are run in this order."""
+        return self.priority, self.created, self.sequence, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a run has ended otherwise than well."""
+
+    text: str
+    trace: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that has ended, to be written down."""
+
+    run: Claimed
+    end: RunEnd
+    saved: int
+    result: Body | None = None
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """How much an instance would claim of a type.
+
+    Attributes:
+        most: jobs.
+        limit: µs that a job of it may take.
+        limited: whether each needs a slot of the cluster.
+        running: those that it runs.
+    """
+
+    type: str
+    most: int
+    limit: int
+    limited: bool = False
+    running: int = 0
+
+
+class LivingInstance(NamedTuple):
+    """A living instance."""
+
+    id: int
+    types: tuple[str, ...]
+    wants: tuple[str, ...]
+    """Types of which it has free threads, waiting jobs and no slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What an instance sees of the database several times a second."""
+
+    now: int
+    on: bool
+    """Whether jobs are switched on."""
+    dispatch: str
+    off: frozenset[str]
+    """Types that are switched off."""
+    limits: Mapping[str, int | None]
+    """Threads of each type in the whole cluster."""
+    interrupt: frozenset[tuple[int, int]]
+    """Runs (id, token) of this instance that an operator wants to be interrupted."""
+    due: bool
+    """A job that was to wait is due."""
+    dead: bool
+    """An instance is dead."""
+    late: bool
+    """A job runs for much longer than it may."""
+    fires: bool
+    """A schedule fires."""
+    peers: tuple[LivingInstance, ...]
+
+
+@dataclass(slots=True)
+class Deltas:
+    """What changes in the counters of one transaction."""
+
+    cells: dict[tuple[str, int, str], list[int]] = field(default_factory=dict)
+
+    def add(
+        self, kind: str, priority: int, status: JobStatus, number: int, items: int, failures: int
+    ) -> None:
+        """So many jobs more (or fewer) stand there, with these items and failures in all."""
+        cell = self.cells.setdefault((kind, priority, status.value), [0, 0, 0])
+        cell[0] += number
+        cell[1] += items
+        cell[2] += failures
+
+    def move(self, run: Claimed, before: JobStatus, after: JobStatus, failures: int) -> None:
+        """A job goes from one status to the next, now with so many failures."""
+        self.add(run.type, run.priority, before, -1, -run.items, -run.attempts.failures)
+        self.add(run.type, run.priority, after, 1, run.items, failures)
+
+    def rows(self, shard: int) -> Sequence[Sequence[object]]:
+        """As the database takes them: in one order for all, so that no two writers embrace."""
+        return [[*key, shard, *cell] for key, cell in sorted(self.cells.items()) if any(cell)]
+
+
+def spread(ids: Iterable[int]) -> list[list[int]]:
+    """Ids as rows of one column."""
+    return [[each] for each in ids]

@@ -1,0 +1,269 @@
+"""The tables of jobs, and how a database comes to have them.
+
+Times are µs since 1970; 0 or NULL: never. A schema has a number. A program refuses a database with
+a higher one, and has one with a lower one migrated by `roq jobs migrate`: steps in `MIGRATIONS`,
+all in one transaction, alone by a lock. (Alembic would bring a table, a folder of scripts and an
+environment for what is one number and one list as long as every step is written by hand for two
+databases; it can take over from any number.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from roq.errors import ConfigError
+from roq.jobs.database import JobDatabase
+
+VERSION: Final = 1
+MIGRATIONS: Final[Mapping[int, Callable[[sa.Connection], None]]] = {}
+"""From a version to the step that leads to the next one."""
+METADATA: Final = sa.MetaData()
+_ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+"""SQLite counts keys up for columns of the type INTEGER alone."""
+
+
+def _when(condition: str) -> dict[str, Any]:
+    return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
+
+
+def _number(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+
+
+JOB: Final = sa.Table(
+    "job",
+    METADATA,
+    # A key that was used is never given again: messages name jobs by it.
+    sa.Column("id", _ID, sa.Identity(always=False), primary_key=True),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("priority", sa.Integer, nullable=False),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("created", sa.BigInteger, nullable=False),
+    sa.Column("batch_sequence", sa.Integer, nullable=False),
+    _number("due"),
+    sa.Column("held", sa.Text, nullable=False),
+    _number("dispatched"),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("owner", sa.BigInteger),
+    sa.Column("started", sa.BigInteger),
+    sa.Column("deadline", sa.BigInteger),
+    sa.Column("ended", sa.BigInteger),
+    sa.Column("stop", sa.Integer, nullable=False, server_default="0"),
+    _number("failures"),
+    _number("timeouts"),
+    _number("losses"),
+    sa.Column("restartable", sa.Integer, nullable=False),
+    sa.Column("items", sa.BigInteger, nullable=False),
+    sa.Column("tag", sa.Text, nullable=False, server_default=""),
+    sa.Column("unique_key", sa.Text),
+    sa.Column("key", sa.Text),
+    _number("waits"),
+    sa.Column("children", sa.Integer, nullable=False, server_default="0"),
+    _number("saved"),
+    sa.Column("error", sa.Text),
+    sa.Index(
+        "job_waiting", "type", "priority", "created", "batch_sequence", "id",
+        **_when("status = 'CREATED' AND held = ''"),
+    ),
+    sa.Index("job_running", "owner", "deadline", **_when("status = 'RUNNING'")),
+    sa.Index("job_later", "due", **_when("status = 'CREATED' AND held = 'later'")),
+    sa.Index(
+        "job_unique", "type", "unique_key", unique=True,
+        **_when("unique_key IS NOT NULL AND status IN ('CREATED', 'RUNNING')"),
+    ),
+    sa.Index(
+        "job_of_key", "type", "key", "priority", "created", "batch_sequence", "id",
+        **_when("key IS NOT NULL AND status IN ('CREATED', 'RUNNING')"),
+    ),
+    sa.Index("job_unsent", "dispatched", **_when("status = 'CREATED' AND held = ''")),
+    # What is COMPLETE is many and nobody's worry: it is listed by id, and deleted by age.
+    sa.Index(
+        "job_ended_badly", "type", "status", "created", "id",
+        **_when("status IN ('FAILED', 'INTERRUPTED', 'TIMED_OUT')"),
+    ),
+    sa.Index("job_ended", "ended", **_when("status = 'COMPLETE'")),
+    sqlite_autoincrement=True,
+)  # fmt: skip
+
+
+def _bodies(name: str) -> sa.Table:
+    """Params and results are apart from rows that change often, and have a codec and a version."""
+    return sa.Table(
+        name,
+        METADATA,
+        sa.Column("job", _ID, primary_key=True, autoincrement=False),
+        sa.Column("codec", sa.Text, nullable=False),
+        sa.Column("version", sa.Integer, nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
+    )
+
+
+PARAMS: Final = _bodies("job_params")
+RESULT: Final = _bodies("job_result")
+ERROR: Final = sa.Table(
+    "job_error",
+    METADATA,
+    sa.Column("id", _ID, sa.Identity(always=False), primary_key=True),
+    sa.Column("job", sa.BigInteger, nullable=False, index=True),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("end_kind", sa.Text, nullable=False),
+    sa.Column("fingerprint", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("trace", sa.Text, nullable=False),
+    sa.Column("instance", sa.Text, nullable=False),
+    sa.Index("job_error_alike", "fingerprint", "at"),
+)
+EDGE: Final = sa.Table(
+    "job_edge",
+    METADATA,
+    sa.Column("parent", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("child", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Index("job_edge_child", "child"),
+)
+COUNT: Final = sa.Table(
+    "job_count",
+    METADATA,
+    sa.Column("type", sa.Text, primary_key=True),
+    sa.Column("priority", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("status", sa.Text, primary_key=True),
+    # Writers of several processes have rows of their own; a reader sums them up.
+    sa.Column("shard", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("items", sa.BigInteger, nullable=False),
+    sa.Column("failures", sa.BigInteger, nullable=False),
+)
+TYPE: Final = sa.Table(
+    "job_type",
+    METADATA,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("restartable", sa.Integer, nullable=False),
+    sa.Column("cluster_limit", sa.Integer),
+    sa.Column("time_limit", sa.BigInteger, nullable=False),
+    sa.Column("enabled", sa.Integer, nullable=False, server_default="1"),
+)
+SLOT: Final = sa.Table(
+    "job_slot",
+    METADATA,
+    sa.Column("type", sa.Text, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("owner", sa.BigInteger),
+    sa.Index("job_slot_owner", "owner"),
+)
+INSTANCE: Final = sa.Table(
+    "job_instance",
+    METADATA,
+    sa.Column("id", _ID, sa.Identity(always=False), primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("pid", sa.BigInteger, nullable=False),
+    sa.Column("threads", sa.Integer, nullable=False),
+    sa.Column("types", sa.Text, nullable=False),
+    sa.Column("wants", sa.Text, nullable=False, server_default="[]"),
+    sa.Column("started", sa.BigInteger, nullable=False),
+    sa.Column("expires", sa.BigInteger, nullable=False),
+    sa.Column("dead", sa.Integer, nullable=False, server_default="0"),
+    sqlite_autoincrement=True,
+)
+SCHEDULE: Final = sa.Table(
+    "job_schedule",
+    METADATA,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("definition", sa.Text, nullable=False),
+    sa.Column("codec", sa.Text, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("body", sa.LargeBinary),
+    sa.Column("restartable", sa.Integer, nullable=False),
+    sa.Column("enabled", sa.Integer, nullable=False, server_default="1"),
+    sa.Column("next", sa.BigInteger),
+)
+FIRED: Final = sa.Table(
+    "job_fired",
+    METADATA,
+    sa.Column("schedule", sa.Text, primary_key=True),
+    sa.Column("time", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("job", sa.BigInteger),
+)
+AUDIT: Final = sa.Table(
+    "job_audit",
+    METADATA,
+    sa.Column("id", _ID, sa.Identity(always=False), primary_key=True),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+)
+SETTING: Final = sa.Table(
+    "job_setting",
+    METADATA,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+
+
+def prepare(database: JobDatabase) -> None:
+    """Make the tables if there is none, and see that they are of this version.
+
+    Raises:
+        ConfigError: they are of another version.
+        Unavailable: the database cannot be reached, or written to.
+    """
+    with database.read() as connection:
+        there = version(connection)
+    if there is None:
+        with database.write() as connection:
+            _alone(database, connection)
+            there = version(connection)
+            if there is None:
+                METADATA.create_all(connection, checkfirst=False)
+                connection.execute(SETTING.insert().values(name="schema", value=str(VERSION)))
+                there = VERSION
+    if there > VERSION:
+        raise ConfigError(
+            f"the jobs in {database.name} have schema {there}, and this program knows {VERSION}: "
+            "install a newer roq-cluster here"
+        )
+    if there < VERSION:
+        raise ConfigError(
+            f"the jobs in {database.name} have schema {there}, and this program needs {VERSION}: "
+            "end all programs that use them, and run `roq jobs migrate`"
+        )
+
+
+def migrate(database: JobDatabase) -> tuple[int | None, int]:
+    """Bring the tables to this version; gives the one before (None: there were none) and after.
+
+    Raises:
+        ConfigError: they are of a later version.
+        Unavailable: the database cannot be reached, or written to.
+    """
+    before: int | None
+    with database.write() as connection:
+        _alone(database, connection)
+        before = version(connection)
+        for step in range(before or VERSION, VERSION):
+            MIGRATIONS[step](connection)
+            connection.execute(
+                SETTING.update().where(SETTING.c.name == "schema").values(value=str(step + 1))
+            )
+    prepare(database)
+    return before, VERSION
+
+
+def version(connection: sa.Connection) -> int | None:
+    """The version of the tables; None: there are none."""
+    if not sa.inspect(connection).has_table(SETTING.name):
+        return None
+    found = connection.execute(sa.select(SETTING.c.value).where(SETTING.c.name == "schema"))
+    return int(found.scalar_one())
+
+
+def _alone(database: JobDatabase, connection: sa.Connection) -> None:
+    database.lock(connection, ["roq.jobs.schema"])

@@ -1,0 +1,597 @@
+"""The life of jobs in SQL: submit, claim, finish, release, and what becomes of a dead owner's.
+
+Each function works in the transaction that it is given, with all the jobs that it is given in one
+statement. Three rules hold everywhere:
+
+* A run is (id, token, owner). Claiming asks for the token, and makes the next one; finishing asks
+  for token and owner. A statement that hits no row was late, and nothing else is done for it.
+* What a job's status changes to is decided by `roq.jobs.states`.
+* Counters change in the transaction that changes what they count.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from roq.errors import JobNotFound
+from roq.jobs.database import JobDatabase, Row
+from roq.jobs.rows import (
+    Body,
+    Claimed,
+    Deltas,
+    Ended,
+    NewJob,
+    ReadyJob,
+    Submitted,
+    Trouble,
+    Want,
+    spread,
+)
+from roq.jobs.states import Attempts, HeldFor, JobStatus, after
+
+BLOCK: Final = 500
+"""Jobs that one statement releases, reaps or deletes, at most."""
+SHARDS: Final = 8
+OWN_SHARD_MIN: Final = 1_000
+"""Counters of transactions that are not ours are rows of their own from here on, so that nobody
+waits for their end; they are folded into the others later."""
+CLAIMED: Final = (
+    "job.id, job.token, job.type, job.priority, job.created, job.batch_sequence, job.failures,"
+    " job.timeouts, job.losses, job.restartable, job.items, job.saved, job.tag"
+)
+_ORDER: Final = "priority, created, batch_sequence, id"
+
+
+class JobStore:
+    """The SQL of a job's life.
+
+    Args:
+        database: where jobs are.
+        jitter: spreads what is tried again.
+    """
+
+    def __init__(self, database: JobDatabase, jitter: Callable[[], float] = random.random) -> None:
+        self.database = database
+        self.jitter = jitter
+        self._shard = 0 if database.sqlite else os.getpid() % SHARDS
+        given = database.given
+        self._insert = (
+            "INSERT INTO job (type, priority, status, created, batch_sequence, due, held,"
+            " dispatched, token, restartable, items, tag, unique_key, key, waits)"
+            " SELECT type, priority, 'CREATED', :now, n, due, held,"
+            " CASE held WHEN '' THEN :sent ELSE 0 END, 1, restartable, items, tag, unique_key,"
+            " key, waits FROM "
+            + given(
+                ("n", "int"), ("type", "text"), ("priority", "int"), ("due", "bigint"),
+                ("held", "text"), ("restartable", "int"), ("items", "bigint"), ("tag", "text"),
+                ("unique_key", "text"), ("key", "text"), ("waits", "bigint"),
+            )
+            + " AS d WHERE true ORDER BY n ON CONFLICT DO NOTHING RETURNING id, batch_sequence"
+        )  # fmt: skip
+        self._count = (
+            "INSERT INTO job_count (type, priority, status, shard, number, items, failures)"
+            " SELECT type, priority, status, shard, number, items, failures FROM "
+            + given(
+                ("type", "text"), ("priority", "int"), ("status", "text"), ("shard", "bigint"),
+                ("number", "bigint"), ("items", "bigint"), ("failures", "bigint"),
+            )
+            + " AS d WHERE true ON CONFLICT (type, priority, status, shard) DO UPDATE SET"
+            " number = job_count.number + excluded.number,"
+            " items = job_count.items + excluded.items,"
+            " failures = job_count.failures + excluded.failures"
+        )  # fmt: skip
+        self._claim = (
+            "UPDATE job SET status = 'RUNNING', token = job.token + 1, owner = :owner,"
+            " started = :now, deadline = :now + 2 * d.span, stop = 0, ended = NULL FROM "
+            + given(("id", "bigint"), ("token", "bigint"), ("span", "bigint"), ("type", "text"))
+            + " AS d WHERE job.id = d.id AND job.token = d.token AND job.type = d.type"
+            " AND job.status = 'CREATED'"
+            f" AND job.held = '' RETURNING {CLAIMED}"
+        )
+        self._finish = (
+            "UPDATE job SET status = d.status, token = job.token + d.step, owner = NULL,"
+            " deadline = NULL, stop = 0, ended = d.ended, due = d.due, held = CASE"
+            " WHEN d.status <> 'CREATED' THEN '' WHEN d.due > 0 THEN 'later'"
+            " WHEN job.key IS NOT NULL THEN 'key' ELSE '' END, dispatched = 0,"
+            " failures = d.failures, timeouts = d.timeouts, losses = d.losses, saved = d.saved,"
+            " error = d.error FROM "
+            + given(
+                ("id", "bigint"), ("token", "bigint"), ("owner", "bigint"), ("status", "text"),
+                ("step", "int"), ("ended", "bigint"), ("due", "bigint"), ("failures", "bigint"),
+                ("timeouts", "bigint"), ("losses", "bigint"), ("saved", "bigint"),
+                ("error", "text"),
+            )
+            + " AS d WHERE job.id = d.id AND job.token = d.token AND job.owner = d.owner"
+            " AND job.status = 'RUNNING' RETURNING job.id, job.token, job.status, job.type,"
+            " job.children, job.key"
+        )  # fmt: skip
+
+    # --- submit -----------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        connection: sa.Connection,
+        jobs: Sequence[NewJob],
+        *,
+        foreign: bool = False,
+        sent: bool = False,
+    ) -> list[Submitted]:
+        """Write jobs down, in this order.
+
+        Args:
+            connection: the transaction.
+            jobs: what to write.
+            foreign: the transaction is the user's, and may take long: nobody is to wait for it.
+            sent: the caller will send messages of those that may be claimed at once.
+
+        Raises:
+            JobNotFound: a job that one of them is to wait for does not exist.
+        """
+        now = self.database.now(connection)
+        open_parents = self._parents(connection, jobs)
+        rows = [
+            [
+                n, job.type, job.priority, job.due,
+                *self._held(job, now, open_parents, foreign=foreign),
+            ]
+            for n, job in enumerate(jobs)
+        ]  # fmt: skip
+        found: dict[int, Submitted] = {}
+        at = now if sent else 0
+        for row in self.database.run(connection, self._insert, rows, now=now, sent=at):
+            found[row.batch_sequence] = Submitted(row.id, "new")
+        deltas = Deltas()
+        bodies, edges = [], []
+        for n, told in found.items():
+            job = jobs[n]
+            deltas.add(job.type, job.priority, JobStatus.CREATED, 1, job.items, 0)
+            if job.params is not None:
+                bodies.append(_body_row(told.id, job.params))
+            edges += [[each, told.id] for each in set(job.parents) & open_parents]
+        for n, job in enumerate(jobs):
+            if n not in found:
+                found[n] = self._there_already(connection, job)
+        self._write_bodies(connection, "job_params", bodies)
+        if edges:
+            self.database.run(
+                connection,
+                "INSERT INTO job_edge (parent, child) SELECT parent, child FROM "
+                + self.database.given(("parent", "bigint"), ("child", "bigint"))
+                + " AS d WHERE true",
+                edges,
+            )
+        self.count(connection, deltas, foreign=foreign)
+        self.database.notify(connection)
+        if not foreign:
+            keyed = {(job.type, job.key) for job in jobs if job.key is not None}
+            self.release_keys(connection, keyed)
+        return [found[n] for n in range(len(jobs))]
+
+    def _held(
+        self, job: NewJob, now: int, open_parents: set[int], *, foreign: bool
+    ) -> list[object]:
+        """The columns of a new job from `held` on."""
+        waits = len(set(job.parents) & open_parents)
+        if waits:
+            held = HeldFor.PARENTS
+        elif job.due > now or (foreign and job.key is not None):
+            # Whose turn it is among those of a key is decided in a short transaction of ours.
+            held = HeldFor.LATER
+        else:
+            held = HeldFor.KEY if job.key is not None else HeldFor.NO
+        return [
+            held.value, int(job.restartable), job.items, job.tag, job.unique, job.key, waits,
+        ]  # fmt: skip
+
+    def _parents(self, connection: sa.Connection, jobs: Sequence[NewJob]) -> set[int]:
+        """Those of the jobs to be waited for that are not COMPLETE; they know that from now on."""
+        named = {each for job in jobs for each in job.parents}
+        if not named:
+            return set()
+        ids, rows = self.database.given(("id", "bigint")), spread(sorted(named))
+        there = self.database.run(
+            connection, f"SELECT id FROM job WHERE id IN (SELECT id FROM {ids} AS d)", rows
+        )
+        missing = named - {row.id for row in there}
+        if missing:
+            raise JobNotFound(f"there is no job {min(missing)} that another one could wait for")
+        marked = self.database.run(
+            connection,
+            f"UPDATE job SET children = 1 WHERE id IN (SELECT id FROM {ids} AS d)"
+            " AND status <> 'COMPLETE' RETURNING id",
+            rows,
+        )
+        return {row.id for row in marked}
+
+    def _there_already(self, connection: sa.Connection, job: NewJob) -> Submitted:
+        """A job was not inserted because one with the same `unique` waits or runs."""
+        row = self.database.run(
+            connection,
+            "SELECT id, status, priority, items FROM job WHERE type = :type"
+            " AND unique_key = :name AND status IN ('CREATED', 'RUNNING')",
+            type=job.type,
+            name=job.unique,
+        ).first()
+        if row is None:
+            # It has ended since the insert saw it: the caller may submit anew.
+            return Submitted(0, "exists")
+        if job.on_unique == "skip":
+            return Submitted(row.id, "skipped")
+        if job.on_unique != "replace" or row.status != JobStatus.CREATED:
+            return Submitted(row.id, "exists")
+        changed = self.database.run(
+            connection,
+            "UPDATE job SET items = :items, tag = :tag WHERE id = :id AND status = 'CREATED'"
+            " RETURNING id",
+            id=row.id,
+            items=job.items,
+            tag=job.tag,
+        ).first()
+        if changed is None:
+            return Submitted(row.id, "exists")
+        self.database.run(connection, "DELETE FROM job_params WHERE job = :id", id=row.id)
+        if job.params is not None:
+            self._write_bodies(connection, "job_params", [_body_row(row.id, job.params)])
+        deltas = Deltas()
+        deltas.add(job.type, row.priority, JobStatus.CREATED, 0, job.items - row.items, 0)
+        self.count(connection, deltas)
+        return Submitted(row.id, "replaced")
+
+    # --- claim ------------------------------------------------------------------------------------
+
+    def candidates(
+        self, connection: sa.Connection, wants: Iterable[Want], most: int
+    ) -> list[tuple[int, int, str]]:
+        """The next jobs (id, token, type) over these types, by priority and age."""
+        found: list[Row] = []
+        for want in wants:
+            if want.most > 0:
+                found += self.database.run(
+                    connection,
+                    f"SELECT {_ORDER}, token, type FROM job WHERE type = :type"
+                    " AND status = 'CREATED' AND held = ''"
+                    f" ORDER BY {_ORDER} LIMIT :most{self.database.skip_locked}",
+                    type=want.type,
+                    most=min(want.most, most),
+                )
+        found.sort(key=lambda row: (row.priority, row.created, row.batch_sequence, row.id))
+        return [(row.id, row.token, row.type) for row in found[:most]]
+
+    def claim(
+        self,
+        connection: sa.Connection,
+        owner: int,
+        wants: Sequence[Want],
+        jobs: Sequence[tuple[int, int, str]],
+        short: set[str],
+    ) -> list[Claimed]:
+        """Make jobs this instance's; those that are not there any more, or have no slot, are left
+        out. Slots that are not needed for them are given back.
+
+        The instance is seen to be alive in this transaction, and cannot be taken for dead before it
+        ends.
+
+        Args:
+            connection: the transaction.
+            owner: the instance.
+            wants: the types that it runs, and how much of each.
+            jobs: (id, token, type), in the order in which they are to run.
+            short: gets the types for which there were too few slots.
+        """
+        if not self.is_alive(connection, owner):
+            return []
+        allowed = {want.type: want for want in wants}
+        asked: dict[str, int] = dict.fromkeys(allowed, 0)
+        for _, _, kind in jobs:
+            if kind in asked:
+                asked[kind] += 1
+        credit = {
+            kind: self._slots(connection, owner, allowed[kind], number)
+            if allowed[kind].limited
+            else number
+            for kind, number in asked.items()
+        }
+        short |= {kind for kind, number in asked.items() if credit[kind] < number}
+        rows = []
+        for job, token, kind in jobs:
+            if credit.get(kind, 0) > 0:
+                credit[kind] -= 1
+                rows.append([job, token, allowed[kind].limit, kind])
+        if not rows:
+            return []
+        now = self.database.now(connection)
+        taken = self.database.run(connection, self._claim, rows, owner=owner, now=now).all()
+        params = self._params(connection, [row.id for row in taken])
+        claimed = [claimed_of(row, params.get(row.id)) for row in taken]
+        deltas = Deltas()
+        for run in claimed:
+            deltas.move(run, JobStatus.CREATED, JobStatus.RUNNING, run.attempts.failures)
+        self.count(connection, deltas)
+        return sorted(claimed, key=lambda run: run.order)
+
+    def first_priority(self, connection: sa.Connection, kind: str) -> int | None:
+        """The priority of the next job of a type; None: none may be claimed."""
+        first: int | None = self.database.run(
+            connection,
+            "SELECT min(priority) FROM job WHERE type = :type AND status = 'CREATED' AND held = ''",
+            type=kind,
+        ).scalar()
+        return first
+
+    def unsent(
+        self,
+        connection: sa.Connection,
+        *,
+        before: int,
+        kind: str | None = None,
+        priority: int | None = None,
+    ) -> list[ReadyJob]:
+        """Jobs of which no message was sent since then; the caller is to send one after the commit.
+
+        Args:
+            connection: the transaction.
+            before: µs since 1970; 1: of which none was sent at all.
+            kind, priority: only of these.
+        """
+        only = "" if kind is None else " AND type = :type AND priority = :priority"
+        given: dict[str, Any] = {} if kind is None else {"type": kind, "priority": priority}
+        rows = self.database.run(
+            connection,
+            "UPDATE job SET dispatched = :now WHERE id IN (SELECT id FROM job"
+            f" WHERE status = 'CREATED' AND held = '' AND dispatched < :before{only}"
+            f" ORDER BY dispatched, id LIMIT {BLOCK}{self.database.skip_locked})"
+            " RETURNING priority, id, token, type",
+            now=self.database.now(connection),
+            before=before,
+            **given,
+        )
+        return sorted(ReadyJob(row.priority, row.id, row.token, row.type) for row in rows)
+
+    def is_alive(self, connection: sa.Connection, owner: int) -> bool:
+        """Whether nobody has taken this instance for dead; nobody will in this transaction."""
+        shared = "" if self.database.sqlite else " FOR SHARE"
+        return (
+            self.database.run(
+                connection,
+                f"SELECT id FROM job_instance WHERE id = :owner AND dead = 0{shared}",
+                owner=owner,
+            ).first()
+            is not None
+        )
+
+    def _slots(self, connection: sa.Connection, owner: int, want: Want, number: int) -> int:
+        """How many jobs of a limited type may be claimed: slots are taken for them, and what this
+        instance does not need is given back."""
+        held: int = self.database.run(
+            connection,
+            "SELECT count(*) FROM job_slot WHERE type = :type AND owner = :owner",
+            type=want.type,
+            owner=owner,
+        ).scalar_one()
+        number = min(number, want.most)
+        free = held - want.running
+        if free < number:
+            got = self.database.run(
+                connection,
+                "UPDATE job_slot SET owner = :owner WHERE type = :type AND number IN (SELECT number"
+                " FROM job_slot WHERE type = :type AND owner IS NULL ORDER BY number"
+                f" LIMIT :most{self.database.skip_locked}) RETURNING number",
+                owner=owner,
+                type=want.type,
+                most=number - free,
+            ).all()
+            return min(number, max(0, free + len(got)))
+        if free > number:
+            self.database.run(
+                connection,
+                "UPDATE job_slot SET owner = NULL WHERE type = :type AND number IN (SELECT number"
+                " FROM job_slot WHERE type = :type AND owner = :owner ORDER BY number DESC"
+                " LIMIT :most)",
+                owner=owner,
+                type=want.type,
+                most=free - number,
+            )
+        return number
+
+    def _params(self, connection: sa.Connection, ids: Sequence[int]) -> dict[int, Body]:
+        if not ids:
+            return {}
+        found = self.database.run(
+            connection,
+            "SELECT job, codec, version, body FROM job_params WHERE job IN (SELECT id FROM"
+            f" {self.database.given(('id', 'bigint'))} AS d)",
+            spread(ids),
+        )
+        return {row.job: Body(row.codec, row.version, bytes(row.body)) for row in found}
+
+    # --- the end of a run -------------------------------------------------------------------------
+
+    def finish(
+        self,
+        connection: sa.Connection,
+        owner: int,
+        ended: Sequence[Ended],
+        instance: str = "",
+        *,
+        foreign: bool = False,
+    ) -> set[tuple[int, int]]:
+        """Write down how runs have ended; gives (id, token) of those that were still their owner's.
+
+        What the others did is dropped: another run of the same job is the valid one.
+
+        Args:
+            connection: the transaction.
+            owner: the instance that they belong to.
+            ended: each with how.
+            instance: its name, for the record of errors.
+            foreign: the transaction is the user's.
+        """
+        if not ended:
+            return set()
+        now = self.database.now(connection)
+        # By run and not by job: two runs of one, the outdated and the valid one, may end together.
+        verdicts = {
+            (each.run.id, each.run.token): after(
+                each.end,
+                each.run.attempts,
+                restartable=each.run.restartable,
+                jitter=self.jitter,
+            )
+            for each in ended
+        }
+        rows = []
+        for each in ended:
+            verdict = verdicts[each.run.id, each.run.token]
+            again = verdict.status is JobStatus.CREATED
+            due = now + int(verdict.delay * 1_000_000) if verdict.delay else 0
+            rows.append(
+                [
+                    each.run.id, each.run.token, owner, verdict.status.value,
+                    0 if verdict.status is JobStatus.COMPLETE else 1, None if again else now, due,
+                    verdict.attempts.failures, verdict.attempts.timeouts, verdict.attempts.losses,
+                    each.saved, each.trouble.text if each.trouble is not None else None,
+                ]
+            )  # fmt: skip
+        hit = {
+            (row.id, row.token - (row.status != JobStatus.COMPLETE)): row
+            for row in self.database.run(connection, self._finish, rows)
+        }
+        deltas = Deltas()
+        results, troubles = [], []
+        for each in ended:
+            if (each.run.id, each.run.token) not in hit:
+                continue
+            verdict = verdicts[each.run.id, each.run.token]
+            deltas.move(each.run, JobStatus.RUNNING, verdict.status, verdict.attempts.failures)
+            if each.result is not None and verdict.status is JobStatus.COMPLETE:
+                results.append(_body_row(each.run.id, each.result))
+            if each.trouble is not None:
+                troubles.append(_trouble_row(each, each.trouble, now, instance))
+        self.count(connection, deltas, foreign=foreign)
+        self._write_bodies(connection, "job_result", results)
+        self.database.run_each(
+            connection,
+            "INSERT INTO job_error (job, type, token, at, end_kind, fingerprint, text, trace,"
+            " instance) VALUES (:job, :type, :token, :now, :ending, :fingerprint, :text, :trace,"
+            " :instance)",
+            troubles,
+        )
+        complete = [
+            row.id for row in hit.values() if row.children and row.status == JobStatus.COMPLETE
+        ]
+        self._release_children(connection, complete, now)
+        if any(row.status == JobStatus.CREATED for row in hit.values()):
+            self.database.notify(connection)
+        self.release_keys(connection, {(row.type, row.key) for row in hit.values() if row.key})
+        return set(hit)
+
+    def _release_children(self, connection: sa.Connection, parents: list[int], now: int) -> None:
+        if not parents:
+            return
+        freed = self.database.run(
+            connection,
+            "UPDATE job SET waits = job.waits - d.number, held = CASE"
+            " WHEN job.waits > d.number THEN 'parents' WHEN job.due > :now THEN 'later'"
+            " WHEN job.key IS NOT NULL THEN 'key' ELSE '' END FROM (SELECT child,"
+            " count(*) AS number FROM job_edge WHERE parent IN (SELECT id FROM"
+            f" {self.database.given(('id', 'bigint'))} AS e) GROUP BY child) AS d"
+            " WHERE job.id = d.child AND job.status = 'CREATED' AND job.held = 'parents'"
+            " RETURNING job.type, job.key, job.held",
+            spread(parents),
+            now=now,
+        ).all()
+        if freed:
+            self.database.notify(connection)
+        self.release_keys(
+            connection, {(row.type, row.key) for row in freed if row.held == HeldFor.KEY.value}
+        )
+
+    # --- what waits -------------------------------------------------------------------------------
+
+    def release_due(self, connection: sa.Connection) -> int:
+        """Let jobs that are due be claimed; gives how many."""
+        due = self.database.run(
+            connection,
+            "UPDATE job SET held = CASE WHEN key IS NULL THEN '' ELSE 'key' END, dispatched = 0"
+            " WHERE id IN (SELECT id FROM job WHERE status = 'CREATED' AND held = 'later'"
+            f" AND due <= :now ORDER BY due LIMIT {BLOCK}{self.database.skip_locked})"
+            " RETURNING type, key",
+            now=self.database.now(connection),
+        ).all()
+        if due:
+            self.database.notify(connection)
+        self.release_keys(connection, {(row.type, row.key) for row in due if row.key is not None})
+        return len(due)
+
+    def release_keys(
+        self, connection: sa.Connection, keys: Iterable[tuple[str, str | None]]
+    ) -> None:
+        """Of each (type, key) let the first job that waits be claimed, if none may be or runs."""
+        pairs = sorted({(kind, key) for kind, key in keys if key is not None})
+        if not pairs:
+            return
+        self.database.lock(connection, [f"roq.jobs.key {kind}\n{key}" for kind, key in pairs])
+        self.database.run(
+            connection,
+            "UPDATE job SET held = '', dispatched = 0 WHERE id IN (SELECT (SELECT j.id"
+            " FROM job AS j WHERE j.type = d.type AND j.key = d.key AND j.status = 'CREATED'"
+            " AND j.held = 'key'"
+            " ORDER BY j.priority, j.created, j.batch_sequence, j.id LIMIT 1) FROM "
+            + self.database.given(("type", "text"), ("key", "text"))
+            + " AS d WHERE NOT EXISTS (SELECT 1 FROM job AS o WHERE o.type = d.type"
+            " AND o.key = d.key AND (o.status = 'RUNNING' OR (o.status = 'CREATED'"
+            " AND o.held = ''))))",
+            [list(pair) for pair in pairs],
+        )
+        self.database.notify(connection)
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def count(self, connection: sa.Connection, deltas: Deltas, *, foreign: bool = False) -> None:
+        """Change the counters."""
+        shard = self._shard
+        if foreign:
+            shard = OWN_SHARD_MIN + int.from_bytes(os.urandom(7), "big")
+        rows = deltas.rows(shard)
+        if rows:
+            self.database.run(connection, self._count, rows)
+
+    def _write_bodies(
+        self, connection: sa.Connection, table: str, rows: Sequence[dict[str, object]]
+    ) -> None:
+        self.database.run_each(
+            connection,
+            f"INSERT INTO {table} (job, codec, version, body)"
+            " VALUES (:job, :codec, :version, :body) ON CONFLICT (job) DO UPDATE SET"
+            " codec = excluded.codec, version = excluded.version, body = excluded.body",
+            rows,
+        )
+
+
+def _body_row(job: int, body: Body) -> dict[str, object]:
+    return {"job": job, "codec": body.codec, "version": body.version, "body": body.body}
+
+
+def _trouble_row(ended: Ended, trouble: Trouble, now: int, instance: str) -> dict[str, object]:
+    return {
+        "job": ended.run.id, "type": ended.run.type, "token": ended.run.token, "now": now,
+        "ending": ended.end.value, "fingerprint": trouble.fingerprint, "text": trouble.text,
+        "trace": trouble.trace, "instance": instance,
+    }  # fmt: skip
+
+
+def claimed_of(row: Row, params: Body | None = None) -> Claimed:
+    """A run, from a row with the columns `CLAIMED`."""
+    return Claimed(
+        id=row.id, token=row.token, type=row.type, priority=row.priority, created=row.created,
+        sequence=row.batch_sequence, attempts=Attempts(row.failures, row.timeouts, row.losses),
+        restartable=bool(row.restartable), items=row.items, saved=row.saved, tag=row.tag,
+        params=params,
+    )  # fmt: skip

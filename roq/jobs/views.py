@@ -1,0 +1,260 @@
+"""What operators are shown of jobs, and how it is read."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+
+from roq.errors import InvalidRequest
+from roq.jobs.database import Row
+from roq.jobs.schema import ERROR, INSTANCE, JOB
+from roq.jobs.states import HeldFor, JobStatus
+
+BODY_BYTES: Final = 4096
+"""So much of params and results is shown."""
+NAMES_MAX: Final = 1_000
+
+
+class Action(StrEnum):
+    """What an operator does to many jobs."""
+
+    RESTART = "restart"
+    REQUEUE = "requeue"
+    DELETE = "delete"
+    INTERRUPT = "interrupt"
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which jobs are meant: those that have all of this. An empty field means any."""
+
+    ids: tuple[int, ...] = ()
+    types: tuple[str, ...] = ()
+    statuses: tuple[JobStatus, ...] = ()
+    priority: int | None = None
+    tag: str | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+    """Of an error that one of its runs has ended with."""
+    instance: int | None = None
+    """The one that runs it."""
+    created_after: int | None = None
+    """µs since 1970, as all times here."""
+    created_before: int | None = None
+
+
+class JobCount(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs of one type, priority and status."""
+
+    type: str
+    priority: int
+    status: JobStatus
+    number: int
+    items: int
+    failures: int
+    oldest: int | None
+    """When the oldest was submitted; of those that are CREATED and not held."""
+    known: bool
+    """Whether any program has declared the type."""
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in a list."""
+
+    id: int
+    type: str
+    priority: int
+    status: JobStatus
+    held: HeldFor
+    created: int
+    due: int
+    started: int | None
+    ended: int | None
+    token: int
+    owner: int | None
+    instance: str | None
+    """Name of the owner."""
+    failures: int
+    timeouts: int
+    losses: int
+    restartable: bool
+    items: int
+    saved: int
+    tag: str
+    key: str | None
+    unique: str | None
+    stop: bool
+    """It is being interrupted."""
+    error: str | None
+
+
+class BodyText(msgspec.Struct, frozen=True, kw_only=True):
+    """The beginning of params or a result."""
+
+    codec: str
+    version: int
+    bytes: int
+    text: str
+    cut: bool
+
+
+class ErrorRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How one run has ended, if not well."""
+
+    at: int
+    token: int
+    end: str
+    """As `RunEnd` has it."""
+    fingerprint: str
+    text: str
+    trace: str
+    instance: str
+
+
+class JobPage(msgspec.Struct, frozen=True, kw_only=True):
+    """All about one job."""
+
+    job: JobRow
+    why: str
+    """Why it does not run; of one that is CREATED."""
+    params: BodyText | None
+    result: BodyText | None
+    errors: list[ErrorRow]
+    """The last ones, the newest first."""
+    parents: list[int]
+    """Jobs that it waits for, or has waited for."""
+    children: list[int]
+    actions: list[Action]
+    """What may be done to it."""
+
+
+class FailureRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs that have ended alike."""
+
+    fingerprint: str
+    text: str
+    """Of the last one."""
+    number: int
+    first: int
+    last: int
+    type: str
+    """Of the last one."""
+    job: int
+    """The last one."""
+
+
+class InstanceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that runs jobs."""
+
+    id: int
+    name: str
+    pid: int
+    threads: int
+    running: int
+    types: list[str]
+    wants: list[str]
+    """Types for which it lacks slots of the cluster."""
+    slots: dict[str, int]
+    started: int
+    expires: int
+    dead: bool
+
+
+class TypeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A type that some program has declared."""
+
+    name: str
+    version: int
+    restartable: bool
+    cluster_limit: int | None
+    slots_used: int
+    time_limit: float
+    """Seconds."""
+    on: bool
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody has done."""
+
+    at: int
+    who: str
+    action: str
+    subject: str
+    number: int
+
+
+class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for all instances."""
+
+    on: bool
+    dispatch: str
+    schema: int
+
+
+def rows() -> sa.Select[Any]:
+    """What `job_row` needs."""
+    return sa.select(JOB, INSTANCE.c.name.label("instance")).select_from(
+        JOB.outerjoin(INSTANCE, INSTANCE.c.id == JOB.c.owner)
+    )
+
+
+def conditions(wanted: JobFilter) -> list[sa.ColumnElement[bool]]:
+    """A filter in SQL; every value is a parameter.
+
+    Raises:
+        InvalidRequest: it names too much.
+    """
+    if max(len(wanted.ids), len(wanted.types)) > NAMES_MAX:
+        raise InvalidRequest(f"a filter names {NAMES_MAX:,} jobs or types at most")
+    found: list[sa.ColumnElement[bool]] = []
+    if wanted.ids:
+        found.append(JOB.c.id.in_(wanted.ids))
+    if wanted.types:
+        found.append(JOB.c.type.in_(wanted.types))
+    if wanted.statuses:
+        found.append(JOB.c.status.in_([each.value for each in wanted.statuses]))
+    if wanted.fingerprint is not None:
+        alike = sa.select(ERROR.c.job).where(ERROR.c.fingerprint == wanted.fingerprint)
+        found.append(JOB.c.id.in_(alike))
+    same = {
+        JOB.c.priority: wanted.priority,
+        JOB.c.tag: wanted.tag,
+        JOB.c.key: wanted.key,
+        JOB.c.owner: wanted.instance,
+    }
+    found += [column == value for column, value in same.items() if value is not None]
+    if wanted.created_after is not None:
+        found.append(JOB.c.created >= wanted.created_after)
+    if wanted.created_before is not None:
+        found.append(JOB.c.created < wanted.created_before)
+    return found
+
+
+def job_row(row: Row) -> JobRow:
+    """A row of `rows` as a value."""
+    return JobRow(
+        id=row.id, type=row.type, priority=row.priority, status=JobStatus(row.status),
+        held=HeldFor(row.held), created=row.created, due=row.due, started=row.started,
+        ended=row.ended, token=row.token, owner=row.owner, instance=row.instance,
+        failures=row.failures, timeouts=row.timeouts, losses=row.losses,
+        restartable=bool(row.restartable), items=row.items, saved=row.saved, tag=row.tag,
+        key=row.key, unique=row.unique_key, stop=bool(row.stop), error=row.error,
+    )  # fmt: skip
+
+
+def body_text(connection: sa.Connection, table: sa.Table, job: int) -> BodyText | None:
+    """The beginning of params or a result; None: there are none."""
+    size = sa.func.length(table.c.body).label("size")
+    begin = sa.func.substr(table.c.body, 1, BODY_BYTES).label("begin")
+    row = connection.execute(
+        sa.select(table.c.codec, table.c.version, size, begin).where(table.c.job == job)
+    ).first()
+    if row is None:
+        return None
+    text = bytes(row.begin).decode(errors="replace")
+    return BodyText(
+        codec=row.codec, version=row.version, bytes=row.size, text=text,
+        cut=row.size > BODY_BYTES,
+    )  # fmt: skip

@@ -1,0 +1,478 @@
+"""An instance: claims jobs, has them run, and writes down how they end.
+
+One thread does all that is SQL. What its jobs have ended meanwhile, and what it claims anew, goes
+into one transaction: idle that is one job at once, under load as many as came during the commit
+before. So nothing waits for a timer, and the disk syncs once for all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from time import monotonic
+from typing import Any, Final, Protocol
+
+import msgspec
+import sqlalchemy as sa
+
+from roq.client.naming import client_name
+from roq.errors import Unavailable
+from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, JobInstances
+from roq.jobs.pool import RunLoop, Running, RunThreads, unstarted
+from roq.jobs.rows import Body, Claimed, Ended, Look, ReadyJob, Trouble, Want
+from roq.jobs.run import Job
+from roq.jobs.states import JobStatus, RunEnd, claim_ahead, lent
+from roq.jobs.store import JobStore
+from roq.jobs.types import JobType
+from roq.jobs.watch import ChangeWatch
+from roq.runtime.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.5
+"""Between two looks at switches, orders, due times and other instances."""
+TIDY_SECONDS: Final = 60.0
+GRACE_SECONDS: Final = 30.0
+"""For jobs to stop, when the instance ends."""
+_SMOOTHING: Final = 0.1
+
+
+class Messages(Protocol):
+    """Where an instance hears of jobs beside the database: a queue."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether it does so now."""
+        ...
+
+    def take(self, wants: Iterable[Want], most: int) -> list[ReadyJob]:
+        """Jobs to claim, by priority; never waits."""
+        ...
+
+    def settle(self, jobs: Iterable[ReadyJob]) -> None:
+        """These were looked at, and that is committed: acknowledge them."""
+        ...
+
+    def look(self, look: Look) -> None:
+        """Twice a second: send what was not sent, or is lost."""
+        ...
+
+    def close(self) -> None:
+        """Give back what was not looked at."""
+        ...
+
+
+class WorkerStats(msgspec.Struct):
+    """What an instance has done so far."""
+
+    claimed: int = 0
+    complete: int = 0
+    other: int = 0
+    """Runs that ended otherwise, and were written down."""
+    outdated: int = 0
+    """Runs whose end was refused: they were not the valid ones any more."""
+    stale: int = 0
+    """Messages of a queue about jobs that were not to be claimed any more."""
+
+
+class JobWorker:
+    """One instance. `run` works until `stop`; made by `Jobs.worker`.
+
+    Args:
+        store, instances: the SQL.
+        types: those that it runs, by name.
+        threads: jobs that it runs at once.
+        name: by which people find it; None: program, host and process id.
+        grace: seconds for jobs to stop when it ends.
+        changed: told when runs have ended.
+        messages: makes what hears of jobs by a queue, from what it calls when there may be some.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        instances: JobInstances,
+        types: Mapping[str, JobType[Any]],
+        *,
+        threads: int = 8,
+        name: str | None = None,
+        grace: float = GRACE_SECONDS,
+        changed: Callable[[], None] | None = None,
+        messages: Callable[[Callable[[], None]], Messages] | None = None,
+    ) -> None:
+        self.name = client_name(name)
+        self.stats = WorkerStats()
+        self.id = 0
+        self._store = store
+        self._database = store.database
+        self._instances = instances
+        self._types = dict(types)
+        self._number = threads
+        self._grace = grace
+        self._changed = changed
+        self._messages = None if messages is None else messages(self.hint)
+        self._running: dict[tuple[int, int], Running] = {}
+        self._ended: deque[tuple[Running, Ended]] = deque()
+        self._wake = threading.Event()
+        self._more = True
+        """There may be something to claim."""
+        self._stopping = False
+        self._look: Look | None = None
+        self._looked = self._renewed = self._tidied = float("-inf")
+        self._mean = 0.1
+        self._short: set[str] = set()
+        self._places: dict[tuple[int, int], int] = {}
+        self._loop: RunLoop | None = None
+        self._away = Backoff(store.jitter, most=2.0, first=0.2)
+        self._stuck = False
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work until `stop` is called.
+
+        Raises:
+            ConfigError: SQLite, and another host uses the file.
+            Unavailable: the database cannot be reached in the beginning; or so many jobs do not end
+                at their time limits that the process has to be started again.
+        """
+        self._enter()
+        with ExitStack() as open_:
+            self._threads = RunThreads(self._number, self._done)
+            open_.callback(self._threads.close)
+            watch = ChangeWatch(self._database, self.hint)
+            open_.callback(watch.close)
+            if self._messages is not None:
+                open_.callback(self._messages.close)
+            while not self._stopping:
+                self._wait(self._turn())
+            self._drain()
+            if self._loop is not None:
+                self._loop.close()
+        if self._stuck:
+            raise Unavailable(
+                f"instance {self.name} has too many jobs that do not stop at their time limits: "
+                "start the process again"
+            )
+
+    def stop(self) -> None:
+        """End: interrupt what runs, and give back what was not begun. From any thread."""
+        self._stopping = True
+        self._wake.set()
+
+    def hint(self) -> None:
+        """There may be something to claim; from any thread."""
+        self._more = True
+        self._wake.set()
+
+    def _done(self, running: Running, ended: Ended) -> None:
+        """A run has ended, in the thread that has run it."""
+        self._ended.append((running, ended))
+        self._wake.set()
+
+    def _enter(self) -> None:
+        with self._database.write() as connection:
+            self._instances.declare(connection, (each.facts for each in self._types.values()))
+            self.id = self._instances.register(
+                connection, self.name, os.getpid(), self._number, sorted(self._types)
+            )
+        self._renewed = monotonic()
+        log.info("instance %s runs jobs", self.name, extra={"event": "jobs_instance"})
+
+    def _wait(self, pause: float) -> None:
+        self._wake.wait(pause)
+        self._wake.clear()
+
+    def _drain(self) -> None:
+        """The ordered end: what was not begun goes back, what runs is interrupted and awaited."""
+        for running in self._threads.take_back():
+            self._done(running, unstarted(running))
+        self._interrupt(self._running.values(), RunEnd.STOPPED)
+        until = monotonic() + self._grace
+        while self._running and monotonic() < until:
+            self._wait(self._turn())
+            self._wake.wait(0 if self._ended else min(LOOK_SECONDS, max(0.0, until - monotonic())))
+        try:
+            with self._database.write() as connection:
+                self._instances.leave(connection, self.id)
+        except Unavailable as error:
+            # Others take it for dead when it has not renewed itself.
+            log.warning("instance %s: %s", self.name, error, extra={"event": "jobs_away"})
+        left = len(self._running)
+        if left:
+            log.warning(
+                "instance %s ends with %s jobs that did not stop in %s s",
+                self.name, left, self._grace, extra={"event": "jobs_left"},
+            )  # fmt: skip
+
+    # --- one turn ---------------------------------------------------------------------------------
+
+    def _turn(self) -> float:
+        """Do what there is to do; gives the seconds after which it is done again at the latest."""
+        try:
+            if monotonic() - self._looked >= LOOK_SECONDS:
+                self._see()
+            self._commit()
+        except Unavailable as error:
+            log.warning("instance %s: %s", self.name, error, extra={"event": "jobs_away"})
+            self._doubt()
+            return max(0.05, self._away.wait())
+        self._away.reset()
+        return 0.0 if self._ended else LOOK_SECONDS
+
+    def _doubt(self) -> None:
+        """The database is away: before others take this instance for dead, its jobs stop."""
+        if monotonic() - self._renewed > DOUBT_SECONDS:
+            self._interrupt(self._running.values(), RunEnd.LOST)
+
+    def _commit(self) -> None:
+        """One transaction: what has ended, and what is claimed."""
+        ended = self._take_ended()
+        wants = self._wants()
+        room = self._room()
+        look, messages = self._look, self._messages
+        by_queue = messages is not None and look is not None and look.dispatch == "queue"
+        by_queue = by_queue and messages is not None and messages.connected
+        named = messages.take(wants, room) if messages is not None and by_queue else []
+        claim = bool(named) or (self._more and room > 0) or any(each.limited for each in wants)
+        if not ended and not claim:
+            return
+        self._more = False
+        claimed: list[Claimed] = []
+        short: set[str] = set()
+        hit: set[tuple[int, int]] = set()
+        looked: list[ReadyJob] = []
+        try:
+            with self._database.write() as connection:
+                checked = [self._checked(connection, *each) for each in ended]
+                hit = self._store.finish(connection, self.id, checked, self.name)
+                if claim and by_queue:
+                    looked, jobs = self._chosen(connection, named, wants, room)
+                elif claim:
+                    jobs = self._store.candidates(connection, wants, room)
+                else:
+                    jobs = []
+                if claim:
+                    claimed = self._store.claim(connection, self.id, wants, jobs, short)
+        except Unavailable:
+            self._ended.extendleft(reversed(ended))
+            self._more = True
+            raise
+        self._more = self._more or len(jobs) >= room > 0
+        if messages is not None and looked:
+            messages.settle(looked)
+            self.stats.stale += max(0, len(looked) - len(claimed))
+        self._short = short
+        self._written(ended, hit)
+        self._begin(claimed)
+
+    def _chosen(
+        self, connection: sa.Connection, named: list[ReadyJob], wants: list[Want], room: int
+    ) -> tuple[list[ReadyJob], list[tuple[int, int, str]]]:
+        """Which messages are acted upon, and the jobs (id, token, type) to claim.
+
+        A message waits while a job of its type and of higher priority does, whose own message has
+        not come here: that job is taken from the database.
+        """
+        first = {
+            kind: self._store.first_priority(connection, kind)
+            for kind in {job.type for job in named}
+        }
+        looked = []
+        passed_over = set()
+        for job in named:
+            priority = first[job.type]
+            if priority is None or job.priority <= priority:
+                looked.append(job)
+            else:
+                passed_over.add(job.type)
+        jobs = [(job.id, job.token, job.type) for job in looked]
+        higher = [want for want in wants if want.type in passed_over]
+        if higher:
+            jobs += self._store.candidates(connection, higher, room - len(jobs))
+        return looked, jobs
+
+    def _take_ended(self) -> list[tuple[Running, Ended]]:
+        taken = []
+        while self._ended:
+            taken.append(self._ended.popleft())
+        return taken
+
+    def _checked(self, connection: sa.Connection, running: Running, ended: Ended) -> Ended:
+        """A handler that has completed its job by itself must have committed that."""
+        if not running.job.finished:
+            return ended
+        row = self._database.run(
+            connection,
+            "SELECT status, token FROM job WHERE id = :id",
+            id=running.job.id,
+        ).first()
+        if row is None or row.status != JobStatus.RUNNING or row.token != running.job.token:
+            return ended
+        text = "finish() was called, and its transaction was not committed"
+        return Ended(
+            ended.run, RunEnd.RAISED, ended.saved, trouble=Trouble(text, fingerprint="no commit")
+        )
+
+    def _written(self, ended: list[tuple[Running, Ended]], hit: set[tuple[int, int]]) -> None:
+        """The ends are committed: threads and slots of these runs are free."""
+        for running, each in ended:
+            self._running.pop((each.run.id, each.run.token), None)
+            self._places.pop((each.run.id, each.run.token), None)
+            if running.began is not None and not running.kind.is_async:
+                self._mean += _SMOOTHING * (running.seconds - self._mean)
+            if (each.run.id, each.run.token) not in hit and not running.job.finished:
+                self.stats.outdated += 1
+            elif each.end is RunEnd.DONE:
+                self.stats.complete += 1
+            else:
+                self.stats.other += 1
+        if ended and self._changed is not None:
+            self._changed()
+
+    def _begin(self, claimed: list[Claimed]) -> None:
+        self.stats.claimed += len(claimed)
+        threaded = []
+        for run in claimed:
+            kind = self._types[run.type]
+            running = Running(Job(run, kind, self._finish_in), kind, self.id)
+            self._running[run.id, run.token] = running
+            if kind.is_async:
+                self._loop = self._loop or RunLoop(self._done)
+                self._loop.put(running)
+            else:
+                threaded.append(running)
+        self._threads.put(threaded)
+
+    def _finish_in(
+        self, run: Claimed, saved: int, result: Body | None, connection: sa.Connection
+    ) -> bool:
+        """Complete a run in a transaction of the user's."""
+        ended = Ended(run, RunEnd.DONE, saved, result)
+        return bool(self._store.finish(connection, self.id, [ended], self.name, foreign=True))
+
+    # --- how much is claimed ----------------------------------------------------------------------
+
+    def _room(self) -> int:
+        """Jobs to claim now."""
+        if self._stopping or monotonic() - self._renewed > DOUBT_SECONDS:
+            return 0
+        return max(0, self._number + claim_ahead(self._number, self._mean) - len(self._running))
+
+    def _wants(self) -> list[Want]:
+        look = self._look
+        if look is None or not look.on:
+            return []
+        running: dict[str, int] = {}
+        for each in self._running.values():
+            running[each.kind.name] = running.get(each.kind.name, 0) + 1
+        room = self._room()
+        return [
+            self._want(kind, room, running.get(kind.name, 0), look)
+            for kind in self._types.values()
+            if kind.name not in look.off
+        ]
+
+    def _want(self, kind: JobType[Any], room: int, running: int, look: Look) -> Want:
+        most = room
+        if kind.threads is not None:
+            most = min(most, kind.threads - running)
+        limit = look.limits.get(kind.name)
+        if limit is not None:
+            users = [peer.id for peer in look.peers if kind.name in peer.types]
+            hungry = [peer.id for peer in look.peers if kind.name in peer.wants]
+            most = min(most, lent(limit, users, hungry, self.id, kind.name) - running)
+        span = int(kind.time_limit * 1_000_000)
+        return Want(kind.name, max(0, most), span, limited=limit is not None, running=running)
+
+    # --- twice a second ---------------------------------------------------------------------------
+
+    def _see(self) -> None:
+        """Look at the database, and do what is due there."""
+        with self._database.read() as connection:
+            look = self._look = self._instances.look(connection, self.id)
+        now = self._looked = monotonic()
+        self._more = True
+        for running in list(self._running.values()):
+            key = (running.job.id, running.job.token)
+            if key in look.interrupt:
+                self._interrupt([running], RunEnd.INTERRUPTED)
+            elif running.began is not None and now - running.began > running.kind.time_limit:
+                self._interrupt([running], RunEnd.LIMIT)
+        renew = now - self._renewed >= RENEW_SECONDS
+        tidy = now - self._tidied >= TIDY_SECONDS
+        places = self._moved()
+        if renew or tidy or places or look.due or look.dead or look.late:
+            self._act(look, places, renew=renew, tidy=tidy)
+        if self._messages is not None:
+            self._messages.look(look)
+        stuck = sum(_is_stuck(each, now) for each in self._running.values())
+        if stuck > self._number // 2:
+            self._stuck = True
+            self.stop()
+
+    def _act(
+        self, look: Look, places: list[tuple[Claimed, int]], *, renew: bool, tidy: bool
+    ) -> None:
+        alive = True
+        began = monotonic()
+        with self._database.write() as connection:
+            if renew:
+                alive = self._instances.renew(connection, self.id, self._short)
+            self._instances.save(connection, self.id, places)
+            if look.due:
+                self._store.release_due(connection)
+            if look.dead:
+                self._instances.reap(connection)
+            if look.late:
+                self._instances.end_late(connection)
+            if tidy:
+                self._instances.tidy(connection)
+        if tidy:
+            self._tidied = began
+        if not alive:
+            self._born_again()
+        elif renew:
+            # From before it was asked: the database's time began no earlier.
+            self._renewed = began
+
+    def _born_again(self) -> None:
+        """Others took this instance for dead: its runs are not valid, and it is another one now."""
+        log.warning(
+            "instance %s was taken for dead: its %s jobs are dropped",
+            self.name, len(self._running), extra={"event": "jobs_dead"},
+        )  # fmt: skip
+        self._interrupt(self._running.values(), RunEnd.LOST)
+        self._enter()
+
+    def _moved(self) -> list[tuple[Claimed, int]]:
+        """Runs that are further than when it was written down last."""
+        moved = []
+        for key, running in self._running.items():
+            place = running.job.place
+            if place != self._places.get(key, running.job.run.saved):
+                self._places[key] = place
+                moved.append((running.job.run, place))
+        return moved
+
+    def _interrupt(self, runs: Iterable[Running], why: RunEnd) -> None:
+        now = monotonic()
+        for running in list(runs):
+            if running.job.stop is None:
+                running.job.stop = why
+                running.asked = now
+                if self._loop is not None and running.kind.is_async:
+                    self._loop.cancel(running)
+
+
+def _is_stuck(running: Running, now: float) -> bool:
+    """Whether a run goes on though it was to stop, for as long again as it might take in all."""
+    return (
+        running.job.stop is RunEnd.LIMIT
+        and running.asked is not None
+        and now - running.asked > running.kind.time_limit
+    )

@@ -1,0 +1,99 @@
+"""Jobs in a real PostgreSQL: the same SQL, and what SQLite has not got."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from job_contract import StoreContract
+from job_lab import Lab
+from postgres import postgres
+
+import roq
+from roq.jobs.rows import Want
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres() as url:
+        yield url
+
+
+@pytest.fixture
+def lab(server: str) -> Iterator[Lab]:
+    made = Lab(server)
+    made.empty()
+    yield made
+    made.close()
+
+
+class TestPostgreSQL(StoreContract):
+    """All of it."""
+
+
+def test_two_claim_at_once_and_get_different_jobs(lab: Lab) -> None:
+    for _ in range(4):
+        lab.submit()
+    one, two = lab.instance(), lab.instance()
+    with lab.database.write() as mine:
+        held = lab.store.candidates(mine, [_want()], 2)
+        assert {run.id for run in lab.claim(two)}.isdisjoint(job for job, _, _ in held)
+        assert len(lab.store.claim(mine, one, [_want()], held, set())) == 2
+    lab.check()
+
+
+def test_a_claim_and_the_funeral_of_its_instance_exclude_each_other(lab: Lab) -> None:
+    job, mine = lab.submit(), lab.instance()
+    with lab.database.write() as claiming:
+        jobs = lab.store.candidates(claiming, [_want()], 1)
+        assert len(lab.store.claim(claiming, mine, [_want()], jobs, set())) == 1
+        with lab.database.write() as reaping:
+            # It has expired, but its row is in use: nobody can take it for dead now.
+            assert lab.instances.reap(reaping) == 0
+    lab.kill(mine)
+    assert lab.status(job) is roq.JobStatus.CREATED
+    lab.check()
+
+
+def test_an_instance_is_told_at_once(server: str, lab: Lab) -> None:
+    done = threading.Event()
+    with roq.Jobs(server) as jobs:
+
+        @jobs.type("Told")
+        def told(_job: roq.Job) -> None:
+            done.set()
+
+        jobs.start(threads=1)
+        told.submit().wait(30)
+        other = roq.Jobs(server)
+        handle = other.type("Told")(told.handler).submit()
+        assert handle.wait(30) is roq.JobStatus.COMPLETE
+        other.close()
+    assert done.is_set()
+
+
+def test_a_job_is_there_with_the_users_commit_or_not_at_all(server: str, lab: Lab) -> None:
+    with roq.Jobs(server) as jobs:
+
+        @jobs.type("A", restartable=True)
+        def run(_job: roq.Job, params: int) -> int:
+            return params
+
+        with jobs.engine.connect() as connection:
+            gone = run.submit(1, connection=connection)
+            connection.rollback()
+            kept = run.submit(2, connection=connection)
+            # Neither its row nor its counters make anybody wait.
+            other = run.submit(3)
+            connection.commit()
+        with pytest.raises(roq.JobNotFound):
+            gone.status()
+        assert {kept.status(), other.status()} == {roq.JobStatus.CREATED}
+    lab.check()
+
+
+def _want() -> Want:
+    return Want("A", 10, 1_000_000)

@@ -1,0 +1,145 @@
+"""Any history of claims, ends, deaths, late and doubled messages: a job has one valid run at most.
+
+The model knows of each job which run is the valid one. The database has to agree: it gives a job
+away only when there is no valid run, and takes the end of the valid one alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
+from job_lab import Lab
+
+from roq.jobs.rows import Claimed
+from roq.jobs.states import PRIORITIES, JobStatus, RunEnd
+from roq.jobs.store import JobStore
+from roq.jobs.views import Action, JobFilter
+
+ENDS = (RunEnd.DONE, RunEnd.RAISED, RunEnd.STOPPED, RunEnd.LIMIT, RunEnd.INTERRUPTED)
+SETTINGS = settings(
+    max_examples=15, stateful_step_count=25, deadline=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+class History(RuleBasedStateMachine):
+    """Two instances and some jobs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.lab = Lab(str(Path(self.folder.name) / "jobs.db"), durable=False)
+        self.valid: dict[int, Claimed | None] = {}
+        self.runs: list[tuple[int, Claimed]] = []
+        self.ended: set[int] = set()
+        self.owners: list[int] = []
+
+    @initialize()
+    def begin(self) -> None:
+        self.owners = [self.lab.instance(), self.lab.instance()]
+
+    @rule(
+        priority=st.sampled_from(sorted(PRIORITIES.values())),
+        again=st.booleans(),
+        key=st.sampled_from([None, None, "k"]),
+    )
+    def submit(self, priority: int, again: bool, key: str | None) -> None:
+        self.valid[self.lab.submit(priority=priority, restartable=again, key=key)] = None
+
+    @rule(owner=st.integers(0, 1), most=st.integers(1, 3))
+    def claim(self, owner: int, most: int) -> None:
+        self._given(owner, self.lab.claim(self.owners[owner], most))
+
+    @precondition(lambda self: self.valid)
+    @rule(owner=st.integers(0, 1), data=st.data(), token=st.integers(1, 8))
+    def message(self, owner: int, data: st.DataObject, token: int) -> None:
+        """Any that there ever was: early, late, twice."""
+        job = data.draw(st.sampled_from(sorted(self.valid)))
+        self._given(owner, self.lab.claim_named(self.owners[owner], job, token))
+
+    def _given(self, owner: int, runs: list[Claimed]) -> None:
+        for run in runs:
+            assert self.valid[run.id] is None, "two valid runs of one job"
+            assert run.id not in self.ended
+            self.valid[run.id] = run
+            self.runs.append((self.owners[owner], run))
+        assert [run.order for run in runs] == sorted(run.order for run in runs)
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), end=st.sampled_from(ENDS))
+    def finish(self, data: st.DataObject, end: RunEnd) -> None:
+        """Any run there ever was says that it has ended."""
+        owner, run = data.draw(st.sampled_from(self.runs))
+        was_valid = self.valid[run.id] is run
+        assert self.lab.finish(owner, run, end) is was_valid
+        if was_valid:
+            self._over(run.id)
+
+    def _over(self, job: int) -> None:
+        self.valid[job] = None
+        if self.lab.status(job) is not JobStatus.CREATED:
+            self.ended.add(job)
+
+    @rule(owner=st.integers(0, 1))
+    def die(self, owner: int) -> None:
+        """It is taken for dead: what it does later is in vain. Another one takes its place."""
+        dead = self.owners[owner]
+        self.lab.kill(dead)
+        self.owners[owner] = self.lab.instance()
+        for of, run in self.runs:
+            if of == dead and self.valid[run.id] is run:
+                self._over(run.id)
+
+    @precondition(lambda self: any(self.valid.values()))
+    @rule(data=st.data())
+    def overdue(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(sorted(job for job, run in self.valid.items() if run)))
+        self.lab.overdue(job)
+        self._over(job)
+
+    @rule()
+    def time_passes(self) -> None:
+        self.lab.let_due()
+
+    @precondition(lambda self: self.ended)
+    @rule()
+    def restart(self) -> None:
+        operate = self.lab.jobs.operate
+        operate.act(operate.select(Action.RESTART, JobFilter()), who="test")
+        self.ended = {job for job in self.ended if self.lab.status(job) is not JobStatus.CREATED}
+
+    @invariant()
+    def counters_and_keys(self) -> None:
+        self.lab.check()
+
+    def teardown(self) -> None:
+        self.lab.close()
+        self.folder.cleanup()
+
+
+def test_a_job_has_one_valid_run_at_most() -> None:
+    run_machine(History, settings=SETTINGS)
+
+
+@pytest.mark.long
+def test_without_the_token_it_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Careless(JobStore):
+        """Asks for the owner of a run alone."""
+
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            assert " AND job.token = d.token" in self._finish
+            self._finish = self._finish.replace(" AND job.token = d.token", "")
+
+    monkeypatch.setattr("roq.jobs.jobs.JobStore", Careless)
+    # The first history that shows it is enough: nobody reads a shorter one.
+    careless = settings(SETTINGS, max_examples=300, phases=(Phase.generate,), database=None)
+    with pytest.raises(AssertionError):
+        run_machine(History, settings=careless)

@@ -1,0 +1,312 @@
+"""What the SQL of jobs must do; run against SQLite and against a real PostgreSQL."""
+
+from __future__ import annotations
+
+import pytest
+from job_lab import Lab, new
+from sqlalchemy import text
+
+from roq.errors import JobNotFound
+from roq.jobs.rows import Body, Ended
+from roq.jobs.states import HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd
+from roq.jobs.views import Action, JobFilter
+
+
+class StoreContract:
+    """Each test has a `lab` without jobs."""
+
+    def test_a_job_is_submitted_claimed_and_finished(self, lab: Lab) -> None:
+        job = lab.submit(items=3, params=Body("json", 1, b"[1]"), tag="t")
+        mine = lab.instance()
+        (run,) = lab.claim(mine)
+        assert (run.id, run.items, run.tag, run.params) == (job, 3, "t", Body("json", 1, b"[1]"))
+        assert lab.status(job) is JobStatus.RUNNING
+        lab.check()
+        assert lab.finish(mine, run)
+        assert lab.status(job) is JobStatus.COMPLETE
+        lab.check()
+
+    def test_what_is_claimed_is_nobody_elses(self, lab: Lab) -> None:
+        job = lab.submit()
+        one, two = lab.instance(), lab.instance()
+        assert len(lab.claim(one)) == 1
+        assert lab.claim(two) == []
+        assert lab.claim_named(two, job, 1) == []
+
+    def test_a_message_is_good_for_one_run(self, lab: Lab) -> None:
+        job, mine = lab.submit(), lab.instance()
+        (run,) = lab.claim_named(mine, job, 1)
+        assert run.token == 2
+        assert lab.finish(mine, run, RunEnd.STOPPED)
+        assert lab.status(job) is JobStatus.CREATED
+        assert lab.claim_named(mine, job, 1) == [], "a late message"
+        assert lab.claim_named(mine, job, 2) == []
+        assert len(lab.claim_named(mine, job, 3)) == 1
+        assert lab.claim_named(mine, job, 3) == [], "the same message again"
+
+    def test_the_end_of_an_outdated_run_is_refused(self, lab: Lab) -> None:
+        job, mine = lab.submit(), lab.instance()
+        (first,) = lab.claim(mine)
+        lab.overdue(job)
+        lab.let_due()
+        (second,) = lab.claim(mine)  # by the same instance: its id alone would not do
+        assert not lab.finish(mine, first)
+        assert lab.status(job) is JobStatus.RUNNING
+        assert lab.finish(mine, second)
+        assert not lab.finish(mine, second), "twice"
+        lab.check()
+
+    def test_an_outdated_and_a_valid_run_may_end_together(self, lab: Lab) -> None:
+        job, mine = lab.submit(), lab.instance()
+        (first,) = lab.claim(mine)
+        lab.overdue(job)
+        lab.let_due()
+        (second,) = lab.claim(mine)
+        ended = [Ended(second, RunEnd.DONE, 0), Ended(first, RunEnd.LOST, 0)]
+        with lab.database.write() as connection:
+            assert lab.store.finish(connection, mine, ended) == {(job, second.token)}
+        assert lab.status(job) is JobStatus.COMPLETE
+        lab.check()
+
+    def test_without_the_token_an_outdated_run_would_count(self, lab: Lab) -> None:
+        lab.store._finish = lab.store._finish.replace(" AND job.token = d.token", "")
+        with pytest.raises(AssertionError):
+            self.test_the_end_of_an_outdated_run_is_refused(lab)
+
+    def test_order_is_priority_then_age(self, lab: Lab) -> None:
+        jobs = [new(priority=each) for each in (LOW, HIGH, LOW, HIGH)]
+        low1, high1, low2, high2 = (each.id for each in lab.submit_all(jobs))
+        default = lab.submit()
+        mine = lab.instance()
+        assert [run.id for run in lab.claim(mine, 2)] == [high1, high2]
+        assert [run.id for run in lab.claim(mine)] == [default, low1, low2]
+
+    def test_order_holds_over_types(self, lab: Lab) -> None:
+        lab.submit("A", priority=LOW)
+        high = lab.submit("B", priority=HIGH)
+        assert [run.id for run in lab.claim(lab.instance("A", "B"), 1, "A", "B")] == [high]
+
+    def test_a_dead_owners_job_runs_again(self, lab: Lab) -> None:
+        job, dead, living = lab.submit(), lab.instance(), lab.instance()
+        (run,) = lab.claim(dead)
+        lab.kill(dead)
+        assert lab.status(job) is JobStatus.CREATED
+        assert lab.field(job, "losses") == 1
+        (again,) = lab.claim(living)
+        assert not lab.finish(dead, run)
+        assert lab.finish(living, again)
+        lab.check()
+
+    def test_the_dead_claim_nothing(self, lab: Lab) -> None:
+        lab.submit()
+        dead = lab.instance()
+        lab.kill(dead)
+        assert lab.claim(dead) == []
+        with lab.database.write() as connection:
+            assert not lab.instances.renew(connection, dead)
+
+    def test_a_dead_owners_job_that_must_not_run_twice_is_kept(self, lab: Lab) -> None:
+        job, dead = lab.submit(restartable=False), lab.instance()
+        lab.claim(dead)
+        lab.kill(dead)
+        assert lab.status(job) is JobStatus.INTERRUPTED
+        lab.check()
+
+    def test_a_job_that_kills_its_owners_fails_in_the_end(self, lab: Lab) -> None:
+        job = lab.submit()
+        for _ in range(LOSSES_MAX + 1):
+            owner = lab.instance()
+            assert len(lab.claim(owner)) == 1
+            lab.kill(owner)
+        assert lab.status(job) is JobStatus.FAILED
+        lab.check()
+
+    def test_what_raises_is_tried_again_later_and_fails_in_the_end(self, lab: Lab) -> None:
+        job, mine = lab.submit(), lab.instance()
+        for _ in range(2):
+            (run,) = lab.claim(mine)
+            lab.finish(mine, run, RunEnd.RAISED, saved=4)
+            assert (lab.status(job), lab.claim(mine)) == (JobStatus.CREATED, [])
+            lab.let_due()
+        (run,) = lab.claim(mine)
+        assert (run.attempts.failures, run.saved) == (2, 4)
+        lab.finish(mine, run, RunEnd.RAISED)
+        assert lab.status(job) is JobStatus.FAILED
+        assert lab.jobs.operate.failures()[0].number == 3
+        lab.check()
+
+    def test_a_job_waits_for_its_time(self, lab: Lab) -> None:
+        lab.submit(due=2**60)
+        mine = lab.instance()
+        assert lab.claim(mine) == []
+        lab.let_due()
+        assert len(lab.claim(mine)) == 1
+
+    def test_jobs_of_a_key_run_one_at_a_time_in_order(self, lab: Lab) -> None:
+        first, second = (each.id for each in lab.submit_all([new(key="k"), new(key="k")]))
+        other, mine = lab.submit(key="other"), lab.instance()
+        runs = lab.claim(mine)
+        assert [run.id for run in runs] == [first, other]
+        assert lab.claim(mine) == []
+        lab.finish(mine, runs[0])
+        assert [run.id for run in lab.claim(mine)] == [second]
+
+    def test_a_key_of_the_users_transaction_is_released_after_it(self, lab: Lab) -> None:
+        with lab.database.write() as connection:
+            lab.store.submit(connection, [new(key="k")], foreign=True)
+        with lab.database.write() as connection:
+            assert lab.store.release_due(connection) == 1
+            lab.instances.tidy(connection)
+        assert len(lab.claim(lab.instance())) == 1
+        lab.check()
+
+    def test_a_job_waits_for_others(self, lab: Lab) -> None:
+        one, two, mine = lab.submit(), lab.submit(), lab.instance()
+        last = lab.submit(parents=(one, two, two))
+        runs = lab.claim(mine)
+        assert [run.id for run in runs] == [one, two]
+        lab.finish(mine, runs[0])
+        assert lab.claim(mine) == []
+        lab.finish(mine, runs[1], RunEnd.INTERRUPTED)
+        assert lab.claim(mine) == []
+        assert "restart" in lab.jobs.operate.job(last).why
+        self._act(lab, Action.RESTART, two)
+        (run,) = lab.claim(mine)
+        lab.finish(mine, run)
+        assert [run.id for run in lab.claim(mine)] == [last]
+
+    def test_a_job_after_one_that_is_done_does_not_wait(self, lab: Lab) -> None:
+        one, mine = lab.submit(), lab.instance()
+        lab.finish(mine, lab.claim(mine)[0])
+        lab.submit(parents=(one,))
+        assert len(lab.claim(mine)) == 1
+        with pytest.raises(JobNotFound, match="no job 999"):
+            lab.submit(parents=(999,))
+
+    def test_unique_jobs(self, lab: Lab) -> None:
+        first = lab.submit(unique="u")
+        told = lab.submit_all(
+            [
+                new(unique="u"),
+                new(unique="u", on_unique="skip"),
+                new(unique="u", on_unique="replace", items=5, params=Body("json", 1, b"2")),
+                new("B", unique="u"),
+            ]
+        )
+        assert [each.outcome for each in told] == ["exists", "skipped", "replaced", "new"]
+        assert {each.id for each in told[:3]} == {first}
+        mine = lab.instance()
+        (run,) = lab.claim(mine)
+        assert (run.items, run.params) == (5, Body("json", 1, b"2"))
+        lab.check()
+        again = lab.submit_all([new(unique="u", on_unique="replace")])[0]
+        assert again.outcome == "exists", "it runs"
+        lab.finish(mine, run)
+        assert lab.submit_all([new(unique="u")])[0].outcome == "new"
+        lab.check()
+
+    def test_a_limit_of_the_cluster_holds_over_instances(self, lab: Lab) -> None:
+        lab.declare("A", 3)
+        for _ in range(6):
+            lab.submit()
+        one, two = lab.instance(), lab.instance()
+        mine = lab.claim(one, 2, limited=True)
+        theirs = lab.claim(two, 4, limited=True)
+        assert (len(mine), len(theirs)) == (2, 1)
+        assert lab.claim(two, 4, limited=True, running=1) == []
+        lab.finish(one, mine[0])
+        # The slot is the first one's until it needs it no more.
+        assert lab.claim(two, 4, limited=True, running=1) == []
+        assert lab.claim(one, 0, limited=True, running=1) == []
+        assert len(lab.claim(two, 4, limited=True, running=1)) == 1
+        lab.kill(one)
+        assert len(lab.claim(two, 4, limited=True, running=2)) == 1, "slots of the dead are free"
+
+    def test_many_are_restarted_and_never_more_than_were_counted(self, lab: Lab) -> None:
+        mine = lab.instance()
+        jobs = [each.id for each in lab.submit_all([new(restartable=False) for _ in range(4)])]
+        for run in lab.claim(mine):
+            lab.finish(mine, run, RunEnd.RAISED)
+        operate = lab.jobs.operate
+        failed = JobFilter(statuses=(JobStatus.FAILED,))
+        selection = operate.select(Action.RESTART, failed)
+        late = lab.submit(restartable=False)
+        lab.finish(mine, lab.claim(mine)[0], RunEnd.RAISED)
+        assert (selection.number, operate.act(selection, who="me")) == (4, 4)
+        assert {lab.status(each) for each in jobs} == {JobStatus.CREATED}
+        assert lab.status(late) is JobStatus.FAILED
+        assert operate.audit()[0].number == 4
+        lab.check()
+        assert len(lab.claim(mine)) == 4
+
+    def test_a_restart_does_not_break_unique(self, lab: Lab) -> None:
+        mine = lab.instance()
+        for _ in range(2):
+            lab.submit(unique="u", restartable=False)
+            lab.finish(mine, lab.claim(mine)[0], RunEnd.RAISED)
+        operate = lab.jobs.operate
+        assert operate.act(operate.select(Action.RESTART, JobFilter()), who="me") == 1
+        lab.check()
+
+    def test_jobs_are_deleted_with_all_that_is_theirs(self, lab: Lab) -> None:
+        mine = lab.instance()
+        parent = lab.submit(params=Body("json", 1, b"1"))
+        lab.submit(parents=(parent,))
+        (run,) = lab.claim(mine)
+        assert self._act(lab, Action.DELETE, parent) == 0, "it runs"
+        lab.finish(mine, run, RunEnd.REFUSED)
+        assert self._act(lab, Action.DELETE, parent) == 0, "another one waits for it"
+        assert lab.jobs.operate.select(Action.DELETE, JobFilter()).number == 1
+        lab.jobs.operate.act(lab.jobs.operate.select(Action.DELETE, JobFilter()), who="me")
+        self._act(lab, Action.RESTART, parent)
+        lab.finish(mine, lab.claim(mine)[0])
+        assert self._act(lab, Action.DELETE, parent) == 1
+        lab.check()
+        with lab.database.read() as connection:
+            for table in ("job", "job_params", "job_error", "job_edge"):
+                number = connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
+                assert (table, number) == (table, 0)
+
+    def test_old_results_are_deleted_and_other_ends_are_kept(self, lab: Lab) -> None:
+        done, failed, mine = lab.submit(), lab.submit(restartable=False), lab.instance()
+        for run in lab.claim(mine):
+            lab.finish(mine, run, RunEnd.DONE if run.id == done else RunEnd.RAISED)
+        for job in (done, failed):
+            lab.set("job", "ended = 1", job)
+        with lab.database.write() as connection:
+            assert lab.instances.tidy(connection) == 1
+        assert lab.jobs.status_of(done) is None
+        assert lab.status(failed) is JobStatus.FAILED
+        lab.check()
+
+    def test_operators_see_what_there_is(self, lab: Lab) -> None:
+        lab.declare("A", 2)
+        mine = lab.instance()
+        waits = lab.submit(items=2)
+        unknown = lab.submit("Gone")
+        operate = lab.jobs.operate
+        assert [(row.type, row.known, row.number) for row in operate.counts()] == [
+            ("A", True, 1),
+            ("Gone", False, 1),
+        ]
+        assert "no living instance" in operate.job(unknown).why
+        assert "the next one" in operate.job(waits).why
+        operate.switch(False, who="me", type="A")
+        assert "switched off" in operate.job(waits).why
+        operate.switch(True, who="me", type="A")
+        (run,) = lab.claim(mine, limited=True)
+        assert [row.id for row in operate.running()] == [waits]
+        assert operate.instance_list()[0].slots == {"A": 1}
+        assert operate.type_list()[0].slots_used == 1
+        assert self._act(lab, Action.INTERRUPT, waits) == 1
+        with lab.database.read() as connection:
+            look = lab.instances.look(connection, mine)
+        assert look.interrupt == {(run.id, run.token)}
+        assert operate.job(waits).job.stop
+        assert [row.id for row in operate.jobs(JobFilter(), most=1)] == [unknown]
+        assert [row.id for row in operate.jobs(JobFilter(), below=unknown)] == [waits]
+        assert operate.jobs(JobFilter(tag="'; DROP TABLE job; --")) == []
+
+    def _act(self, lab: Lab, action: Action, job: int) -> int:
+        operate = lab.jobs.operate
+        return operate.act(operate.select(action, JobFilter(ids=(job,))), who="me")

@@ -1,0 +1,67 @@
+"""A PostgreSQL server of its own in a temporary folder, if its programs are on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+USER = "nobody"
+"""initdb refuses root."""
+
+
+def programs() -> Path | None:
+    """The folder of the newest installed server."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=_version)
+    if found:
+        return found[-1].parent
+    there = shutil.which("initdb")
+    return Path(there).parent if there else None
+
+
+def _version(path: Path) -> float:
+    return float(path.parts[-3])
+
+
+def _as_user(command: list[str | Path]) -> list[str | Path]:
+    if os.getuid() != 0:
+        return command
+    return ["setpriv", f"--reuid={USER}", "--regid=nogroup", "--clear-groups", *command]
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """The URL of a server without any jobs, over a socket in its folder; skips if there is none."""
+    folder = programs()
+    if folder is None:
+        pytest.skip("no PostgreSQL server here: apt-get install postgresql")
+    if os.getuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("PostgreSQL refuses root, and there is no setpriv: apt-get install util-linux")
+    pytest.importorskip("psycopg", reason="no psycopg: pip install 'roq-cluster[postgres]'")
+    with tempfile.TemporaryDirectory(prefix="roq-pg-") as name:
+        home = Path(name)
+        if os.getuid() == 0:
+            shutil.chown(home, USER, "nogroup")
+        data = home / "data"
+        _run([folder / "initdb", "-D", data, "-U", "roq", "-A", "trust", "-E", "UTF8", "-N"], home)
+        options = f"-k {home} -h '' -c fsync=on -c max_connections=60 -c shared_buffers=32MB"
+        control = [folder / "pg_ctl", "-D", data]
+        _run([*control, "-w", "-o", options, "-l", home / "log", "start"], home)
+        try:
+            yield f"postgresql+psycopg://roq@/postgres?host={home}"
+        finally:
+            _run([*control, "-w", "-m", "immediate", "stop"], home)
+
+
+def _run(command: list[str | Path], home: Path) -> None:
+    done = subprocess.run(
+        _as_user(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, cwd=home, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,113 @@
+"""What `roq jobs` prints and does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from job_lab import TROUBLE, Lab, new
+
+from roq.cli.commands import cli
+from roq.cli.jobs import clock, loaded
+from roq.errors import ConfigError
+from roq.jobs.rows import Body
+from roq.jobs.states import RunEnd
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(str(tmp_path / "jobs.db"))
+    yield made
+    made.close()
+
+
+def roq_jobs(lab: Lab, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["jobs", *arguments], env={"ROQ_JOBS": lab.database.name})
+
+
+def failed(lab: Lab) -> int:
+    job = lab.submit(restartable=False, params=Body("json", 1, b'"<b>"'), tag="t", items=3)
+    mine = lab.instance()
+    lab.finish(mine, lab.claim(mine)[0], RunEnd.RAISED)
+    return job
+
+
+def test_tables_for_people(lab: Lab) -> None:
+    job = failed(lab)
+    lab.submit(due=2**60)
+    lab.declare("A", 2)
+    assert "FAILED" in roq_jobs(lab, "list").output.upper()
+    assert "failed" in roq_jobs(lab, "counts").output
+    shown = roq_jobs(lab, "show", str(job)).output
+    assert '"<b>"' in shown
+    assert TROUBLE.text in shown
+    assert TROUBLE.fingerprint in roq_jobs(lab, "failures").output
+    assert "live" in roq_jobs(lab, "instances").output
+    assert "600" in roq_jobs(lab, "types").output
+    assert "No job fits" in roq_jobs(lab, "running").output + roq_jobs(lab, "running").stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["list", "counts", "running", "failures", "instances", "types", "audit"]
+)
+def test_json_for_programs(lab: Lab, command: str) -> None:
+    failed(lab)
+    assert isinstance(json.loads(roq_jobs(lab, command, "--json").output), list)
+
+
+def test_one_job_as_json(lab: Lab) -> None:
+    page = json.loads(roq_jobs(lab, "show", str(failed(lab)), "--json").output)
+    assert (page["job"]["status"], page["params"]["text"]) == ("FAILED", '"<b>"')
+    assert page["actions"] == ["restart", "delete"]
+
+
+def test_many_are_counted_before_anything_is_done(lab: Lab) -> None:
+    lab.submit_all([new() for _ in range(3)])
+    asked = roq_jobs(lab, "delete", "--type", "A")
+    assert (asked.exit_code, "3 jobs fit" in asked.output) == (2, True)
+    told = json.loads(roq_jobs(lab, "delete", "--type", "A", "--yes", "--json").output)
+    assert told == {"ok": True, "number": 3}
+    assert "No job fits" in roq_jobs(lab, "delete", "--yes").output
+    assert "delete" in roq_jobs(lab, "audit").output
+
+
+def test_a_filter_by_everything(lab: Lab) -> None:
+    job = failed(lab)
+    by = ["--type", "A", "--status", "failed", "--priority", "default", "--tag", "t"]
+    listed = roq_jobs(lab, "list", str(job), *by, "--failure", TROUBLE.fingerprint, "--json")
+    assert [row["id"] for row in json.loads(listed.output)] == [job]
+    assert roq_jobs(lab, "restart", *by, "-y").output == "1 of 1 jobs: restart\n"
+
+
+def test_switches(lab: Lab) -> None:
+    lab.declare("A", None)
+    assert roq_jobs(lab, "off", "A").output == "A: off\n"
+    assert roq_jobs(lab, "on").output == "All jobs: on\n"
+    refused = roq_jobs(lab, "off", "B")
+    assert refused.exit_code == 1
+
+
+def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    missing = tmp_path / "none.db"
+    done = CliRunner().invoke(cli, ["jobs", "list", "--database", str(missing)])
+    assert done.exit_code != 0
+    assert not missing.exists()
+    made = CliRunner().invoke(cli, ["jobs", "migrate", "--database", str(missing)])
+    assert made.output == "schema none → 1\n"
+
+
+def test_a_program_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="MODULE:NAME"):
+        loaded("no.such.module:jobs")
+    with pytest.raises(ConfigError, match="but function"):
+        loaded("json:dumps")
+
+
+def test_times_of_any_year_are_shown() -> None:
+    assert clock(0) == ""
+    assert clock(1_800_000_000_000_000) == "2027-01-15 08:00:00+00:00"
+    assert clock(2**62).endswith(" µs")

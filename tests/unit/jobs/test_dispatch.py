@@ -1,0 +1,80 @@
+"""Topics and groups of jobs, and what is sent; the queue itself is real in `tests/integration`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from job_lab import Lab, new
+
+from roq.jobs.dispatch import _by_topic, group_of, topic_of
+from roq.jobs.rows import ReadyJob
+from roq.jobs.states import HIGH, LOW, PRIORITIES
+from roq.model import check_name
+
+TYPES = ("A", "A.10.", "A/ä 1", "A" * 200)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(str(tmp_path / "jobs.db"))
+    yield made
+    made.close()
+
+
+def test_no_topic_is_the_beginning_of_another_one() -> None:
+    topics = [topic_of(kind, each) for kind in TYPES for each in PRIORITIES.values()]
+    assert len(set(topics)) == len(topics)
+    for topic in topics:
+        assert [each for each in topics if each.startswith(topic)] == [topic]
+
+
+def test_any_type_has_groups_that_may_be() -> None:
+    for kind in TYPES:
+        check_name(group_of(kind, LOW))
+
+
+def test_messages_of_a_topic_go_together() -> None:
+    jobs = [ReadyJob(HIGH, 1, 1, "A"), ReadyJob(LOW, 2, 1, "A"), ReadyJob(HIGH, 3, 5, "A")]
+    sent = _by_topic(jobs)
+    assert sent[topic_of("A", HIGH)] == [
+        b"\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1",
+        b"\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\5",
+    ]
+
+
+def unsent(lab: Lab, before: int = 1, kind: str | None = None) -> list[int]:
+    with lab.database.write() as connection:
+        found = lab.store.unsent(connection, before=before, kind=kind, priority=LOW)
+    return [job.id for job in found]
+
+
+def test_what_nobody_has_sent_is_found_once(lab: Lab) -> None:
+    with lab.database.write() as connection:
+        sent, held = lab.store.submit(
+            connection, [new(priority=LOW), new(priority=LOW, due=2**60)], sent=True
+        )
+        not_sent = lab.store.submit(connection, [new(priority=LOW)])[0]
+    assert unsent(lab) == [not_sent.id]
+    assert unsent(lab) == []
+    lab.let_due()
+    assert unsent(lab) == [held.id], "what is released must be sent"
+    lab.time += 60_000_000
+    # Sent long before the oldest message that is open: so it is in no queue.
+    assert unsent(lab, lab.time - 1, "A") == [sent.id, held.id, not_sent.id]
+    assert unsent(lab, lab.time - 1, "A") == []
+
+
+def test_what_runs_or_ran_is_not_sent_before_it_waits_again(lab: Lab) -> None:
+    lab.submit(priority=LOW)
+    mine = lab.instance()
+    (run,) = lab.claim(mine)
+    assert unsent(lab) == []
+    lab.kill(mine)
+    assert unsent(lab) == [run.id]
+
+
+def test_a_message_of_another_types_job_claims_nothing(lab: Lab) -> None:
+    job = lab.submit("B")
+    assert lab.claim_named(lab.instance(), job, 1) == []

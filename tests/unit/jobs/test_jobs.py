@@ -1,0 +1,79 @@
+"""`roq.Jobs`: what programs call, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import roq
+from roq.jobs.jobs import Jobs
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[Jobs]:
+    with roq.Jobs(str(tmp_path / "jobs.db")) as made:
+        yield made
+
+
+def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
+    jobs = roq.Jobs(str(tmp_path / "jobs.db"))
+    assert "0 types" in repr(jobs)
+    assert list(tmp_path.iterdir()) == []
+    jobs.close()
+
+
+def test_a_type_has_one_handler(jobs: Jobs) -> None:
+    jobs.type("A")(lambda job: None)
+    with pytest.raises(roq.ConfigError, match="two handlers"):
+        jobs.type("A")(lambda job: None)
+
+
+def test_an_instance_needs_a_type_that_there_is(jobs: Jobs) -> None:
+    with pytest.raises(roq.ConfigError, match="no type at all"):
+        jobs.worker()
+    jobs.type("A")(lambda job: None)
+    with pytest.raises(roq.ConfigError, match="no type B"):
+        jobs.worker(types=["A", "B"])
+    with pytest.raises(roq.ConfigError, match="threads"):
+        jobs.worker(threads=0)
+
+
+def test_one_of_a_kind(jobs: Jobs) -> None:
+    kind = jobs.type("A")(lambda job: None)
+    first = kind.submit(unique="u")
+    with pytest.raises(roq.JobExists) as caught:
+        kind.submit(unique="u")
+    assert caught.value.id == first.id
+    same = kind.submit(unique="u", on_unique="skip")
+    assert (same.id, same.new, first.new) == (first.id, False, True)
+    assert kind.submit(unique="v").id > first.id, "a refused one leaves nothing behind"
+
+
+def test_a_job_is_there_with_the_users_commit_or_not_at_all(jobs: Jobs) -> None:
+    kind = jobs.type("A")(lambda job: None)
+    with jobs.engine.connect() as connection:
+        gone = kind.submit(connection=connection)
+        connection.rollback()
+    with jobs.engine.begin() as connection:
+        kept = kind.submit(connection=connection)
+    with pytest.raises(roq.JobNotFound):
+        roq.JobHandle(jobs, gone.id + 1, kind.decode_result).status()
+    assert kept.status() is roq.JobStatus.CREATED
+    assert [row.number for row in jobs.operate.counts()] == [1]
+
+
+def test_jobs_of_unknown_types_are_left_alone(jobs: Jobs, tmp_path: Path) -> None:
+    jobs.type("Mine")(lambda job: None)
+    other = roq.Jobs(str(tmp_path / "jobs.db"))
+    theirs = other.type("Theirs")(lambda job: None).submit()
+    other.close()
+    jobs.start(threads=1)
+    assert jobs.types["Mine"].submit().wait(30) is roq.JobStatus.COMPLETE
+    assert jobs.handle(theirs.id, jobs.types["Mine"]).status() is roq.JobStatus.CREATED
+    assert [row.known for row in jobs.operate.counts()] == [True, False]
+
+
+def test_nothing_to_submit(jobs: Jobs) -> None:
+    assert jobs.type("A")(lambda job: None).submit_many([]) == []

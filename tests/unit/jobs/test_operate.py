@@ -1,0 +1,62 @@
+"""What operators do to many jobs; on both databases in `job_contract`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from job_lab import Lab, new
+
+from roq.errors import InvalidRequest
+from roq.jobs.states import JobStatus
+from roq.jobs.store import BLOCK
+from roq.jobs.views import Action, JobFilter
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(str(tmp_path / "jobs.db"))
+    yield made
+    made.close()
+
+
+def test_many_are_done_in_blocks(lab: Lab) -> None:
+    lab.submit_all([new() for _ in range(BLOCK + 7)])
+    operate = lab.jobs.operate
+    told: list[int] = []
+    selection = operate.select(Action.DELETE, JobFilter(types=("A",)))
+    assert operate.act(selection, who="me", progress=told.append) == BLOCK + 7
+    assert told == [BLOCK, BLOCK + 7]
+    assert operate.counts() == []
+    lab.check()
+
+
+def test_to_requeue_is_always_safe(lab: Lab) -> None:
+    job, later, mine = lab.submit(), lab.submit(due=2**60), lab.instance()
+    lab.set("job", "dispatched = 5", job)
+    operate = lab.jobs.operate
+    selection = operate.select(Action.REQUEUE, JobFilter())
+    assert (selection.number, operate.act(selection, who="me")) == (1, 1)
+    assert lab.field(job, "dispatched") == 0
+    (run,) = lab.claim(mine)
+    assert operate.act(operate.select(Action.REQUEUE, JobFilter()), who="me") == 0
+    assert lab.finish(mine, run)
+    assert lab.status(later) is JobStatus.CREATED
+    lab.check()
+
+
+def test_a_stale_selection_does_nothing_to_jobs_that_have_gone_on(lab: Lab) -> None:
+    lab.submit()
+    operate = lab.jobs.operate
+    selection = operate.select(Action.DELETE, JobFilter())
+    lab.claim(lab.instance())
+    assert operate.act(selection, who="me") == 0
+
+
+def test_a_type_that_nobody_declared_has_no_switch(lab: Lab) -> None:
+    with pytest.raises(InvalidRequest, match="no program has declared"):
+        lab.jobs.operate.switch(False, who="me", type="Nope")
+    with pytest.raises(InvalidRequest, match="database, queue"):
+        lab.jobs.operate.dispatch("pigeon", who="me")
+    assert lab.jobs.operate.settings().dispatch == "database"

@@ -1,0 +1,56 @@
+"""The tables of jobs: made once, and refused if they are of another version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from roq.errors import ConfigError
+from roq.jobs import schema
+from roq.jobs.database import JobDatabase
+from roq.jobs.schema import SETTING, VERSION, migrate, prepare, version
+
+
+def test_tables_are_made_once(tmp_path: Path) -> None:
+    database = JobDatabase(str(tmp_path / "jobs.db"))
+    prepare(database)
+    prepare(database)
+    with database.read() as connection:
+        assert version(connection) == VERSION
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    assert migrate(database) == (VERSION, VERSION)
+    database.close()
+
+
+def at(database: JobDatabase, number: int) -> None:
+    with database.write() as connection:
+        connection.execute(sa.update(SETTING).values(value=str(number)))
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    database = JobDatabase(str(tmp_path / "jobs.db"))
+    prepare(database)
+    at(database, VERSION + 1)
+    for step in (prepare, migrate):
+        with pytest.raises(ConfigError, match="install a newer roq-cluster"):
+            step(database)
+    database.close()
+
+
+def test_an_older_schema_is_migrated_by_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = JobDatabase(str(tmp_path / "jobs.db"))
+    prepare(database)
+    monkeypatch.setattr(schema, "VERSION", VERSION + 1)
+    with pytest.raises(ConfigError, match="roq jobs migrate"):
+        prepare(database)
+    steps = []
+    monkeypatch.setattr(schema, "MIGRATIONS", {VERSION: steps.append})
+    assert migrate(database) == (VERSION, VERSION + 1)
+    assert len(steps) == 1
+    prepare(database)
+    database.close()
