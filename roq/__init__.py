@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from roq.client.publish.publisher import Publisher
     from roq.client.publish.receipt import Outcome, Receipt, SendStatus
     from roq.client.publish.stats import PublisherStats
+    from roq.client.request.context import RequestContext
+    from roq.client.request.endpoint import Endpoint, endpoint
+    from roq.client.request.handling import ServiceStats
+    from roq.client.request.pending import Pending
+    from roq.client.request.requester import Requester
+    from roq.client.request.service import InstanceState, Service
     from roq.client.state import Cause, ClientState, StateChange
     from roq.client.subscribe.message import Batch, Gap, Message
     from roq.client.subscribe.subscriber import Subscriber
@@ -55,7 +61,9 @@ if TYPE_CHECKING:
         JobOutdated,
         LeaseLost,
         MessageTooLarge,
+        NeverRequested,
         NoCapacity,
+        NoResponse,
         NotKept,
         NotLeader,
         OtherVersion,
@@ -65,7 +73,16 @@ if TYPE_CHECKING:
         QueueStopped,
         Reentered,
         RegistryAway,
+        RequestCancelled,
+        RequestDiscarded,
         RequestError,
+        RequestFailed,
+        RequestLate,
+        RequestUnknown,
+        ResponseExpired,
+        ResponseForgotten,
+        ResponseLost,
+        ResponseRetrieved,
         RoQError,
         StaleEpoch,
         Unavailable,
@@ -77,6 +94,7 @@ if TYPE_CHECKING:
     from roq.jobs.states import DEFAULT, HIGH, LOW, JobStatus
     from roq.jobs.types import JobType
     from roq.model import Limits
+    from roq.protocol.requesting import RequestState, ServiceSettings
 
 __version__ = "0.1.0"
 
@@ -91,6 +109,12 @@ _HOMES: Final = {
     "roq.client.subscribe.subscriber": ("Subscriber",),
     "roq.client.subscribe.message": ("Batch", "Gap", "Message"),
     "roq.client.publish.receipt": ("Outcome", "Receipt", "SendStatus"),
+    "roq.client.request.context": ("RequestContext",),
+    "roq.client.request.endpoint": ("Endpoint", "endpoint"),
+    "roq.client.request.handling": ("ServiceStats",),
+    "roq.client.request.pending": ("Pending",),
+    "roq.client.request.requester": ("Requester",),
+    "roq.client.request.service": ("InstanceState", "Service"),
     "roq.client.state": ("Cause", "ClientState", "StateChange"),
     "roq.client.admin.views": (
         "ExchangeSummary",
@@ -118,9 +142,11 @@ _HOMES: Final = {
         "JobOutdated",
         "LeaseLost",
         "MessageTooLarge",
+        "NeverRequested",
         "NoCapacity",
-        "NotLeader",
+        "NoResponse",
         "NotKept",
+        "NotLeader",
         "OtherVersion",
         "ProtocolError",
         "QueueExists",
@@ -128,7 +154,16 @@ _HOMES: Final = {
         "QueueStopped",
         "Reentered",
         "RegistryAway",
+        "RequestCancelled",
+        "RequestDiscarded",
         "RequestError",
+        "RequestFailed",
+        "RequestLate",
+        "RequestUnknown",
+        "ResponseExpired",
+        "ResponseForgotten",
+        "ResponseLost",
+        "ResponseRetrieved",
         "RoQError",
         "StaleEpoch",
         "Unavailable",
@@ -140,6 +175,7 @@ _HOMES: Final = {
     "roq.jobs.states": ("DEFAULT", "HIGH", "LOW", "JobStatus"),
     "roq.jobs.types": ("JobType",),
     "roq.model": ("Limits",),
+    "roq.protocol.requesting": ("RequestState", "ServiceSettings"),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES: Final = frozenset({"aio", "errors", "model", "testing"})
@@ -159,6 +195,7 @@ __all__ = [
     "ConsumerStats",
     "DEFAULT",
     "DeliveryError",
+    "Endpoint",
     "ExchangeSummary",
     "Fenced",
     "Gap",
@@ -169,6 +206,7 @@ __all__ = [
     "HIGH",
     "HostNotFound",
     "HostSummary",
+    "InstanceState",
     "Interrupted",
     "InvalidName",
     "InvalidRequest",
@@ -187,11 +225,14 @@ __all__ = [
     "LOW",
     "Message",
     "MessageTooLarge",
+    "NeverRequested",
     "NoCapacity",
-    "NotLeader",
+    "NoResponse",
     "NotKept",
+    "NotLeader",
     "OtherVersion",
     "Outcome",
+    "Pending",
     "ProtocolError",
     "Publisher",
     "PublisherStats",
@@ -204,10 +245,25 @@ __all__ = [
     "Receipt",
     "Reentered",
     "RegistryAway",
+    "RequestCancelled",
+    "RequestContext",
+    "RequestDiscarded",
     "RequestError",
+    "RequestFailed",
+    "RequestLate",
+    "RequestState",
+    "RequestUnknown",
+    "Requester",
+    "ResponseExpired",
+    "ResponseForgotten",
+    "ResponseLost",
+    "ResponseRetrieved",
     "RoQError",
     "ScalingRules",
     "SendStatus",
+    "Service",
+    "ServiceSettings",
+    "ServiceStats",
     "StaleEpoch",
     "StateChange",
     "Subscriber",
@@ -216,6 +272,7 @@ __all__ = [
     "WouldBlock",
     "__version__",
     "connect",
+    "endpoint",
 ]
 
 

@@ -15,6 +15,9 @@
     │   └── NoMoreHosts           the provider has given all the hosts it may
     ├── Unavailable               no answer in time; trying again may help
     ├── LeaseLost                 a message is not its consumer's any more
+    ├── NoResponse                a request has no response, and will have none; `state` says why
+    │   ├── RequestFailed  RequestDiscarded  RequestCancelled  RequestLate  RequestUnknown
+    │   └── ResponseExpired  ResponseRetrieved  ResponseLost  ResponseForgotten  NeverRequested
     ├── NotKept                   what a reader was to begin with is kept no more
     ├── Closed                    the object was closed by its owner
     ├── Fenced                    a later publisher of the same name has taken this one's place
@@ -179,6 +182,76 @@ class NoMoreHosts(ProviderFailed):
     """The provider has given all the hosts it may; another one needs one of them removed."""
 
 
+class NoResponse(RoQError):
+    """A request has ended without a response, or its response is not there.
+
+    Attributes:
+        state: a word for programs, the state of the request.
+    """
+
+    state: ClassVar[str] = ""
+
+
+class RequestFailed(NoResponse):
+    """The handler has raised, for the last time; the text is what it has raised."""
+
+    state = "failed"
+
+
+class RequestDiscarded(NoResponse):
+    """No instance of the service has taken the request; the text names the reason."""
+
+    state = "discarded"
+
+
+class RequestCancelled(NoResponse):
+    """The request was cancelled before it had ended."""
+
+    state = "cancelled"
+
+
+class RequestLate(NoResponse):
+    """The request had no result within its time."""
+
+    state = "late"
+
+
+class RequestUnknown(NoResponse):
+    """The request was begun and its instance or exchange was lost: it may have run, or not."""
+
+    state = "unknown"
+
+
+class ResponseExpired(NoResponse):
+    """There was a response, and nobody has fetched it in time."""
+
+    state = "expired"
+
+
+class ResponseRetrieved(NoResponse):
+    """There was a response, and it was fetched already."""
+
+    state = "retrieved"
+
+
+class ResponseLost(NoResponse):
+    """The exchange that had the request is gone, with all that it knew."""
+
+    state = "lost"
+
+
+class ResponseForgotten(NoResponse):
+    """The request has ended, and how is not remembered any more."""
+
+    state = "forgotten"
+
+
+class NeverRequested(NoResponse):
+    """There was no request of this id."""
+
+    state = "never"
+
+
 class NotKept(RoQError):
     """What a reader was to begin with is not kept any more."""
 
@@ -292,3 +365,20 @@ REQUEST_ERRORS: dict[str, type[RequestError]] = {
     )
 }
 """From the code on the wire to the exception that a client raises."""
+
+NO_RESPONSES: dict[str, type[NoResponse]] = {
+    error.state: error
+    for error in (
+        RequestFailed,
+        RequestDiscarded,
+        RequestCancelled,
+        RequestLate,
+        RequestUnknown,
+        ResponseExpired,
+        ResponseRetrieved,
+        ResponseLost,
+        ResponseForgotten,
+        NeverRequested,
+    )
+}
+"""From the state of a request to the exception that tells of it."""

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 from roq.aio.consumer import Consumer
 from roq.aio.listening import Statistics, Watch
 from roq.aio.publisher import Publisher, Receipt
+from roq.aio.requests import Pending, Requester, Service
 from roq.aio.subscriber import Subscriber
 from roq.client import cluster as sync
 from roq.client.admin.commands import HOST_SECONDS
@@ -31,6 +32,10 @@ from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES
 from roq.client.consume.groups import GroupListing
 from roq.client.io.engine import Translate
 from roq.client.publish import publisher as sync_publisher
+from roq.client.request import requester as sync_requester
+from roq.client.request.commands import Settings
+from roq.client.request.endpoint import Endpoint
+from roq.client.request.service import THREADS, InstanceState
 from roq.client.status.reporter import OnState
 from roq.client.subscribe import subscriber as sync_subscriber
 from roq.client.subscribe.message import Gap
@@ -39,6 +44,7 @@ from roq.model import Limits
 from roq.protocol.control import ClusterInfo
 from roq.timing import AWAY_SECONDS, COMMAND_SECONDS
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -306,6 +312,55 @@ class Cluster:
             timeout=timeout,
         )
         return Consumer(await made(make, sync_consumer.Consumer.close))
+
+    async def requester(
+        self,
+        queue: str,
+        *,
+        settings: Settings | None = None,
+        linger: float = 0.001,
+        timeout: float | None = None,
+    ) -> Requester:
+        """Makes requests through a queue; see `roq.Cluster.requester`."""
+        make = partial(
+            self._sync.requester, queue, settings=settings, linger=linger, timeout=timeout,
+            block=False, receipt=Receipt,
+        )  # fmt: skip
+        return Requester(await made(make, sync_requester.Requester.close))
+
+    def service(
+        self,
+        name: str,
+        queue: str,
+        *,
+        threads: int = THREADS,
+        prefetch: int | None = None,
+        available: Callable[[InstanceState], bool] | None = None,
+        retry_on: str | None = None,
+        retries: int = 1,
+        retry: float = 1.0,
+        retry_max: float = 60.0,
+        lease: float = 10.0,
+        settings: Settings | None = None,
+        instance: str | None = None,
+        version: str = "",
+        timeout: float | None = None,
+    ) -> Service:
+        """An instance of a service; see `roq.Cluster.service`.
+
+        `async def` handlers run in the event loop that starts it.
+        """
+        return Service(
+            self._sync.service(
+                name, queue, threads=threads, prefetch=prefetch, available=available,
+                retry_on=retry_on, retries=retries, retry=retry, retry_max=retry_max, lease=lease,
+                settings=settings, instance=instance, version=version, timeout=timeout,
+            )
+        )  # fmt: skip
+
+    async def response(self, endpoint: Endpoint[Any, R], request_id: str) -> Pending[R]:
+        """The response to a request that somebody has made; see `roq.Cluster.response`."""
+        return Pending(await asyncio.to_thread(self._sync.response, endpoint, request_id))
 
     def watch(self) -> Watch:
         """The configuration broadcast: the present state, then each change."""

@@ -39,6 +39,7 @@ from roq.client.io.engine import Engine, Translate
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.resume import ExchangeAddress, Identity, Places, resume
+from roq.client.request.commands import RequestCommands
 from roq.client.status.reporter import OnState
 from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import StartOption, Subscriber
@@ -94,7 +95,7 @@ class _Created(msgspec.Struct, rename="pascal"):
     exchange: str = ""
 
 
-class Cluster(HostCommands, GroupCommands):
+class Cluster(HostCommands, GroupCommands, RequestCommands):
     """One RoQ cluster, seen by a client. Thread-safe; a context manager. Made by `roq.connect`.
 
     All methods raise `RequestError` subclasses when the cluster refuses, `Unavailable` when none

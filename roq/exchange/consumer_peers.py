@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from roq.exchange.events import Send
+from roq.exchange.readers import RefusedRequest
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, Member
+from roq.protocol.consuming import GroupSettings, Join
 
 B = TypeVar("B")
 
@@ -64,3 +66,34 @@ class Delivery(Generic[B]):
     def route(self) -> bytes:
         """The connection."""
         return self.peer.route
+
+
+def check_same(join: Join, settings: GroupSettings) -> None:
+    """A group is what its first member has made it.
+
+    Raises:
+        RefusedRequest: this member wants it to be something else.
+    """
+    if (join.settings.service is None) is not (settings.service is None):
+        is_one = "a consumer group" if settings.service is None else "a service"
+        raise RefusedRequest(
+            "group_differs", f"{join.group} is {is_one} of this queue: use another name"
+        )
+    if join.settings.mode != settings.mode:
+        raise RefusedRequest(
+            "group_differs",
+            f"group {join.group} is {settings.mode}, not {join.settings.mode}: use another name, "
+            "or delete the group",
+        )
+    if set(join.settings.tags) != set(settings.tags):
+        tags = ", ".join(map(repr, settings.tags)) or "no filter"
+        raise RefusedRequest(
+            "group_differs",
+            f"group {join.group} has the tags {tags:.400}: use the same ones, or another name",
+        )
+    if set(join.settings.prefixes) != set(settings.prefixes):
+        topics = ", ".join(repr(each.decode(errors="replace")) for each in settings.prefixes)
+        raise RefusedRequest(
+            "group_differs",
+            f"group {join.group} has the topics {topics:.400}: use the same ones, or another name",
+        )

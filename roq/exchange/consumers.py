@@ -14,15 +14,17 @@ from typing import Final, Generic, TypeVar
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
-from roq.exchange.consumer_peers import Delivery, Owed, Peer
+from roq.exchange.consumer_peers import Delivery, Owed, Peer, check_same
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, checked_prefixes, refusal, tagged
 from roq.exchange.requests import Request
+from roq.exchange.services import Services, answered
 from roq.log.group_changes import GroupDelta, decode_deltas, encode_deltas
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member, NumberedLeases
 from roq.log.log import Log, NotAtHand
+from roq.log.service_group import ServiceGroup
 from roq.model import PUBLISHER_ID_BYTES
 from roq.protocol import consuming, documents
 from roq.protocol.channel import READER_BYTES, REFUSED, Refused
@@ -51,6 +53,7 @@ from roq.protocol.consuming import (
     Ordered,
     pack_lease,
 )
+from roq.protocol.requesting import FIGURES, REVOKED, WANT
 
 B = TypeVar("B")
 
@@ -112,15 +115,22 @@ class Consumers(Generic[B]):
         self._writing: Owed[B] = Owed()
         """Likewise, and that is being written."""
         self._answers: list[Effect] = []
+        self._services: Services[B] = Services(
+            queue, log, self._groups, lambda: self._due.answers, self._open_group, self._after
+        )
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             JOIN: self._join,
             GROUPS: self._list,
             GROUP_ORDER: self._order,
+            **self._services.handlers,
         }
         self._short: Final[dict[bytes, Callable[[Peer[B], bytes], None]]] = {
             CREDIT: self._credit,
             DONE: self._done,
             LEAVE: self._leave,
+            FIGURES: lambda peer, document: self._services.figures(
+                peer.group, peer.member, document
+            ),
         }
 
     def __len__(self) -> int:
@@ -139,7 +149,7 @@ class Consumers(Generic[B]):
 
     def begin(self, now: float) -> None:
         """What follows happens at this time."""
-        self._now = now
+        self._now = self._services.now = now
 
     # --- what members say -------------------------------------------------------------------------
 
@@ -149,8 +159,13 @@ class Consumers(Generic[B]):
 
     def handle(self, request: Request) -> list[Effect]:
         """Answer one request."""
+        return self._guarded(request, self._handlers[request.letter])
+
+    def _guarded(
+        self, request: Request, handler: Callable[[Request], list[Effect]]
+    ) -> list[Effect]:
         try:
-            return self._handlers[request.letter](request)
+            return handler(request)
         except RemoteProtocolError as error:
             self._counters.malformed += 1
             return [tagged(refusal(request.route, "malformed", str(error)), request)]
@@ -160,10 +175,12 @@ class Consumers(Generic[B]):
 
     def hears(self, letter: bytes) -> bool:
         """Whether this first frame is a member's, and is taken in at once."""
-        return letter in self._short
+        return letter in self._short or letter == WANT
 
     def hear(self, route: bytes, letter: bytes, tag: bytes, document: bytes) -> list[Effect]:
-        """Take in what a member says; what it is answered comes out of `take_answers`."""
+        """Take in what one of them says; what it is answered comes out of `take_answers`."""
+        if letter == WANT:
+            return self._guarded(Request(route, letter, document, tag), self._services.want)
         peer = self._peers.get((route, tag))
         if peer is None:
             # It may have been silent for too long, or another process have been here before.
@@ -179,6 +196,7 @@ class Consumers(Generic[B]):
 
     def gone(self, route: bytes) -> None:
         """This connection has ended: what its members hold is tried again."""
+        self._services.gone(route)
         for tag in self._routes.pop(route, ()):
             peer = self._peers.pop((route, tag))
             self._forget(peer)
@@ -197,13 +215,20 @@ class Consumers(Generic[B]):
                 self._wake(group)
             self._touch(group)
             self._report(group)
+        self._answers += self._services.tick()
         for peer in self._peers.values():
             if self._now - peer.told_at >= PROBE_SECONDS:
                 peer.told_at = self._now
                 self._answers.append(peer.send(CREDIT, b""))
 
     def take_answers(self) -> list[Effect]:
-        """What members are to be told since the last call."""
+        """What members and requesters are to be told since the last call."""
+        if self._services:
+            for group, member, told in self._services.revoked():
+                peer = self._by_member.get((group.name, member))
+                if peer is not None:
+                    self._answers.append(peer.send(REVOKED, told))
+            self._due.answers += self._services.take()
         if not self._late:
             for name in self._touched:
                 self._groups[name].drop_changes()
@@ -327,6 +352,7 @@ class Consumers(Generic[B]):
         for group in self._groups.values():
             group.hold()
             self._touch(group)
+            self._services.add(group)
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -334,6 +360,7 @@ class Consumers(Generic[B]):
         assert sum(map(len, self._routes.values())) == len(self._peers)  # noqa: S101
         assert sum(map(len, self._groups.values())) == len(self._peers)  # noqa: S101
         assert len(self._groups) <= GROUPS_MAX  # noqa: S101
+        self._services.check()
         for group in self._groups.values():
             group.check()
 
@@ -352,7 +379,9 @@ class Consumers(Generic[B]):
         if group is None:
             group = self._make(join)
         else:
-            _check_same(join, group.settings)
+            check_same(join, group.settings)
+        if isinstance(group, ServiceGroup) and join.settings.service is not None:
+            group.choose(join.settings.service)
         before = self._by_member.get((join.group, join.member))
         if before is not None and before.attempt > join.attempt:
             raise RefusedRequest("stale_epoch", "a newer connection of this consumer is here")
@@ -385,18 +414,30 @@ class Consumers(Generic[B]):
     def _make(self, join: Join) -> ConsumerGroup[B]:
         if not join.make:
             raise RefusedRequest("no_group", f"there is no group {join.group} here yet")
-        if len(self._groups) >= GROUPS_MAX:
-            raise RefusedRequest("full", f"{GROUPS_MAX} groups are here already: delete some")
         log = self._log
+        if join.settings.service is not None:
+            return self._services.open(join.group, join.settings)
         if join.start_end:
             start = log.committed
         else:
             start = min(log.seek(int(join.start_us)), log.committed)
-        group = ConsumerGroup(join.group, log, join.settings, log.time_us, start, self._now)
-        self._groups[join.group] = group
+        return self._open_group(join.group, join.settings, start)
+
+    def _open_group(self, name: str, settings: GroupSettings, start: int) -> ConsumerGroup[B]:
+        if len(self._groups) >= GROUPS_MAX:
+            raise RefusedRequest("full", f"{GROUPS_MAX} groups are here already: delete some")
+        group = self._new(name, settings, self._log.time_us, start)
+        self._groups[name] = group
+        self._services.add(group)
         self._touch(group)
         self._report(group)
         return group
+
+    def _new(
+        self, name: str, settings: GroupSettings, created_us: int, start: int
+    ) -> ConsumerGroup[B]:
+        kind = ConsumerGroup[B] if settings.service is None else ServiceGroup[B]
+        return kind(name, self._log, settings, created_us, start, self._now)
 
     def _credit(self, peer: Peer[B], document: bytes) -> None:
         self._grant(peer, consuming.decode(document, Credit))
@@ -410,12 +451,15 @@ class Consumers(Generic[B]):
     def _done(self, peer: Peer[B], document: bytes) -> None:
         done = consuming.decode(document, Done)
         group, member = peer.group, peer.member
-        refused = [lease for lease in done.whole if not group.acknowledge(member, lease)]
-        refused += [
-            lease
-            for lease, first, length in done.parts
-            if not group.acknowledge(member, lease, first, length)
-        ]
+        if isinstance(group, ServiceGroup):
+            refused = answered(group, member, done)
+        else:
+            refused = [lease for lease in done.whole if not group.acknowledge(member, lease)]
+            refused += [
+                lease
+                for lease, first, length in done.parts
+                if not group.acknowledge(member, lease, first, length)
+            ]
         for each in done.returned:
             if not group.give_back(
                 member, each.lease, each.first, each.length, each.delay,
@@ -476,6 +520,7 @@ class Consumers(Generic[B]):
             case _:
                 self._dismiss(group.seek(self._log.committed), group, deleted=True)
                 del self._groups[group.name]
+                self._services.deleted(group)
                 self._awake.pop(group.name, None)
                 self._reading.pop(group.name, None)
                 self._touched.pop(group.name, None)
@@ -530,13 +575,18 @@ class Consumers(Generic[B]):
         if group is None:
             if delta.settings is None or len(self._groups) >= GROUPS_MAX:
                 return  # a change of one that was deleted behind it
-            group = self._groups[delta.name] = ConsumerGroup(
-                delta.name, self._log, delta.settings, delta.created_us, delta.base, self._now
+            group = self._groups[delta.name] = self._new(
+                delta.name, delta.settings, delta.created_us, delta.base
             )
         group.apply(delta)
 
     def _wake(self, group: ConsumerGroup[B]) -> None:
         self._awake[group.name] = group
+
+    def _after(self, group: ConsumerGroup[B]) -> None:
+        """Something has happened to a group."""
+        self._touch(group)
+        self._wake(group)
 
     def _touch(self, group: ConsumerGroup[B]) -> None:
         if group.changed and group.name in self._groups:
@@ -563,28 +613,6 @@ class Consumers(Generic[B]):
     def _forget(self, peer: Peer[B]) -> None:
         self._by_member.pop((peer.group.name, peer.member.id), None)
         peer.member.blocked = False
-
-
-def _check_same(join: Join, settings: GroupSettings) -> None:
-    """A group is what its first member has made it."""
-    if join.settings.mode != settings.mode:
-        raise RefusedRequest(
-            "group_differs",
-            f"group {join.group} is {settings.mode}, not {join.settings.mode}: use another name, "
-            "or delete the group",
-        )
-    if set(join.settings.tags) != set(settings.tags):
-        tags = ", ".join(map(repr, settings.tags)) or "no filter"
-        raise RefusedRequest(
-            "group_differs",
-            f"group {join.group} has the tags {tags:.400}: use the same ones, or another name",
-        )
-    if set(join.settings.prefixes) != set(settings.prefixes):
-        topics = ", ".join(repr(each.decode(errors="replace")) for each in settings.prefixes)
-        raise RefusedRequest(
-            "group_differs",
-            f"group {join.group} has the topics {topics:.400}: use the same ones, or another name",
-        )
 
 
 def _reader_of(group: str) -> bytes:

@@ -12,7 +12,7 @@ from roq.coordination.contract import Post, Registry
 from roq.gcm.config import GcmConfig, load
 from roq.gcm.daemon import Gcm
 from roq.runtime.program import Program, Readiness, serve
-from roq.runtime.service import Service
+from roq.runtime.service import SystemdService
 from roq.runtime.signals import on_flight_wanted, on_stop
 
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(gcm: Gcm) -> int:
-    service = Service(os.environ)
+    service = SystemdService(os.environ)
     on_stop(gcm.reactor, service.before(gcm.stop))
     on_flight_wanted(gcm.reactor, gcm.save_flight)
     service.watch(gcm.reactor)

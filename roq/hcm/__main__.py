@@ -12,7 +12,7 @@ from roq.coordination.contract import Post, Registry
 from roq.hcm.config import HcmConfig, load
 from roq.hcm.daemon import HostManager
 from roq.runtime.program import Program, Readiness, serve
-from roq.runtime.service import Service
+from roq.runtime.service import SystemdService
 from roq.runtime.signals import on_flight_wanted, on_stop
 
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(manager: HostManager) -> int:
     try:
-        service = Service(os.environ)
+        service = SystemdService(os.environ)
         on_stop(manager.reactor, service.before(manager.stop), gently=service.before(manager.drain))
         on_flight_wanted(manager.reactor, manager.save_flight)
         service.watch(manager.reactor)

@@ -12,6 +12,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.protocol.consuming import GroupName, GroupSettings
+from roq.protocol.requesting import Position, RequestEnd
 from roq.ranges import UNREADABLE, Offset, Whole
 
 DELTA_RUNS_MAX: Final = 100_000
@@ -48,6 +49,12 @@ class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
     created_us: Whole = 0
     paused: bool = False
     deleted: bool = False
+    ends: list[RequestEnd] = []
+    """Of a service: how requests have ended; they are done."""
+    fetched: list[Position] = []
+    """Their outcomes are stored no more."""
+    begun: list[Mask] = []
+    """By batch, the requests that were begun and must not be begun again."""
 
 
 _Deltas = Annotated[list[GroupDelta], msgspec.Meta(max_length=DELTA_RUNS_MAX)]

@@ -37,6 +37,7 @@ from roq.errors import RemoteProtocolError
 from roq.protocol.attributes import TAG_BYTES_MAX, TAGS_MAX
 from roq.protocol.batch import COUNT_MAX
 from roq.protocol.reports import ClientName
+from roq.protocol.requesting import Answer, Begun, Figures, ServiceSettings
 from roq.ranges import UNREADABLE, ChildEpoch, Offset, Real, Whole
 
 JOIN: Final = b"\xffj"
@@ -106,6 +107,8 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_seconds: _Delay = 1.0
     """Between the first failure and the next attempt; twice as long after each further one."""
     retry_seconds_max: _Delay = 60.0
+    service: ServiceSettings | None = None
+    """The group is a service: its messages are requests, and its members answer them."""
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +186,9 @@ class Done(msgspec.Struct, frozen=True, array_like=True):
     """Lease and run of messages: these are acknowledged."""
     returned: list[Returned] = []
     credit: Credit | None = None
+    answers: list[Answer] = []
+    """Of an instance of a service, and so is what it has begun; in their place are no leases."""
+    begun: list[Begun] = []
 
 
 class DoneConfirmed(msgspec.Struct, frozen=True, array_like=True):
@@ -219,6 +225,8 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True):
     """Messages that it would take."""
     acknowledged: Whole
     silent_seconds: Real
+    figures: Figures | None = None
+    """What an instance of a service has said of itself."""
 
 
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from roq.errors import ConfigError, Unavailable
 from roq.runtime import descriptors, exits, structured_logs
-from roq.runtime.service import Service
+from roq.runtime.service import SystemdService
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Program(Generic[ConfigT]):
         except ConfigError as error:
             structured_logs.configure("info", "text", process=self.process)
             return _misconfigured(error)
-        return self.run(config, partial(_ready, Service(os.environ), options.ready_fd))
+        return self.run(config, partial(_ready, SystemdService(os.environ), options.ready_fd))
 
 
 def serve(
@@ -123,7 +123,7 @@ def _misconfigured(error: Exception) -> int:
     return exits.CONFIG
 
 
-def _ready(service: Service, descriptor: int | None, told: Mapping[str, object]) -> None:
+def _ready(service: SystemdService, descriptor: int | None, told: Mapping[str, object]) -> None:
     service.ready()
     if descriptor is None:
         return

@@ -26,7 +26,7 @@ _WATCHDOG_SECONDS_MIN: Final = 0.1
 log = logging.getLogger(__name__)
 
 
-class Service:
+class SystemdService:
     """This process as a service of systemd, if it is one.
 
     Args:

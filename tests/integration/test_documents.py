@@ -21,7 +21,7 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
     yield roq_cluster.address
     with roq_cluster.connect() as cluster:
         for queue in cluster.queues():
-            if queue.name in {"orders", "orders.dead", "payments", "bills"}:
+            if queue.name in {"orders", "orders.dead", "payments", "bills", "work"}:
                 cluster.remove_queue(queue.name)
 
 
@@ -33,6 +33,7 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
         (DOCS / "publish-and-subscribe.md", 9),
         (DOCS / "losses.md", 1),
         (DOCS / "consumers.md", 5),
+        (DOCS / "requests.md", 3),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else "",
 )

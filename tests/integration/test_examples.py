@@ -53,6 +53,13 @@ def test_workers_share_the_orders(roq_cluster: RunningCluster) -> None:
     assert second.startswith("workers: ")
 
 
+def test_a_service_answers(roq_cluster: RunningCluster) -> None:
+    lines = example("services.py", cluster=roq_cluster).splitlines()
+    assert [line.split(" ", 1)[1] for line in lines] == [
+        f"Invoice(order={number}, total={121 * number})" for number in range(10)
+    ]
+
+
 def test_jobs() -> None:
     pytest.importorskip("sqlalchemy")
     done = run("examples/jobs.py")

@@ -69,6 +69,7 @@ from roq.protocol import (  # noqa: E402
     documents,
     kpi,
     public,
+    requesting,
 )
 from roq.protocol import spec as specs  # noqa: E402
 from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
@@ -509,6 +510,7 @@ def fuzz_consumers(maker: Maker) -> None:
         "lease_seconds": [2.0, 30.0], "retry_seconds": [0.0, 1.0], "retry_seconds_max": [60.0],
         "attempts": [0, 16], "name": ["n"], "start_us": [0], "held": [[]], "delay": [0.0],
         "first": [0, 1], "length": [1, 2], "reason": ["no"], "serial": [1, 2, 3],
+        "service": ["g", "s"], "offset": [0, 1, 2, -1], "index": [0, 1], "at": [0, 1],
         "whole": [[1, 2], [3]], "order": ["pause", "resume", "seek", "delete"],
     }  # fmt: skip
     there = exchange(topics=5, publishers=1, ring_bytes=pick([2_000, 1 << 20]))
@@ -517,8 +519,10 @@ def fuzz_consumers(maker: Maker) -> None:
     documents_of = {
         consuming.JOIN: consuming.Join, consuming.GROUPS: consuming.GroupsRequest,
         consuming.GROUP_ORDER: consuming.GroupOrder,
+        requesting.ATTEND: requesting.Attend, requesting.REQUESTS: requesting.RequestsQuery,
     }  # fmt: skip
     short = {
+        requesting.WANT: requesting.Want, requesting.FIGURES: requesting.Figures,
         consuming.CREDIT: consuming.Credit, consuming.DONE: consuming.Done,
         consuming.LEAVE: consuming.LeaveGroup,
     }  # fmt: skip
@@ -618,7 +622,9 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "flight": ("cli/replay", "runtime/flight"),
     "consumers": (
         "client/consume/consumer", "client/consume/groups", "client/consume/machine",
-        "exchange/consumers", "log/group_changes", "log/groups", "protocol/consuming",
+        "exchange/consumers", "exchange/services", "log/service_group", "protocol/requesting",
+        "client/request/handling", "client/request/machine", "client/request/requester",
+        "client/request/service", "log/group_changes", "log/groups", "protocol/consuming",
     ),
     "log": (
         "exchange/snapshot", "log/index", "log/meta", "log/records", "log/recovery", "log/snapshot",

@@ -17,6 +17,7 @@ TESTED_ELSEWHERE = set(
     """
 aio/listening
 aio/publisher
+aio/requests
 aio/subscriber
 benchmarks/arrow_source
 benchmarks/benchmark
@@ -56,6 +57,12 @@ client/admin/broadcast
 client/admin/management
 client/admin/statistics
 client/cluster
+client/request/commands
+client/request/handling
+client/request/instance_shell
+client/request/requester
+client/request/service
+client/request/shell
 client/publish/connection
 client/publish/connections
 client/publish/events

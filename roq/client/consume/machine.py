@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from roq.client.consume.holding import Holding, Segment, batch_of, column_of, pass_over
 from roq.client.consume.message import Settlement
 from roq.errors import RemoteProtocolError
@@ -161,6 +163,8 @@ class ConsumerMachine:
         refusal: why the group does not take this member, for good; empty: it does.
         attempts: so often is a message tried, by the group's settings; 0: without an end.
     """
+
+    holding_type = Holding
 
     def __init__(self, member: Membership) -> None:
         self.stats = ConsumerStats()
@@ -468,7 +472,7 @@ class ConsumerMachine:
             self.stats.malformed += 1
             back = Returned(number, first, length, 0.0, True, f"cannot be read: {error}"[:200])
             return self._send(log, seat, Done(0, [], [], [back]), [], now)
-        holding = Holding(log, entry.offset, number, first, attempt, batch)
+        holding = self.holding_type(log, entry.offset, number, first, attempt, batch)
         if count < length:
             holding.leave_out(bits)
         mode = self._member.settings.mode
@@ -534,7 +538,7 @@ class ConsumerMachine:
         seat.unconfirmed.append((seat.serial, told))
         for holding, _, _ in told:
             holding.unconfirmed += 1
-        message = Done(seat.serial, done.whole, done.parts, done.returned, self._granted(seat))
+        message = msgspec.structs.replace(done, serial=seat.serial, credit=self._granted(seat))
         return [AskExchange(log, [DONE, consuming.encode(message)])]
 
     def _credit(self, log: LogId, seat: Seat, now: float) -> AskExchange:

@@ -59,6 +59,7 @@ class ConsumerShell:
         member: who it is.
         on_joined: called once, when all exchanges have taken it in.
         on_refused: called with why the group does not take it.
+        machine: what decides; None: a `ConsumerMachine`.
 
     Attributes:
         arrived: what is to be handed to the user, in order; see `take`.
@@ -73,6 +74,7 @@ class ConsumerShell:
         *,
         on_joined: Callable[[], None],
         on_refused: Callable[[RoQError], None],
+        machine: ConsumerMachine | None = None,
     ) -> None:
         self.arrived: deque[Holding] = deque()
         self.condition = threading.Condition()
@@ -82,7 +84,7 @@ class ConsumerShell:
         self.on_ready: Callable[[], None] | None = None
         self.joined = False
         self._engine = engine
-        self._machine = ConsumerMachine(member)
+        self._machine = ConsumerMachine(member) if machine is None else machine
         self._reading: Holding | None = None
         """What the user has taken last."""
         self._ordering = Ordering() if member.settings.mode in ORDERED else None

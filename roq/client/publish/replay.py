@@ -33,6 +33,7 @@ class ReplayBuffer:
         durable: the exchange keeps what it acknowledges on a disk. Nothing is kept here: what is
             replayed would be in two logs.
         ahead: likewise, but it acknowledges ahead of the disk. What is not synced is kept here.
+        keeps: False: nothing is kept here, whatever the exchange does.
         epoch: of the process that has spoken for the exchange last.
         seconds: for how long a batch is kept.
         batches: the oldest first.
@@ -47,6 +48,7 @@ class ReplayBuffer:
         "doubt",
         "durable",
         "epoch",
+        "keeps",
         "left",
         "log",
         "seconds",
@@ -58,6 +60,7 @@ class ReplayBuffer:
         self.left = False
         self.durable = False
         self.ahead = False
+        self.keeps = True
         self.epoch = 0
         self.seconds = REPLAY_KEEP_SECONDS
         self._older = 0
@@ -115,7 +118,7 @@ class ReplayBuffer:
 
     def add(self, sealed: PendingBatch) -> None:
         """One more was acknowledged."""
-        if self.durable and not self.ahead:
+        if (self.durable and not self.ahead) or not self.keeps:
             return
         self.batches.append(sealed)
         self.bytes += len(sealed.data)
@@ -141,6 +144,7 @@ class ReplayBuffers:
     def __init__(self) -> None:
         self._buffers: dict[LogId, ReplayBuffer] = {}
         self._emptied: frozenset[LogId] = frozenset()
+        self._keeps = True
 
     def __iter__(self) -> Iterator[ReplayBuffer]:
         return iter(self._buffers.values())
@@ -150,9 +154,16 @@ class ReplayBuffers:
         cut."""
         buffer = self._buffers.pop(log, None) or ReplayBuffer(log)
         buffer.left = False
+        buffer.keeps = self._keeps
         buffer.renumber()
         self._buffers[log] = buffer
         return buffer
+
+    def keep_nothing(self) -> None:
+        """What was acknowledged is never published again."""
+        self._keeps = False
+        for buffer in self._buffers.values():
+            buffer.keeps = False
 
     def leave(self, log: LogId) -> None:
         """The publisher has moved away from there."""

@@ -14,6 +14,7 @@ from roq.client.admin import broadcast as watch
 from roq.client.admin import statistics
 from roq.client.consume import consumer
 from roq.client.publish import publisher, receipt
+from roq.client.request import pending, requester, service
 from roq.client.subscribe import subscriber
 
 
@@ -38,7 +39,10 @@ PAIRS = [
     Pair(
         cluster.Cluster,
         roq.aio.Cluster,
-        arguments={"publisher": frozenset({"block", "receipt", "retry_times_async"})},
+        arguments={
+            "publisher": frozenset({"block", "receipt", "retry_times_async"}),
+            "requester": frozenset({"block", "receipt"}),
+        },
     ),
     Pair(
         publisher.Publisher,
@@ -53,6 +57,22 @@ PAIRS = [
     ),
     Pair(subscriber.Subscriber, roq.aio.Subscriber),
     Pair(consumer.Consumer, roq.aio.Consumer),
+    Pair(
+        pending.Pending,
+        roq.aio.Pending,
+        shells=frozenset({"at", "due", "place", "repeat", "sent", "settle"}),
+    ),
+    Pair(
+        requester.Requester,
+        roq.aio.Requester,
+        shells=frozenset({"knows", "prepare", "wait_for_room"}),
+    ),
+    Pair(
+        service.Service,
+        roq.aio.Service,
+        shells=frozenset({"wait_stopped"}),
+        arguments={"start": frozenset({"loop"})},
+    ),
     Pair(watch.Watch, roq.aio.Watch),
     Pair(statistics.Statistics, roq.aio.Statistics),
     Pair(receipt.Receipt, roq.aio.Receipt, only_asyncio=frozenset({"settled"})),

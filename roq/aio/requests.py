@@ -1,0 +1,281 @@
+"""The asyncio side of requests: `Requester`, `Pending` and `Service`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+from roq.aio.publisher import Receipt
+from roq.client.request import pending as sync_pending
+from roq.client.request import requester as sync_requester
+from roq.client.request import service as sync_service
+from roq.client.request.context import RequestContext
+from roq.client.request.endpoint import Endpoint
+from roq.client.request.handling import ServiceStats
+from roq.client.request.service import DRAIN_SECONDS, InstanceState
+from roq.errors import Unavailable, WouldBlock
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+class Pending(Generic[R]):
+    """As `roq.Pending`; `await` it to get the response."""
+
+    def __init__(self, pending: sync_pending.Pending[R]) -> None:
+        self._sync = pending
+
+    @property
+    def endpoint(self) -> Endpoint[Any, R]:
+        """What was requested."""
+        return self._sync.endpoint
+
+    @property
+    def accepted(self) -> Receipt | None:
+        """The receipt, to be awaited; None of one that was found by its id."""
+        return cast("Receipt | None", self._sync.accepted)
+
+    @property
+    def id(self) -> str:
+        """Text that names the request; see `roq.Pending.id`."""
+        return self._sync.id
+
+    @property
+    def state(self) -> str:
+        """How it has ended; `pending`: not yet."""
+        return self._sync.state
+
+    @property
+    def attempts(self) -> int:
+        """Leases under which it was handed out until it ended."""
+        return self._sync.attempts
+
+    def done(self) -> bool:
+        """Whether it is known how it has ended."""
+        return self._sync.done()
+
+    def cancel(self) -> None:
+        """The response is not wanted any more; see `roq.Pending.cancel`."""
+        self._sync.cancel()
+
+    def future(self) -> asyncio.Future[R]:
+        """The same as a future of this event loop."""
+        return asyncio.wrap_future(self._sync.future())
+
+    async def result(self, timeout: float | None = None) -> R:
+        """Wait for the response, and give it; raises as `roq.Pending.result`."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(self.future())
+        except TimeoutError:
+            raise Unavailable(f"no response of {self.endpoint.name} within {timeout} s") from None
+
+    def on_done(self, callback: Callable[[Pending[R]], object]) -> None:
+        """Call this once in the event loop when it has ended; a coroutine function is awaited."""
+        loop = asyncio.get_running_loop()
+
+        def call(_: sync_pending.Pending[R]) -> None:
+            if inspect.iscoroutinefunction(callback):
+                # In the thread for callbacks: the retrieval is confirmed when it has ended.
+                asyncio.run_coroutine_threadsafe(callback(self), loop).result()
+            else:
+                loop.call_soon_threadsafe(callback, self)
+
+        self._sync.on_done(call)
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self.result().__await__()
+
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
+
+
+class Requester:
+    """Makes requests from one event loop. Made by `Cluster.requester`.
+
+    response = await (await requester.request(create, Order(7), within=60))
+    """
+
+    def __init__(self, requester: sync_requester.Requester) -> None:
+        self._sync = requester
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+        return self._sync.queue
+
+    @property
+    def open(self) -> int:
+        """Requests that are accepted, and of which it is not known how they have ended."""
+        return self._sync.open
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing goes on; empty: all is well."""
+        return self._sync.trouble
+
+    async def request(
+        self,
+        endpoint: Endpoint[Q, R],
+        value: Q,
+        *,
+        within: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        inherit: bool = True,
+    ) -> Pending[R]:
+        """Make a request; waits for room alone. See `roq.Requester.request`."""
+        make = self._sync.request
+        made = await self._made(
+            endpoint,
+            lambda: make(endpoint, value, within=within, headers=headers, inherit=inherit),
+        )
+        return Pending(made)
+
+    async def request_many(
+        self,
+        endpoint: Endpoint[Q, R],
+        values: Iterable[Q],
+        *,
+        within: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> list[Pending[R]]:
+        """Make many requests, in order."""
+        return [
+            await self.request(endpoint, value, within=within, headers=headers) for value in values
+        ]
+
+    async def send(
+        self,
+        endpoint: Endpoint[Q, Any],
+        value: Q,
+        *,
+        within: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Receipt:
+        """Make a request whose response nobody wants; gives the receipt, to be awaited."""
+        send = self._sync.send
+        made = await self._made(
+            endpoint, lambda: send(endpoint, value, within=within, headers=headers)
+        )
+        return cast("Receipt", made)
+
+    async def _made(self, endpoint: Endpoint[Any, Any], make: Callable[[], R]) -> R:
+        if not self._sync.knows(endpoint.service):
+            await asyncio.to_thread(self._sync.prepare, endpoint.service)
+        while True:
+            try:
+                return make()
+            except WouldBlock:
+                await asyncio.to_thread(self._sync.wait_for_room)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until every request so far is accepted."""
+        await asyncio.to_thread(self._sync.flush, timeout)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """End; what is open is told to be so. Idempotent."""
+        await asyncio.to_thread(self._sync.close, timeout)
+
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self._sync.__exit__, kind, error, trace)
+
+
+class Service:
+    """One instance of a service, whose `async def` handlers run in this event loop."""
+
+    def __init__(self, service: sync_service.Service) -> None:
+        self._sync = service
+
+    @property
+    def name(self) -> str:
+        """Of the service."""
+        return self._sync.name
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+        return self._sync.queue
+
+    @property
+    def instance(self) -> str:
+        """By which people find it."""
+        return self._sync.instance
+
+    @property
+    def stats(self) -> ServiceStats:
+        """What has happened so far."""
+        return self._sync.stats
+
+    @property
+    def state(self) -> InstanceState:
+        """How this instance is."""
+        return self._sync.state
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing comes though it should; empty: it is a member at every exchange."""
+        return self._sync.trouble
+
+    def handler(
+        self, endpoint: Endpoint[Q, R]
+    ) -> Callable[[Callable[[Q, RequestContext], R | Awaitable[R]]], Callable[..., Any]]:
+        """Have requests to this endpoint run by the function below; see `roq.Service.handler`."""
+        return self._sync.handler(endpoint)
+
+    def flag(self, *, available: bool) -> None:
+        """Set the flag that availability functions see."""
+        self._sync.flag(available=available)
+
+    async def start(self) -> None:
+        """Take requests from now on; raises as `roq.Service.start`."""
+        await asyncio.to_thread(self._sync.start, asyncio.get_running_loop())
+
+    async def run(self) -> None:
+        """Take requests until `stop`, or until this is cancelled; then `drain`."""
+        await self.start()
+        try:
+            await asyncio.to_thread(self._sync.wait_stopped)
+        finally:
+            self._sync.stop()
+            await asyncio.shield(self.drain())
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._sync.stop()
+
+    async def drain(self, timeout: float = DRAIN_SECONDS) -> None:
+        """Take nothing new, give back what has not begun, finish what runs, and close."""
+        await asyncio.to_thread(self._sync.drain, timeout)
+
+    async def close(self, timeout: float = sync_service.CLOSE_SECONDS) -> None:
+        """Leave at once; idempotent."""
+        await asyncio.to_thread(self._sync.close, timeout)
+
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self._sync.__exit__, kind, error, trace)

@@ -1,0 +1,164 @@
+"""Requests, services and responses, as methods of `roq.Cluster`."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from roq.client.admin.management import Management
+from roq.client.io.engine import Engine
+from roq.client.publish.publisher import Publisher
+from roq.client.publish.receipt import Receipt
+from roq.client.request.context import parse_id
+from roq.client.request.endpoint import Endpoint
+from roq.client.request.pending import Pending
+from roq.client.request.requester import Requester
+from roq.client.request.service import THREADS, InstanceState, Service, settings_of
+from roq.client.request.shell import Collector
+from roq.errors import InvalidRequest
+from roq.model import check_name
+from roq.protocol.requesting import ServiceSettings
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+Settings = Mapping[str, float] | ServiceSettings
+"""Of a service: names as of `ServiceSettings`."""
+
+
+class RequestCommands(ABC):
+    """What a client does with services."""
+
+    _engine: Engine
+    _management: Management
+    _timeout: float
+    _lock: threading.RLock
+
+    @abstractmethod
+    def publisher(
+        self, queue: str, *, offsets: bool = ..., linger: float = ..., block: bool = ...,
+        receipt: type[Receipt] = ...,
+    ) -> Publisher:  # fmt: skip
+        """A publisher to a queue."""
+
+    @abstractmethod
+    def _adopt(self, child: T) -> T:
+        """Close this in the end."""
+
+    def requester(
+        self,
+        queue: str,
+        *,
+        settings: Settings | None = None,
+        linger: float = 0.001,
+        timeout: float | None = None,
+        block: bool = True,
+        receipt: type[Receipt] = Receipt,
+    ) -> Requester:
+        """Makes requests through a queue; see `Requester`.
+
+        Args:
+            settings: of services that it uses: they replace those that these have. None: as they
+                are, or the defaults for those that are new.
+            linger: seconds that a request waits for others at most, when the link is busy.
+            timeout: seconds that a request waits for room; None: as `connect` was told.
+            block: False: it raises `WouldBlock` instead.
+            receipt: the class of the receipts.
+        """
+        publisher = self.publisher(queue, offsets=True, linger=linger, block=block, receipt=receipt)
+
+        def make(on_lost: Callable[[Pending[Any]], bool]) -> Collector:
+            return Collector(self._engine, self._management.addresses, queue, publisher.id, on_lost)
+
+        try:
+            requester = Requester(
+                publisher, make, settings=settings_of(settings), block=block,
+                timeout=self._timeout if timeout is None else timeout,
+            )  # fmt: skip
+        except BaseException:
+            publisher.abort()
+            raise
+        return self._adopt(requester)
+
+    def service(
+        self,
+        name: str,
+        queue: str,
+        *,
+        threads: int = THREADS,
+        prefetch: int | None = None,
+        available: Callable[[InstanceState], bool] | None = None,
+        retry_on: str | None = None,
+        retries: int = 1,
+        retry: float = 1.0,
+        retry_max: float = 60.0,
+        lease: float = 10.0,
+        settings: Settings | None = None,
+        instance: str | None = None,
+        version: str = "",
+        timeout: float | None = None,
+    ) -> Service:
+        """An instance of a service; see `Service`. It takes requests from `start` or `run` on.
+
+        Args:
+            settings: replace those that the service has; None: they stay.
+            timeout: seconds until every exchange has taken it in; None: as `connect` was told.
+        """
+        check_name(name, "service")
+        if name.startswith(".") or name.endswith("."):
+            raise InvalidRequest(f"service {name!r}: its name does not begin or end with a dot")
+        service = Service(
+            self._engine,
+            self._management.addresses,
+            name,
+            check_name(queue),
+            threads=threads,
+            prefetch=prefetch,
+            available=available,
+            retry_on=retry_on,
+            retries=retries,
+            retry=retry,
+            retry_max=retry_max,
+            lease=lease,
+            settings=settings_of(settings),
+            instance=instance,
+            version=version,
+            timeout=self._timeout if timeout is None else timeout,
+        )
+        return self._adopt(service)
+
+    def response(self, endpoint: Endpoint[Any, R], request_id: str) -> Pending[R]:
+        """The response to a request that this or another client has made.
+
+        Args:
+            endpoint: what was requested.
+            request_id: the id of the request.
+
+        Raises:
+            InvalidRequest: that is no id.
+            QueueNotFound: its queue is gone.
+        """
+        where = parse_id(request_id)
+        collector = self._collector(where.queue)
+        pending: Pending[R] = Pending(collector, where.queue, endpoint)
+        pending.place(where.log, where.position)
+        collector.find(pending)
+        return pending
+
+    def _collector(self, queue: str) -> Collector:
+        """What waits for requests of a queue that others have made."""
+        with self._lock:
+            found = self._collectors.get(queue)
+            if found is None or found.ended:
+                made = Collector(self._engine, self._management.addresses, queue)
+                found = self._collectors[queue] = self._adopt(made)
+        found.need_exchanges(self._timeout)
+        return found
+
+    @property
+    def _collectors(self) -> dict[str, Collector]:
+        """By queue."""
+        held: dict[str, Collector] = self.__dict__.setdefault("_collectors_of", {})
+        return held

@@ -1,0 +1,97 @@
+"""The id of a request, and what a handler knows of the request that it runs.
+
+Ids are text that may be stored; they say where the request is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Final, NamedTuple
+
+from roq.errors import InvalidRequest
+from roq.model import LogId
+from roq.protocol.requesting import Position
+from roq.ranges import OFFSET_MAX
+
+_PATTERN: Final = re.compile(r"([A-Za-z0-9._-]{1,128})/x(\d{1,9})-(\d{1,18})-(\d{1,19})-(\d{1,7})")
+
+
+class RequestId(NamedTuple):
+    """Where a request is: queue, log of an exchange, and position."""
+
+    queue: str
+    log: LogId
+    position: Position
+
+    def __str__(self) -> str:
+        return (
+            f"{self.queue}/x{self.log.number}-{self.log.generation}"
+            f"-{self.position.offset}-{self.position.at}"
+        )
+
+
+def parse_id(text: str) -> RequestId:
+    """The id that this text is.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    found = _PATTERN.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise InvalidRequest(f"{text!r:.80} is no id of a request, such as work/x1-1-42-0")
+    queue, *numbers = found.groups()
+    number, generation, offset, index = map(int, numbers)
+    if offset > OFFSET_MAX:
+        raise InvalidRequest(f"{text!r:.80} is no id of a request: no log has such an offset")
+    return RequestId(queue, LogId(number, generation), Position(offset, index))
+
+
+class RequestContext:
+    """Of one run of a handler.
+
+    Attributes:
+        id: of the request, as its requester sees it.
+        endpoint: name of the endpoint.
+        attempt: the how manieth attempt this is, from 1.
+        deadline: when its time is over, on the monotonic clock; infinity: it has no end of its own.
+    """
+
+    __slots__ = ("_gone", "_headers", "_now", "attempt", "deadline", "endpoint", "id")
+
+    def __init__(
+        self, request_id: str, endpoint: str, attempt: int, deadline: float,
+        now: Callable[[], float], headers: Callable[[], Mapping[str, str]],
+        gone: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self.id = request_id
+        self.endpoint = endpoint
+        self.attempt = attempt
+        self.deadline = deadline
+        self._now = now
+        self._headers = headers
+        self._gone = gone
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the requester has given with it."""
+        return self._headers()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until its time is over."""
+        return max(0.0, self.deadline - self._now())
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody wants the response any more: it was cancelled, its time is over, or
+        another instance has the request by now."""
+        return self._gone() or self._now() >= self.deadline
+
+    def __repr__(self) -> str:
+        return f"<roq.RequestContext {self.endpoint} {self.id}, attempt {self.attempt}>"
+
+
+CURRENT: Final[ContextVar[RequestContext | None]] = ContextVar("roq_request", default=None)
+"""Of the handler that runs here."""

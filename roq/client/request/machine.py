@@ -1,0 +1,270 @@
+"""All that a client decides about the requests it waits for, at all exchanges of a queue. Pure.
+
+    up --attended--> everything that is open there is asked for; what ends is told unasked
+
+A request is open here from the moment its exchange has accepted it, or somebody asks for it by its
+id, until it is known how it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from roq.client.consume.machine import AskExchange
+from roq.model import ExchangeInfo, LogId
+from roq.protocol import documents, requesting
+from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.requesting import (
+    ATTEND,
+    OUTCOMES,
+    WANT,
+    Attend,
+    Attended,
+    Position,
+    RequestEnd,
+    RequestEnds,
+    ServiceSettings,
+    Want,
+)
+
+ASK_SECONDS: Final = 3.0
+"""An Attend that is not answered is repeated after so long."""
+SURE_SECONDS: Final = 2.0
+"""What is not told of by itself is asked for after so long, once: it may have ended before the
+exchange knew whom to tell."""
+WANT_MAX: Final = 10_000
+"""Positions in one message."""
+
+
+@dataclass(slots=True)
+class _Words:
+    """What is to be said to an exchange of one service."""
+
+    wanted: list[Position] = field(default_factory=list)
+    fetched: list[Position] = field(default_factory=list)
+    cancelled: list[Position] = field(default_factory=list)
+    late: list[Position] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.wanted or self.fetched or self.cancelled or self.late)
+
+
+@dataclass(slots=True)
+class Home:
+    """One exchange, as a requester knows it."""
+
+    exchange: ExchangeInfo
+    queue: bytes
+    up: bool = False
+    attended: dict[str, int] = field(default_factory=dict)
+    """By service, the number of the question; 0: it is answered."""
+    ask_at: float = float("inf")
+    open: dict[str, dict[Position, float]] = field(default_factory=dict)
+    """By service, what is open, and when it is to be asked for."""
+    words: dict[str, _Words] = field(default_factory=dict)
+    trouble: str = ""
+
+
+class RequesterMachine:
+    """What one client waits for.
+
+    Attributes:
+        places: the exchanges.
+        settings: of services, as an exchange has told them last.
+        refusals: by service, why an exchange does not have it.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[LogId, Home] = {}
+        self.settings: dict[str, ServiceSettings] = {}
+        self.refusals: dict[str, str] = {}
+        self._attend: dict[str, tuple[ServiceSettings, bytes]] = {}
+        self._questions = 0
+
+    def open(self, exchange: ExchangeInfo, queue: bytes) -> None:
+        """The queue has this exchange, or has it at another address."""
+        place = self.places.get(exchange.log)
+        if place is None:
+            self.places[exchange.log] = Home(exchange, queue)
+        else:
+            place.exchange = exchange
+
+    def leave(self, log: LogId) -> list[tuple[str, Position]]:
+        """This exchange is gone with its log; gives what was open there."""
+        place = self.places.pop(log, None)
+        if place is None:
+            return []
+        return [(service, at) for service, positions in place.open.items() for at in positions]
+
+    def up(self, log: LogId, now: float) -> list[AskExchange]:
+        """The connection stands."""
+        place = self.places.get(log)
+        if place is None:
+            return []
+        place.up = True
+        place.attended = {}
+        return [ask for service in self._attend for ask in self._ask(log, place, service, now)]
+
+    def down(self, log: LogId) -> None:
+        """The connection has ended."""
+        place = self.places.get(log)
+        if place is not None:
+            place.up = False
+            place.attended = {}
+            place.ask_at = float("inf")
+            for words in place.words.values():
+                words.wanted.clear()  # all of it is asked for when it is up again
+
+    def attend(
+        self, service: str, settings: ServiceSettings, publisher: bytes, now: float
+    ) -> list[AskExchange]:
+        """Be told how requests to this service end, also of this publisher if there is one."""
+        before = self._attend.get(service)
+        if before is not None and before[0] == settings and before[1] == publisher:
+            return []
+        if before is not None and before[1] and not publisher:
+            return []
+        self._attend[service] = settings, publisher
+        return [
+            ask
+            for log, place in self.places.items()
+            if place.up
+            for ask in self._ask(log, place, service, now)
+        ]
+
+    def attended(self, service: str) -> bool:
+        """Whether every exchange that is there has answered."""
+        return bool(self.places) and all(
+            place.attended.get(service) == 0 for place in self.places.values()
+        )
+
+    def wait(self, service: str, log: LogId, position: Position, now: float, *, ask: bool) -> bool:
+        """This one is open; False: its log is gone.
+
+        Args:
+            ask: ask for it now; else it is told by itself, and asked for later to be sure.
+        """
+        place = self.places.get(log)
+        if place is None:
+            return False
+        ask = ask or place.attended.get(service) != 0
+        place.open.setdefault(service, {})[position] = now + SURE_SECONDS
+        if ask:
+            self._words(place, service).wanted.append(position)
+        return True
+
+    def fetched(self, service: str, log: LogId, position: Position) -> None:
+        """The outcome is here, and need not be kept there."""
+        place = self.places.get(log)
+        if place is not None:
+            self._words(place, service).fetched.append(position)
+
+    def cancel(self, service: str, log: LogId, position: Position, *, late: bool) -> None:
+        """It is not wanted any more."""
+        place = self.places.get(log)
+        if place is not None:
+            words = self._words(place, service)
+            (words.late if late else words.cancelled).append(position)
+
+    def forget(self, service: str, log: LogId, position: Position) -> None:
+        """It is not waited for any more."""
+        place = self.places.get(log)
+        if place is not None:
+            place.open.get(service, {}).pop(position, None)
+
+    def take(self, log: LogId, parts: list[bytes], now: float) -> tuple[str, list[RequestEnd]]:
+        """Something came from an exchange: of which service, what has ended.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        place = self.places.get(log)
+        if place is None:
+            return "", []
+        letter = parts[0]
+        if letter == OUTCOMES:
+            told = requesting.decode(parts[1], RequestEnds)
+            known = place.open.get(told.service, {})
+            for outcome in told.ended:
+                known.pop(Position(outcome.offset, outcome.index), None)
+            return told.service, told.ended
+        if letter == ATTEND:
+            self._was_attended(place, documents.decode(parts[1], Attended), now)
+        elif letter == REFUSED:
+            refused = documents.decode(parts[1], Refused)
+            place.trouble = refused.text
+            if refused.code in {"group_differs", "invalid_request", "malformed"}:
+                for service, question in place.attended.items():
+                    if question:
+                        self.refusals[service] = f"{refused.text} ({refused.code})"
+        return "", []
+
+    def tick(self, now: float) -> list[AskExchange]:
+        """Time has passed: call it about four times a second."""
+        asks: list[AskExchange] = []
+        for log, place in self.places.items():
+            if place.up and now >= place.ask_at:
+                for service in [s for s, question in place.attended.items() if question]:
+                    asks += self._ask(log, place, service, now)
+            for service, positions in place.open.items():
+                for position, at in positions.items():
+                    if at > now:
+                        break  # those behind came later
+                    if at:
+                        positions[position] = 0.0
+                        self._words(place, service).wanted.append(position)
+                        if len(self._words(place, service).wanted) >= WANT_MAX:
+                            break
+        return [*asks, *self.say()]
+
+    def say(self) -> list[AskExchange]:
+        """What is to be said now to exchanges."""
+        asks: list[AskExchange] = []
+        for log, place in self.places.items():
+            if not place.up or not place.words:
+                continue
+            for service, words in place.words.items():
+                if words:
+                    want = Want(service, words.wanted, words.fetched, words.cancelled, words.late)
+                    asks.append(AskExchange(log, [WANT, requesting.encode(want)]))
+            place.words = {}
+        return asks
+
+    @property
+    def open_count(self) -> int:
+        """Requests that are open."""
+        return sum(len(some) for place in self.places.values() for some in place.open.values())
+
+    def _words(self, place: Home, service: str) -> _Words:
+        return place.words.setdefault(service, _Words())
+
+    def _ask(self, log: LogId, place: Home, service: str, now: float) -> list[AskExchange]:
+        settings, publisher = self._attend[service]
+        self._questions += 1
+        place.attended[service] = self._questions
+        place.ask_at = now + ASK_SECONDS
+        attend = Attend(
+            id=self._questions, queue=place.queue, service=service, settings=settings,
+            publisher=publisher,
+        )  # fmt: skip
+        return [AskExchange(log, [ATTEND, documents.encode(attend)])]
+
+    def _was_attended(self, place: Home, answer: Attended, now: float) -> None:
+        for service, question in place.attended.items():
+            if question == answer.id:
+                place.attended[service] = 0
+                place.trouble = ""
+                self.settings[service] = answer.settings
+                positions = place.open.get(service, {})
+                self._words(place, service).wanted.extend(_sure(positions, now))
+        if not any(place.attended.values()):
+            place.ask_at = float("inf")
+
+
+def _sure(positions: dict[Position, float], now: float) -> Iterable[Position]:
+    """All of them, to be asked for once more later."""
+    for position in positions:
+        positions[position] = now + SURE_SECONDS
+    return list(positions)

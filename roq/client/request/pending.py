@@ -1,0 +1,223 @@
+"""A request that was made, and what has become of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from roq.client.publish.receipt import Receipt, failure
+from roq.client.request.context import RequestId
+from roq.client.request.endpoint import Endpoint
+from roq.errors import NO_RESPONSES, DeliveryError, RoQError, Unavailable
+from roq.model import LogId
+from roq.protocol.requesting import Position, RequestEnd, RequestState
+
+R = TypeVar("R")
+
+_registering: Final = threading.RLock()
+"""For all requests: it is held for a few statements, and only where a callback is wanted."""
+
+
+class Waits(Protocol):
+    """Who looks after requests that are open: the collector of a client."""
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until this is so; False: it was not in time."""
+        ...
+
+    def call_back(self, callback: Callable[[], object], pending: Pending[Any]) -> None:
+        """Have this called in the thread for callbacks, and the retrieval confirmed then."""
+        ...
+
+    def confirm(self, pending: Pending[Any]) -> None:
+        """The outcome has arrived."""
+        ...
+
+    def cancel(self, pending: Pending[Any], *, late: bool = False) -> None:
+        """It is not wanted any more."""
+        ...
+
+    def let_go(self, pending: Pending[Any]) -> None:
+        """It will not be sent once more."""
+        ...
+
+
+class Pending(Generic[R]):
+    """A request, and its response when there is one. Made by `Requester.request`.
+
+    Attributes:
+        endpoint: what was requested.
+        accepted: the receipt: whether an exchange has it. None of one that was found by its id.
+    """
+
+    __slots__ = (
+        "_at", "_callbacks", "_error", "_index", "_outcome", "_queue", "_waits", "accepted", "due",
+        "endpoint", "repeat",
+    )  # fmt: skip
+
+    def __init__(self, waits: Waits, queue: str, endpoint: Endpoint[Any, R]) -> None:
+        self.endpoint = endpoint
+        self.accepted: Receipt | None = None
+        self.repeat: bytes | None = None
+        """What is sent once more if the exchange dies with it."""
+        self.due = float("inf")
+        """When its time is over."""
+        self._waits = waits
+        self._queue = queue
+        self._at: tuple[LogId, Position] | None = None
+        self._index = 0
+        self._outcome: RequestEnd | None = None
+        self._error: RoQError | None = None
+        self._callbacks: list[Callable[[], None]] | None = None
+
+    # --- the user's -------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Text that names the request, for any client of the cluster, as long as it is known.
+
+        Raises:
+            Unavailable: it has no id yet: wait for `accepted`.
+            DeliveryError: it was not accepted.
+        """
+        at = self.at
+        if at is None:
+            self._check_accepted()
+            raise Unavailable("the request is not accepted yet: wait for `accepted` first")
+        return str(RequestId(self._queue, *at))
+
+    @property
+    def state(self) -> str:
+        """How it has ended, as `RequestState` names it; `pending`: not yet, as far as is known."""
+        if self._outcome is not None:
+            return str(self._outcome.state)
+        return "pending" if self._error is None else "unavailable"
+
+    @property
+    def attempts(self) -> int:
+        """Leases under which it was handed out until it ended; 0: none, or it has not ended."""
+        return 0 if self._outcome is None else self._outcome.attempts
+
+    def done(self) -> bool:
+        """Whether it is known how it has ended, or that this cannot be known here."""
+        return self._outcome is not None or self._error is not None
+
+    def result(self, timeout: float | None = None) -> R:
+        """Wait for the response, and give it.
+
+        Args:
+            timeout: seconds; None: as long as it takes.
+
+        Raises:
+            NoResponse: it has ended without one; the class says how.
+            DeliveryError: the request was not accepted.
+            Unavailable: not in time, or its exchange cannot be reached: ask again by its id.
+        """
+        if not self.done():
+            self._waits.wait_for(self.done, timeout)
+        if not self.done():
+            raise Unavailable(f"no response of {self.endpoint.name} within {timeout} s")
+        return self._value()
+
+    def future(self) -> Future[R]:
+        """The same as a future."""
+        future: Future[R] = Future()
+        future.set_running_or_notify_cancel()
+
+        def settle() -> None:
+            try:
+                future.set_result(self._value())
+            except RoQError as error:
+                future.set_exception(error)
+            self._waits.confirm(self)
+
+        self._ring(settle)
+        return future
+
+    def on_done(self, callback: Callable[[Pending[R]], object]) -> None:
+        """Call this once when it has ended, in the client's thread for callbacks.
+
+        It may take its time. What it raises is logged and ends nothing. The retrieval is confirmed
+        when it has returned: if the program is killed before, another client may fetch the response
+        by the id.
+        """
+        self._ring(lambda: self._waits.call_back(lambda: callback(self), self))
+
+    def cancel(self) -> None:
+        """The response is not wanted any more: what has not begun never is, and what runs is told.
+
+        How it has ended comes as ever: `cancelled`, or what it was before.
+        """
+        self._waits.cancel(self)
+
+    def __repr__(self) -> str:
+        at = self.at
+        name = "" if at is None else f" {RequestId(self._queue, *at)}"
+        return f"<roq.Pending {self.endpoint.name}{name}: {self.state}>"
+
+    # --- the collector's --------------------------------------------------------------------------
+
+    @property
+    def at(self) -> tuple[LogId, Position] | None:
+        """Where it is; None: it was not accepted yet."""
+        if self._at is None and self.accepted is not None:
+            status = self.accepted.status
+            if status is not None and status.ok and status.offset is not None:
+                self._at = status.log, Position(status.offset, self._index)
+        return self._at
+
+    def sent(self, receipt: Receipt, index: int) -> None:
+        """It has left, or is about to, as the message of this index in its batch."""
+        self._at = None
+        self._index = index
+        self.accepted = receipt
+
+    def place(self, log: LogId, position: Position) -> None:
+        """It is here."""
+        self._at = log, position
+
+    def settle(self, outcome: RequestEnd | None, error: RoQError | None = None) -> bool:
+        """It has ended so, or this cannot be known; False: that was known already."""
+        if self.done():
+            return False
+        self._outcome, self._error = outcome, error
+        if self.repeat is not None:
+            self._waits.let_go(self)
+        with _registering:
+            rings, self._callbacks = self._callbacks, None
+        if rings is None:
+            self._waits.confirm(self)
+        for ring in rings or ():
+            ring()
+        return True
+
+    def _ring(self, ring: Callable[[], None]) -> None:
+        with _registering:
+            if not self.done():
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append(ring)
+                return
+        ring()
+
+    def _value(self) -> R:
+        if self._error is not None:
+            raise self._error
+        outcome = self._outcome
+        if outcome is None:  # by `done`, there is one
+            raise Unavailable("the request has not ended")
+        if outcome.state is RequestState.DONE:
+            return self.endpoint.decode_response(outcome.value)
+        error = NO_RESPONSES.get(outcome.state, NO_RESPONSES["unknown"])
+        at = self.at
+        name = "" if at is None else f" ({RequestId(self._queue, *at)})"
+        raise error(f"{self.endpoint.name}{name}: {outcome.text or outcome.state}")
+
+    def _check_accepted(self) -> None:
+        status = None if self.accepted is None else self.accepted.status
+        if status is not None and not status.ok:
+            raise failure(status, 1)
+        if isinstance(self._error, DeliveryError):
+            raise self._error

@@ -1,0 +1,278 @@
+"""The requesters of one exchange: who waits for the ends of which requests. Pure.
+
+A requester attends a service and is told how its own requests end, without asking; anybody may ask
+for single ones. What was told stays stored until it is confirmed, or its life is over. What is to
+be told comes out of `take`, and is sent when it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from roq.exchange.events import Send
+from roq.exchange.readers import RefusedRequest
+from roq.exchange.requests import Request
+from roq.log.log import Log
+from roq.log.outcomes import OVERHEAD_BYTES
+from roq.log.service_group import ServiceGroup
+from roq.model import PUBLISHER_ID_BYTES
+from roq.protocol import documents, requesting
+from roq.protocol.requesting import (
+    ATTEND,
+    ENDS,
+    OUTCOMES,
+    POSITIONS_MAX,
+    REQUESTS,
+    Attend,
+    Attended,
+    Position,
+    RequestEnd,
+    RequestEnds,
+    Requests,
+    RequestsQuery,
+    RequestState,
+    Want,
+)
+
+B = TypeVar("B")
+
+REQUESTERS_MAX: Final = 10_000
+FRAME_BYTES: Final = 1024 * 1024
+"""Ends that travel together."""
+PROBE_SECONDS: Final = 5.0
+"""A requester to which nothing was sent for so long is sent something: see whether it is there."""
+
+
+@dataclass(slots=True, eq=False)
+class Asker:
+    """One that waits, over one connection."""
+
+    route: bytes
+    tag: bytes
+    told_at: float
+    publishers: set[bytes] = field(default_factory=set)
+    wanted: dict[str, set[Position]] = field(default_factory=dict)
+    """By service: what it has asked for."""
+    due: dict[str, list[RequestEnd]] = field(default_factory=dict)
+    """By service: what it is to be told."""
+
+
+class Requesters(Generic[B]):
+    """Who waits at one exchange.
+
+    Args:
+        log: of the exchange.
+    """
+
+    def __init__(self, log: Log[B]) -> None:
+        self._log = log
+        self._now = 0.0
+        self._requesters: dict[tuple[bytes, bytes], Asker] = {}
+        """By route and tag."""
+        self._by_publisher: dict[bytes, Asker] = {}
+        self._waiting: dict[tuple[str, Position], list[Asker]] = {}
+        self._unseen: set[tuple[str, Position]] = set()
+        """Of these it is not known yet whether there is such a request."""
+        self._due: dict[Asker, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._requesters)
+
+    def attend(self, asked: Request, attend: Attend, group: ServiceGroup[B], now: float) -> Send:
+        """A requester comes, or comes back."""
+        self._now = now
+        group.choose(attend.settings)
+        requester = self._requester(asked.route, asked.reader)
+        if attend.publisher:
+            if len(attend.publisher) != PUBLISHER_ID_BYTES:
+                raise RefusedRequest("invalid_request", "a publisher has an id of 16 bytes")
+            requester.publishers.add(attend.publisher)
+            self._by_publisher[attend.publisher] = requester
+        answer = Attended(
+            id=attend.id, generation=self._log.generation, settings=group.service,
+            instances=len(group),
+        )  # fmt: skip
+        return Send(asked.route, (ATTEND + asked.reader, documents.encode(answer)))
+
+    def want(
+        self, route: bytes, tag: bytes, want: Want, group: ServiceGroup[B] | None, now: float
+    ) -> None:
+        """What a requester wants to know, and does not want any more."""
+        self._now = now
+        requester = self._requester(route, tag)
+        if group is None:
+            gone = [RequestEnd(*each, RequestState.NEVER) for each in want.wanted]
+            self._tell(requester, want.service, gone)
+            return
+        for position in want.fetched:
+            group.outcomes.fetched(position, now)
+        for position in want.cancelled:
+            group.cancel(position, late=False)
+        for position in want.late:
+            group.cancel(position, late=True)
+        self.ended(group)
+        wanted = requester.wanted.setdefault(want.service, set())
+        for position in want.wanted[: POSITIONS_MAX - len(wanted)]:
+            outcome = _outcome_at(group, position)
+            if outcome is not None:
+                self._tell(requester, want.service, [outcome])
+                continue
+            wanted.add(position)
+            key = want.service, position
+            waiting = self._waiting.setdefault(key, [])
+            if requester not in waiting:
+                waiting.append(requester)
+            if position.offset >= group.next:
+                self._unseen.add(key)
+        if not wanted:
+            del requester.wanted[want.service]
+
+    def ended(self, group: ServiceGroup[B]) -> None:
+        """Tell those who wait what has ended since the last call."""
+        name = group.name
+        for publisher, outcome in group.ended:
+            requester = self._by_publisher.get(publisher)
+            if requester is not None:
+                self._tell(requester, name, [outcome])
+            self._resolve(name, Position(outcome.offset, outcome.index), outcome, requester)
+        group.ended.clear()
+
+    def tick(self, groups: Mapping[str, ServiceGroup[B]], now: float) -> list[Send]:
+        """Time has passed: look again for what was not known; gives questions who is there."""
+        self._now = now
+        for key in list(self._unseen):
+            service, position = key
+            group = groups.get(service)
+            outcome = (
+                RequestEnd(*position, RequestState.NEVER)
+                if group is None
+                else _outcome_at(group, position)
+            )
+            if outcome is not None:
+                self._resolve(service, position, outcome)
+            elif group is not None and position.offset < group.next:
+                self._unseen.discard(key)
+        probes = []
+        for requester in self._requesters.values():
+            if now - requester.told_at >= PROBE_SECONDS:
+                requester.told_at = now
+                nothing = requesting.encode(RequestEnds(""))
+                probes.append(Send(requester.route, (OUTCOMES + requester.tag, nothing)))
+        return probes
+
+    def deleted(self, service: str) -> None:
+        """The service is gone: what is waited for is never known any more."""
+        for name, position in [key for key in self._waiting if key[0] == service]:
+            self._resolve(name, position, RequestEnd(*position, RequestState.FORGOTTEN))
+
+    def gone(self, route: bytes) -> None:
+        """A connection has ended."""
+        for key in [key for key in self._requesters if key[0] == route]:
+            requester = self._requesters.pop(key)
+            self._due.pop(requester, None)
+            for publisher in requester.publishers:
+                if self._by_publisher.get(publisher) is requester:
+                    del self._by_publisher[publisher]
+            for service, positions in requester.wanted.items():
+                for position in positions:
+                    self._forget(service, position, requester)
+
+    def take(self) -> list[Send]:
+        """What is to be sent when all that has happened so far is kept."""
+        if not self._due:
+            return []
+        sends: list[Send] = []
+        for requester in self._due:
+            requester.told_at = self._now
+            for service, outcomes in requester.due.items():
+                for some in _portions(outcomes):
+                    told = requesting.encode(RequestEnds(service, some))
+                    sends.append(Send(requester.route, (OUTCOMES + requester.tag, told)))
+            requester.due = {}
+        self._due.clear()
+        return sends
+
+    def report(self, asked: Request, query: RequestsQuery, group: ServiceGroup[B]) -> Send:
+        """How the requests of a service stand."""
+        if query.offset >= 0:
+            views = [group.view(Position(query.offset, query.index))]
+        else:
+            views = group.views()
+        answer = Requests(
+            id=query.id, generation=self._log.generation, settings=group.service, requests=views,
+            counts={str(key): count for key, count in group.counts.items() if count},
+            open=group.open_count, stored=len(group.outcomes), stored_bytes=group.outcomes.bytes,
+            waiting_us=group.oldest_us,
+        )  # fmt: skip
+        return Send(asked.route, (REQUESTS + asked.reader, documents.encode(answer)))
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self._unseen <= self._waiting.keys()  # noqa: S101
+        for (service, position), waiting in self._waiting.items():
+            assert waiting, "somebody waits"  # noqa: S101
+            for each in waiting:
+                assert position in each.wanted[service]  # noqa: S101
+        assert set(self._by_publisher.values()) <= set(self._requesters.values())  # noqa: S101
+
+    def _requester(self, route: bytes, tag: bytes) -> Asker:
+        found = self._requesters.get((route, tag))
+        if found is None:
+            if len(self._requesters) >= REQUESTERS_MAX:
+                raise RefusedRequest("full", f"{REQUESTERS_MAX} requesters are here already")
+            found = self._requesters[route, tag] = Asker(route, tag, self._now)
+        return found
+
+    def _tell(self, requester: Asker, service: str, outcomes: list[RequestEnd]) -> None:
+        if outcomes:
+            requester.due.setdefault(service, []).extend(outcomes)
+            self._due[requester] = None
+
+    def _resolve(
+        self, service: str, position: Position, outcome: RequestEnd, told: Asker | None = None
+    ) -> None:
+        """Whoever has asked for this one is told, but for who was told already."""
+        self._unseen.discard((service, position))
+        for requester in self._waiting.pop((service, position), ()):
+            requester.wanted[service].discard(position)
+            if not requester.wanted[service]:
+                del requester.wanted[service]
+            if requester is not told:
+                self._tell(requester, service, [outcome])
+
+    def _forget(self, service: str, position: Position, requester: Asker) -> None:
+        key = service, position
+        waiting = self._waiting.get(key, [])
+        if requester in waiting:
+            waiting.remove(requester)
+        if not waiting:
+            self._waiting.pop(key, None)
+            self._unseen.discard(key)
+
+
+def _outcome_at(group: ServiceGroup[B], position: Position) -> RequestEnd | None:
+    """What has become of a request; None: it has not ended, or was not looked at yet."""
+    stored = group.outcomes.get(position)
+    if stored is not None:
+        return stored
+    state = group.state_of(position)
+    over = state in ENDS or state in {
+        RequestState.RETRIEVED, RequestState.EXPIRED, RequestState.FORGOTTEN, RequestState.NEVER,
+    }  # fmt: skip
+    return RequestEnd(*position, state) if state is not None and over else None
+
+
+def _portions(outcomes: list[RequestEnd]) -> Iterable[list[RequestEnd]]:
+    """In frames that are not too large."""
+    some: list[RequestEnd] = []
+    size = 0
+    for outcome in outcomes:
+        some.append(outcome)
+        size += OVERHEAD_BYTES + len(outcome.value) + len(outcome.text)
+        if size >= FRAME_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some

@@ -1,0 +1,228 @@
+"""The requests of one service that have not ended: who was offered what, and who has begun with it.
+
+Books alone: what follows from them is decided in `roq.log.service_group`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from roq.log.group_changes import Mask, mask_of
+from roq.log.leases import Lease, runs_of
+from roq.protocol.requesting import Position, RequestState
+
+
+@dataclass(slots=True)
+class RequestBatch:
+    """A batch of requests of which some are open.
+
+    Attributes:
+        publisher: who has made them.
+        appended_us: when it was accepted, µs UTC.
+        due: when its requests are over, by the clock of the group.
+        ready_at: since when what is free of it waits for an instance.
+        leases: under which parts of it are out.
+    """
+
+    publisher: bytes
+    appended_us: int
+    due: float
+    ready_at: float
+    leases: list[Lease] = field(default_factory=list)
+
+    def holder(self, index: int) -> Lease | None:
+        """The lease under which this request is out; None: it is not."""
+        for lease in self.leases:
+            at = index - lease.first
+            if 0 <= at < lease.length and lease.open >> at & 1:
+                return lease
+        return None
+
+
+@dataclass(slots=True)
+class Offer:
+    """A lease that its instance has not wholly confirmed, until when it has to, and what of it."""
+
+    lease: Lease
+    due: float
+    unconfirmed: int
+
+
+@dataclass(slots=True)
+class Trials:
+    """What went wrong with one request: how often nobody has confirmed it, or its instance was
+    lost."""
+
+    unconfirmed: int = 0
+    lost: int = 0
+
+
+class OpenRequests:
+    """Books of what is open.
+
+    Attributes:
+        batches: by offset, in order.
+        offers: by number of the lease, the one that is due first at the front.
+        parked: by offset, what must not be begun again and no lease stands for, and until when.
+        once_changed: whether `take_begun` has something.
+    """
+
+    def __init__(self) -> None:
+        self.batches: OrderedDict[int, RequestBatch] = OrderedDict()
+        self.offers: dict[int, Offer] = {}
+        self.parked: dict[int, tuple[int, float]] = {}
+        self._once: dict[int, int] = {}
+        self._changed: set[int] = set()
+        self._trials: dict[Position, Trials] = {}
+
+    def clear(self) -> None:
+        """Nothing is open."""
+        for held in (self.batches, self.offers, self.parked, self._once, self._trials):
+            held.clear()
+        self._changed.clear()
+
+    def state(self, position: Position) -> RequestState:
+        """How an open request stands."""
+        offset, index = position
+        lease = self.batches[offset].holder(index)
+        if lease is not None:
+            offer = self.offers.get(lease.number)
+            waits = offer is not None and offer.unconfirmed >> (index - lease.first) & 1
+            return RequestState.OFFERED if waits else RequestState.RUNNING
+        parked = self.parked.get(offset, (0, 0.0))[0] >> index & 1
+        return RequestState.RUNNING if parked else RequestState.ACCEPTED
+
+    def free(self, offset: int, bits: int) -> int:
+        """Which of these open requests nobody holds."""
+        bits &= ~self.parked.get(offset, (0, 0.0))[0]
+        for lease in self.batches[offset].leases:
+            bits &= ~(lease.open << lease.first)
+        return bits
+
+    def trials(self, offset: int, index: int) -> Trials:
+        """What went wrong with a request so far."""
+        return self._trials.setdefault(Position(offset, index), Trials())
+
+    def ended(self, position: Position) -> None:
+        """This one is open no more."""
+        self._trials.pop(position, None)
+
+    # --- leases -----------------------------------------------------------------------------------
+
+    def lease(self, lease: Lease, due: float) -> None:
+        """This was offered to an instance."""
+        self.batches[lease.offset].leases.append(lease)
+        self.offers[lease.number] = Offer(lease, due, lease.open)
+
+    def confirm(self, lease: Lease, bits: int) -> None:
+        """The instance has begun with this part of a lease, or has no more to do with it."""
+        offer = self.offers.get(lease.number)
+        if offer is not None:
+            offer.unconfirmed &= ~bits
+            if not offer.unconfirmed:
+                del self.offers[lease.number]
+
+    def close(self, lease: Lease, bits: int) -> None:
+        """These bits of a lease have no more to do with it."""
+        self.confirm(lease, bits)
+        self.forget_once(lease.offset, bits << lease.first)
+        self.prune(lease)
+
+    def prune(self, lease: Lease) -> None:
+        """Forget a lease of which nothing is open."""
+        batch = self.batches.get(lease.offset)
+        if batch is not None and not lease.open and lease in batch.leases:
+            batch.leases.remove(lease)
+
+    def withdraw(self, lease: Lease) -> tuple[int, int]:
+        """The lease ends without a word of its instance.
+
+        Returns:
+            Of its open bits, counted within the batch: what was begun and may be begun again, and
+            what must not.
+        """
+        offer = self.offers.pop(lease.number, None)
+        begun = lease.open & ~(0 if offer is None else offer.unconfirmed)
+        once = self.once(lease.offset) & lease.open << lease.first
+        return begun << lease.first & ~once, once
+
+    # --- what must not be begun again -------------------------------------------------------------
+
+    def once(self, offset: int) -> int:
+        """What of a batch was begun and must not be begun again."""
+        return self._once.get(offset, 0)
+
+    def begin_once(self, offset: int, bits: int) -> None:
+        """These are begun, and must not be begun again."""
+        self._once[offset] = self.once(offset) | bits
+        self._changed.add(offset)
+
+    def forget_once(self, offset: int, bits: int) -> None:
+        """These have ended, or may be begun again."""
+        once = self.once(offset)
+        if once & bits:
+            self._changed.add(offset)
+            self.set_once(offset, once & ~bits)
+
+    def set_once(self, offset: int, bits: int) -> None:
+        """It is these, as an earlier process has written."""
+        if bits:
+            self._once[offset] = bits
+        else:
+            self._once.pop(offset, None)
+
+    def drop_below(self, floor: int) -> None:
+        """Everything below is done."""
+        for offset in [each for each in self._once if each < floor]:
+            del self._once[offset]
+
+    def park(self, offset: int, bits: int, until: float) -> None:
+        """No lease stands for these; whoever has begun may come back until then."""
+        before, late = self.parked.get(offset, (0, until))
+        self.parked[offset] = before | bits, max(late, until)
+
+    def unpark(self, offset: int, bits: int) -> None:
+        """These are not parked, if they were."""
+        before, until = self.parked.get(offset, (0, 0.0))
+        if before & ~bits:
+            self.parked[offset] = before & ~bits, until
+        else:
+            self.parked.pop(offset, None)
+
+    # --- what outlives the process ----------------------------------------------------------------
+
+    @property
+    def once_changed(self) -> bool:
+        """Whether `take_begun` has something."""
+        return bool(self._changed)
+
+    def take_begun(self) -> list[Mask]:
+        """What must not be begun again, by batch, as far as it has changed since the last call."""
+        begun = [mask_of(offset, self.once(offset)) for offset in self._changed]
+        self._changed.clear()
+        return begun
+
+    def all_begun(self) -> list[Mask]:
+        """All that must not be begun again."""
+        return [mask_of(offset, bits) for offset, bits in self._once.items()]
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        for offset, (bits, _) in self.parked.items():
+            assert bits & ~self.once(offset) == 0, "only what was begun is parked"  # noqa: S101
+        for offer in self.offers.values():
+            assert offer.unconfirmed & ~offer.lease.open == 0  # noqa: S101
+        for position in self._trials:
+            assert position.offset in self.batches  # noqa: S101
+
+    def parked_places(self) -> list[tuple[int, int]]:
+        """Offset and index of all that is parked."""
+        return [
+            (offset, index) for offset, (bits, _) in self.parked.items() for index in indexes(bits)
+        ]
+
+
+def indexes(bits: int) -> list[int]:
+    """Which bits are ones."""
+    return [at for first, length in runs_of(bits) for at in range(first, first + length)]

@@ -1,0 +1,139 @@
+"""The outcomes of the requests of one service: kept until they are fetched, or their time is over.
+
+Nothing is overwritten: what finds no room is refused. What was fetched or is over is remembered for
+a while, by its state alone, so that somebody who asks for it late is told why it is not there.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Final
+
+from roq.protocol.requesting import Position, RequestEnd, RequestState
+
+REMEMBER_SECONDS: Final = 600.0
+REMEMBER_MAX: Final = 100_000
+"""Ends that are remembered; with more, the oldest are forgotten."""
+OVERHEAD_BYTES: Final = 400
+"""What an outcome takes beside its value and its text."""
+
+
+class OutcomeStore:
+    """What has become of requests, by where they stand in the log.
+
+    Attributes:
+        bytes: what the stored outcomes take.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._stored: dict[Position, RequestEnd] = {}
+        self._lives: deque[tuple[float, Position, RequestEnd]] = deque()
+        """When each outcome is over; with those that were fetched."""
+        self._remembered: OrderedDict[Position, tuple[float, RequestState]] = OrderedDict()
+        self._new: list[RequestEnd] = []
+        self._gone: list[Position] = []
+        """What has come and gone since `take_changes`."""
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __iter__(self) -> Iterator[RequestEnd]:
+        return iter(self._stored.values())
+
+    def get(self, position: Position) -> RequestEnd | None:
+        """The outcome that is stored here; None: there is none."""
+        return self._stored.get(position)
+
+    def remembered(self, position: Position) -> RequestState | None:
+        """What became of an outcome that is not stored any more; None: that is not known."""
+        found = self._remembered.get(position)
+        return None if found is None else found[1]
+
+    def fits(self, value: bytes, text: str, most: int) -> bool:
+        """Whether an outcome finds room among so many bytes."""
+        return self.bytes + OVERHEAD_BYTES + len(value) + len(text) <= most
+
+    def put(self, outcome: RequestEnd, until: float) -> None:
+        """Keep this one until then; one that is here already stays as it is."""
+        position = Position(outcome.offset, outcome.index)
+        if position in self._stored:
+            return
+        self._stored[position] = outcome
+        self._lives.append((until, position, outcome))
+        self._new.append(outcome)
+        self.bytes += _size(outcome)
+
+    def fetched(self, position: Position, now: float) -> bool:
+        """The outcome has arrived where it was wanted; False: it was not here."""
+        return self._drop(position, RequestState.RETRIEVED, now)
+
+    def note(self, position: Position, state: RequestState, now: float) -> None:
+        """A request has ended in this way, and nobody wants to fetch that."""
+        self._remembered.pop(position, None)
+        self._remembered[position] = now + REMEMBER_SECONDS, state
+        if len(self._remembered) > REMEMBER_MAX:
+            self._remembered.popitem(last=False)
+
+    def pass_time(self, now: float) -> int:
+        """What is over by now goes; how many outcomes nobody has fetched."""
+        lost = 0
+        while self._lives and self._lives[0][0] <= now:
+            _, position, outcome = self._lives.popleft()
+            if self._stored.get(position) is outcome:
+                self._drop(position, RequestState.EXPIRED, now)
+                lost += 1
+        while self._remembered and next(iter(self._remembered.values()))[0] <= now:
+            self._remembered.popitem(last=False)
+        if len(self._lives) > 2 * len(self._stored) + REMEMBER_MAX:
+            self._lives = deque(e for e in self._lives if self._stored.get(e[1]) is e[2])
+        return lost
+
+    def clear(self) -> None:
+        """Nothing is here."""
+        for held in (self._stored, self._lives, self._remembered, self._new, self._gone):
+            held.clear()
+        self.bytes = 0
+
+    # --- what outlives the process ----------------------------------------------------------------
+
+    @property
+    def changed(self) -> bool:
+        """Whether `take_changes` has something."""
+        return bool(self._new or self._gone)
+
+    def take_changes(self) -> tuple[list[RequestEnd], list[Position]]:
+        """What has come since the last call, and what of it and of the rest has gone."""
+        come = [each for each in self._new if self._stored.get(_place(each)) is each]
+        gone = self._gone
+        self._new, self._gone = [], []
+        return come, gone
+
+    def forget(self, position: Position, now: float) -> None:
+        """An earlier process has written that this one was fetched."""
+        self._drop(position, RequestState.RETRIEVED, now)
+        self._gone.clear()
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self.bytes == sum(map(_size, self._stored.values()))  # noqa: S101
+        assert len(self._remembered) <= REMEMBER_MAX  # noqa: S101
+        assert all(_place(each) == at for at, each in self._stored.items())  # noqa: S101
+
+    def _drop(self, position: Position, state: RequestState, now: float) -> bool:
+        outcome = self._stored.pop(position, None)
+        if outcome is None:
+            return False
+        self.bytes -= _size(outcome)
+        self._gone.append(position)
+        self.note(position, state, now)
+        return True
+
+
+def _place(outcome: RequestEnd) -> Position:
+    return Position(outcome.offset, outcome.index)
+
+
+def _size(outcome: RequestEnd) -> int:
+    return OVERHEAD_BYTES + len(outcome.value) + len(outcome.text)

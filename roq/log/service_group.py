@@ -1,0 +1,537 @@
+"""A consumer group whose messages are requests: who begins with what, and how each one ends. Pure.
+
+    accepted --leased--> offered --begun--> running --answered--> done, failed …
+       ^                    |                  |
+       |  not confirmed in time; its instance is lost before it has begun, or may begin again
+       +--------------------+------------------+
+                            lost, and it must not be begun again: unknown
+
+What hands out, renews and takes back is the group (`roq.log.groups`). Here is what comes on top:
+an answer acknowledges a request and is kept, both in one record of the log; an instance confirms
+what it was offered; and what nobody takes, or nobody answers in time, ends as well. So each request
+ends exactly once, and whoever holds a lease that is over can neither acknowledge nor answer.
+
+A request that must not be begun twice and that no lease stands for is *parked*: its instance may
+come back and say that it has it. Until it has said so, or a moment is over, nobody gets it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from struct import Struct
+from typing import Final, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from roq.log.free_messages import FreeMessages
+from roq.log.group_changes import GroupDelta
+from roq.log.groups import RETURN_SECONDS, ConsumerGroup
+from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of
+from roq.log.log import Log, Record
+from roq.log.open_requests import OpenRequests, RequestBatch, indexes
+from roq.log.outcomes import OutcomeStore
+from roq.protocol.consuming import GroupSettings, GroupState, Run
+from roq.protocol.entry import read_entry
+from roq.protocol.requesting import (
+    ENDS,
+    LISTED_MAX,
+    Answer,
+    Begun,
+    Figures,
+    Position,
+    RequestEnd,
+    RequestState,
+    RequestView,
+    ServiceSettings,
+)
+
+B = TypeVar("B")
+
+AHEAD_MAX: Final = 1_000
+"""Batches that are looked at in one tick though nobody takes them."""
+SECOND_US: Final = 1_000_000
+_PUBLISHER: Final = Struct("<16x16s")
+"""Of the header of a batch (`roq.protocol.batch`)."""
+_ANSWERS: Final = ENDS - {RequestState.UNKNOWN}
+
+
+class Ended(NamedTuple):
+    """A request has ended; `publisher` is who has made it."""
+
+    publisher: bytes
+    outcome: RequestEnd
+
+
+class ServiceGroup(ConsumerGroup[B]):
+    """The requests of one service at one log.
+
+    Args: as of `ConsumerGroup`; `settings.service` is there.
+
+    Attributes:
+        outcomes: what is kept of requests that have ended.
+        ended: those that have ended since the exchange has looked.
+        revoked: (member, lease, index) of what was taken from an instance since then.
+        figures: what instances have said of themselves, by member.
+        counts: how requests have ended since the start, and why some were discarded.
+    """
+
+    def __init__(
+        self, name: str, log: Log[B], settings: GroupSettings, created_us: int, start: int,
+        now: float,
+    ) -> None:  # fmt: skip
+        super().__init__(name, log, settings, created_us, start, now)
+        self.outcomes = OutcomeStore()
+        self.ended: list[Ended] = []
+        self.revoked: list[tuple[bytes, int, int]] = []
+        self.figures: dict[bytes, Figures] = {}
+        self.counts: Counter[str] = Counter()
+        self._requests = OpenRequests()
+        self._taken_at = now
+        """When something was handed out last, or nothing could be for another reason than that
+        nobody would have it."""
+
+    @property
+    def service(self) -> ServiceSettings:
+        """What holds for its requests."""
+        return self.settings.service or ServiceSettings()
+
+    def choose(self, settings: ServiceSettings) -> None:
+        """Go on with these, if somebody has chosen them."""
+        if settings.chosen and settings != self.service:
+            self.settings = msgspec.structs.replace(self.settings, service=settings)
+            self._journal.note_all()
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is stored that nothing is handed out."""
+        return self.outcomes.bytes > self.service.store_bytes // 2
+
+    # --- what instances say -----------------------------------------------------------------------
+
+    def begin(self, member: Member, begun: Begun) -> bool:
+        """An instance begins with requests; False: some of them are not its own (any more)."""
+        lease = member.leases.get(begun.lease)
+        bits = -1 if lease is None else self._bits_of(lease, begun.first, begun.length)
+        if lease is None or bits < 0:
+            return False
+        self._requests.confirm(lease, bits)
+        if begun.once and bits:
+            self._requests.begin_once(lease.offset, bits << lease.first)
+        return bits.bit_count() == begun.length
+
+    def answer(self, member: Member, answer: Answer) -> bool:
+        """An instance says how a request has ended; False: it is not its own (any more)."""
+        lease = member.leases.get(answer.lease)
+        at = -1 if lease is None else answer.index - lease.first
+        if lease is None or not 0 <= at < lease.length or not lease.open >> at & 1:
+            return False
+        state, value, text = answer.state, answer.value, answer.text
+        if state not in _ANSWERS:
+            state, text = RequestState.FAILED, f"its instance has answered {state}"
+        most = self.service.store_bytes
+        if not answer.silent and not self.outcomes.fits(value, text, most):
+            size = len(value) + len(text)
+            text = f"its response of {size} bytes finds no room in the store of {most} bytes"
+            state, value = RequestState.FAILED, b""
+        publisher = self._requests.batches[lease.offset].publisher
+        self._settle(lease, 1 << at, done=True)
+        self._requests.close(lease, 1 << at)
+        made = RequestEnd(
+            lease.offset, answer.index, state, value, text, lease.attempts + 1,
+            self._log.time_us, member.name,
+        )  # fmt: skip
+        self._note_end(made, publisher, silent=answer.silent)
+        return True
+
+    def take_back(self, member: Member, number: int, first: int, count: int) -> None:
+        """The instance is about to give these back itself: they have not run, or may run again."""
+        lease = member.leases.get(number)
+        if lease is not None:
+            self._requests.close(lease, max(0, self._bits_of(lease, first, count)))
+
+    # --- what requesters say ----------------------------------------------------------------------
+
+    def cancel(self, position: Position, *, late: bool) -> bool:
+        """A request is not wanted any more; False: it is not open."""
+        bits = 1 << position.at
+        if not self._open.bits.get(position.offset, 0) & bits:
+            return False
+        if late:
+            self._end(position.offset, bits, RequestState.LATE, "its time was over")
+        else:
+            self._end(position.offset, bits, RequestState.CANCELLED, "its requester said so")
+        return True
+
+    def state_of(self, position: Position) -> RequestState | None:
+        """How a request stands; None: it was not looked at yet, and may not be one."""
+        offset, index = position
+        stored = self.outcomes.get(position)
+        known = self.outcomes.remembered(position) if stored is None else stored.state
+        if known is not None:
+            return known
+        if self._open.bits.get(offset, 0) >> index & 1:
+            return self._requests.state(position)
+        size = self._open.size(offset)
+        if offset >= self._log.committed or (size and index >= size):
+            return RequestState.NEVER
+        return None if offset >= self.next else RequestState.FORGOTTEN
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[Member]:
+        """As of any group; and what has waited, or was offered, for too long ends."""
+        silent = super().tick(now)
+        for _ in range(AHEAD_MAX):
+            if not self._may_open():
+                break
+            self._open_next()
+        self._take_unconfirmed()
+        for offset, (bits, until) in list(self._requests.parked.items()):
+            if until <= self._clock:
+                self._end(offset, bits, RequestState.UNKNOWN, "its instance was lost")
+        for offset, batch in list(self._requests.batches.items()):
+            if batch.due > self._clock:
+                break
+            why = f"no result within {self.service.result_within:g} s"
+            self._end(offset, self._open.bits.get(offset, 0), RequestState.LATE, why)
+        self._discard()
+        expired = self.outcomes.pass_time(self._clock)
+        if expired:
+            self.counts[RequestState.EXPIRED] += expired
+        for member in [each for each in self.figures if each not in self._members]:
+            del self.figures[member]
+        return silent
+
+    def _take_unconfirmed(self) -> None:
+        """What no instance has confirmed in time is taken back, or ends if that was too often."""
+        for offer in list(self._requests.offers.values()):
+            if offer.due > self._clock:
+                return
+            lease, bits = offer.lease, offer.unconfirmed
+            del self._requests.offers[lease.number]
+            ends = 0
+            for at in indexes(bits):
+                trials = self._requests.trials(lease.offset, lease.first + at)
+                trials.unconfirmed += 1
+                ends |= (trials.unconfirmed >= self.service.send_attempts) << at
+                self.revoked.append((lease.member.id, lease.number, lease.first + at))
+            if bits & ~ends:
+                self._return(lease, bits & ~ends, counted=False, delay=0.0, reason="not confirmed")
+            # It gets nothing more before it has said something.
+            lease.member.granted = lease.member.taken
+            why = f"not confirmed within {self.service.confirm_within:g} s by {lease.member.name}"
+            kind = "not confirmed"
+            self._end(lease.offset, ends << lease.first, RequestState.DISCARDED, why, kind)
+
+    def _discard(self) -> None:
+        """What an instance was looked for often enough ends, with the reason."""
+        service = self.service
+        if self.paused or self.full or self._clock < self._hold_until:
+            self._taken_at = self._clock
+            return
+        patience = service.send_attempts * service.send_wait
+        if self._clock - self._taken_at < patience:
+            return
+        kind, why = self._why_nobody()
+        text = f"{why}; looked for {service.send_attempts} times"
+        for offset, batch in list(self._requests.batches.items()):
+            if self._clock - batch.ready_at >= patience:
+                bits = self._requests.free(offset, self._open.bits[offset])
+                self._end(offset, bits, RequestState.DISCARDED, text, kind)
+
+    def _why_nobody(self) -> tuple[str, str]:
+        members = len(self._members)
+        if not members:
+            return "none registered", f"no instance of service {self.name} is registered"
+        rules = [each.rule for each in self.figures.values() if not each.available]
+        if len(rules) == members:
+            return "all unavailable", f"all {members} instances are unavailable: {min(rules)}"
+        return "all busy", f"all {members - len(rules)} available instances are busy"
+
+    # --- handing out ------------------------------------------------------------------------------
+
+    def next_lease(self, numbers: NumberedLeases) -> tuple[Lease, Record[B]] | None:
+        """As of any group; nothing while too much is stored."""
+        if self.full:
+            return None
+        found = super().next_lease(numbers)
+        if found is not None:
+            self._taken_at = self._clock
+        return found
+
+    def join(self, member: bytes, name: str) -> Member | None:
+        """As of any group."""
+        self.figures.pop(member, None)
+        return super().join(member, name)
+
+    def resume(
+        self, member: Member, held: list[Run], numbers: NumberedLeases
+    ) -> tuple[list[Lease], list[Run]]:
+        """As of any group; what an instance has begun it goes on with."""
+        for offset, first, count in held:
+            while self.next <= offset < self._log.committed and self._may_open():
+                self._open_next()
+            mine = self._requests.parked.get(offset, (0, 0.0))[0] & bits_at(first, count)
+            self._requests.unpark(offset, mine)
+            for start, length in runs_of(mine):
+                self._free.add(Piece(offset, start, length, 0, ""))
+        leases, done = super().resume(member, held, numbers)
+        for lease in leases:
+            self._requests.confirm(lease, lease.open)
+        return leases, done
+
+    def leave(self, member: bytes) -> None:
+        """As of any group; what it has begun and not said to be done may have run."""
+        known = self._members.get(member)
+        offsets = [] if known is None else [lease.offset for lease in known.leases.values()]
+        super().leave(member)
+        for offset in offsets:
+            bits, _ = self._requests.parked.get(offset, (0, 0.0))
+            self._end(offset, bits, RequestState.UNKNOWN, "its instance has left")
+
+    def seek(self, offset: int) -> list[Member]:
+        """As of any group; what is open is cancelled."""
+        for at in list(self._requests.batches):
+            why = "an operator has moved or deleted the service"
+            self._end(at, self._open.bits.get(at, 0), RequestState.CANCELLED, why)
+        members = super().seek(offset)
+        self._requests.clear()
+        return members
+
+    # --- how it stands ----------------------------------------------------------------------------
+
+    def state(self, *, who: bool, most: int) -> GroupState:
+        """As of any group, with what instances have said of themselves."""
+        state = super().state(who=who, most=most)
+        told = [
+            msgspec.structs.replace(each, figures=self.figures.get(each.member))
+            for each in state.who
+        ]
+        return msgspec.structs.replace(state, who=told)
+
+    @property
+    def open_count(self) -> int:
+        """Requests that were looked at and have not ended."""
+        return sum(bits.bit_count() for bits in self._open.bits.values())
+
+    @property
+    def oldest_us(self) -> int:
+        """When the oldest open one was accepted, µs UTC; 0: none is open."""
+        first = next(iter(self._requests.batches.values()), None)
+        return 0 if first is None else first.appended_us
+
+    def views(self, most: int = LISTED_MAX) -> list[RequestView]:
+        """Requests that are open or whose outcome is stored, at most so many."""
+        places = [Position(each.offset, each.index) for each in self.outcomes]
+        for offset, bits in self._open.bits.items():
+            if len(places) >= most:
+                break
+            places += [Position(offset, index) for index in indexes(bits)]
+        return [self.view(position) for position in sorted(places[:most])]
+
+    def view(self, position: Position) -> RequestView:
+        """One request."""
+        offset, index = position
+        state = self.state_of(position) or RequestState.ACCEPTED
+        stored = self.outcomes.get(position)
+        if stored is not None:
+            return RequestView(
+                offset=offset, index=index, state=state, text=stored.text,
+                instance=stored.instance, attempts=stored.attempts, bytes=len(stored.value),
+                age_seconds=self._age(stored.ended_us),
+            )  # fmt: skip
+        batch = self._requests.batches.get(offset)
+        if batch is None:
+            return RequestView(offset=offset, index=index, state=state)
+        lease = batch.holder(index)
+        return RequestView(
+            offset=offset, index=index, state=state,
+            instance="" if lease is None else lease.member.name,
+            attempts=0 if lease is None else lease.attempts + 1,
+            age_seconds=self._age(batch.appended_us),
+        )  # fmt: skip
+
+    # --- what outlives the process ----------------------------------------------------------------
+
+    @property
+    def changed(self) -> bool:
+        """Whether `take_changes` has something."""
+        return super().changed or self.outcomes.changed or self._requests.once_changed
+
+    def take_changes(self) -> GroupDelta | None:
+        """As of any group; that a request is done and how it has ended is one change."""
+        if not self.changed:
+            return None
+        delta = super().take_changes() or GroupDelta(self.name, self.base)
+        ends, fetched = self.outcomes.take_changes()
+        begun = self._requests.take_begun()
+        if delta.settings is not None:
+            return delta  # all of it
+        return msgspec.structs.replace(delta, ends=ends, fetched=fetched, begun=begun)
+
+    def drop_changes(self) -> None:
+        """Nobody wants to know what has changed."""
+        super().drop_changes()
+        self.outcomes.take_changes()
+        self._requests.take_begun()
+
+    def snapshot(self) -> GroupDelta:
+        """All of it, as it stands."""
+        begun = self._requests.all_begun()
+        return msgspec.structs.replace(super().snapshot(), ends=list(self.outcomes), begun=begun)
+
+    def apply(self, delta: GroupDelta) -> None:
+        """Take in what an earlier process has written, in order."""
+        super().apply(delta)
+        if delta.settings is not None:
+            self.outcomes.clear()
+            self._requests.clear()
+        for outcome in delta.ends:
+            left = max(RETURN_SECONDS, self.service.keep_result - self._age(outcome.ended_us))
+            self.outcomes.put(outcome, self._clock + left)
+        for position in delta.fetched:
+            self.outcomes.forget(position, self._clock)
+        for offset, done in delta.begun:
+            self._requests.set_once(offset, int.from_bytes(done, "little"))
+        self._requests.drop_below(self.base)
+        self._taken_at = self._clock
+
+    def check(self) -> None:
+        """Assert the invariants. Costs O(n): tests and simulation only."""
+        self._open.check()
+        self.outcomes.check()
+        self._requests.check()
+        places = Counter(self._requests.parked_places())
+        for each in self._held():
+            bits = each.open if isinstance(each, Lease) else each.bits
+            places.update((each.offset, each.first + at) for at in indexes(bits))
+        wanted = {
+            (offset, index) for offset, bits in self._open.bits.items() for index in indexes(bits)
+        }
+        assert places.keys() == wanted, "each open request is somewhere"  # noqa: S101
+        assert set(places.values()) <= {1}, "and in one place alone"  # noqa: S101
+        assert self._requests.batches.keys() == self._open.bits.keys()  # noqa: S101
+        for piece in self._free:
+            begun = self._requests.once(piece.offset) & bits_at(piece.first, piece.length)
+            assert not begun, "nobody is given what must not be begun again"  # noqa: S101
+
+    # --- inside: what the group does, and what comes on top ---------------------------------------
+
+    def _open_next(self) -> None:
+        offset = self.next
+        there = offset >= self._log.floor and self._log.following(offset) == offset
+        record = self._log.record(offset) if there else None
+        super()._open_next()
+        bits = self._open.bits.get(offset, 0)
+        if not bits or record is None:
+            return
+        appended_us = read_entry(record[1]).appended_us
+        (publisher,) = _PUBLISHER.unpack_from(cast("bytes", record[2]))
+        due = self._clock + self.service.result_within - self._age(appended_us)
+        self._requests.batches[offset] = RequestBatch(publisher, appended_us, due, self._clock)
+        once = self._requests.once(offset) & bits
+        if once:
+            self._park(offset, once, max(self._hold_until, self._clock + RETURN_SECONDS))
+
+    def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
+        lease = super()._lease(member, piece, numbers)
+        self._requests.lease(lease, self._clock + self.service.confirm_within)
+        return lease
+
+    def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
+        super()._return(lease, bits, counted=counted, delay=delay, reason=reason)
+        self._requests.prune(lease)
+        self._requests.batches[lease.offset].ready_at = self._clock + delay
+
+    def _return_all(self, member: Member, *, counted: bool, reason: str = "") -> None:
+        """All that an instance holds is free; but for what must not be begun again."""
+        ended = [
+            (lease.offset, *self._requests.withdraw(lease)) for lease in member.leases.values()
+        ]
+        super()._return_all(member, counted=counted, reason=reason)
+        for offset, begun, once in ended:
+            if once:
+                self._park(offset, once, self._clock + RETURN_SECONDS)
+            if counted:
+                self._lose(offset, begun)
+
+    def _lose(self, offset: int, bits: int) -> None:
+        """These were begun, and their instance is lost: again, unless that was too often."""
+        ends, most = 0, self.service.run_attempts
+        for index in indexes(bits):
+            trials = self._requests.trials(offset, index)
+            trials.lost += 1
+            ends |= (trials.lost >= most) << index
+        why = f"begun {most} times, and each time its instance was lost"
+        self._end(offset, ends, RequestState.UNKNOWN, why)
+
+    def _keep_up(self) -> None:
+        floor = self._log.floor
+        if floor > self.base:
+            for offset in [each for each in self._requests.batches if each < floor]:
+                self._end(offset, self._open.bits[offset], RequestState.LATE, "it left the log")
+        super()._keep_up()
+
+    def _drop(self, piece: Piece) -> None:
+        self.expired += 1
+        bits = piece.bits << piece.first
+        self._end(piece.offset, bits, RequestState.LATE, "the disk has lost it")
+
+    def _finish(self, offset: int, bits: int) -> None:
+        super()._finish(offset, bits)
+        if offset not in self._open.bits:
+            self._requests.batches.pop(offset, None)
+
+    def _park(self, offset: int, bits: int, until: float) -> None:
+        self._take_free(offset, bits)
+        self._requests.park(offset, bits, until)
+
+    def _take_free(self, offset: int, bits: int) -> None:
+        """These are not to be handed out."""
+        free = self._free
+        assert isinstance(free, FreeMessages)  # noqa: S101 - a service is shared
+        for first, length in runs_of(bits):
+            free.take(offset, first, length)
+
+    def _end(self, offset: int, bits: int, state: RequestState, text: str, kind: str = "") -> None:
+        """These requests end, whoever holds them; `kind` is counted, too."""
+        bits &= self._open.bits.get(offset, 0)
+        if not bits:
+            return
+        batch = self._requests.batches[offset]
+        free, attempts = bits, dict[int, int]()
+        for lease in list(batch.leases):
+            mine = (bits >> lease.first) & lease.open
+            if not mine:
+                continue
+            for at in indexes(mine):
+                self.revoked.append((lease.member.id, lease.number, lease.first + at))
+                attempts[lease.first + at] = lease.attempts + 1
+            free &= ~(mine << lease.first)
+            self._settle(lease, mine, done=False)
+            self._requests.close(lease, mine)
+        self._requests.unpark(offset, free)
+        self._take_free(offset, free)
+        self._requests.forget_once(offset, bits)
+        self._finish(offset, bits)
+        if kind:
+            self.counts[kind] += bits.bit_count()
+        for index in indexes(bits):
+            tried = attempts.get(index, 0)
+            made = RequestEnd(offset, index, state, b"", text, tried, self._log.time_us)
+            self._note_end(made, batch.publisher)
+
+    def _note_end(self, outcome: RequestEnd, publisher: bytes, *, silent: bool = False) -> None:
+        """A request has ended, and is done."""
+        position = Position(outcome.offset, outcome.index)
+        self._requests.ended(position)
+        self.counts[outcome.state] += 1
+        if silent:
+            self.outcomes.note(position, outcome.state, self._clock)
+            return
+        self.outcomes.put(outcome, self._clock + self.service.keep_result)
+        self.ended.append(Ended(publisher, outcome))
+
+    def _age(self, time_us: int) -> float:
+        """Seconds since a time."""
+        return max(0.0, (self._log.time_us - time_us) / SECOND_US)

@@ -1,0 +1,309 @@
+"""The messages of requests and responses, on the **data** socket of an exchange.
+
+A request is a message whose topic is `service/endpoint`; a service is a consumer group, and who
+answers is one of its members. What members say beside the words of `roq.protocol.consuming` stands
+in their Done: what they have begun, and their answers.
+
+    requester → exchange                         exchange → requester
+    [FF q] Attend                                [FF q] Attended     (or [FF N] Refused)
+    [FF w] Want (not answered by itself)         [FF v] RequestEnds  as soon as there are any
+    [FF i] RequestsQuery                         [FF i] Requests
+
+    instance → exchange                          exchange → instance
+    [FF u] Figures, once a second                [FF z] Revoked      not the instance's any more
+
+Attend and the query are BSON, the others msgpack arrays. A request is named by where it stands in
+the log: offset and index. The payload of a request begins with six bytes:
+
+     0         1         2                   6
+     +---------+---------+-------------------+
+     | version |  flags  |     within, ms    |  then what the endpoint has encoded
+     +---------+---------+-------------------+
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from struct import Struct
+from typing import Annotated, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from roq.errors import RemoteProtocolError
+from roq.ranges import UNREADABLE, ChildEpoch, Offset, Real, Whole
+
+ATTEND: Final = b"\xffq"
+WANT: Final = b"\xffw"
+OUTCOMES: Final = b"\xffv"
+REQUESTS: Final = b"\xffi"
+FIGURES: Final = b"\xffu"
+REVOKED: Final = b"\xffz"
+
+ENVELOPE: Final = Struct("<BBI")
+ENVELOPE_VERSION: Final = 1
+ONCE: Final = 1
+"""Flag: the request is not idempotent. It is begun at most once."""
+SILENT: Final = 2
+"""Flag: nobody waits for the response."""
+
+WITHIN_SECONDS_MAX: Final = 86_400.0
+TEXT_MAX: Final = 64 * 1024
+"""Bytes of what is told of an error."""
+POSITIONS_MAX: Final = 100_000
+"""Requests that one message of a requester names."""
+LISTED_MAX: Final = 1_000
+"""Requests that one answer to a query names."""
+STORE_BYTES: Final = 64 * 1024 * 1024
+SEPARATOR: Final = "/"
+"""Between service and endpoint in a topic; it stands in neither of them."""
+
+_Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=WITHIN_SECONDS_MAX)]
+_Times = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+_Bytes = Annotated[int, msgspec.Meta(ge=1_024, le=1 << 34)]
+_Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+_Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
+_Name = Annotated[str, msgspec.Meta(max_length=128)]
+ServiceName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
+
+
+class RequestState(StrEnum):
+    """How a request stands, or has ended."""
+
+    ACCEPTED = "accepted"
+    """In the log; no instance was offered it, or it waits for its next attempt."""
+    OFFERED = "offered"
+    """An instance has it and has not confirmed it yet."""
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    """Its handler has raised, for the last time."""
+    DISCARDED = "discarded"
+    """No instance has taken it."""
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+    """It was begun, and its instance was lost: it may have run."""
+    LATE = "late"
+    """No result within its time."""
+    RETRIEVED = "retrieved"
+    """It has ended, and its outcome was fetched."""
+    EXPIRED = "expired"
+    """It has ended, and nobody has fetched its outcome in time."""
+    FORGOTTEN = "forgotten"
+    """It has ended, and how is not remembered any more."""
+    NEVER = "never"
+    """There was no such request."""
+
+
+ENDS: Final = frozenset(
+    {
+        RequestState.DONE, RequestState.FAILED, RequestState.DISCARDED, RequestState.CANCELLED,
+        RequestState.UNKNOWN, RequestState.LATE,
+    }
+)  # fmt: skip
+"""The outcomes: each accepted request gets one of them."""
+
+
+class Position(NamedTuple):
+    """Where a request stands in the log of its exchange: offset, and index in that batch."""
+
+    offset: Offset
+    at: _Index
+
+
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for all requests of a service at one exchange."""
+
+    send_attempts: _Times = 4
+    """So often an instance is looked for, and an offer repeated that nobody confirms."""
+    send_wait: _Seconds = 1.0
+    """Seconds between two attempts in which nobody takes it; an instance that comes ends them."""
+    run_attempts: _Times = 2
+    """So often is an idempotent request begun whose instance is lost."""
+    confirm_within: _Seconds = 1.0
+    """An instance confirms what it is offered within so long, or it is taken back."""
+    result_within: _Seconds = 60.0
+    """A request without a result ends after so long."""
+    keep_result: _Seconds = 30.0
+    """An outcome that nobody fetches is kept for so long."""
+    store_bytes: _Bytes = STORE_BYTES
+    """What stored outcomes may take at one exchange; from half of it on nothing is handed out."""
+    chosen: bool = False
+    """Somebody has chosen these: they replace those that the service has."""
+
+
+class Begun(msgspec.Struct, frozen=True, array_like=True):
+    """The instance has begun with these, or is about to."""
+
+    lease: Whole
+    first: _Index
+    length: _Count
+    once: bool = False
+    """They must not be begun again."""
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True):
+    """What has become of one request; acknowledges it."""
+
+    lease: Whole
+    index: _Index
+    """Within the batch."""
+    state: RequestState = RequestState.DONE
+    """`done`, `failed`, `discarded`, `late` or `cancelled`."""
+    value: bytes = b""
+    text: _Text = ""
+    silent: bool = False
+    """Nobody waits for it."""
+
+
+class RequestEnd(msgspec.Struct, frozen=True, array_like=True):
+    """How a request has ended."""
+
+    offset: Offset
+    index: _Index
+    state: RequestState
+    value: bytes = b""
+    text: str = ""
+    attempts: Whole = 0
+    """Leases under which it was handed out."""
+    ended_us: Whole = 0
+    instance: str = ""
+
+
+class Attend(msgspec.Struct, frozen=True, kw_only=True):
+    """A requester comes, or comes back; the service is made if it is not here yet."""
+
+    id: Whole
+    queue: bytes
+    service: ServiceName
+    settings: ServiceSettings = ServiceSettings()
+    publisher: bytes = b""
+    """What this publisher has requested and ends is told without being asked for; empty: none."""
+
+
+class Attended(msgspec.Struct, frozen=True, kw_only=True):
+    """It is known here."""
+
+    id: Whole
+    generation: ChildEpoch
+    settings: ServiceSettings
+    instances: Whole = 0
+
+
+class Want(msgspec.Struct, frozen=True, array_like=True):
+    """What a requester wants to know, has got, and does not want any more."""
+
+    service: ServiceName
+    wanted: list[Position] = []
+    """Tell how these have ended, as soon as they have."""
+    fetched: list[Position] = []
+    """Their outcomes have arrived and need not be kept."""
+    cancelled: list[Position] = []
+    """They are not to be done; one that runs is told so."""
+    late: list[Position] = []
+    """Likewise, as their time is over."""
+
+
+class RequestEnds(msgspec.Struct, frozen=True, array_like=True):
+    """How requests of a service have ended."""
+
+    service: str
+    ended: list[RequestEnd] = []
+
+
+class Figures(msgspec.Struct, frozen=True, array_like=True):
+    """How an instance is; it says so once a second."""
+
+    available: bool = True
+    rule: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    """Why it is not, or what its rule has raised."""
+    busy: Whole = 0
+    threads: Whole = 0
+    response_ms: Real = 0.0
+    """The mean of late."""
+    memory_bytes: Whole = 0
+    cpu_percent: Real = 0.0
+    flag: bool = True
+    version: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    endpoints: list[_Name] = []
+
+
+class Revoked(msgspec.Struct, frozen=True, array_like=True):
+    """These are not the instance's any more: (lease, index within the batch)."""
+
+    requests: list[tuple[Whole, _Index]]
+
+
+class RequestsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How do the requests of a service stand here?"""
+
+    id: Whole
+    queue: bytes
+    service: ServiceName
+    offset: int = -1
+    """Of one request; -1: all that are open or stored, as far as one answer reaches."""
+    index: Whole = 0
+
+
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """One request, without its value."""
+
+    offset: Offset
+    index: Whole
+    state: RequestState
+    text: str = ""
+    instance: str = ""
+    attempts: Whole = 0
+    age_seconds: Real = 0.0
+    """Since it was accepted, or since it has ended."""
+    bytes: Whole = 0
+    """Of the stored value."""
+
+
+class Requests(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests of a service at one exchange."""
+
+    id: Whole
+    generation: ChildEpoch
+    settings: ServiceSettings
+    requests: list[RequestView] = []
+    counts: dict[str, Whole] = {}
+    """By how they have ended, since the exchange has begun; `discarded` by reason as well."""
+    open: Whole = 0
+    stored: Whole = 0
+    stored_bytes: Whole = 0
+    waiting_us: Whole = 0
+    """When the oldest one that is open was accepted, µs UTC; 0: none is."""
+
+
+T = TypeVar("T", Want, RequestEnds, Figures, Revoked)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """The msgpack of one of the short messages."""
+    return _encode(message)
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """What `encode` was given.
+
+    Raises:
+        RemoteProtocolError: it is none, or out of range.
+    """
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except UNREADABLE as error:
+        raise RemoteProtocolError(f"{kind.__name__}: {error}") from None
+
+
+def topic_of(service: str, endpoint: str) -> str:
+    """The topic of requests to an endpoint."""
+    return f"{service}{SEPARATOR}{endpoint}"
+
+
+def prefix_of(service: str) -> bytes:
+    """With which the topics of all requests to a service begin."""
+    return f"{service}{SEPARATOR}".encode()
+
+
+_encode = msgspec.msgpack.Encoder().encode

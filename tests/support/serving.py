@@ -1,0 +1,42 @@
+"""An instance of a service in a process of its own, until SIGTERM.
+
+    python tests/support/serving.py ADDRESS QUEUE FILE [SECONDS_PER_REQUEST]
+
+Each request is a line of FILE when its handler begins, and another one when it ends.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import roq
+
+AGAIN = roq.endpoint("test.again", request=int, response=int, idempotent=True)
+ONCE = roq.endpoint("test.once", request=int, response=int)
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    address, queue, path, *rest = sys.argv[1:]
+    seconds = float(rest[0]) if rest else 0.0
+    with Path(path).open("a", buffering=1) as file, roq.connect(address) as cluster:
+        service = cluster.service("test", queue, threads=4, prefetch=4, lease=3.0)
+
+        def handle(number: int, context: roq.RequestContext) -> int:
+            file.write(f"begin {number} {context.attempt}\n")
+            if seconds:
+                threading.Event().wait(seconds)  # the handler's work
+            file.write(f"end {number}\n")
+            return 2 * number
+
+        service.handler(AGAIN)(handle)
+        service.handler(ONCE)(handle)
+        service.start()
+        file.write("ready\n")
+        service.run()
+
+
+if __name__ == "__main__":
+    main()

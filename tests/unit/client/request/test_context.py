@@ -1,0 +1,40 @@
+"""The ids of requests, and what a handler knows of its request."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.client.request.context import CURRENT, RequestContext, RequestId, parse_id
+from roq.errors import InvalidRequest
+from roq.model import LogId
+from roq.protocol.requesting import Position
+
+
+def test_time_and_loss_cancel() -> None:
+    now, gone = 10.0, False
+    context = RequestContext(
+        "work/x1-1-0-0", "s.e", 2, 12.0, lambda: now, lambda: {"a": "b"}, lambda: gone
+    )
+    assert (context.remaining, context.cancelled, context.headers) == (2.0, False, {"a": "b"})
+    gone = True
+    assert context.cancelled
+    gone, now = False, 13.0
+    assert (context.remaining, context.cancelled) == (0.0, True)
+    assert repr(context) == "<roq.RequestContext s.e work/x1-1-0-0, attempt 2>"
+    assert CURRENT.get() is None
+
+
+def test_an_id_is_text_and_back() -> None:
+    made = RequestId("work", LogId(3, 17), Position(42, 5))
+    assert str(made) == "work/x3-17-42-5"
+    assert parse_id(str(made)) == made
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "work", "x1-1-1-1", "work/x1-1-1", "work/x1-1-1-1-1", "work/y1-1-1-1", "a b/x1-1-1-1",
+     "work/x1-1--1-0", "work/x1-1-9999999999999999999-0", "w" * 200 + "/x1-1-1-1", 7],
+)  # fmt: skip
+def test_what_is_none(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="no id of a request"):
+        parse_id(text)

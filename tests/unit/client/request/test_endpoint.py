@@ -1,0 +1,87 @@
+"""What requesters and services agree on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import roq
+from roq.client.request.endpoint import endpoint
+
+
+class Order(msgspec.Struct):
+    """An order."""
+
+    number: int
+
+
+class Other(msgspec.Struct):
+    """It looks like an order."""
+
+    number: int
+
+
+def test_values_arrive_as_what_they_were() -> None:
+    create = endpoint("billing.create", request=Order, response=list[int], idempotent=True)
+    assert (create.service, create.topic, create.idempotent) == ("billing", "billing/create", True)
+    assert create.decode_request(create.encode_request(Order(7))) == Order(7)
+    assert create.decode_response(create.encode_response([1])) == [1]
+    assert repr(create) == "<roq.Endpoint billing.create>"
+
+
+@pytest.mark.parametrize("codec", ["msgpack", "json"])
+def test_the_service_is_what_stands_before_the_last_dot(codec: str) -> None:
+    made = endpoint("eu.billing.create", request=bytes, response=Order, codec=codec)
+    assert (made.service, made.topic) == ("eu.billing", "eu.billing/create")
+    assert made.encode_request(bytearray(b"x")) == b"x"
+    assert made.decode_response(made.encode_response(Order(1))) == Order(1)
+
+
+def test_nothing_is_no_bytes() -> None:
+    made = endpoint("s.e", request=type(None), response=type(None))
+    assert made.encode_request(None) == b""
+    assert made.decode_request(b"") is None
+    with pytest.raises(roq.InvalidRequest, match="NoneType"):
+        made.decode_response(b"x")
+
+
+def test_a_codec_of_ones_own() -> None:
+    class Upper:
+        def encode(self, value: Any) -> bytes:
+            return str(value).upper().encode()
+
+        def decode(self, data: bytes, kind: Any) -> Any:
+            return kind(data.decode())
+
+    made = endpoint("s.e", request=str, response=str, codec=Upper())
+    assert made.decode_request(made.encode_request("a")) == "A"
+
+
+@pytest.mark.parametrize("name", ["billing", ".create", "billing.", "a/b.c", "", "x" * 129 + ".y"])
+def test_names_that_cannot_be(name: str) -> None:
+    with pytest.raises(roq.InvalidName):
+        endpoint(name, request=bytes, response=bytes)
+
+
+def test_codecs_and_types_that_cannot_be() -> None:
+    with pytest.raises(roq.InvalidRequest, match="use msgpack or json"):
+        endpoint("s.e", request=int, response=int, codec="pickle")
+    with pytest.raises(roq.InvalidRequest, match="cannot be encoded"):
+        endpoint("s.e", request=Order | Other, response=int)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["x", None, 1.5])
+def test_values_of_another_type_are_refused_where_they_are_made(value: Any) -> None:
+    with pytest.raises(roq.InvalidRequest, match="cannot be encoded"):
+        endpoint("s.e", request=Order, response=int).encode_request(value)
+    with pytest.raises(roq.InvalidRequest, match="not bytes"):
+        endpoint("s.e", request=bytes, response=int).encode_request(value)
+    with pytest.raises(roq.InvalidRequest, match="not None"):
+        endpoint("s.e", request=type(None), response=int).encode_request(value or 1)  # type: ignore[arg-type]
+
+
+def test_a_response_of_another_type_is_named() -> None:
+    with pytest.raises(roq.InvalidRequest, match=r"the response of s\.e is no"):
+        endpoint("s.e", request=int, response=Order).decode_response(b"\x01")

@@ -1,0 +1,155 @@
+"""What an instance of a service tells exchanges, beyond a member of any group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from roq.client.consume.holding import ACKED
+from roq.client.consume.machine import AskExchange, Membership
+from roq.client.request.instance import HandlerResult, InstanceMachine, RequestHolding
+from roq.model import ExchangeInfo, LogId, PublisherId
+from roq.protocol import consuming, documents, requesting
+from roq.protocol.batch import pack
+from roq.protocol.consuming import (
+    CREDIT,
+    DONE,
+    JOIN,
+    LEASED,
+    Credit,
+    Done,
+    DoneConfirmed,
+    GroupSettings,
+    Join,
+    Joined,
+    pack_lease,
+)
+from roq.protocol.entry import EntryKind, pack_entry
+from roq.protocol.requesting import (
+    FIGURES,
+    REVOKED,
+    Answer,
+    Begun,
+    Figures,
+    RequestState,
+    Revoked,
+    ServiceSettings,
+)
+
+QUEUE = b"q" * 16
+ONE = LogId(1, 1)
+
+
+class Script:
+    """An instance, and an exchange that says what the test wants."""
+
+    def __init__(self) -> None:
+        member = Membership(
+            id=b"m" * 16, name="m", group="s", settings=GroupSettings(service=ServiceSettings()),
+            latest=False, start_us=0, prefetch=10, prefetch_bytes=1 << 20,
+        )  # fmt: skip
+        self.machine = InstanceMachine(member)
+        info = ExchangeInfo(number=1, epoch=1, generation=1, host="h", data="d", live="l")
+        self.machine.open(info, QUEUE)
+        self.joined(self.machine.up(ONE, 0.0))
+
+    def joined(self, asks: list[AskExchange], **given: Any) -> list[AskExchange]:
+        join = documents.decode(asks[0].frames[1], Join)
+        answer = Joined(
+            id=join.id, generation=1, epoch=1, settings=join.settings, created_us=1, **given
+        )
+        return self.machine.take(ONE, [JOIN, documents.encode(answer)], 0.0)
+
+    def lease(self, number: int, count: int = 3, offset: int = 0) -> RequestHolding:
+        batch = pack(
+            [b"x"] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
+            first_sequence=0, created_us=0,
+        )  # fmt: skip
+        frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, offset, 0, 0)
+        head = pack_lease(number, 0, count, 1, (1 << count) - 1)
+        self.machine.take(ONE, [LEASED, head, b"s/do", frame, batch], 0.0)
+        holding = self.machine.arrived.pop()
+        assert isinstance(holding, RequestHolding)
+        return holding
+
+    def confirm(self, serial: int, *refused: int) -> None:
+        told = consuming.encode(DoneConfirmed(serial, list(refused)))
+        self.machine.take(ONE, [DONE, told], 0.0)
+
+    def answer(self, holding: RequestHolding, *indexes: int) -> Done:
+        for index in indexes:
+            holding.answers[index] = HandlerResult(RequestState.DONE, b"%d" % index)
+            holding.settle(index, 1, ACKED)
+        (ask,) = self.machine.tell([holding], [], 0.0)
+        return done_in(ask)
+
+
+def done_in(ask: AskExchange) -> Done:
+    assert ask.frames[0] == DONE
+    return consuming.decode(ask.frames[1], Done)
+
+
+def test_answers_travel_in_the_place_of_acknowledgements() -> None:
+    script = Script()
+    holding = script.lease(7)
+    done = script.answer(holding, 0, 2)
+    assert (done.whole, done.parts) == ([], [])
+    assert done.answers == [Answer(7, 0, value=b"0"), Answer(7, 2, value=b"2")]
+    assert done.credit is not None
+    assert done.credit.window == 1, "it takes parts of batches"
+    script.confirm(done.serial)
+    assert script.machine.stats.confirmed == 2
+
+
+def test_what_must_not_be_begun_again_starts_when_that_is_kept() -> None:
+    script = Script()
+    once, again = script.lease(7), script.lease(8, offset=1)
+    asks = script.machine.begin([(once, True), (again, False)], 0.0)
+    (done,) = map(done_in, asks)
+    assert done.begun == [Begun(7, 0, 3, True), Begun(8, 0, 3, False)]
+    assert script.machine.begin([(once, True)], 0.0) == [], "it is said once"
+    assert script.machine.started == []
+    script.confirm(done.serial)
+    assert script.machine.started == [once]
+
+
+def test_what_was_taken_back_meanwhile_does_not_start() -> None:
+    script = Script()
+    once = script.lease(7)
+    (done,) = map(done_in, script.machine.begin([(once, True)], 0.0))
+    script.confirm(done.serial, 7)
+    assert script.machine.started == []
+    assert once.lost
+
+
+def test_single_requests_of_a_lease_may_be_taken_away() -> None:
+    script = Script()
+    holding = script.lease(7)
+    told = requesting.encode(Revoked([(7, 1), (7, 9), (99, 0)]))
+    assert script.machine.take(ONE, [REVOKED, told], 0.0) == []
+    assert [holding.is_lost(index, 1) for index in range(3)] == [False, True, False]
+    assert [each.index for each in script.answer(holding, 0, 1, 2).answers] == [0, 2]
+
+
+def test_after_a_connection_was_lost_answers_are_told_again() -> None:
+    script = Script()
+    holding = script.lease(7)
+    (begun,) = map(done_in, script.machine.begin([(holding, True)], 0.0))
+    script.answer(holding, 0)
+    script.machine.down(ONE)
+    asks = script.machine.up(ONE, 0.0)
+    (again,) = script.joined(asks, again=[(20, 0, 0, 3)])
+    assert done_in(again).answers == [Answer(20, 0, value=b"0")]
+    assert script.machine.started == []
+    (done,) = map(done_in, script.machine.begin([(holding, True)], 0.0))
+    assert done.begun == [Begun(20, 0, 3, True)], "it was not confirmed"
+    assert begun.serial < done.serial
+
+
+def test_figures_go_to_all_exchanges_and_nothing_is_taken_while_unavailable() -> None:
+    script = Script()
+    (ask,) = script.machine.figures(Figures(False, "no"))
+    assert ask.frames[0] == FIGURES
+    assert requesting.decode(ask.frames[1], Figures) == Figures(False, "no")
+    (credit,) = script.machine.taking(taking=False, now=0.0)
+    assert credit.frames[0] == CREDIT
+    assert consuming.decode(credit.frames[1], Credit).messages == 0

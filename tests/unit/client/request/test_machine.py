@@ -1,0 +1,163 @@
+"""What a client says to exchanges about the requests it waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from roq.client.consume.machine import AskExchange
+from roq.client.request.machine import ASK_SECONDS, SURE_SECONDS, RequesterMachine
+from roq.model import ExchangeInfo, LogId
+from roq.protocol import documents, requesting
+from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.requesting import (
+    ATTEND,
+    OUTCOMES,
+    WANT,
+    Attend,
+    Attended,
+    Position,
+    RequestEnd,
+    RequestEnds,
+    RequestState,
+    ServiceSettings,
+    Want,
+)
+
+QUEUE = b"q" * 16
+ONE = LogId(1, 1)
+
+
+class Script:
+    """A client, and exchanges that say what the test wants."""
+
+    def __init__(self) -> None:
+        self.machine = RequesterMachine()
+        self.now = 1.0
+
+    def open(self, number: int = 1) -> list[AskExchange]:
+        info = ExchangeInfo(number=number, epoch=1, generation=1, host="h", data="d", live="l")
+        self.machine.open(info, QUEUE)
+        return self.machine.up(LogId(number, 1), self.now)
+
+    def attend(self, **given: Any) -> list[AskExchange]:
+        settings = given.get("settings", ServiceSettings())
+        return self.machine.attend("s", settings, given.get("publisher", b"p" * 16), self.now)
+
+    def attended(self, ask: AskExchange, **given: Any) -> None:
+        asked = documents.decode(ask.frames[1], Attend)
+        fields = {"id": asked.id, "generation": 1, "settings": ServiceSettings()}
+        answer = documents.encode(Attended(**{**fields, **given}))
+        self.machine.take(ask.log, [ATTEND, answer], self.now)
+
+    def ready(self) -> None:
+        self.open()
+        (ask,) = self.attend()
+        self.attended(ask)
+
+    def said(self) -> list[Want]:
+        asks = self.machine.say()
+        assert all(ask.frames[0] == WANT for ask in asks)
+        return [requesting.decode(ask.frames[1], Want) for ask in asks]
+
+    def ticked(self, seconds: float) -> list[AskExchange]:
+        self.now += seconds
+        return self.machine.tick(self.now)
+
+
+def at(offset: int) -> Position:
+    return Position(offset, 0)
+
+
+def test_every_exchange_knows_the_service_before_it_is_used() -> None:
+    script = Script()
+    script.open(1)
+    asks = script.attend()
+    assert [ask.log.number for ask in asks] == [1]
+    assert not script.machine.attended("s")
+    script.attended(asks[0], settings=ServiceSettings(keep_result=9.0))
+    assert script.machine.attended("s")
+    assert script.machine.settings["s"].keep_result == 9.0
+    assert script.attend() == [], "it is known"
+    (late,) = script.open(2)
+    assert not script.machine.attended("s"), "one more exchange"
+    script.attended(late)
+    assert script.machine.attended("s")
+
+
+def test_what_is_not_answered_is_asked_again() -> None:
+    script = Script()
+    script.open()
+    script.attend()
+    assert script.ticked(ASK_SECONDS - 0.1) == []
+    (again,) = script.ticked(0.2)
+    assert again.frames[0] == ATTEND
+    script.attended(again)
+    assert script.ticked(ASK_SECONDS + 1) == []
+
+
+def test_a_refusal_is_kept_with_its_reason() -> None:
+    script = Script()
+    script.open()
+    script.attend()
+    refused = documents.encode(Refused(code="group_differs", text="no service"))
+    script.machine.take(ONE, [REFUSED, refused], script.now)
+    assert script.machine.refusals == {"s": "no service (group_differs)"}
+
+
+def test_what_is_accepted_is_told_unasked_and_asked_for_once_to_be_sure() -> None:
+    script = Script()
+    script.ready()
+    assert script.machine.wait("s", ONE, at(1), script.now, ask=False)
+    assert script.said() == []
+    (ask,) = script.ticked(SURE_SECONDS)
+    assert requesting.decode(ask.frames[1], Want).wanted == [at(1)]
+    assert script.ticked(SURE_SECONDS) == []
+    end = RequestEnd(1, 0, RequestState.DONE)
+    told = requesting.encode(RequestEnds("s", [end]))
+    assert script.machine.take(ONE, [OUTCOMES, told], script.now) == ("s", [end])
+    assert script.machine.open_count == 0
+
+
+def test_what_others_have_requested_is_asked_for_at_once() -> None:
+    script = Script()
+    script.open()
+    assert script.machine.wait("s", ONE, at(1), script.now, ask=True)
+    (want,) = script.said()
+    assert want.wanted == [at(1)]
+    assert not script.machine.wait("s", LogId(9, 1), at(1), script.now, ask=True), "no such log"
+
+
+def test_after_a_connection_was_lost_everything_is_asked_for_again() -> None:
+    script = Script()
+    script.ready()
+    script.machine.wait("s", ONE, at(1), script.now, ask=False)
+    script.machine.wait("s", ONE, at(2), script.now, ask=False)
+    script.machine.fetched("s", ONE, at(0))
+    script.machine.down(ONE)
+    assert script.said() == [], "nobody is there"
+    (ask,) = script.machine.up(ONE, script.now)
+    script.attended(ask)
+    (want,) = script.said()
+    assert (want.wanted, want.fetched) == ([at(1), at(2)], [at(0)])
+
+
+def test_what_is_not_wanted_any_more_is_said() -> None:
+    script = Script()
+    script.ready()
+    script.machine.cancel("s", ONE, at(1), late=False)
+    script.machine.cancel("s", ONE, at(2), late=True)
+    script.machine.fetched("s", LogId(9, 1), at(3))
+    (want,) = script.said()
+    assert (want.cancelled, want.late, want.fetched) == ([at(1)], [at(2)], [])
+    assert script.said() == []
+
+
+def test_an_exchange_that_is_gone_gives_what_was_open_there() -> None:
+    script = Script()
+    script.ready()
+    script.machine.wait("s", ONE, at(1), script.now, ask=False)
+    script.machine.wait("s", ONE, at(2), script.now, ask=False)
+    script.machine.forget("s", ONE, at(2))
+    assert script.machine.leave(ONE) == [("s", at(1))]
+    assert script.machine.leave(ONE) == []
+    assert script.machine.take(ONE, [OUTCOMES, b""], script.now) == ("", [])

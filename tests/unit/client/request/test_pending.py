@@ -1,0 +1,130 @@
+"""A request, from the side of who has made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+import roq
+from roq.client.publish.receipt import Outcome, Receipt, SendStatus
+from roq.client.request.endpoint import endpoint
+from roq.client.request.pending import Pending
+from roq.errors import NO_RESPONSES
+from roq.model import LogId
+from roq.protocol.requesting import Position, RequestEnd, RequestState
+
+ECHO = endpoint("s.echo", request=bytes, response=bytes)
+
+
+class Waits:
+    """Notes what a request asks of its collector."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.callbacks: list[Callable[[], object]] = []
+
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        self.calls.append("wait")
+        return condition()
+
+    def call_back(self, callback: Callable[[], object], pending: Pending[Any]) -> None:
+        self.callbacks.append(callback)
+
+    def confirm(self, pending: Pending[Any]) -> None:
+        self.calls.append("confirm")
+
+    def cancel(self, pending: Pending[Any], *, late: bool = False) -> None:
+        self.calls.append("cancel")
+
+    def let_go(self, pending: Pending[Any]) -> None:
+        pending.repeat = None
+        self.calls.append("let go")
+
+
+def made() -> tuple[Pending[bytes], Waits]:
+    waits = Waits()
+    return Pending(waits, "work", ECHO), waits
+
+
+def end(state: RequestState = RequestState.DONE, value: bytes = b"v", text: str = "") -> RequestEnd:
+    return RequestEnd(3, 1, state, value, text, 2)
+
+
+def test_a_response_is_confirmed_on_receipt_and_given_as_often_as_wanted() -> None:
+    pending, waits = made()
+    pending.repeat = b"data"
+    assert pending.settle(end())
+    assert not pending.settle(end(value=b"other")), "once"
+    assert [pending.result(), pending.result(0)] == [b"v", b"v"]
+    assert (pending.state, pending.attempts, pending.done()) == ("done", 2, True)
+    assert waits.calls == ["let go", "confirm"]
+
+
+def test_its_id_is_known_when_it_is_accepted() -> None:
+    pending, _ = made()
+    with pytest.raises(roq.Unavailable, match="not accepted yet"):
+        _ = pending.id
+    pending.place(LogId(1, 5), Position(3, 1))
+    assert pending.id == "work/x1-5-3-1"
+    assert repr(pending) == "<roq.Pending s.echo work/x1-5-3-1: pending>"
+
+
+def test_what_was_not_accepted_has_no_id_and_says_why() -> None:
+    pending, _ = made()
+    receipt = Receipt(None)  # type: ignore[arg-type]
+    receipt.settle(SendStatus(outcome=Outcome.REFUSED, reason="too large"))
+    pending.accepted = receipt
+    with pytest.raises(roq.DeliveryError, match="too large"):
+        _ = pending.id
+
+
+@pytest.mark.parametrize("state", sorted(NO_RESPONSES))
+def test_each_end_without_a_response_has_its_error(state: str) -> None:
+    pending, _ = made()
+    if state == "lost":
+        pending.settle(None, roq.ResponseLost("gone"))
+    else:
+        pending.settle(end(RequestState(state), text="because"))
+    with pytest.raises(NO_RESPONSES[state]) as caught:
+        pending.result()
+    assert caught.value.state == state
+
+
+def test_callbacks_confirm_when_they_are_called() -> None:
+    pending, waits = made()
+    seen: list[bytes] = []
+    pending.on_done(lambda done: seen.append(done.result()))
+    pending.settle(end())
+    assert waits.calls == [], "not before"
+    waits.callbacks.pop()()
+    assert seen == [b"v"]
+    pending.on_done(lambda done: seen.append(done.result()))
+    waits.callbacks.pop()()
+    assert seen == [b"v", b"v"], "also what comes late"
+
+
+def test_futures_have_the_response_or_the_error() -> None:
+    pending, waits = made()
+    good: Future[bytes] = pending.future()
+    pending.settle(end())
+    assert good.result(0) == b"v"
+    assert waits.calls == ["confirm"]
+    bad, _ = made()
+    future = bad.future()
+    bad.settle(end(RequestState.FAILED, text="no"))
+    assert isinstance(future.exception(0), roq.RequestFailed)
+
+
+def test_it_is_cancelled_by_who_looks_after_it() -> None:
+    pending, waits = made()
+    pending.cancel()
+    assert waits.calls == ["cancel"]
+
+
+def test_no_response_in_time() -> None:
+    pending, _ = made()
+    with pytest.raises(roq.Unavailable, match=r"no response of s\.echo within"):
+        pending.result(0.1)

@@ -1,0 +1,79 @@
+"""Who waits for which requests; what is said to them stands in test_services.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from roq.exchange.events import Send
+from roq.exchange.requesters import Requesters
+from roq.exchange.requests import Request
+from roq.log.ring import Ring
+from roq.log.service_group import ServiceGroup
+from roq.protocol import requesting
+from roq.protocol.consuming import GroupSettings
+from roq.protocol.requesting import (
+    ATTEND,
+    OUTCOMES,
+    Attend,
+    Position,
+    RequestEnd,
+    RequestEnds,
+    RequestState,
+    ServiceSettings,
+    Want,
+)
+
+
+def made() -> tuple[Requesters[bytes], ServiceGroup[bytes]]:
+    log: Ring[bytes] = Ring(b"q" * 16, 1, 1, capacity_bytes=1 << 20, topics_max=8)
+    settings = GroupSettings(service=ServiceSettings())
+    return Requesters(log), ServiceGroup("s", log, settings, 1, 0, 0.0)
+
+
+def ends(sends: list[Send]) -> dict[bytes, list[RequestEnd]]:
+    told: dict[bytes, list[RequestEnd]] = {}
+    for send in sends:
+        assert send.parts[0][:2] == OUTCOMES
+        told.setdefault(send.route, []).extend(requesting.decode(send.parts[1], RequestEnds).ended)
+    return told
+
+
+def attend(requesters: Requesters[bytes], group: Any, route: bytes, publisher: bytes) -> None:
+    wish = Attend(id=1, queue=b"q" * 16, service="s", publisher=publisher)
+    requesters.attend(Request(route, ATTEND, b"", b"tag1"), wish, group, 0.0)
+
+
+def test_the_newest_connection_of_a_publisher_is_told() -> None:
+    requesters, group = made()
+    attend(requesters, group, b"old", b"p" * 16)
+    attend(requesters, group, b"new", b"p" * 16)
+    end = RequestEnd(0, 0, RequestState.DONE)
+    group.ended.append((b"p" * 16, end))  # type: ignore[arg-type]
+    requesters.ended(group)
+    assert ends(requesters.take()) == {b"new": [end]}
+    requesters.gone(b"old")
+    requesters.check()
+    group.ended.append((b"p" * 16, end))  # type: ignore[arg-type]
+    requesters.ended(group)
+    assert ends(requesters.take()) == {b"new": [end]}
+
+
+def test_who_has_asked_and_is_told_anyway_is_told_once() -> None:
+    requesters, group = made()
+    attend(requesters, group, b"a", b"p" * 16)
+    requesters._requesters[b"a", b"tag1"].wanted["s"] = {Position(0, 0)}
+    requesters._waiting["s", Position(0, 0)] = [requesters._requesters[b"a", b"tag1"]]
+    end = RequestEnd(0, 0, RequestState.DONE)
+    group.ended.append((b"p" * 16, end))  # type: ignore[arg-type]
+    requesters.ended(group)
+    assert ends(requesters.take()) == {b"a": [end]}
+    requesters.check()
+
+
+def test_nothing_is_told_to_who_has_gone() -> None:
+    requesters, _ = made()
+    requesters.want(b"a", b"tag1", Want("s", [Position(0, 0)]), None, 0.0)
+    requesters.gone(b"a")
+    assert requesters.take() == []
+    assert len(requesters) == 0
+    requesters.check()

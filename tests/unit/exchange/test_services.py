@@ -1,0 +1,384 @@
+"""What requesters and instances say to an exchange, and what they get when they say it wrongly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange, publisher_id
+from segmented_log import SegmentedLog
+
+from roq.exchange import requesters
+from roq.exchange.events import Received, Unreachable
+from roq.exchange.machine import ExchangeCore
+from roq.machine import Tick
+from roq.model import Limits
+from roq.protocol import consuming, documents, requesting
+from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.consuming import (
+    CREDIT,
+    DONE,
+    GROUP_ORDER,
+    JOIN,
+    LEASED,
+    Credit,
+    Done,
+    DoneConfirmed,
+    GroupOrder,
+    GroupSettings,
+    Join,
+    read_lease,
+)
+from roq.protocol.requesting import (
+    ATTEND,
+    FIGURES,
+    OUTCOMES,
+    REQUESTS,
+    REVOKED,
+    WANT,
+    Answer,
+    Attend,
+    Attended,
+    Begun,
+    Figures,
+    Position,
+    RequestEnd,
+    RequestEnds,
+    Requests,
+    RequestsQuery,
+    RequestState,
+    Revoked,
+    ServiceSettings,
+    Want,
+    prefix_of,
+)
+
+SETTINGS = GroupSettings(
+    prefixes=(prefix_of("s"),), attempts=0, lease_seconds=5.0, service=ServiceSettings()
+)
+
+
+@dataclass
+class Party:
+    """A requester or an instance, and what it was told."""
+
+    there: Exchange
+    name: str
+    tag: bytes = b"tag1"
+    serial: int = 0
+    leases: list[tuple[int, ...]] = field(default_factory=list)
+    told: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+    @property
+    def route(self) -> bytes:
+        return self.name.encode()
+
+    def say(self, letter: bytes, document: bytes) -> None:
+        self.there.tell(Received(self.route, (letter + self.tag, document)))
+        self.there.serve()
+        self.look()
+
+    def look(self) -> None:
+        served = self.there.core.consumers
+        served.begin(self.there.now)
+        while served.runnable():
+            delivery = served.next_delivery()
+            if delivery is not None:
+                self.there.sent.append((delivery.route, (*delivery.parts, bytes(delivery.batch))))
+                served.sent(delivery)
+        for letter, *rest in self.there.answers(self.route):
+            if letter[:2] == LEASED:
+                self.leases.append(read_lease(rest[0])[:4])
+            elif (letter[:2], *rest) != (CREDIT, b""):
+                self.told.append((letter[:2], rest[0]))
+
+    def take(self, kind: bytes) -> bytes:
+        told, self.told = self.told, []
+        ((letter, document),) = told
+        assert letter == kind, documents.decode(document, Refused) if letter == REFUSED else letter
+        return document
+
+    def refusal(self) -> str:
+        return documents.decode(self.take(REFUSED), Refused).code
+
+    # --- a requester ------------------------------------------------------------------------------
+
+    def attend(self, **given: Any) -> Attended:
+        fields = {"id": 1, "queue": QUEUE, "service": "s", "publisher": publisher_id("p")}
+        self.say(ATTEND, documents.encode(Attend(**{**fields, **given})))
+        return documents.decode(self.take(ATTEND), Attended)
+
+    def want(self, *wanted: tuple[int, int], **given: Any) -> None:
+        places = [Position(*each) for each in wanted]
+        self.say(WANT, requesting.encode(Want("s", places, **given)))
+
+    def ends(self) -> list[RequestEnd]:
+        self.look()
+        told, self.told = self.told, []
+        assert {letter for letter, _ in told} <= {OUTCOMES}
+        ends = [requesting.decode(document, RequestEnds) for _, document in told]
+        return [end for each in ends for end in each.ended]
+
+    # --- an instance ------------------------------------------------------------------------------
+
+    def join(self, credit: int = 100) -> None:
+        join = Join(
+            id=1, queue=QUEUE, group="s", member=self.name.encode().ljust(16, b"."),
+            name=self.name, attempt=1, settings=SETTINGS,
+        )  # fmt: skip
+        self.say(JOIN, documents.encode(join))
+        self.take(JOIN)
+        self.say(CREDIT, consuming.encode(Credit(credit, 1 << 20, 1)))
+
+    def done(self, **given: Any) -> DoneConfirmed:
+        self.serial += 1
+        self.say(DONE, consuming.encode(Done(self.serial, **given)))
+        return consuming.decode(self.take(DONE), DoneConfirmed)
+
+
+def service(there: Exchange | None = None) -> tuple[Exchange, Publisher, Party, Party]:
+    there = there or exchange()
+    publisher = Publisher(there)
+    publisher.hello()
+    asker, instance = Party(there, "asker"), Party(there, "instance")
+    asker.attend()
+    instance.join()
+    return there, publisher, asker, instance
+
+
+def pass_time(there: Exchange, seconds: float) -> None:
+    end = there.now + seconds
+    while there.now < end:
+        there.now += 0.5
+        there.core.begin(there.now, 1_000 + int(there.now * 1e6))
+        there.tell(Tick())
+
+
+def test_who_has_asked_is_told_without_asking_again() -> None:
+    _, publisher, asker, instance = service()
+    assert publisher.send(b"s/do", 2)
+    instance.look()
+    ((number, first, length, attempt),) = instance.leases
+    assert (first, length, attempt) == (0, 2, 1)
+    told = instance.done(answers=[Answer(number, 1, value=b"v")])
+    assert told.refused == []
+    (end,) = asker.ends()
+    assert (end.index, end.state, end.value, end.instance) == (1, "done", b"v", "instance")
+    asker.want((0, 1))
+    assert [each.value for each in asker.ends()] == [b"v"], "it is kept until that is confirmed"
+    asker.want(fetched=[Position(0, 1)])
+    asker.want((0, 1))
+    assert [each.state for each in asker.ends()] == ["retrieved"]
+
+
+def test_somebody_else_may_ask_and_is_told_when_it_has_ended() -> None:
+    there, publisher, _, instance = service()
+    publisher.send(b"s/do")
+    instance.look()
+    other = Party(there, "other")
+    other.want((0, 0), (5, 0))
+    assert [(each.offset, each.state) for each in other.ends()] == [(5, "never")]
+    instance.done(answers=[Answer(instance.leases[0][0], 0, value=b"v")])
+    assert [(each.offset, each.state) for each in other.ends()] == [(0, "done")]
+
+
+def test_what_is_no_request_is_said_to_be_none_when_it_is_looked_at() -> None:
+    there, publisher, asker, _ = service()
+    publisher.send(b"other")
+    publisher.send(b"s/do")
+    asker.want((0, 0), (1, 7))
+    pass_time(there, 1.0)
+    assert sorted((each.offset, each.state) for each in asker.ends()) == [
+        (0, "forgotten"), (1, "never"),
+    ]  # fmt: skip
+
+
+def test_a_service_that_is_not_here_has_had_no_request() -> None:
+    there = exchange()
+    asker = Party(there, "asker")
+    asker.want((0, 0))
+    assert [each.state for each in asker.ends()] == ["never"]
+
+
+def test_cancelled_requests_are_told_to_both() -> None:
+    _, publisher, asker, instance = service()
+    publisher.send(b"s/do")
+    instance.look()
+    number = instance.leases[0][0]
+    asker.want(cancelled=[Position(0, 0)])
+    assert [each.state for each in asker.ends()] == ["cancelled"]
+    instance.look()
+    revoked = requesting.decode(instance.take(REVOKED), Revoked)
+    assert revoked.requests == [(number, 0)]
+    assert instance.done(answers=[Answer(number, 0)]).refused == [number]
+    assert asker.ends() == []
+
+
+def test_a_request_acknowledged_without_an_answer_is_refused() -> None:
+    _, publisher, asker, instance = service()
+    publisher.send(b"s/do")
+    instance.look()
+    number = instance.leases[0][0]
+    assert instance.done(whole=[number]).refused == [number]
+    assert instance.done(parts=[(number, 0, 1)]).refused == [number]
+    assert asker.ends() == []
+
+
+def test_a_group_and_a_service_are_not_the_same() -> None:
+    there, _, _, _ = service()
+    consumer = Party(there, "consumer")
+    join = Join(id=1, queue=QUEUE, group="s", member=b"c" * 16, attempt=1, settings=GroupSettings())
+    consumer.say(JOIN, documents.encode(join))
+    assert consumer.refusal() == "group_differs"
+    group = Join(
+        id=1, queue=QUEUE, group="g", member=b"c" * 16, attempt=1, settings=GroupSettings()
+    )
+    consumer.say(JOIN, documents.encode(group))
+    consumer.take(JOIN)
+    attend = Attend(id=1, queue=QUEUE, service="g")
+    consumer.say(ATTEND, documents.encode(attend))
+    assert consumer.refusal() == "group_differs"
+
+
+@pytest.mark.parametrize(
+    ("letter", "document", "code"),
+    [
+        (ATTEND, b"\x00", "malformed"),
+        (ATTEND, documents.encode(Attend(id=1, queue=b"z" * 16, service="s")), "foreign_queue"),
+        (ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s", publisher=b"x")),
+         "invalid_request"),
+        (WANT, b"\xc1", "malformed"),
+        (REQUESTS, documents.encode(RequestsQuery(id=1, queue=QUEUE, service="none")), "no_group"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(letter: bytes, document: bytes, code: str) -> None:
+    there, _, _, _ = service()
+    other = Party(there, "other")
+    other.say(letter, document)
+    assert other.refusal() == code
+
+
+def test_requesters_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requesters, "REQUESTERS_MAX", 1)
+    there, _, _, _ = service()
+    other = Party(there, "other")
+    other.want((0, 0))
+    assert other.refusal() == "full"
+
+
+def test_a_connection_that_ends_leaves_nothing_behind() -> None:
+    there, publisher, asker, instance = service()
+    publisher.send(b"s/do")
+    asker.want((0, 0))
+    there.tell(Unreachable(asker.route))
+    instance.look()
+    instance.done(answers=[Answer(instance.leases[0][0], 0)])
+    asker.look()
+    assert asker.told == []
+    back = Party(there, "back")
+    back.want((0, 0))
+    assert [each.state for each in back.ends()] == ["done"], "the response waits for somebody"
+
+
+def test_a_requester_to_whom_nothing_was_said_for_long_is_asked_whether_it_is_there() -> None:
+    there, _, asker, _ = service()
+    pass_time(there, requesters.PROBE_SECONDS)
+    asker.look()
+    assert requesting.decode(asker.take(OUTCOMES), RequestEnds) == RequestEnds("")
+
+
+def test_many_ends_travel_in_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requesters, "FRAME_BYTES", 1_000)
+    _, publisher, asker, instance = service()
+    publisher.send(b"s/do", 9)
+    instance.look()
+    number = instance.leases[0][0]
+    instance.done(answers=[Answer(number, index, value=b"v" * 300) for index in range(9)])
+    asker.look()
+    assert len(asker.told) == 5
+    assert [each.index for each in asker.ends()] == list(range(9))
+
+
+def test_figures_are_shown_and_a_report_counts() -> None:
+    there, publisher, asker, instance = service()
+    instance.say(FIGURES, requesting.encode(Figures(False, "no", 1, 4)))
+    publisher.send(b"s/do", 2)
+    instance.look()
+    instance.done(answers=[Answer(instance.leases[0][0], 0, value=b"abc")])
+    query = RequestsQuery(id=1, queue=QUEUE, service="s")
+    asker.ends()
+    asker.say(REQUESTS, documents.encode(query))
+    report = documents.decode(asker.take(REQUESTS), Requests)
+    assert (report.open, report.stored, report.counts) == (1, 1, {"done": 1})
+    assert [each.state for each in report.requests] == ["done", "offered"]
+    (group,) = there.core.consumers.groups
+    assert group.state(who=True, most=1).who[0].figures == Figures(False, "no", 1, 4)
+
+
+def test_a_service_that_is_deleted_cancels_and_tells() -> None:
+    there, publisher, asker, instance = service()
+    publisher.send(b"s/do")
+    instance.look()
+    asker.want((0, 0), (9, 0))
+    asker.ends()
+    there.ask(GROUP_ORDER, GroupOrder(id=4, queue=QUEUE, group="s", order="delete"))
+    assert [each.state for each in asker.ends()] == ["cancelled"]
+    assert there.core.consumers.groups == []
+
+
+# --- a log that commits later ---------------------------------------------------------------------
+
+
+def test_an_end_is_told_when_it_is_on_the_disk_and_is_there_after_a_crash() -> None:
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
+    )
+    changes: list[bytes] = []
+    there = exchange(late=log)
+
+    def write(core: ExchangeCore[bytes]) -> None:
+        written = core.consumers.take_changes()
+        log.commit()
+        changes.extend([written] if written else [])
+        core.consumers.kept()
+
+    publisher = Publisher(there)
+    publisher.hello()
+    there.append(publisher.route, b"s/do", publisher.batch(b"s/do", 3))
+    write(there.core)
+    asker, instance = Party(there, "asker"), Party(there, "instance")
+    join = Join(
+        id=1, queue=QUEUE, group="s", member=b"i" * 16, name="i", attempt=1, settings=SETTINGS
+    )
+    instance.say(JOIN, documents.encode(join))
+    write(there.core)
+    instance.look()
+    instance.take(JOIN)
+    instance.say(CREDIT, consuming.encode(Credit(100, 1 << 20, 1)))
+    number = instance.leases[0][0]
+    instance.say(DONE, consuming.encode(Done(1, begun=[Begun(number, 1, 1, True)])))
+    assert instance.told == [], "it is not begun before that is kept"
+    write(there.core)
+    instance.look()
+    assert consuming.decode(instance.take(DONE), DoneConfirmed).refused == []
+    asker.want((0, 0))
+    instance.say(DONE, consuming.encode(Done(2, answers=[Answer(number, 0, value=b"v")])))
+    assert asker.ends() == [], "it has not ended before that is kept"
+    write(there.core)
+    assert [each.value for each in asker.ends()] == [b"v"]
+    instance.say(DONE, consuming.encode(Done(3, answers=[Answer(number, 2)])))  # and it is killed
+    log.crash()
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH + 1, Limits(), late=log)
+    core.begin(0.0, 2_000)
+    core.recover(0.0, None, 0, changes)
+    after = Exchange(core, Limits())
+    other = Party(after, "other")
+    other.want((0, 0), (0, 1), (0, 2))
+    write(core)
+    assert [(each.index, each.value) for each in other.ends()] == [(0, b"v")]
+    for _ in range(16):
+        pass_time(after, 0.5)
+        write(core)
+    assert [(each.index, each.state) for each in other.ends()] == [(1, "unknown")]
+    assert RequestState.DISCARDED not in {each.state for each in other.ends()}

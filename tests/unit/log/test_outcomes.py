@@ -1,0 +1,74 @@
+"""What is kept of requests that have ended, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from roq.log import outcomes
+from roq.log.outcomes import OVERHEAD_BYTES, OutcomeStore
+from roq.protocol.requesting import Position, RequestEnd, RequestState
+
+AT = Position(3, 1)
+
+
+def done(value: bytes = b"v", at: Position = AT) -> RequestEnd:
+    return RequestEnd(*at, RequestState.DONE, value)
+
+
+def test_one_that_is_fetched_is_remembered_as_such() -> None:
+    store = OutcomeStore()
+    store.put(done(), 10.0)
+    assert store.get(AT) == done()
+    assert store.bytes == OVERHEAD_BYTES + 1
+    assert store.fetched(AT, 1.0)
+    assert not store.fetched(AT, 1.0)
+    assert store.get(AT) is None
+    assert store.remembered(AT) is RequestState.RETRIEVED
+    assert store.bytes == 0
+    store.check()
+
+
+def test_one_that_nobody_fetches_expires_and_is_forgotten_in_the_end() -> None:
+    store = OutcomeStore()
+    store.put(done(), 10.0)
+    assert store.pass_time(9.9) == 0
+    assert store.pass_time(10.0) == 1
+    assert store.remembered(AT) is RequestState.EXPIRED
+    store.pass_time(10.0 + outcomes.REMEMBER_SECONDS)
+    assert store.remembered(AT) is None
+    assert len(store) == 0
+    store.check()
+
+
+def test_nothing_is_overwritten() -> None:
+    store = OutcomeStore()
+    store.put(done(b"first"), 10.0)
+    store.put(done(b"second"), 20.0)
+    assert store.get(AT) == done(b"first")
+    assert not store.fits(b"x" * 100, "", store.bytes + 100)
+    assert store.fits(b"x" * 100, "", store.bytes + 100 + OVERHEAD_BYTES)
+    store.check()
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "REMEMBER_MAX", 3)
+    store = OutcomeStore()
+    for offset in range(5):
+        store.note(Position(offset, 0), RequestState.DONE, 0.0)
+    assert [store.remembered(Position(offset, 0)) for offset in range(5)] == [
+        None, None, *[RequestState.DONE] * 3
+    ]  # fmt: skip
+    store.check()
+
+
+def test_changes_are_told_once_and_what_came_and_went_is_only_gone() -> None:
+    store = OutcomeStore()
+    store.put(done(), 10.0)
+    store.put(done(b"w", Position(4, 0)), 10.0)
+    store.fetched(Position(4, 0), 1.0)
+    assert store.changed
+    assert store.take_changes() == ([done()], [Position(4, 0)])
+    assert not store.changed
+    store.forget(AT, 2.0)
+    assert store.remembered(AT) is RequestState.RETRIEVED
+    assert not store.changed

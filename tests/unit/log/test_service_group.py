@@ -1,0 +1,295 @@
+"""The requests of a service, beyond what the model in tests/property says of every history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roq.log.leases import Lease, Member, NumberedLeases
+from roq.log.ring import Ring
+from roq.log.service_group import ServiceGroup
+from roq.model import PublisherId
+from roq.protocol.batch import pack
+from roq.protocol.consuming import GroupSettings, Run
+from roq.protocol.requesting import (
+    Answer,
+    Begun,
+    Figures,
+    Position,
+    RequestState,
+    ServiceSettings,
+    prefix_of,
+)
+
+PUBLISHER = PublisherId(b"p" * 16)
+
+
+class Desk:
+    """A service, its log, and a clock."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.log: Ring[bytes] = Ring(b"q" * 16, 1, 1, capacity_bytes=1 << 20, topics_max=8)
+        self.numbers = NumberedLeases()
+        self.now = 0.0
+        given = GroupSettings(
+            prefixes=(prefix_of("s"),), attempts=0, lease_seconds=10.0,
+            service=ServiceSettings(**settings),
+        )  # fmt: skip
+        self.group: ServiceGroup[bytes] = ServiceGroup("s", self.log, given, 1, 0, 0.0)
+
+    def request(self, count: int = 1, topic: bytes = b"s/do") -> None:
+        data = pack(
+            [b"x"] * count, publisher=PUBLISHER, epoch=0, link_number=1, first_sequence=0,
+            created_us=0,
+        )  # fmt: skip
+        assert self.log.append(topic, data, len(data)) is not None
+
+    def join(self, name: str = "m", credit: int = 100) -> Member:
+        member = self.group.join(name.encode().ljust(16, b"."), name)
+        assert member is not None
+        member.granted, member.granted_bytes, member.window = credit, 1 << 20, 1
+        return member
+
+    def leases(self) -> list[Lease]:
+        found = []
+        while (given := self.group.next_lease(self.numbers)) is not None:
+            found.append(given[0])
+        self.group.check()
+        return found
+
+    def pass_time(self, seconds: float, *heard: Member) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 0.5
+            self.log.advance_clock(int(self.now * 1e6))
+            for member in heard:
+                self.group.heard(member)
+            self.group.tick(self.now)
+            self.group.check()
+
+    def ends(self) -> list[tuple[str, str]]:
+        ended, self.group.ended = self.group.ended, []
+        return [(each.outcome.state, each.outcome.text) for each in ended]
+
+
+def test_an_answer_acknowledges_and_is_told_with_who_asked() -> None:
+    desk = Desk()
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    assert desk.group.answer(member, Answer(lease.number, 1, value=b"v"))
+    assert not desk.group.answer(member, Answer(lease.number, 1, value=b"w")), "twice"
+    assert not desk.group.answer(member, Answer(lease.number + 1, 0)), "what it never had"
+    (ended,) = desk.group.ended
+    assert ended.publisher == PUBLISHER
+    assert (ended.outcome.value, ended.outcome.attempts, ended.outcome.instance) == (b"v", 1, "m")
+    assert desk.group.state_of(Position(0, 1)) is RequestState.DONE
+    assert desk.group.state_of(Position(0, 0)) is RequestState.OFFERED
+    assert desk.group.open_count == 1
+
+
+def test_nobody_registered() -> None:
+    desk = Desk(send_attempts=2, send_wait=1.0)
+    desk.request()
+    desk.pass_time(1.5)
+    assert desk.ends() == []
+    desk.pass_time(1.5)
+    ((state, text),) = desk.ends()
+    assert state == "discarded"
+    assert text == "no instance of service s is registered; looked for 2 times"
+    assert desk.group.counts["none registered"] == 1
+
+
+def test_all_busy() -> None:
+    desk = Desk(send_attempts=2, send_wait=1.0)
+    member = desk.join(credit=1)
+    desk.request(2)
+    (lease,) = desk.leases()
+    desk.group.begin(member, Begun(lease.number, 0, 1))
+    desk.pass_time(3.0, member)
+    ((state, text),) = desk.ends()
+    assert (state, text[:32]) == ("discarded", "all 1 available instances are bu")
+    assert desk.group.state_of(Position(0, 0)) is RequestState.RUNNING
+
+
+def test_all_unavailable_with_the_rule() -> None:
+    desk = Desk(send_attempts=2, send_wait=1.0)
+    member = desk.join(credit=0)
+    desk.group.figures[member.id] = Figures(available=False, rule="too slow")
+    desk.request()
+    desk.pass_time(3.0, member)
+    ((state, text),) = desk.ends()
+    assert state == "discarded"
+    assert "all 1 instances are unavailable: too slow" in text
+    assert desk.group.state(who=True, most=5).who[0].figures == Figures(False, "too slow")
+
+
+def test_an_instance_that_comes_in_time_gets_it() -> None:
+    desk = Desk(send_attempts=2, send_wait=1.0)
+    desk.request()
+    desk.pass_time(1.5)
+    desk.join()
+    assert len(desk.leases()) == 1
+
+
+def test_what_is_not_confirmed_is_taken_back_and_ends_after_so_many_offers() -> None:
+    desk = Desk(send_attempts=2, confirm_within=1.0)
+    desk.request()
+    silent, other = desk.join("silent"), desk.join("other", credit=0)
+    (lease,) = desk.leases()
+    desk.pass_time(1.5, silent, other)
+    assert desk.group.revoked == [(silent.id, lease.number, 0)]
+    assert not desk.group.answer(silent, Answer(lease.number, 0)), "taken back"
+    assert silent.credit == 0, "it gets nothing before it has said something"
+    other.granted = 5
+    (again,) = desk.leases()
+    assert again.number > lease.number
+    desk.pass_time(1.5, silent, other)
+    ((state, text),) = desk.ends()
+    assert (state, text) == ("discarded", "not confirmed within 1 s by other")
+
+
+def test_what_may_be_begun_again_goes_to_another_and_is_unknown_in_the_end() -> None:
+    desk = Desk(run_attempts=2)
+    desk.request()
+    for name, ends in (("a", []), ("b", ["unknown"])):
+        member = desk.join(name)
+        (lease,) = desk.leases()
+        assert desk.group.begin(member, Begun(lease.number, 0, 1))
+        desk.group.gone(member.id)
+        assert [state for state, _ in desk.ends()] == ends
+
+
+def test_what_must_not_be_begun_again_is_unknown_when_its_instance_is_lost() -> None:
+    desk = Desk()
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    assert desk.group.begin(member, Begun(lease.number, 0, 1, True))
+    desk.group.gone(member.id)
+    desk.join("other")
+    (rest,) = desk.leases()
+    assert (rest.first, rest.length) == (1, 1), "what was not begun goes to another one"
+    assert desk.ends() == []
+    desk.pass_time(2.5)
+    assert [state for state, _ in desk.ends()][:1] == ["unknown"]
+
+
+def test_an_instance_that_comes_back_goes_on_with_what_it_has_begun() -> None:
+    desk = Desk()
+    desk.request()
+    member = desk.join()
+    (lease,) = desk.leases()
+    desk.group.begin(member, Begun(lease.number, 0, 1, True))
+    desk.group.gone(member.id)
+    back = desk.join()
+    (again,), _ = desk.group.resume(back, [Run(0, 0, 1)], desk.numbers)
+    desk.pass_time(4.0, back)
+    assert desk.group.answer(back, Answer(again.number, 0))
+    assert [state for state, _ in desk.ends()] == ["done"]
+
+
+def test_cancelled_and_late_requests_end_and_their_instance_is_told() -> None:
+    desk = Desk()
+    desk.request(2)
+    member = desk.join(credit=1)
+    (lease,) = desk.leases()
+    assert desk.group.cancel(Position(0, 0), late=False)
+    assert desk.group.cancel(Position(0, 1), late=True)
+    assert not desk.group.cancel(Position(0, 1), late=True)
+    assert desk.group.revoked == [(member.id, lease.number, 0)]
+    assert [state for state, _ in desk.ends()] == ["cancelled", "late"]
+    assert not desk.group.answer(member, Answer(lease.number, 0))
+
+
+def test_a_request_without_a_result_ends_in_its_time() -> None:
+    desk = Desk(result_within=3.0)
+    desk.request()
+    member = desk.join()
+    (lease,) = desk.leases()
+    desk.group.begin(member, Begun(lease.number, 0, 1))
+    desk.pass_time(3.5, member)
+    assert desk.ends() == [("late", "no result within 3 s")]
+
+
+def test_a_full_store_holds_dispatch_and_takes_nothing_that_does_not_fit() -> None:
+    desk = Desk(store_bytes=4_096)
+    desk.request(3)
+    member = desk.join(credit=2)
+    (lease,) = desk.leases()
+    assert desk.group.answer(member, Answer(lease.number, 0, value=b"x" * 5_000))
+    ((state, text),) = desk.ends()
+    assert state == "failed"
+    assert "finds no room in the store of 4096 bytes" in text
+    assert desk.group.answer(member, Answer(lease.number, 1, value=b"x" * 2_000))
+    member.granted = 10
+    assert desk.group.full
+    assert desk.leases() == []
+    desk.pass_time(10.0, member)
+    assert desk.group.state_of(Position(0, 2)) is RequestState.ACCEPTED, "it is not discarded"
+    desk.group.outcomes.fetched(Position(0, 1), desk.now)
+    assert len(desk.leases()) == 1
+
+
+@pytest.mark.parametrize("state", [RequestState.RUNNING, RequestState.UNKNOWN, RequestState.NEVER])
+def test_an_instance_cannot_answer_everything(state: RequestState) -> None:
+    desk = Desk()
+    desk.request()
+    member = desk.join()
+    (lease,) = desk.leases()
+    assert desk.group.answer(member, Answer(lease.number, 0, state))
+    assert desk.ends() == [("failed", f"its instance has answered {state}")]
+
+
+def test_expired_fetched_forgotten_and_never_known_are_told_apart() -> None:
+    desk = Desk(keep_result=1.0)
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    desk.group.answer(member, Answer(lease.number, 0))
+    desk.group.answer(member, Answer(lease.number, 1))
+    desk.group.outcomes.fetched(Position(0, 0), desk.now)
+    desk.pass_time(2.0)
+    states = [desk.group.state_of(Position(*at)) for at in ((0, 0), (0, 1), (1, 0))]
+    assert states == ["retrieved", "expired", "never"]
+    desk.pass_time(601.0)
+    assert desk.group.state_of(Position(0, 0)) is RequestState.FORGOTTEN
+
+
+def test_messages_of_others_are_no_requests() -> None:
+    desk = Desk()
+    desk.request(topic=b"t")
+    desk.request()
+    desk.pass_time(0.5)
+    assert desk.group.state_of(Position(0, 0)) is RequestState.FORGOTTEN
+    assert desk.group.open_count == 1
+
+
+def test_a_service_that_is_moved_on_cancels_what_is_open() -> None:
+    desk = Desk()
+    desk.request()
+    desk.join()
+    desk.leases()
+    desk.group.seek(desk.log.committed)
+    assert [state for state, _ in desk.ends()] == ["cancelled"]
+    desk.group.check()
+
+
+def test_chosen_settings_replace_others() -> None:
+    desk = Desk()
+    desk.group.choose(ServiceSettings(keep_result=9.0))
+    assert desk.group.service.keep_result == 30.0
+    desk.group.choose(ServiceSettings(keep_result=9.0, chosen=True))
+    assert desk.group.service.keep_result == 9.0
+
+
+def test_views_name_state_and_instance() -> None:
+    desk = Desk()
+    desk.request(3)
+    member = desk.join(credit=2)
+    (lease,) = desk.leases()
+    desk.group.answer(member, Answer(lease.number, 0, value=b"abc"))
+    views = [(view.index, view.state, view.instance, view.bytes) for view in desk.group.views()]
+    assert views == [(0, "done", "m", 3), (1, "offered", "m", 0), (2, "accepted", "", 0)]
+    assert desk.group.oldest_us == 0
