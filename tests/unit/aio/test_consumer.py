@@ -28,6 +28,7 @@ class PaperShell:
     def __init__(self) -> None:
         self.error: RoQError | None = None
         self.settled: list[tuple[int, int, str]] = []
+        self.put_aside = lambda _holding: False
 
     def put_aside(self, _held: Holding) -> bool:
         return False

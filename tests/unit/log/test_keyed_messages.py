@@ -71,6 +71,15 @@ def test_what_was_given_back_untried_comes_before_what_is_behind_it() -> None:
     assert [keyed.next(), keyed.next(), keyed.next()] == [(1, 0b10), (2, 0b01), (3, 0b11)]
 
 
+def test_what_is_ready_again_goes_before_what_is_behind_it_whatever_its_key() -> None:
+    keyed = Keyed()
+    keyed.batch(1, "a")
+    assert keyed.next() == (1, 1)
+    keyed.late(1, 1, 0.0)
+    keyed.batch(2, "b")
+    assert [keyed.next(), keyed.next()] == [(1, 1), (2, 1)]
+
+
 def test_in_one_batch_a_late_message_divides_what_is_before_from_what_is_behind() -> None:
     keyed = Keyed()
     keyed.batch(1, "aaaab")
