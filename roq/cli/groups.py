@@ -90,6 +90,7 @@ def show(target: Target, queue: str, group: str) -> None:
             ("State", state_text(row.state)),
             ("Mode", row.mode),
             ("Topics", ", ".join(f"{topic}*" for topic in row.topics)),
+            ("Tags", ", ".join(row.tags) or "all"),
             ("Lease", f"{row.lease_seconds:g} s"),
             ("Attempts", row.attempts or "without an end"),
             ("Created", created),
@@ -102,6 +103,7 @@ def show(target: Target, queue: str, group: str) -> None:
             ("Failed", f"{row.failed:,} messages"),
             ("Lapsed", f"{row.lapsed:,} messages"),
             ("Expired", f"{row.expired:,} batches"),
+            ("Malformed", f"{row.malformed:,} batches"),
         ]
     )
     note("")

@@ -150,7 +150,7 @@ class Requeue:
         for message, letter in ((each.message, each.letter) for each in chunk):
             self._to(letter.queue).publish(
                 message.payload, letter.topic, key=message.key, tags=message.tags,
-                properties=letter.properties,
+                properties=letter.properties, priority=message.priority,
             )  # fmt: skip
         for publisher in self._publishers.values():
             publisher.flush(FLUSH_SECONDS)

@@ -20,16 +20,22 @@ class GroupFilter:
 
     Args:
         settings: of the group.
+
+    Attributes:
+        malformed: batches of the group that say to have more messages than they have bytes.
     """
 
     def __init__(self, settings: GroupSettings) -> None:
         self._prefixes = settings.prefixes
         self._everything = b"" in settings.prefixes
+        self.malformed = 0
         self._tags = tag_bits(settings.tags)
         self._reads_area = bool(self._tags) or settings.mode in {"keyed", "priority"}
 
     def look_at(self, record: Record[object]) -> tuple[int, bytes]:
         """How many messages of a batch may be the group's, and its extension area if that matters.
+
+        One that cannot have as many messages as it says has none.
 
         By tags whole batches are left out, whose bits have none of the group's; members know which
         messages of the others have one.
@@ -44,5 +50,9 @@ class GroupFilter:
         if self._reads_area:
             area = bytes(cast("bytes", batch)[HEADER_BYTES : HEADER_BYTES + ext_bytes])
         if kind != Kind.DATA or (self._tags and not read_tags(area) & self._tags):
+            return 0, b""
+        if count > size - HEADER_BYTES - ext_bytes:
+            # What is kept of a batch grows with its count, which nobody has compared with its body.
+            self.malformed += 1
             return 0, b""
         return int(count), area

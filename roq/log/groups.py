@@ -47,6 +47,8 @@ B = TypeVar("B")
 
 WINDOW: Final = 20_000
 """Batches between the first that is not done and the last that was handed out."""
+MESSAGES_MAX: Final = 20_000_000
+"""Messages of these, as far as they are not done: some bits and up to a byte are kept of each."""
 SCAN_MAX: Final = 256
 """Batches of other topics that are passed over at once."""
 AHEAD_STEP: Final = 1_000
@@ -79,14 +81,9 @@ class ConsumerGroup(Generic[B]):
     """
 
     def __init__(
-        self,
-        name: str,
-        log: Log[B],
-        settings: GroupSettings,
-        created_us: int,
-        start: int,
+        self, name: str, log: Log[B], settings: GroupSettings, created_us: int, start: int,
         now: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.name = name
         self.settings = settings
         self.created_us = created_us
@@ -200,6 +197,7 @@ class ConsumerGroup(Generic[B]):
         held. Call it about twice a second."""
         self._clock += min(max(0.0, now - self._ticked_at), STEP_SECONDS_MAX)
         self._ticked_at = now
+        self._keep_up()  # without members nobody else does
         silent = [
             member
             for member in self._members.values()
@@ -339,7 +337,7 @@ class ConsumerGroup(Generic[B]):
             end=self._log.committed, out=self.out, waiting=self._free.count,
             oldest_us=self._oldest(), members=len(self._members), paused=self.paused,
             acknowledged=self.acknowledged, failed=self.failed, lapsed=self.lapsed,
-            expired=self.expired, stalled=self._stalled(),
+            expired=self.expired, malformed=self._filter.malformed, stalled=self._stalled(),
             who=[
                 MemberState(
                     member=each.id, name=each.name, held=each.held, credit=max(0, each.credit),
@@ -406,7 +404,12 @@ class ConsumerGroup(Generic[B]):
         return [*self._free, *self._leases()]
 
     def _may_open(self) -> bool:
-        return self.next < self._log.committed and self._open.span < WINDOW
+        return self.next < self._log.committed and not self._is_full
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether nothing more is looked at before something is done."""
+        return self._open.span >= WINDOW or self._open.messages >= MESSAGES_MAX
 
     def _is_done(self, offset: int, first: int, length: int) -> bool:
         """Whether none of these messages is open, as far as that is known."""
@@ -470,11 +473,8 @@ class ConsumerGroup(Generic[B]):
     def _first_piece(self) -> Piece | None:
         """What goes out next; it stays where it is."""
         self._passing = False
-        if (
-            self.settings.mode == "exclusive"
-            and isinstance(self._free, FreeMessages)
-            and self._free
-        ):
+        exclusive = self.settings.mode == "exclusive"
+        if exclusive and isinstance(self._free, FreeMessages) and self._free:
             # In order: what was given back comes before everything behind it, if it waits for long.
             return self._free.lowest(self._clock)
         first = self._free.first(self._clock)
@@ -555,6 +555,8 @@ class ConsumerGroup(Generic[B]):
         """These messages are done, whoever says so."""
         if self._open.finish(offset, bits):
             self._journal.note_done(offset)
+            if not isinstance(self._free, FreeMessages) and not self._open.size(offset):
+                self._free.done(offset)
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
         """These messages of a lease are free after so many seconds."""
@@ -604,12 +606,11 @@ class ConsumerGroup(Generic[B]):
             return ""
         if self.paused or not self._members:
             return "it is paused" if self.paused else "it has no member here"
-        if self._open.span >= WINDOW and self._free.first(self._clock) is None:
+        if self._is_full and self._free.first(self._clock) is None:
             holder = next((each for each in self._leases() if each.offset == self.base), None)
             who = f"{holder.member.name} holds it" if holder else "it waits for its next attempt"
-            return (
-                f"{WINDOW} batches are open, since the one at offset {self.base} is not done: {who}"
-            )
+            at = f"the one at offset {self.base} is not done"
+            return f"{self._open.span} batches are open, since {at}: {who}"
         first = self._free.first(self._clock)
         waits = first is not None or self._may_open()
         if waits and not self._taker(1 if first is None else first.amount):

@@ -17,7 +17,7 @@ from typing import Final
 from roq.log.free_messages import STALE_MAX
 from roq.log.key_groups import NO, YES, KeyGroups
 from roq.log.leases import Lease, Piece, bits_at, bits_of_column, piece_of, runs_of
-from roq.protocol.columns import KEY_GROUP_COUNT, KEY_GROUPS
+from roq.protocol.columns import KEY_GROUP_COUNT, KEY_GROUPS, value_at
 
 _ONE_ZERO: Final = bytes.maketrans(YES + NO, b"\x01\x00")
 
@@ -38,7 +38,7 @@ class KeyedMessages:
         self.count = 0
         self.groups = KeyGroups()
         self._columns: dict[int, bytes] = {}
-        """The key group of each message, of the batches that are open."""
+        """The key group of each message, or of all, of the batches that are open."""
         self._fresh: dict[int, int] = {}
         """By offset, a bit for each."""
         self._offsets: list[int] = []
@@ -105,6 +105,10 @@ class KeyedMessages:
         keyless = bytes((offset % KEY_GROUP_COUNT + 1,))
         self._columns[offset] = column.replace(b"\x00", keyless)
 
+    def done(self, offset: int) -> None:
+        """Nothing of this batch is open any more."""
+        self._columns.pop(offset, None)
+
     def add(self, piece: Piece, *, first: bool = False) -> None:
         """These may go out when it is their turn; `first` says nothing, as all have a turn."""
         del first
@@ -124,7 +128,7 @@ class KeyedMessages:
                 heapify(self._heap)
             column = self._columns[offset]
             for index in _indexes(bits):
-                insort(self._places.setdefault(column[index], []), (offset, index))
+                insort(self._places.setdefault(value_at(column, index), []), (offset, index))
             self._holds = None
             return
         if offset not in self._fresh:
@@ -202,7 +206,7 @@ class KeyedMessages:
         assert {*self._ready, *self._waiting} == set(late)  # noqa: S101
         assert self._ready == sorted(self._ready)  # noqa: S101
         places = sorted(
-            (self._columns[piece.offset][index], (piece.offset, index))
+            (value_at(self._columns[piece.offset], index), (piece.offset, index))
             for piece in late
             for index in _indexes(piece.bits << piece.first)
         )
@@ -251,7 +255,7 @@ class KeyedMessages:
         mine = 0
         count: dict[int, int] = {}
         for index in _indexes(bits):
-            lane = column[index]
+            lane = value_at(column, index)
             if lane in blocked:
                 continue
             nth = count.get(lane, 0)
@@ -282,10 +286,11 @@ class KeyedMessages:
         if not pieces:
             del self._late[offset]
         for index in _indexes(piece.bits << piece.first):
-            places = self._places[column[index]]
+            lane = value_at(column, index)
+            places = self._places[lane]
             del places[bisect_left(places, (offset, index))]
             if not places:
-                del self._places[column[index]]
+                del self._places[lane]
         self._holds = None
         return until
 
@@ -297,12 +302,16 @@ class KeyedMessages:
 
 
 def _bits_of(column: bytes, table: bytes | bytearray) -> int:
-    """A bit for each message whose key group is allowed."""
+    """A bit for each message whose key group is allowed; without an end if those of all are."""
+    if len(column) == 1:
+        return -int(table[column[0]] == YES[0])
     return int(column.translate(table)[::-1], 2)
 
 
 def _chosen(column: bytes, bits: int) -> Iterator[int]:
     """The key groups of these messages."""
+    if len(column) == 1:
+        return iter(column)
     return compress(column, f"{bits:b}"[::-1].encode().translate(_ONE_ZERO))
 
 

@@ -173,7 +173,9 @@ def lowest_of(bits: int, count: int) -> int:
 
 
 def bits_of_column(column: bytes, value: int) -> int:
-    """A bit for each message that has this value in a column."""
+    """A bit for each message that has this value in a column; without an end if that is all."""
+    if len(column) == 1:
+        return -int(column[0] == value)
     table = bytearray(b"0" * 256)
     table[value] = ord("1")
     return int(column.translate(table)[::-1], 2)

@@ -18,6 +18,7 @@ class OpenBatches:
     Attributes:
         base: the first offset that is not wholly done.
         next: the first one that was not looked at.
+        messages: of the batches that are not done, done ones included.
         bits: of each batch that is not done, a bit for each message that is not.
         moved: `base` has moved since this was reset.
     """
@@ -25,6 +26,7 @@ class OpenBatches:
     def __init__(self, start: int) -> None:
         self.bits: dict[int, int] = {}
         self.moved = False
+        self.messages = 0
         self._sizes: dict[int, int] = {}
         self._leaps: deque[tuple[int, int]] = deque()
         """Offsets that belong to no batch: from, and behind the last."""
@@ -34,6 +36,7 @@ class OpenBatches:
         """Begin here, with nothing."""
         for held in (self.bits, self._sizes, self._leaps):
             held.clear()
+        self.messages = 0
         self.base = self.next = offset
 
     @property
@@ -68,6 +71,7 @@ class OpenBatches:
         if bits:
             self.bits[self.next] = bits
             self._sizes[self.next] = size
+            self.messages += size
         self.next += 1
         self._advance()
 
@@ -79,7 +83,7 @@ class OpenBatches:
         if before & ~bits:
             self.bits[offset] = before & ~bits
             return True
-        del self.bits[offset], self._sizes[offset]
+        self._forget(offset)
         self._advance()
         return True
 
@@ -87,7 +91,7 @@ class OpenBatches:
         """What is below has left the log; how many batches were not done."""
         gone = [offset for offset in self.bits if offset < floor]
         for offset in gone:
-            del self.bits[offset], self._sizes[offset]
+            self._forget(offset)
         while self._leaps and self._leaps[0][0] < floor:
             _, to = self._leaps.popleft()
             if to > floor:
@@ -103,7 +107,12 @@ class OpenBatches:
         assert all(self.base <= offset < self.next for offset in self.bits)  # noqa: S101
         assert self.base == self.next or self.base in self.bits  # noqa: S101
         assert self.bits.keys() == self._sizes.keys()  # noqa: S101
+        assert self.messages == sum(self._sizes.values())  # noqa: S101
         assert all(self.base < start < to <= self.next for start, to in self._leaps)  # noqa: S101
+
+    def _forget(self, offset: int) -> None:
+        del self.bits[offset]
+        self.messages -= self._sizes.pop(offset)
 
     def _advance(self) -> None:
         base, leaps = self.base, self._leaps

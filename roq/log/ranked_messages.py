@@ -12,7 +12,7 @@ from typing import Final
 
 from roq.log.free_messages import FreeMessages
 from roq.log.leases import Piece, bits_of_column
-from roq.protocol.columns import PRIORITIES
+from roq.protocol.columns import PRIORITIES, value_at
 
 HIGHER_OF_LOWER: Final = 9
 """Messages of the highest priority that go out for each one below it."""
@@ -26,7 +26,7 @@ class RankedMessages:
     def __init__(self) -> None:
         self._levels: dict[int, FreeMessages] = {}
         self._columns: dict[int, bytes] = {}
-        """The priority of each message, of the batches that are open."""
+        """The priority of each message, or of all, of the batches that are open."""
         self._owed = 0
         """Messages that went out before lower ones that were ready."""
 
@@ -43,7 +43,7 @@ class RankedMessages:
 
     def level(self, piece: Piece) -> int:
         """The priority of these."""
-        return self._columns[piece.offset][piece.first]
+        return value_at(self._columns[piece.offset], piece.first)
 
     def reserve(self, piece: Piece) -> int:
         """How much of what members take these leave free: of the lowest priority one message, so
@@ -59,6 +59,10 @@ class RankedMessages:
         while self._columns and (old := next(iter(self._columns))) < base:
             del self._columns[old]
         self._columns[offset] = column
+
+    def done(self, offset: int) -> None:
+        """Nothing of this batch is open any more."""
+        self._columns.pop(offset, None)
 
     def add(self, piece: Piece, *, first: bool = False) -> None:
         """These may go out, behind all of their priority that may already, or before them."""
@@ -118,6 +122,9 @@ class RankedMessages:
 
     def _parts(self, piece: Piece) -> Iterator[tuple[int, Piece]]:
         column = self._columns[piece.offset]
+        if len(column) == 1:
+            yield column[0], piece
+            return
         bits = piece.bits << piece.first
         for level in set(column[piece.first : piece.first + piece.length]):
             mine = bits & bits_of_column(column, level)

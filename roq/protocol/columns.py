@@ -63,11 +63,18 @@ def pack_tags(bits: int) -> bytes:
 
 
 def read_column(area: bytes | memoryview, kind: int, count: int) -> bytes:
-    """A column of a batch of so many messages; zeros if it has none, or not one that fits."""
+    """A column of a batch of so many messages; zero if it has none, or not one that fits.
+
+    A single byte stands for all messages here as well: `count` is what a publisher says, and costs
+    nobody anything that it has not sent.
+    """
     values = b"".join(_records(area, kind))
-    if len(values) == 1:
-        return values * count
-    return values if len(values) == count else bytes(count)
+    return values if len(values) in {1, count} else b"\x00"
+
+
+def value_at(column: bytes, index: int) -> int:
+    """What a column says of one message."""
+    return column[0] if len(column) == 1 else column[index]
 
 
 def read_tags(area: bytes | memoryview) -> int:

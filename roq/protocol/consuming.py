@@ -254,6 +254,8 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """Messages whose member was silent for too long, or has gone with them."""
     expired: Whole = 0
     """Batches that left the log before they were done."""
+    malformed: Whole = 0
+    """Batches that were passed over, as they cannot have as many messages as they say."""
     stalled: str = ""
     """Why nothing is handed out although there is something to do; empty: all is well."""
     who: list[MemberState] = []

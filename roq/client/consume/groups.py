@@ -78,6 +78,7 @@ class GroupPart(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     lapsed: int
     expired: int
+    malformed: int = 0
     stalled: str
 
 
@@ -89,9 +90,11 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     mode: str
-    """`shared` or `exclusive`."""
+    """`shared`, `exclusive`, `keyed` or `priority`."""
     topics: list[str]
     """Topics that begin so are the group's; an empty one means all."""
+    tags: list[str] = []
+    """Only messages that have one of these are the group's; none: all."""
     lease_seconds: float
     attempts: int
     """So often is a message tried before it is a dead letter; 0: without an end."""
@@ -118,6 +121,8 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Messages whose member was silent for too long, or has gone with them."""
     expired: int
     """Batches that left the log before they were done."""
+    malformed: int = 0
+    """Batches that were passed over, as they cannot have as many messages as they say."""
     stalled: list[str]
     """Where nothing is handed out although there is something to do, and why; empty: nowhere."""
     parts: list[GroupPart]
@@ -357,6 +362,7 @@ def _summary(name: str, states: dict[str, GroupState], now: float) -> GroupSumma
         name=name,
         mode=first.settings.mode,
         topics=[prefix.decode(errors="replace") for prefix in first.settings.prefixes],
+        tags=list(first.settings.tags),
         lease_seconds=first.settings.lease_seconds,
         attempts=first.settings.attempts,
         created=first.created_us / MICROSECONDS,
@@ -370,6 +376,7 @@ def _summary(name: str, states: dict[str, GroupState], now: float) -> GroupSumma
         failed=total(lambda part: part.failed),
         lapsed=total(lambda part: part.lapsed),
         expired=total(lambda part: part.expired),
+        malformed=total(lambda part: part.malformed),
         stalled=[f"exchange {part.exchange}: {part.stalled}" for part in parts if part.stalled],
         parts=parts,
         who=who,
@@ -382,7 +389,7 @@ def _part(exchange: str, state: GroupState, now: float) -> GroupPart:
         exchange=exchange, base=state.base, end=state.end, out=state.out, waiting=state.waiting,
         oldest_seconds=oldest, members=state.members, paused=state.paused,
         acknowledged=state.acknowledged, failed=state.failed, lapsed=state.lapsed,
-        expired=state.expired, stalled=state.stalled,
+        expired=state.expired, malformed=state.malformed, stalled=state.stalled,
     )  # fmt: skip
 
 

@@ -48,6 +48,7 @@ class Holding:
 
     Attributes:
         log, offset: of the batch.
+        number: of the lease by which it came; its exchange uses none twice.
         first: index in the batch of the first of these messages.
         batch: these messages alone.
         count: how many of these are held, or were; the others are somebody else's.
@@ -64,8 +65,8 @@ class Holding:
     """
 
     __slots__ = (
-        "attempt", "batch", "begun", "count", "dirty", "first", "lanes", "log", "lost", "offset",
-        "priority", "segments", "states", "unconfirmed", "untold",
+        "attempt", "batch", "begun", "count", "dirty", "first", "lanes", "log", "lost", "number",
+        "offset", "priority", "segments", "states", "unconfirmed", "untold",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +74,7 @@ class Holding:
     ) -> None:
         self.log = log
         self.offset = offset
+        self.number = lease
         self.first = first
         self.batch = batch
         self.attempt = attempt
@@ -264,7 +266,8 @@ def column_of(packed: bytes, kind: int, first: int, length: int) -> bytes:
     """
     header = read_header(packed)
     area = packed[HEADER_BYTES : HEADER_BYTES + header.ext_bytes]
-    return read_column(area, kind, header.count)[first : first + length]
+    column = read_column(area, kind, header.count)
+    return column * length if len(column) == 1 else column[first : first + length]
 
 
 def batch_of(topic: bytes, packed: bytes, first: int, length: int) -> Batch:

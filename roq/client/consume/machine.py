@@ -107,6 +107,7 @@ class ConsumerStats:
         lost: messages that were taken from this member while it held them.
         redelivered: messages that came as a second or further attempt.
         malformed: leases that could not be read; they were given back.
+        given_up: those of them that were tried as often as may be: they were acknowledged.
         passed_over: messages without any of the group's tags; they were acknowledged unseen.
         unburied: dead letters that could not be written, each time; they come again.
     """
@@ -118,6 +119,7 @@ class ConsumerStats:
     lost: int = 0
     redelivered: int = 0
     malformed: int = 0
+    given_up: int = 0
     passed_over: int = 0
     unburied: int = 0
 
@@ -135,7 +137,7 @@ class Seat:
     ask_at: float = float("inf")
     make: bool = False
     holdings: dict[int, Holding] = field(default_factory=dict)
-    """By number of its first lease; those of which anything is not confirmed."""
+    """By number of the lease by which each came; those of which anything is not confirmed."""
     arrived: int = 0
     arrived_bytes: int = 0
     granted: int = 0
@@ -160,6 +162,7 @@ class ConsumerMachine:
     Attributes:
         arrived: holdings that came since the shell has looked, in order.
         passed_over: likewise those with messages that are settled without the user.
+        given_up: log and offset of what nobody could read, and why, since the shell has looked.
         resolved: messages that were settled, and of which it is known what has become.
         stats: counters.
         refusal: why the group does not take this member, for good; empty: it does.
@@ -173,6 +176,7 @@ class ConsumerMachine:
         self.refusal: tuple[str, str] | None = None
         self.arrived: list[Holding] = []
         self.passed_over: list[Holding] = []
+        self.given_up: list[tuple[LogId, int, str]] = []
         self.resolved = 0
         self.attempts = member.settings.attempts
         self._member = member
@@ -393,14 +397,18 @@ class ConsumerMachine:
             by_offset.setdefault(offset, []).append((number, first, length))
         done = {(run.offset, run.first + at) for run in joined.done for at in range(run.length)}
         for holding in holdings:
+            # Leases of some messages lie between each other: only what was held here is held again.
+            runs = holding.held()
             holding.segments = [
-                Segment(number, first, min(length, holding.first + len(holding.batch) - first))
+                Segment(number, begin, end - begin)
                 for number, first, length in by_offset.get(holding.offset, ())
-                if holding.first <= first < holding.first + len(holding.batch)
+                for run in runs
+                if (begin := max(first, run.first))
+                < (end := min(first + length, run.first + run.length))
             ]
             mine = {each.first + at for each in holding.segments for at in range(each.length)}
             theirs: list[int] = []
-            for run in holding.held():
+            for run in runs:
                 for index in range(run.first, run.first + run.length):
                     if index in mine:
                         continue
@@ -470,8 +478,12 @@ class ConsumerMachine:
         try:
             batch = batch_of(topic, packed, first, length)
         except (RemoteProtocolError, *UNREADABLE) as error:
-            # Nobody can read it: it becomes a dead letter after its attempts.
             self.stats.malformed += 1
+            if attempt > self.attempts > 0:
+                # Nobody can read it, so it is no dead letter either; the log still has it.
+                self.stats.given_up += 1
+                self.given_up.append((log, entry.offset, str(error)))
+                return self._send(log, seat, Done(0, [number], [], []), [], now)
             back = Returned(number, first, length, 0.0, True, f"cannot be read: {error}"[:200])
             return self._send(log, seat, Done(0, [], [], [back]), [], now)
         holding = self.holding_type(log, entry.offset, number, first, attempt, batch)
@@ -496,7 +508,7 @@ class ConsumerMachine:
         return []
 
     def _keep(self, seat: Seat, holding: Holding) -> None:
-        seat.holdings[holding.segments[0].lease] = holding
+        seat.holdings[holding.number] = holding
         seat.open += holding.untold
         if holding.untold:
             seat.open_bytes += holding.batch.size
@@ -574,7 +586,7 @@ class ConsumerMachine:
                 self.stats.confirmed += kept
                 self.resolved += kept + returned
                 if not holding.untold and not holding.unconfirmed:
-                    seat.holdings.pop(holding.segments[0].lease, None)
+                    seat.holdings.pop(holding.number, None)
 
     def _forget_told(self, seat: Seat) -> None:
         """What was told and not confirmed: what was returned is the exchange's, by itself."""

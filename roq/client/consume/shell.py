@@ -407,6 +407,13 @@ class ConsumerShell:
             if asks:
                 self._perform(asks)
         machine = self._machine
+        for place, offset, why in machine.given_up:
+            self._limited.warning(
+                f"given up {place} {offset}", now,
+                "the batch at offset %d of log %s cannot be read, and was passed over after "
+                "%d attempts: %.200s", offset, place, machine.attempts, why, event="given_up",
+            )  # fmt: skip
+        machine.given_up.clear()
         if machine.passed_over:
             for holding in machine.passed_over:
                 holding.dirty = True

@@ -27,6 +27,7 @@ def letter(number: int, reason: str = "timeout", topic: str = "eu", group: str =
             "a": "b", "roq.dead.queue": "orders", "roq.dead.topic": topic, "roq.dead.group": group,
             "roq.dead.id": f"x1-1-{number}-0", "roq.dead.attempts": "3", "roq.dead.reason": reason,
         },
+        7,
     )  # fmt: skip
 
 
@@ -135,7 +136,8 @@ def test_letters_go_back_as_they_were_when_that_is_agreed(monkeypatch: pytest.Mo
     assert "Publish 2 dead letters anew to orders?" in result.stderr
     assert result.stdout == "2 dead letters of queue orders requeued\n"
     assert cluster.published[0] == (
-        b"m0", "eu.be", {"key": "k0", "tags": ("red",), "properties": {"a": "b"}}
+        b"m0", "eu.be",
+        {"key": "k0", "tags": ("red",), "properties": {"a": "b"}, "priority": 7},
     )  # fmt: skip
     assert cluster.acked == [b"m0", b"m1"]
 

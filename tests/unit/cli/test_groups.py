@@ -119,13 +119,24 @@ def test_a_queue_without_groups_says_how_one_is_made(use: Any) -> None:
 
 
 def test_a_group_is_shown_with_exchanges_and_members(use: Any) -> None:
-    use(PaperCluster(summary(who=[MEMBER], attempts=0)))
+    use(PaperCluster(summary(who=[MEMBER], attempts=0, tags=["eu", "paid"], malformed=12)))
     result = CliRunner().invoke(cli, ["group", "show", "orders", "billing"])
     assert result.exit_code == 0
-    for text in ("billing", "without an end", "worker-1", "x1", "0.2 s", "7 batches"):
+    texts = (
+        "billing",
+        "without an end",
+        "worker-1",
+        "x1",
+        "0.2 s",
+        "7 batches",
+        "eu, paid",
+        "12 b",
+    )
+    for text in texts:
         assert text in result.stdout
     shown = json.loads(CliRunner().invoke(cli, ["group", "show", "orders", "b", "--json"]).stdout)
     assert shown["who"][0]["name"] == "worker-1"
+    assert shown["tags"] == ["eu", "paid"]
 
 
 def test_a_group_that_is_not_there_is_one_line_and_a_hint(use: Any) -> None:

@@ -8,7 +8,7 @@ from roq.log.group_filter import GroupFilter
 from roq.log.log import Record
 from roq.log.ring import Ring
 from roq.model import PublisherId
-from roq.protocol.batch import Kind, pack, pack_empty
+from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
 from roq.protocol.columns import KEY_GROUPS, pack_column, pack_tags, tag_bits
 from roq.protocol.consuming import GroupSettings
 
@@ -51,3 +51,20 @@ def test_a_batch_without_tags_is_no_group_of_tags() -> None:
 def test_what_a_batch_says_is_read_where_it_matters() -> None:
     assert GroupFilter(GroupSettings()).look_at(record(area=AREA)) == (2, b"")
     assert GroupFilter(GroupSettings(mode="keyed")).look_at(record(area=AREA)) == (2, AREA)
+
+
+@pytest.mark.parametrize("mode", ["shared", "keyed", "priority"])
+def test_a_batch_with_fewer_bytes_than_messages_has_none(mode: str) -> None:
+    topic, entry, batch, size = record(area=AREA)
+    assert isinstance(batch, bytes)
+    body = size - HEADER_BYTES - len(AREA)
+    made = GroupFilter(GroupSettings(mode=mode))
+
+    def counted(count: int) -> Record[object]:
+        return topic, entry, batch[:8] + count.to_bytes(4, "little") + batch[12:], size
+
+    assert made.look_at(counted(body))[0] == body
+    assert made.malformed == 0
+    assert made.look_at(counted(body + 1)) == (0, b"")
+    assert made.look_at(counted(1 << 20)) == (0, b"")
+    assert made.malformed == 2

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from roq.log import groups
+from roq.log.free_messages import FreeMessages
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases
 from roq.log.ring import Ring
@@ -24,10 +25,10 @@ class Group:
         self.group: ConsumerGroup[bytes] = ConsumerGroup(
             "g",
             self.log,
-            GroupSettings(**settings),
+            GroupSettings(**settings),  # type: ignore[arg-type]
             1,
             0,
-            0.0,  # type: ignore[arg-type]
+            0.0,
         )
 
     def append(self, count: int = 1, size: int = 1) -> None:
@@ -193,3 +194,49 @@ def test_changes_are_small() -> None:
     assert len(delta.whole) == 500
     assert len(msgspec.msgpack.encode([delta])) <= 8 * 500
     assert made.group.take_changes() is None
+
+
+@pytest.mark.parametrize("mode", ["keyed", "priority"])
+def test_nobody_makes_a_group_keep_more_than_was_published(mode: str) -> None:
+    made = Group(mode=mode)
+    data = pack(
+        [b""], publisher=PublisherId(b"p" * 16), epoch=0, link_number=1, first_sequence=0,
+        created_us=0,
+    )  # fmt: skip
+    lying = data[:8] + (1 << 20).to_bytes(4, "little") + data[12:]
+    for _ in range(200):
+        assert made.log.append(b"t", lying, len(lying)) is not None
+    made.append(5)
+    made.join()
+    assert [(lease.offset, lease.length) for lease in made.leases()] == [(200, 5)]
+    state = made.group.state(who=False, most=0)
+    assert (state.malformed, state.base) == (200, 200)
+    free = made.group._free
+    assert not isinstance(free, FreeMessages)
+    assert sum(map(len, free._columns.values())) == 1
+
+
+def test_a_group_looks_ahead_at_so_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "MESSAGES_MAX", 10)
+    made = Group(mode="priority")
+    for _ in range(9):
+        made.append(4)
+    member = made.join(credit=1_000, window=1_000)
+    first, *others = made.leases()
+    assert made.group.next == 3, "the third one has gone beyond it"
+    assert "3 batches are open" in made.group.state(who=False, most=0).stalled
+    for lease in others:
+        assert made.group.acknowledge(member, lease.number)
+    assert [lease.offset for lease in made.leases()] == [3, 4]
+    assert set(made.group._free._columns) == {0, 3, 4}  # type: ignore[union-attr]
+    assert made.group.acknowledge(member, first.number)
+
+
+def test_what_leaves_the_log_is_left_behind_without_members_too() -> None:
+    made = Group(capacity=400)
+    for _ in range(20):
+        made.append(size=40)
+    assert made.group.base < made.log.floor
+    made.group.tick(0.5)
+    assert made.group.base == made.log.floor
+    assert made.group.expired == made.log.floor

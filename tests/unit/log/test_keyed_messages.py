@@ -154,3 +154,19 @@ def test_nothing_grows_with_what_has_left(count: int) -> None:
     assert len(free._heap) <= 1_001
     free.clear()
     assert (list(free), free.count) == ([], 0)
+
+
+@pytest.mark.parametrize("key", ["a", "-"])
+def test_one_key_group_of_a_whole_batch_takes_one_byte(key: str) -> None:
+    keyed = Keyed()
+    keyed.free.open(1, bytes(0 if key == "-" else ord(key) for key in key), 0)
+    keyed.free.add(piece_of(1, 0b1111))
+    assert keyed.next() == (1, 0b1111)
+    keyed.late(1, 0b0010, 5.0)
+    keyed.late(1, 0b1101, 0.0)
+    assert keyed.next() == (1, 0b0001), "what comes before the late one"
+    keyed.now = 5.0
+    assert [keyed.next(), keyed.next()] == [(1, 0b0010), (1, 0b1100)]
+    assert keyed.free.take(1, 0, 4, ME) == []
+    keyed.free.done(1)
+    assert not keyed.free._columns

@@ -74,3 +74,13 @@ def test_nothing_is_kept_of_batches_that_are_done() -> None:
         ranked.add(piece_of(offset, 1))
         assert take(ranked) == (offset, 1)
     assert len(ranked._columns) == 1
+
+
+def test_one_priority_of_a_whole_batch_takes_one_byte() -> None:
+    ranked = made("01")
+    ranked.open(1, b"\x05", 0)
+    ranked.add(piece_of(1, (1 << 1_000) - 1))
+    assert take(ranked) == (1, (1 << 1_000) - 1)
+    ranked.done(1)
+    assert take(ranked) == (0, 0b01)
+    assert ranked._columns == {0: b"\x00\x01"}

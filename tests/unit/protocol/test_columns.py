@@ -16,6 +16,7 @@ from roq.protocol.columns import (
     read_column,
     read_tags,
     tag_bits,
+    value_at,
 )
 
 
@@ -33,14 +34,15 @@ def test_columns_come_back_as_they_went(count: int) -> None:
     area += pack_tags(tag_bits(["eu"]))
     assert len(area) < 1 << 16
     assert read_column(area, KEY_GROUPS, count) == groups
-    assert read_column(area, PRIORITIES, count) == one
+    assert read_column(area, PRIORITIES, count) == b"\x05"
+    assert pack_column(PRIORITIES, one) == pack_column(PRIORITIES, b"\x05")
     assert read_tags(area) == tag_bits(["eu"])
     assert read_floor(area) == 3
 
 
 def test_what_no_message_has_takes_nothing() -> None:
     assert pack_column(KEY_GROUPS, bytes(9)) == pack_tags(0) == b""
-    assert read_column(b"", KEY_GROUPS, 3) == bytes(3)
+    assert read_column(b"", KEY_GROUPS, 3) == b"\x00"
     assert read_tags(b"") == 0
     assert pack_column(PRIORITIES, b"\x02" * 500) == bytes((PRIORITIES, 1, 2))
 
@@ -49,7 +51,14 @@ def test_what_no_message_has_takes_nothing() -> None:
     "area", [b"\x02\x03\x01\x01", b"\x02\x02\x01\x01", b"\x02", b"\x02\x04\x01\x01\x01\x01"]
 )
 def test_a_column_that_does_not_fit_is_none(area: bytes) -> None:
-    assert read_column(area, KEY_GROUPS, 3) == bytes(3)
+    assert read_column(area, KEY_GROUPS, 3) == b"\x00"
+
+
+@pytest.mark.parametrize("area", [b"", pack_column(KEY_GROUPS, b"\x07")])
+def test_a_column_costs_no_more_than_was_sent(area: bytes) -> None:
+    column = read_column(area, KEY_GROUPS, 1 << 20)
+    assert len(column) == 1
+    assert value_at(column, 0) == value_at(column, 1_000_000) == (7 if area else 0)
 
 
 def test_all_tags_of_a_batch_are_found_in_its_bits() -> None:

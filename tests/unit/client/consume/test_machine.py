@@ -310,6 +310,25 @@ def test_what_cannot_be_read_is_given_back_as_an_attempt() -> None:
         script.take(1, DONE, b"\xc1")
 
 
+@pytest.mark.parametrize(
+    ("attempts", "attempt", "over"), [(16, 16, False), (16, 17, True), (0, 50, False)]
+)
+def test_what_nobody_can_read_is_passed_over_after_its_attempts(
+    attempts: int, attempt: int, over: bool
+) -> None:
+    script = Script()
+    script.enter()
+    script.machine.attempts = attempts
+    batch = b"no batch at all"
+    frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, 7, 0, 0)
+    (ask,) = script.take(1, LEASED, pack_lease(4, 0, 3, attempt, 0b111), b"t", frame, batch)
+    done = read(ask, Done)
+    assert (done.whole, len(done.returned)) == (([4], 0) if over else ([], 1))
+    assert script.machine.stats.malformed == 1
+    assert script.machine.stats.given_up == over
+    assert [each[:2] for each in script.machine.given_up] == [(LogId(1, 1), 7)] * over
+
+
 def test_leases_of_an_earlier_stay_or_another_log_are_not_taken() -> None:
     script = Script()
     script.enter()
@@ -403,3 +422,35 @@ def test_the_keys_of_a_keyed_group_come_with_its_messages() -> None:
     held = script.lease(4, first=1, extensions=pack_column(KEY_GROUPS, b"\x07\x00\x09"))
     assert held is not None
     assert held.lanes == b"\x00\x09"
+
+
+def test_of_a_batch_of_two_holdings_each_goes_on_with_its_own_messages() -> None:
+    script = Script()
+    script.enter()
+    a = script.lease(4, payloads=5, bits=0b01010)
+    script.offsets[1] = -1  # of the same batch
+    b = script.lease(5, payloads=5, bits=0b10101)
+    assert a is not None
+    assert b is not None
+    a.settle(1, 1, ACKED)
+    script.machine.down(LogId(1, 1))
+    join = join_in(script.machine.up(LogId(1, 1), 1.0))
+    assert join.held == [Run(0, at, 1) for at in (1, 3, 0, 2, 4)]
+    again = [(10 + at, 0, at, 1) for at in (1, 3, 0, 2, 4)]
+    (ask,) = script.joined(1, join, again=again)
+    assert read(ask, Done).parts == [(11, 1, 1)]
+    seat = script.machine.seats[LogId(1, 1)]
+    assert list(seat.holdings.values()) == [a, b]
+    assert [[(each.lease, each.first) for each in held.segments] for held in (a, b)] == [
+        [(11, 1), (13, 3)], [(10, 0), (12, 2), (14, 4)],
+    ]  # fmt: skip
+    assert script.machine.stats.lost == 0
+    a.settle(3, 1, ACKED)
+    for index in (0, 2, 4):
+        b.settle(index, 1, ACKED)
+    assert sorted(script.told(a, b).parts) == [
+        (10, 0, 1), (12, 2, 1), (13, 3, 1), (14, 4, 1),
+    ]  # fmt: skip
+    script.confirm(2)
+    assert not seat.holdings
+    assert (script.machine.stats.confirmed, seat.open, seat.open_bytes) == (5, 0, 0)

@@ -272,6 +272,18 @@ def test_garbage_from_an_exchange_is_passed_over() -> None:
     assert script.lease(connection).attempt == 1
 
 
+def test_what_is_passed_over_for_good_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    _, connection = inside()
+    frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, 7, 0, 0)
+    lease = pack_lease(4, 0, 2, 6, 0b11)
+    connection.take([[LEASED, lease, b"t", frame, b"no batch"]] * 2)
+    (record,) = [each for each in caplog.records if "passed over" in each.message]
+    assert "offset 7 of log 1:1 cannot be read" in record.message
+    assert "after 5 attempts" in record.message
+    assert connection.sent[-1][0] == DONE
+    assert consuming.decode(connection.sent[-1][1], Done).whole == [4]
+
+
 def test_the_last_word_is_what_was_settled_and_a_goodbye() -> None:
     script, connection = inside()
     held = script.lease(connection)
