@@ -36,18 +36,20 @@ class Peer(Generic[B]):
 
 @dataclass(slots=True)
 class Owed(Generic[B]):
-    """What is told when something is kept: answers, and by peer up to which Done, and which leases
-    in it were not the member's."""
+    """What is told when something is kept: answers, who is in that has joined, and by peer up to
+    which Done, and which leases in it were not the member's."""
 
     answers: list[Send] = field(default_factory=list)
+    joined: dict[Peer[B], Send] = field(default_factory=dict)
     done: dict[Peer[B], tuple[int, list[int]]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.answers or self.done)
+        return bool(self.answers or self.joined or self.done)
 
     def add(self, other: Owed[B]) -> None:
         """And this."""
         self.answers += other.answers
+        self.joined |= other.joined
         for peer, (serial, refused) in other.done.items():
             self.done[peer] = serial, [*self.done.get(peer, (0, []))[1], *refused]
 

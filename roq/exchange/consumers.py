@@ -201,7 +201,7 @@ class Consumers(Generic[B]):
             peer = self._peers.pop((route, tag))
             self._forget(peer)
             peer.group.gone(peer.member.id)
-            self._touch(peer.group)
+            self._after(peer.group)
 
     def tick(self) -> None:
         """Time has passed; call it about twice a second."""
@@ -237,9 +237,7 @@ class Consumers(Generic[B]):
         if self._due and not (self._touched or self._deleted or self._writing):
             self._confirm(self._due)
             self._due = Owed()
-        answers = self._answers
-        if answers:
-            self._answers = []
+        answers, self._answers = self._answers, []
         return answers
 
     # --- handing out ------------------------------------------------------------------------------
@@ -408,7 +406,7 @@ class Consumers(Generic[B]):
             created_us=group.created_us, done=done,
             again=[(each.number, each.offset, each.first, each.length) for each in leases],
         )  # fmt: skip
-        self._due.answers.append(peer.send(JOIN, documents.encode(answer)))
+        self._due.joined[peer] = peer.send(JOIN, documents.encode(answer))
         return []
 
     def _make(self, join: Join) -> ConsumerGroup[B]:
@@ -561,7 +559,7 @@ class Consumers(Generic[B]):
             )
 
     def _confirm(self, owed: Owed[B]) -> None:
-        self._answers += owed.answers
+        self._answers += [*owed.joined.values(), *owed.answers]
         for peer, (serial, refused) in owed.done.items():
             peer.told_at = self._now
             told = consuming.encode(DoneConfirmed(serial, refused))
@@ -613,6 +611,8 @@ class Consumers(Generic[B]):
     def _forget(self, peer: Peer[B]) -> None:
         self._by_member.pop((peer.group.name, peer.member.id), None)
         peer.member.blocked = False
+        for owed in (self._due, self._writing):
+            owed.joined.pop(peer, None)  # it asks again, for as long as the log writes nothing
 
 
 def _reader_of(group: str) -> bytes:

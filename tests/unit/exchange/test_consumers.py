@@ -360,6 +360,18 @@ def test_what_a_member_held_whose_connection_ends_was_tried() -> None:
     assert states(there)[0].lapsed == 3
 
 
+def test_what_a_member_held_whose_connection_ends_goes_to_others_at_once() -> None:
+    there = filled(3)
+    one, two = Consumer(there, "one"), Consumer(there, "two")
+    one.enter()
+    two.enter()
+    one.credit()
+    assert two.credit() == []
+    there.tell(Unreachable(one.route))
+    two.look()
+    assert two.leases == [(2, 0, 3, 2)], "no time has passed"
+
+
 def test_a_silent_member_loses_what_it_holds_and_one_that_speaks_does_not() -> None:
     there = filled(3)
     one, two = Consumer(there, "one"), Consumer(there, "two")
@@ -769,3 +781,34 @@ def test_what_could_not_be_sent_does_not_overtake_what_is_given_back() -> None:
     member.look()
     assert [each[1:] for each in member.leases[1:]] == [(0, 1, 2)]
     assert [each[1:] for each in member.credit(3)] == [(0, 1, 1)]
+
+
+def test_a_log_that_writes_nothing_owes_each_member_one_answer_to_its_joins() -> None:
+    made = Durable()
+    one, two = Consumer(made.there, "one"), Consumer(made.there, "two")
+    for attempt in range(1, 20):
+        one.attempt = attempt
+        one.join(id=attempt)
+        two.join(id=attempt)
+    owed = made.there.core.consumers._due
+    assert (len(owed.joined), len(owed.answers)) == (2, 0)
+    made.there.tell(Unreachable(two.route))
+    assert len(owed.joined) == 1
+    made.write()
+    one.look()
+    assert documents.decode(one.take(JOIN), Joined).id == 19
+
+
+def test_a_group_without_members_is_not_behind_what_has_left_the_log() -> None:
+    made = Durable()
+    member = Consumer(made.there)
+    enter(made, member)
+    made.there.tell(Unreachable(member.route))
+    made.send(3)
+    made.write()
+    core = made.there.core.consumers
+    assert core.behind == 1
+    made.log.floor = made.log.end  # its time is over
+    pass_time(made.there, 1.0)
+    assert core.behind == 0
+    assert states(made.there)[0].expired == 1
