@@ -7,7 +7,7 @@ link numbers 1, 2, 3… without a gap. The table is bounded and forgets who has 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import islice
 from typing import Final
 
@@ -199,9 +199,17 @@ class LinkTable:
         """Whether a new publisher needs another one to be forgotten."""
         return len(self._links) >= self._max
 
-    def longest_away(self) -> Link | None:
-        """The one without a connection that was seen longest ago."""
-        away = (link for link in self._links.values() if link.route is None)
+    def longest_away(self, but: Container[PublisherId] = ()) -> Link | None:
+        """The one without a connection that was seen longest ago.
+
+        Args:
+            but: none of these.
+        """
+        away = (
+            link
+            for link in self._links.values()
+            if link.route is None and link.publisher not in but
+        )
         return min(away, key=lambda link: link.seen, default=None)
 
     def add(self, link: Link) -> None:

@@ -8,7 +8,7 @@ where the log does not show it yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, Generic, TypeVar, cast
 
 import msgspec
@@ -141,10 +141,10 @@ class Publishers(Generic[B]):
                 link.committed = header.link_number
             self._stands(header.publisher, topic.name, header.next_sequence)
 
-    def _known(self, publisher: PublisherId, now: float) -> Link:
+    def _known(self, publisher: PublisherId, now: float, but: Container[PublisherId] = ()) -> Link:
         link = self._links.get(publisher)
         if link is None:
-            self._make_room()
+            self._make_room(but)
             link = Link(publisher, {}, now)
             self._links.add(link)
         return link
@@ -209,8 +209,8 @@ class Publishers(Generic[B]):
         """
         try:
             claim = self._read_claim(document)
-            links = [self._claimed(PublisherId(claim.publisher), now)]
-            links += [self._claimed(PublisherId(each), now) for each in claim.earlier]
+            names = [PublisherId(each) for each in (claim.publisher, *claim.earlier)]
+            links = [self._claimed(each, now, names) for each in names]
         except RemoteProtocolError as error:
             self._counters.malformed += 1
             return [refusal(route, "malformed", str(error))]
@@ -224,7 +224,6 @@ class Publishers(Generic[B]):
                 effects.append(refusal(link.route, "fenced", FENCED))
                 self.disconnect(link)
             link.incarnation = claim.incarnation
-            link.seen = now
             link.claimed = snapshot
         claimed = Claimed(
             incarnation=max(link.incarnation for link in links),
@@ -237,11 +236,13 @@ class Publishers(Generic[B]):
                 self._streams.left(link.publisher)
         return [*effects, Send(route, (CLAIM, documents.encode(claimed)))]
 
-    def _claimed(self, publisher: PublisherId, now: float) -> Link:
+    def _claimed(self, publisher: PublisherId, now: float, names: Container[PublisherId]) -> Link:
+        """The link of one of these, which are claimed together: none makes room for another."""
         link = self._links.get(publisher)
         if link is None:
-            link = self._known(publisher, now)
+            link = self._known(publisher, now, but=names)
             link.begin(0)
+        link.seen = now
         return link
 
     def _ends(self, links: Sequence[Link]) -> list[tuple[bytes, int]]:
@@ -379,10 +380,10 @@ class Publishers(Generic[B]):
             return link, True
         return link, hello.epoch > link.epoch or link.left
 
-    def _make_room(self) -> None:
+    def _make_room(self, but: Container[PublisherId] = ()) -> None:
         if not self._links.full():
             return
-        oldest = self._links.longest_away()
+        oldest = self._links.longest_away(but)
         if oldest is None:
             raise RefusedHello(
                 "full", f"{self._limits.publishers} publishers are here already: ask for another"

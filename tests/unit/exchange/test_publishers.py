@@ -508,3 +508,40 @@ def test_a_named_publisher_that_is_away_is_not_forgotten_while_there_is_room() -
     there.now = 10 * LINK_SECONDS
     there.tell(Tick())
     assert there.core.links.get(publisher.id) is not None
+
+
+def test_a_claim_makes_no_room_by_what_it_claims() -> None:
+    there = exchange(publishers=3)
+    names = [Publisher(there, name=name) for name in ("older", "other", "third")]
+    for number, each in enumerate(names):
+        there.now = float(number)
+        each.hello()
+        there.tell(Unreachable(each.route))
+    older, other, third = names
+    new = Publisher(there, name="new")
+    assert claim(new, 20, earlier=(older.id, third.id)).incarnation == 20
+    links = there.core.links
+    assert links.get(other.id) is None, "it was seen later than the oldest, and is not claimed"
+    for each in (new, older, third):
+        link = links.get(each.id)
+        assert link is not None
+        assert (link.incarnation, link.seen) == (20, there.now)
+    there.core.check()
+
+
+def test_a_claim_for_which_there_is_no_room_is_refused_and_fences_nobody() -> None:
+    there = exchange(publishers=2)
+    older, busy = Publisher(there, name="older"), Publisher(there, name="busy")
+    older.hello()
+    busy.hello()
+    there.tell(Unreachable(older.route))
+    question = channel.Claim(
+        queue=QUEUE, publisher=b"n" * 16, incarnation=20, earlier=[bytes(older.id)]
+    )
+    there.tell(Received(b"r", (channel.CLAIM, documents.encode(question))))
+    ((letter, document),) = there.answers(b"r")
+    assert letter == channel.REFUSED
+    assert documents.decode(document, channel.Refused).code == "full"
+    link = there.core.links.get(older.id)
+    assert link is not None
+    assert link.incarnation == 0
