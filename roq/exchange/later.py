@@ -3,10 +3,10 @@
     batch under `LATER_TOPIC` in the log -> pending -> due: batch of the exchange in the log
 
 What waits stands in the log itself, as the batch that its publisher has sent; here is only where it
-lies and when it is due (`roq.log.pending`), which is written down in each snapshot. When messages
-are due the exchange publishes them under their topic, as a publisher whose id belongs to this
-process, and the same record says which ones they were: so one that is in the log was published and
-waits no more, and after a crash neither is known without the other. In the same way one that is
+lies and when it is due (`roq.log.timing_wheel`), which is written down in each snapshot. When
+messages are due the exchange publishes them under their topic, as a publisher whose id belongs to
+this process, and the same record says which ones they were: so one that is in the log was published
+and waits no more, and after a crash neither is known without the other. In the same way one that is
 cancelled stands in the log.
 
 A late log keeps the segments in which something waits; when it wants one to leave, what waits there
@@ -29,8 +29,8 @@ from roq.exchange.events import Effect, Publish, Send
 from roq.exchange.readers import RefusedRequest, refusal, tagged
 from roq.exchange.requests import Request
 from roq.log.log import Log
-from roq.log.pending import Pending, Row, SteadyClock
 from roq.log.streams import Stream, StreamTable
+from roq.log.timing_wheel import Row, SteadyClock, TimingWheel
 from roq.model import PUBLISHER_ID_BYTES, Limits, PublisherId
 from roq.protocol import documents
 from roq.protocol.attributes import (
@@ -151,7 +151,7 @@ class Later(Generic[B]):
         self._bytes_max = (
             limits.ring_bytes // MEMORY_PARTS if late is None else limits.log_bytes // DISK_PARTS
         )
-        self._pending = Pending()
+        self._pending = TimingWheel()
         self._now = 0.0
         self._heap: list[tuple[int, Place]] = []
         """What is near and was read, by when it is to be published."""

@@ -42,7 +42,7 @@ class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     publishers: list[PublisherState]
     groups: list[GroupDelta] = []
     later: bytes = b""
-    """Delayed messages that wait (`roq.log.pending`)."""
+    """Delayed messages that wait (`roq.log.timing_wheel`)."""
 
 
 def encode_snapshot(

@@ -184,7 +184,13 @@ class Publisher:
         return documents.decode(document, Refused)
 
     def batch(
-        self, topic: bytes, count: int = 1, number: int | None = None, *, area: bytes = b""
+        self,
+        topic: bytes,
+        count: int = 1,
+        number: int | None = None,
+        *,
+        area: bytes = b"",
+        payloads: list[bytes] | None = None,
     ) -> bytes:
         """The next batch of a topic; with `number` one that is out of turn."""
         first = self.sequences.get(topic, 0)
@@ -193,7 +199,7 @@ class Publisher:
             number = self.number
             self.sequences[topic] = first + count
         return batch.pack(
-            [b"x"] * count, publisher=self.id, epoch=self.epoch, link_number=number,
+            payloads or [b"x"] * count, publisher=self.id, epoch=self.epoch, link_number=number,
             first_sequence=first, created_us=7, extensions=area,
         )  # fmt: skip
 

@@ -58,6 +58,7 @@ from roq.log.records import RecordKind, pack_record  # noqa: E402
 from roq.log.recovery import LogSettings, open_log  # noqa: E402
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX  # noqa: E402
 from roq.log.segments import perform  # noqa: E402
+from roq.log.timing_wheel import TimingWheel  # noqa: E402
 from roq.machine import Tick  # noqa: E402
 from roq.model import ExchangeInfo, Limits, PublisherId  # noqa: E402
 from roq.monitor import events as monitor_events  # noqa: E402
@@ -68,6 +69,7 @@ from roq.protocol import (  # noqa: E402
     control,
     documents,
     kpi,
+    later,
     public,
     requesting,
 )
@@ -608,6 +610,39 @@ def _declared(action: Callable[[], object]) -> None:
         action()
 
 
+def fuzz_later(maker: Maker) -> None:
+    """Delayed messages: what publishers put under the hidden topic, and what is asked of them."""
+    pick = maker.random.choice
+    maker.known = {
+        "queue": [QUEUE], "due_us": [0, 1_000, 5_000_000, NUMBER_MAX], "topic": [b"t", b"eu.be"],
+        "payload": [b"x"], "id": [b"12345678"], "message": [b"12345678"], "most": [0, 10],
+        "publisher": [b"", b"p" * 16], "published_us": [0, 7],
+    }  # fmt: skip
+    there = exchange(topics=5, publishers=1, ring_bytes=pick([2_000, 1 << 20]))
+    one = Publisher(there)
+    one.hello()
+    asks = {later.DELAYED: later.DelayedRequest, later.CANCEL_DELAYED: later.CancelDelayed}
+    time_us = 1_000
+    for _ in range(STEPS):
+        if maker.chance(0.5):
+            payloads = [_short(maker, later.Delayed) for _ in range(pick([1, 3]))]
+            area = pick([b"", later.pack_settled([(0, 0), (1, 2)])])
+            data = one.batch(later.LATER_TOPIC, len(payloads), area=area, payloads=payloads)
+            there.append(one.route, later.LATER_TOPIC, data)
+        if maker.chance(0.3):
+            there.append(one.route, b"t", one.batch(b"t", pick([1, 3])))
+        letter = pick([*asks])
+        there.tell(Received(b"evil", (letter + b"one!", _raw(maker, asks[letter]))))
+        there.serve()
+        there.now += pick([0.0, 0.6, 40.0])
+        time_us += pick([0, 600_000, 86_400_000_000])
+        there.core.begin(there.now, time_us)
+        there.tell(Tick())
+        there.settle()
+        with suppress(RemoteProtocolError):
+            TimingWheel().unpack(maker.random.choice(BODIES), time_us)
+
+
 TARGETS: dict[str, Callable[[Maker], None]] = {
     name.removeprefix("fuzz_"): target
     for name, target in list(globals().items())
@@ -642,6 +677,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
         "client/request/service", "log/group_changes", "log/group_filter", "log/groups",
         "protocol/consuming",
     ),
+    "later": ("client/consume/delayed", "exchange/later", "log/timing_wheel", "protocol/later"),
     "log": (
         "exchange/snapshot", "log/index", "log/meta", "log/records", "log/recovery", "log/snapshot",
     ),

@@ -11,9 +11,9 @@ from exchange_driver import NUMBER, QUEUE, Exchange, exchange, publisher_id
 from roq.exchange import later as later_module
 from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
-from roq.log.pending import SteadyClock
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog, perform
+from roq.log.timing_wheel import SteadyClock
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import batch, channel, documents

@@ -53,7 +53,7 @@ class Row(NamedTuple):
         return self.offset, self.at
 
 
-class Pending:
+class TimingWheel:
     """All delayed messages that wait, but for those that `advance` has given out.
 
     Attributes:
@@ -131,6 +131,8 @@ class Pending:
     def soonest(self, most: int, others: Iterable[Row] = ()) -> list[Row]:
         """The soonest of them, in order; with `others`, which were given out."""
         found = nsmallest(most, others)
+        if most <= 0:
+            return found
         for width, ring in zip(_WIDTHS, self._rings, strict=True):
             here: list[Row] = []
             for number in sorted(ring):

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from roq.errors import RemoteProtocolError
-from roq.log import pending as pending_module
-from roq.log.pending import ROW_BYTES, SECOND, STANDS_SECONDS, Pending, Row, SteadyClock
+from roq.log import timing_wheel
+from roq.log.timing_wheel import ROW_BYTES, SECOND, STANDS_SECONDS, Row, SteadyClock, TimingWheel
 
 NOW = 1_700_000_000 * SECOND
 
@@ -18,7 +18,7 @@ def row(number: int, seconds: float) -> Row:
     return Row(due_us, number * 10, number % 7, number, number.to_bytes(8, "big"))
 
 
-def drain(pending: Pending, until_us: int) -> list[Row]:
+def drain(pending: TimingWheel, until_us: int) -> list[Row]:
     found: list[Row] = []
     while rows := pending.advance(until_us):
         found += rows
@@ -28,9 +28,9 @@ def drain(pending: Pending, until_us: int) -> list[Row]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_it_agrees_with_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_module, "STEP_ROWS", 7)
+    monkeypatch.setattr(timing_wheel, "STEP_ROWS", 7)
     chance = random.Random(seed)
-    pending, model, now_us = Pending(), dict[int, Row](), NOW
+    pending, model, now_us = TimingWheel(), dict[int, Row](), NOW
     for number in range(300):
         seconds = chance.choice([-5.0, 1.0, 30.0, 200.0, 8_000.0, 90_000.0]) * chance.random()
         if chance.random() < 0.7:
@@ -58,14 +58,14 @@ def test_it_agrees_with_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
         assert (pending.count, pending.bytes) == (
             len(model), sum(each.size for each in model.values()),
         )  # fmt: skip
-    again = Pending()
+    again = TimingWheel()
     again.unpack(pending.pack(), now_us)
     again.check()
     assert sorted(again) == sorted(model.values())
 
 
 def test_what_lies_below_an_offset_is_found() -> None:
-    pending = Pending()
+    pending = TimingWheel()
     for number in range(1_000):
         pending.add(row(number, number * 50.0), NOW)
     assert sorted(each.offset for each in pending.below(40, 99)) == [0, 10, 20, 30]
@@ -76,7 +76,7 @@ def test_what_lies_below_an_offset_is_found() -> None:
 
 
 def test_a_row_takes_32_bytes() -> None:
-    pending = Pending()
+    pending = TimingWheel()
     given = [row(1, 5.0), row(2, 9.0)]
     pending.add(given[0], NOW)
     assert (ROW_BYTES, len(pending.pack(given[1:]))) == (32, 64)
@@ -85,7 +85,7 @@ def test_a_row_takes_32_bytes() -> None:
 
 
 def test_an_id_is_not_found_across_two_rows() -> None:
-    pending = Pending()
+    pending = TimingWheel()
     pending.add(row(1, 5.0), NOW)
     packed = pending.pack()
     assert pending.find(packed[3:11]) is None
