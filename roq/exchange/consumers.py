@@ -211,8 +211,7 @@ class Consumers(Generic[B]):
                 if peer is not None:
                     self._answers.append(peer.send(LEAVE, b""))
                     self._unlink(peer)
-            if len(group):
-                self._wake(group)
+            self._wake(group)
             self._touch(group)
             self._report(group)
         self._answers += self._services.tick()
@@ -579,7 +578,8 @@ class Consumers(Generic[B]):
         group.apply(delta)
 
     def _wake(self, group: ConsumerGroup[B]) -> None:
-        self._awake[group.name] = group
+        if len(group):  # nothing is looked at for nobody
+            self._awake[group.name] = group
 
     def _after(self, group: ConsumerGroup[B]) -> None:
         """Something has happened to a group."""

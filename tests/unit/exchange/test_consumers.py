@@ -370,6 +370,8 @@ def test_what_a_member_held_whose_connection_ends_goes_to_others_at_once() -> No
     there.tell(Unreachable(one.route))
     two.look()
     assert two.leases == [(2, 0, 3, 2)], "no time has passed"
+    there.tell(Unreachable(two.route))
+    assert not there.core.consumers.runnable(), "nobody is there"
 
 
 def test_a_silent_member_loses_what_it_holds_and_one_that_speaks_does_not() -> None:
