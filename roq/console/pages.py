@@ -248,6 +248,8 @@ PAGES: Final[dict[str, Page]] = {
     "/audit": audit,
 }
 """Path → page."""
+STILL: Final = frozenset({letters, letter})
+"""Pages that are made once and not as they change: to make one is to hold dead letters."""
 
 
 def wanted_letters(query: Mapping[str, str], count: int) -> Wanted:
