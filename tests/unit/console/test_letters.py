@@ -61,7 +61,7 @@ def test_letters_are_listed_and_shown(found: list[PaperLetter]) -> None:
         for text in (listed, one):
             assert SCRIPT not in text
             assert "&lt;script&gt;" in text
-        assert console.get("/queues/load/dead/nix").status == 400
+        assert console.get("/queues/load/dead/nix").status == 404
         assert "x1-1-9-0" in console.get("/queues/load/dead?reason=script").text
         assert "x1-1-0-0" not in console.get("/queues/load/dead?reason=script").text
 
