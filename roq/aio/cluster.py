@@ -37,6 +37,7 @@ from roq.client.request import requester as sync_requester
 from roq.client.request.commands import Settings
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.service import THREADS, InstanceState
+from roq.client.request.views import ServiceView
 from roq.client.status.reporter import OnState
 from roq.client.subscribe import subscriber as sync_subscriber
 from roq.client.subscribe.message import Gap
@@ -328,18 +329,29 @@ class Cluster:
         )
         return Consumer(await made(make, sync_consumer.Consumer.close))
 
+    async def services(self, queue: str, *, timeout: float | None = None) -> list[str]:
+        """The names of the services of a queue; see `roq.Cluster.services`."""
+        return await asyncio.to_thread(self._sync.services, queue, timeout=timeout)
+
+    async def describe_service(
+        self, queue: str, name: str, *, timeout: float | None = None
+    ) -> ServiceView:
+        """How a service stands; see `roq.Cluster.describe_service`."""
+        return await asyncio.to_thread(self._sync.describe_service, queue, name, timeout=timeout)
+
     async def requester(
         self,
         queue: str,
         *,
         settings: Settings | None = None,
+        collect: bool = True,
         linger: float = 0.001,
         timeout: float | None = None,
     ) -> Requester:
         """Makes requests through a queue; see `roq.Cluster.requester`."""
         make = partial(
-            self._sync.requester, queue, settings=settings, linger=linger, timeout=timeout,
-            block=False, receipt=Receipt,
+            self._sync.requester, queue, settings=settings, collect=collect, linger=linger,
+            timeout=timeout, block=False, receipt=Receipt,
         )  # fmt: skip
         return Requester(await made(make, sync_requester.Requester.close))
 

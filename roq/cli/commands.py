@@ -31,6 +31,8 @@ COMMANDS: Final[dict[str, str]] = {
     "consume": "roq.cli.consume:consume",
     "message": "roq.cli.delayed:message",
     "group": "roq.cli.groups:group",
+    "service": "roq.cli.services:service",
+    "request": "roq.cli.requests:request",
     "dead-letter": "roq.cli.dead_letters:dead_letter",
     "jobs": "roq.cli.jobs:jobs",
     "health": "roq.cli.health:health",

@@ -55,7 +55,7 @@ def list_(target: Target, queue: str) -> None:
          "FAILED#", "LAPSED#"),
         [
             (
-                row.name, state_text(row.state), row.mode, row.members, row.behind, row.out,
+                row.name, state_text(row.state), _mode(row), row.members, row.behind, row.out,
                 row.waiting, _age(row.oldest_seconds), row.acknowledged, row.failed, row.lapsed,
             )
             for row in rows
@@ -88,7 +88,7 @@ def show(target: Target, queue: str, group: str) -> None:
             ("Group", row.name),
             ("Queue", queue),
             ("State", state_text(row.state)),
-            ("Mode", row.mode),
+            ("Mode", _mode(row)),
             ("Topics", ", ".join(f"{topic}*" for topic in row.topics)),
             ("Lease", f"{row.lease_seconds:g} s"),
             ("Attempts", row.attempts or "without an end"),
@@ -222,6 +222,10 @@ def _done(target: Target, queue: str, group: str, what: str, exchanges: list[str
 
 def _document(row: GroupSummary, rows: GroupListing) -> dict[str, object]:
     return fields_of(row) | ({"missing": rows.missing} if rows.missing else {})
+
+
+def _mode(row: GroupSummary) -> str:
+    return "service" if row.service else row.mode
 
 
 def _age(seconds: float | None) -> str:

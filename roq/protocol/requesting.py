@@ -10,7 +10,7 @@ in their Done: what they have begun, and their answers.
     [FF i] RequestsQuery                         [FF i] Requests
 
     instance → exchange                          exchange → instance
-    [FF u] Figures, once a second                [FF z] Revoked      not the instance's any more
+    [FF u] Figures, once a second                [FF r] Revoked      not the instance's any more
 
 Attend and the query are BSON, the others msgpack arrays. A request is named by where it stands in
 the log: offset and index. The payload of a request begins with six bytes:
@@ -37,7 +37,7 @@ WANT: Final = b"\xffw"
 OUTCOMES: Final = b"\xffv"
 REQUESTS: Final = b"\xffi"
 FIGURES: Final = b"\xffu"
-REVOKED: Final = b"\xffz"
+REVOKED: Final = b"\xffr"
 
 ENVELOPE: Final = Struct("<BBI")
 ENVELOPE_VERSION: Final = 1

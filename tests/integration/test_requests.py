@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+from commands import roq as run_roq
 from commands import until
 from serving import AGAIN, ONCE
 
@@ -535,3 +536,29 @@ def kill_exchange(queue: str) -> None:
     assert before, "an exchange runs"
     for process in before:
         process.kill()
+
+
+def test_requests_are_made_and_seen_from_the_command_line(
+    running: RunningCluster, client: roq.Cluster, queue: str
+) -> None:
+    anything = roq.endpoint("desk.double", request=int, response=int)
+    desk = client.service("desk", queue)
+    desk.handler(anything)(lambda number, _context: 2 * number)
+    with desk:
+        sent = run_roq("request", "send", queue, "desk.double", "21", cluster=running.address)
+        assert sent.stdout.split() == [b"42"], sent.stderr
+        told = run_roq(
+            "request", "send", queue, "desk.double", "4", "--wait", "0", cluster=running.address
+        )
+        name = told.stdout.decode().strip()
+        assert until(lambda: client.describe_service(queue, "desk").stored == 1)
+        [row] = client.describe_service(queue, "desk").requests
+        assert (row.id, row.state) == (name, "done")
+        fetched = run_roq("request", "response", "desk.double", name, cluster=running.address)
+        assert fetched.stdout.split() == [b"8"], fetched.stderr
+        again = run_roq("request", "response", "desk.double", name, cluster=running.address)
+        assert b"fetched already" in again.stderr
+        assert client.services(queue) == ["desk"]
+        shown = run_roq("service", "show", queue, "desk", cluster=running.address)
+        assert b"available" in shown.stdout
+        assert b"desk.double" in shown.stdout

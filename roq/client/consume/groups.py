@@ -31,12 +31,13 @@ from roq.protocol.consuming import (
     MemberState,
     Ordered,
 )
+from roq.protocol.requesting import Figures
 from roq.runtime.interfaces import Timer
 
 _REQUEST: Final = 1
 """Each question has a connection's tag of its own, so its number tells nothing."""
 
-T = TypeVar("T", Groups, Ordered)
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +57,8 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     """Messages, since it came to each exchange."""
     silent_seconds: float
     """Since it was heard of last, by the exchange that has heard of it last."""
+    figures: Figures | None = None
+    """What an instance of a service has said of itself last."""
 
 
 class GroupPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +92,9 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     mode: str
-    """`shared` or `exclusive`."""
+    """As its first consumer has said."""
+    service: bool = False
+    """Its messages are requests, and its members answer them."""
     topics: list[str]
     """Topics that begin so are the group's; an empty one means all."""
     lease_seconds: float
@@ -356,6 +361,7 @@ def _summary(name: str, states: dict[str, GroupState], now: float) -> GroupSumma
     return GroupSummary(
         name=name,
         mode=first.settings.mode,
+        service=first.settings.service is not None,
         topics=[prefix.decode(errors="replace") for prefix in first.settings.prefixes],
         lease_seconds=first.settings.lease_seconds,
         attempts=first.settings.attempts,
@@ -400,6 +406,7 @@ def _members(states: dict[str, GroupState]) -> list[GroupMember]:
             credit=sum(each.credit for each in where.values()),
             acknowledged=sum(each.acknowledged for each in where.values()),
             silent_seconds=min(each.silent_seconds for each in where.values()),
+            figures=min(where.values(), key=lambda each: each.silent_seconds).figures,
         )
         for member, where in sorted(places.items(), key=lambda each: _sort_key(each[1]))
     ]

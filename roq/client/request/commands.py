@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from roq.client.admin.management import Management
+from roq.client.admin.views import QueueDescription
+from roq.client.consume.groups import GroupListing
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
@@ -17,6 +19,7 @@ from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
 from roq.client.request.service import THREADS, InstanceState, Service, settings_of
 from roq.client.request.shell import Collector
+from roq.client.request.views import ServiceView, describe_service
 from roq.errors import InvalidRequest
 from roq.model import check_name
 from roq.protocol.requesting import ServiceSettings
@@ -44,6 +47,20 @@ class RequestCommands(ABC):
         """A publisher to a queue."""
 
     @abstractmethod
+    def describe(self, queue: str) -> QueueDescription:
+        """Everything about one queue."""
+
+    @abstractmethod
+    def groups(
+        self, queue: str, group: str | None = None, *, timeout: float | None = None
+    ) -> GroupListing:
+        """The consumer groups of a queue."""
+
+    @abstractmethod
+    def _seconds(self, timeout: float | None) -> float:
+        """A time limit, or that of the connection."""
+
+    @abstractmethod
     def _adopt(self, child: T) -> T:
         """Close this in the end."""
 
@@ -52,6 +69,7 @@ class RequestCommands(ABC):
         queue: str,
         *,
         settings: Settings | None = None,
+        collect: bool = True,
         linger: float = 0.001,
         timeout: float | None = None,
         block: bool = True,
@@ -62,6 +80,8 @@ class RequestCommands(ABC):
         Args:
             settings: of services that it uses: they replace those that these have. None: as they
                 are, or the defaults for those that are new.
+            collect: False: it takes no responses. They wait for whoever asks `response` for them,
+                by the ids of the requests; a result that is waited for here does not come.
             linger: seconds that a request waits for others at most, when the link is busy.
             timeout: seconds that a request waits for room; None: as `connect` was told.
             block: False: it raises `WouldBlock` instead.
@@ -70,11 +90,12 @@ class RequestCommands(ABC):
         publisher = self.publisher(queue, offsets=True, linger=linger, block=block, receipt=receipt)
 
         def make(on_lost: Callable[[Pending[Any]], bool]) -> Collector:
-            return Collector(self._engine, self._management.addresses, queue, publisher.id, on_lost)
+            whose = publisher.id if collect else b""
+            return Collector(self._engine, self._management.addresses, queue, whose, on_lost)
 
         try:
             requester = Requester(
-                publisher, make, settings=settings_of(settings), block=block,
+                publisher, make, settings=settings_of(settings), collect=collect, block=block,
                 timeout=self._timeout if timeout is None else timeout,
             )  # fmt: skip
         except BaseException:
@@ -128,6 +149,34 @@ class RequestCommands(ABC):
             timeout=self._timeout if timeout is None else timeout,
         )
         return self._adopt(service)
+
+    def services(self, queue: str, *, timeout: float | None = None) -> list[str]:
+        """The names of the services that answer requests of a queue.
+
+        Args:
+            timeout: seconds that exchanges have to answer; None: as `connect` was told.
+
+        Raises:
+            Unavailable: nobody has answered.
+            QueueStopped: the queue does not run.
+        """
+        return [group.name for group in self.groups(queue, timeout=timeout) if group.service]
+
+    def describe_service(
+        self, queue: str, name: str, *, timeout: float | None = None
+    ) -> ServiceView:
+        """How a service stands: its instances, its requests, and how they have ended.
+
+        Args:
+            timeout: seconds that exchanges have to answer; None: as `connect` was told.
+
+        Raises:
+            GroupNotFound: there is no such service.
+            Unavailable: nobody has answered.
+            QueueStopped: the queue does not run.
+        """
+        (group,) = self.groups(queue, name, timeout=timeout)
+        return describe_service(self._engine, self.describe(queue), group, self._seconds(timeout))
 
     def response(self, endpoint: Endpoint[Any, R], request_id: str) -> Pending[R]:
         """The response to a request that this or another client has made.

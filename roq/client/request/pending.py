@@ -20,6 +20,16 @@ _registering: Final = threading.RLock()
 """For all requests: it is held for a few statements, and only where a callback is wanted."""
 
 
+_WHY: Final = {
+    RequestState.RETRIEVED: "its response was fetched already",
+    RequestState.EXPIRED: "nobody has fetched its response in time",
+    RequestState.FORGOTTEN: "it has ended, and how is not remembered any more",
+    RequestState.NEVER: "there was no such request",
+    RequestState.CANCELLED: "it was cancelled",
+}
+"""Where an exchange says no more than the state."""
+
+
 class Waits(Protocol):
     """Who looks after requests that are open: the collector of a client."""
 
@@ -213,7 +223,8 @@ class Pending(Generic[R]):
         error = NO_RESPONSES.get(outcome.state, NO_RESPONSES["unknown"])
         at = self.at
         name = "" if at is None else f" ({RequestId(self._queue, *at)})"
-        raise error(f"{self.endpoint.name}{name}: {outcome.text or outcome.state}")
+        why = outcome.text or _WHY.get(outcome.state, outcome.state)
+        raise error(f"{self.endpoint.name}{name}: {why}")
 
     def _check_accepted(self) -> None:
         status = None if self.accepted is None else self.accepted.status

@@ -48,6 +48,7 @@ class Requester:
         settings: for services that are not there yet; chosen ones replace those that a service has.
         timeout: seconds that a request waits for room, and a service for its exchanges.
         block: False: it raises `WouldBlock` instead of waiting for room.
+        collect: False: it waits for no responses.
     """
 
     def __init__(
@@ -58,12 +59,14 @@ class Requester:
         settings: ServiceSettings,
         timeout: float,
         block: bool,
+        collect: bool = True,
     ) -> None:
         self.queue = publisher.queue
         self._publisher = publisher
         self._settings = settings
         self._timeout = timeout
         self._block = block
+        self._collects = collect
         self._lock = threading.RLock()
         self._last: dict[str, Sent] = {}
         """By topic: the batch that its requests join."""
@@ -205,8 +208,9 @@ class Requester:
         pending: Pending[R] = Pending(self._collector, self.queue, endpoint)
         most = self._collector.settings(endpoint.service).result_within
         wanted = ENVELOPE.unpack_from(data)[2] / 1_000 or most
-        self._collector.expect(pending, min(wanted, most))
-        if endpoint.idempotent and not headers:
+        if self._collects:
+            self._collector.expect(pending, min(wanted, most))
+        if self._collects and endpoint.idempotent and not headers:
             self._collector.keep(pending, data)
         with self._lock:
             receipt = self._publisher.publish(data, endpoint.topic, properties=headers)
@@ -259,17 +263,18 @@ class Requester:
     def _note(self, topic: str, receipt: Receipt, pending: Pending[Any] | None) -> None:
         """This is the next request of its batch."""
         sent = self._last.get(topic)
+        waits = pending if self._collects else None
         if sent is not None and sent.receipt is receipt:
             if pending is not None:
                 pending.sent(receipt, len(sent.pendings))
-            sent.pendings.append(pending)
+            sent.pendings.append(waits)
             if receipt.done():
                 self._collector.accepted(sent)
             return
         self._last[topic] = made = Sent(receipt)
         if pending is not None:
             pending.sent(receipt, 0)
-        made.pendings.append(pending)
+        made.pendings.append(waits)
         ring = receipt._ring_when_settled  # noqa: SLF001 - once per batch, in whatever thread
         ring(lambda: self._collector.accepted(made))
 

@@ -1,0 +1,176 @@
+"""`roq request`: make a request by hand, list those that are there, cancel one, fetch a response.
+
+Values are JSON here, and msgpack on the way: so these commands speak with every endpoint that has
+the codec that endpoints have if nothing is said.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+import roq
+from roq.cli import completion
+from roq.cli.client import Target, cluster_command
+from roq.cli.cluster_option import cluster_before
+from roq.cli.output import done, note, print_json, print_table
+from roq.client.admin.wording import age_text, bytes_text
+from roq.client.consume.groups import told
+from roq.client.request.pending import Pending
+from roq.errors import InvalidRequest, NoResponse
+
+WAIT_SECONDS = 60.0
+
+
+@click.group()
+@cluster_before
+def request() -> None:
+    """Make a request, list the requests of a service, cancel one, and fetch a response.
+
+    ENDPOINT is the name of the service, a dot, and what it does: billing.create.
+
+    \b
+    Example:
+      roq request send work billing.create '{"order": 7}'
+      roq request list work billing
+      roq request response billing.create work/x1-196610-42-0
+    """
+
+
+@request.command(short_help="Request VALUE of ENDPOINT, and print the response.")
+@click.argument("queue", shell_complete=completion.queues)
+@click.argument("endpoint")
+@click.argument("value", default="null")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=WAIT_SECONDS,
+    show_default=True,
+    help="Seconds that the response is waited for; 0: print the id of the request, and end.",
+)
+@click.option(
+    "--idempotent", is_flag=True,
+    help="Doing it twice does no harm: it is begun again if its instance is lost.",
+)  # fmt: skip
+@cluster_command
+def send(
+    target: Target, queue: str, endpoint: str, value: str, wait: float, idempotent: bool
+) -> None:
+    """Request VALUE, which is JSON, of ENDPOINT through QUEUE, and print the response as JSON.
+
+    The id goes to standard error as soon as the request is accepted; `roq request response` asks
+    for the response by it, also from elsewhere.
+
+    \b
+    Example:
+      roq request send work billing.create '{"order": 7}'
+      roq request send work billing.create '{"order": 7}' --wait 0
+    """
+    asked = _endpoint(endpoint, idempotent=idempotent)
+    try:
+        decoded = msgspec.json.decode(value)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"{value!r:.80} is no JSON: {error}") from None
+    with target.connect() as cluster, cluster.requester(queue, collect=wait > 0) as requester:
+        pending = requester.request(asked, decoded)
+        if pending.accepted is not None:
+            pending.accepted.wait(target.timeout)
+        if not wait:
+            done(pending.id, as_json=target.as_json, id=pending.id)
+            return
+        note(f"Request {pending.id} is accepted.")
+        _print_response(pending, wait)
+
+
+@request.command("list", short_help="List the requests of SERVICE.")
+@click.argument("queue", shell_complete=completion.queues)
+@click.argument("service", shell_complete=completion.groups)
+@cluster_command
+def list_(target: Target, queue: str, service: str) -> None:
+    """List the requests of SERVICE that are open or whose outcome is kept, the oldest first.
+
+    At most 1,000 of each exchange. AGE counts from when the request was accepted, or has ended.
+
+    \b
+    Example:
+      roq request list work billing
+      roq request list work billing --json | jq '.[] | select(.state == "failed")'
+    """
+    with target.connect() as cluster:
+        row = cluster.describe_service(queue, service, timeout=target.timeout)
+    if target.as_json:
+        print_json(msgspec.to_builtins(row.requests))
+        return
+    print_table(
+        ("REQUEST", "STATE", "AGE", "ATTEMPTS#", "INSTANCE", "SIZE#", "WHY"),
+        [
+            (
+                each.id, each.state, age_text(each.age_seconds), each.attempts,
+                each.instance or "-", bytes_text(each.bytes), each.text.splitlines()[0][:80]
+                if each.text else "-",
+            )
+            for each in row.requests
+        ],
+        f"Service {service} of queue {queue} has no request that is open or kept.",
+    )  # fmt: skip
+    if row.missing:
+        note(f"without {told(row.missing)}")
+
+
+@request.command(short_help="Fetch the response to a request.")
+@click.argument("endpoint")
+@click.argument("request_id", metavar="REQUEST")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=WAIT_SECONDS,
+    show_default=True,
+    help="Seconds that it is waited for.",
+)
+@cluster_command
+def response(target: Target, endpoint: str, request_id: str, wait: float) -> None:
+    """Print the response of ENDPOINT to REQUEST as JSON; it is fetched by that, and not kept.
+
+    \b
+    Example:
+      roq request response billing.create work/x1-196610-42-0
+    """
+    with target.connect() as cluster:
+        _print_response(cluster.response(_endpoint(endpoint), request_id), wait)
+
+
+@request.command(short_help="Cancel a request.")
+@click.argument("endpoint")
+@click.argument("request_id", metavar="REQUEST")
+@cluster_command
+def cancel(target: Target, endpoint: str, request_id: str) -> None:
+    """Cancel REQUEST to ENDPOINT: what has not begun never is, and what runs is told.
+
+    Says how it has ended, which may be before it was cancelled: then its response is printed, and
+    fetched by that.
+
+    \b
+    Example:
+      roq request cancel billing.create work/x1-196610-42-0
+    """
+    with target.connect() as cluster:
+        pending = cluster.response(_endpoint(endpoint), request_id)
+        pending.cancel()
+        try:
+            _print_response(pending, target.timeout)
+        except NoResponse as ending:
+            state = ending.state
+        else:
+            state = pending.state
+    done(f"request {request_id}: {state}", as_json=target.as_json, id=request_id, state=state)
+
+
+def _endpoint(name: str, *, idempotent: bool = False) -> roq.Endpoint[Any, Any]:
+    return roq.endpoint(name, request=object, response=object, idempotent=idempotent)
+
+
+def _print_response(pending: Pending[Any], wait: float) -> None:
+    """As one line of JSON; bytes in it become base64."""
+    click.echo(msgspec.json.encode(pending.result(wait)))

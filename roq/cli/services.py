@@ -1,0 +1,145 @@
+"""`roq service`: the services that answer the requests of a queue."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from roq.cli import completion
+from roq.cli.client import Target, cluster_command
+from roq.cli.cluster_option import cluster_before
+from roq.cli.output import note, print_fields, print_json, print_table
+from roq.client.admin.wording import age_text, bytes_text
+from roq.client.consume.groups import GroupMember, told
+from roq.client.request.views import ServiceView
+
+
+@click.group()
+@cluster_before
+def service() -> None:
+    """List the services of a queue, and show their instances.
+
+    A service is made by its first instance, or by who requests something of it. It is a consumer
+    group: `roq group pause|resume|delete` do with it what they say.
+
+    \b
+    Example:
+      roq service list work
+      roq service show work billing
+    """
+
+
+@service.command("list")
+@click.argument("queue", shell_complete=completion.queues)
+@cluster_command
+def list_(target: Target, queue: str) -> None:
+    """List the services of QUEUE, summed up over its exchanges.
+
+    OPEN are requests that have not ended, OLDEST the age of the first of them, STORED responses
+    that nobody has fetched yet. Below the table stands where nothing is handed out although there
+    is something to do, and why.
+
+    \b
+    Example:
+      roq service list work
+    """
+    with target.connect() as cluster:
+        names = cluster.services(queue, timeout=target.timeout)
+        rows = [cluster.describe_service(queue, name, timeout=target.timeout) for name in names]
+    if target.as_json:
+        print_json([_document(row) for row in rows])
+        return
+    print_table(
+        ("SERVICE", "INSTANCES#", "OPEN#", "OLDEST", "STORED#", "SIZE#", "DONE#", "FAILED#",
+         "OTHER ENDS#"),
+        [
+            (
+                row.name, len(row.instances), row.open, _age(row.oldest_seconds), row.stored,
+                bytes_text(row.stored_bytes), row.counts.get("done", 0),
+                row.counts.get("failed", 0), _others(row),
+            )
+            for row in rows
+        ],
+        f"Queue {queue} has no service: its first instance makes one.",
+    )  # fmt: skip
+    for row in rows:
+        _print_troubles(row)
+
+
+@service.command(short_help="Show SERVICE of QUEUE with its instances.")
+@click.argument("queue", shell_complete=completion.queues)
+@click.argument("service", shell_complete=completion.groups)
+@cluster_command
+def show(target: Target, queue: str, service: str) -> None:
+    """Show SERVICE of QUEUE: settings, how its requests have ended, and its instances.
+
+    \b
+    Example:
+      roq service show work billing
+    """
+    with target.connect() as cluster:
+        row = cluster.describe_service(queue, service, timeout=target.timeout)
+    if target.as_json:
+        print_json(_document(row))
+        return
+    settings = msgspec.structs.asdict(row.settings)
+    settings.pop("chosen")
+    print_fields(
+        [
+            ("Service", row.name),
+            ("Queue", queue),
+            ("Open", f"{row.open:,} requests"),
+            ("Oldest", _age(row.oldest_seconds)),
+            ("Stored", f"{row.stored:,} responses, {bytes_text(row.stored_bytes)}"),
+            *((f"Ended: {ending}", f"{count:,}") for ending, count in sorted(row.counts.items())),
+            *((name, _setting(name, value)) for name, value in settings.items()),
+        ]
+    )
+    note("")
+    print_table(
+        ("INSTANCE", "STATE", "BUSY#", "THREADS#", "RESPONSE", "CPU#", "MEMORY#", "VERSION",
+         "HELD#", "SILENT", "ENDPOINTS"),
+        [_instance(each) for each in row.instances],
+        "No instance is there.",
+    )  # fmt: skip
+    _print_troubles(row)
+
+
+def _instance(member: GroupMember) -> tuple[object, ...]:
+    silent = f"{member.silent_seconds:.1f} s"
+    said = member.figures
+    if said is None:
+        return (member.name, "-", "-", "-", "-", "-", "-", "-", member.held, silent, "-")
+    state = "available" if said.available else f"unavailable: {said.rule or 'its rule says so'}"
+    return (
+        member.name, state, said.busy, said.threads, f"{said.response_ms:.1f} ms",
+        f"{said.cpu_percent:.0f} %", bytes_text(said.memory_bytes), said.version or "-",
+        member.held, silent, ", ".join(said.endpoints),
+    )  # fmt: skip
+
+
+def _setting(name: str, value: float) -> str:
+    if name.endswith("_bytes"):
+        return bytes_text(value)
+    return f"{value:g}" if name.endswith("_attempts") else f"{value:g} s"
+
+
+def _others(row: ServiceView) -> int:
+    return sum(number for ending, number in row.counts.items() if ending not in {"done", "failed"})
+
+
+def _print_troubles(row: ServiceView) -> None:
+    for trouble in row.stalled:
+        note(f"{row.name}: {trouble}")
+    if row.missing:
+        note(f"{row.name}: without {told(row.missing)}")
+
+
+def _age(seconds: float | None) -> str:
+    return "-" if seconds is None else age_text(seconds)
+
+
+def _document(row: ServiceView) -> dict[str, object]:
+    document: dict[str, object] = msgspec.to_builtins(row)
+    del document["requests"]  # `roq request list` has them
+    return document

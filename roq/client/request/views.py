@@ -1,0 +1,131 @@
+"""How services and their requests stand, asked of every exchange of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from roq.client.admin.views import QueueDescription
+from roq.client.consume.groups import GroupMember, GroupSummary, ask_all, not_found, read, told
+from roq.client.io.engine import Engine
+from roq.client.request.context import RequestId
+from roq.errors import GroupNotFound, Unavailable
+from roq.model import LogId
+from roq.protocol.requesting import REQUESTS, Position, Requests, RequestsQuery, ServiceSettings
+
+_REQUEST: Final = 1
+"""Each question has a connection's tag of its own, so its number tells nothing."""
+
+
+class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One request that is open, or whose outcome is kept; without its value."""
+
+    id: str
+    state: str
+    """As `RequestState` names it."""
+    text: str
+    """Why it has ended so; empty: there is nothing to say."""
+    instance: str
+    """Who has it, or has ended it; empty: nobody."""
+    attempts: int
+    age_seconds: float
+    """Since it was accepted, or since it has ended."""
+    bytes: int
+    """Of the stored response."""
+
+
+class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
+    """A service over all exchanges that have answered."""
+
+    name: str
+    queue: str
+    settings: ServiceSettings
+    open: int
+    """Requests that have not ended."""
+    stored: int
+    """Outcomes that nobody has fetched yet."""
+    stored_bytes: int
+    oldest_seconds: float | None
+    """Age of the oldest request that has not ended; None: there is none."""
+    counts: dict[str, int]
+    """By how requests have ended, since each exchange's process has started."""
+    requests: list[RequestRow]
+    """Those that are open or stored, the oldest first; at most 1,000 of each exchange."""
+    instances: list[GroupMember]
+    """Who answers them."""
+    stalled: list[str]
+    """Where nothing is handed out although there is something to do, and why."""
+    missing: dict[str, str]
+    """Exchanges that have not answered, and why; empty: the answer is complete."""
+
+
+def describe_service(
+    engine: Engine,
+    queue: QueueDescription,
+    group: GroupSummary,
+    seconds: float,
+) -> ServiceView:
+    """How a service stands.
+
+    Args:
+        group: what is known of it as a consumer group, with its members.
+        seconds: that exchanges have to answer.
+
+    Raises:
+        GroupNotFound: no exchange has it.
+        Unavailable: it is not known whether any exchange has it.
+        QueueStopped: the queue does not run.
+    """
+    name = group.name
+    query = RequestsQuery(id=_REQUEST, queue=bytes.fromhex(queue.queue_id), service=name)
+    found, missing = read(ask_all(engine, queue, REQUESTS, query, seconds), REQUESTS, Requests)
+    if not found:
+        if missing:
+            raise Unavailable(f"service {name} of queue {queue.name}: {told(missing)}")
+        raise GroupNotFound(not_found(queue.name, name))
+    numbers = {each.name: each.number for each in queue.exchanges}
+    return summed(queue.name, group, found, numbers, missing)
+
+
+def summed(
+    queue: str,
+    group: GroupSummary,
+    found: Mapping[str, Requests],
+    numbers: Mapping[str, int],
+    missing: Mapping[str, str],
+) -> ServiceView:
+    """One view of what exchanges have answered.
+
+    Args:
+        queue: its name.
+        group: as of `describe_service`.
+        found: by name of the exchange.
+        numbers: of these exchanges.
+    """
+    counts: dict[str, int] = {}
+    for each in found.values():
+        for ending, number in each.counts.items():
+            counts[ending] = counts.get(ending, 0) + number
+    rows = [
+        RequestRow(
+            id=str(
+                RequestId(queue, LogId(numbers[exchange], each.generation),
+                          Position(request.offset, request.index))
+            ),
+            state=str(request.state), text=request.text, instance=request.instance,
+            attempts=request.attempts, age_seconds=request.age_seconds, bytes=request.bytes,
+        )
+        for exchange, each in found.items()
+        for request in each.requests
+    ]  # fmt: skip
+    return ServiceView(
+        name=group.name, queue=queue, settings=next(iter(found.values())).settings,
+        open=sum(each.open for each in found.values()),
+        stored=sum(each.stored for each in found.values()),
+        stored_bytes=sum(each.stored_bytes for each in found.values()),
+        oldest_seconds=group.oldest_seconds, counts=counts,
+        requests=sorted(rows, key=lambda row: -row.age_seconds),
+        instances=group.who, stalled=group.stalled, missing=dict(missing),
+    )  # fmt: skip

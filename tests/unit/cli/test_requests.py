@@ -1,0 +1,139 @@
+"""What `roq request` prints, and what it asks of a cluster."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import roq
+from roq.cli.commands import cli
+from roq.client.request.views import RequestRow
+
+ID = "work/x1-7-3-1"
+ROW = RequestRow(
+    id=ID, state="failed", text="ValueError: no\nmore", instance="one", attempts=2,
+    age_seconds=30.0, bytes=0,
+)  # fmt: skip
+
+
+class PaperPending:
+    """Is accepted, and has a response."""
+
+    id = ID
+    state = "done"
+    ends: Exception | None = None
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+        self.waited: list[float] = []
+        self.cancelled = False
+        self.accepted = SimpleNamespace(wait=self.waited.append)
+
+    def result(self, timeout: float) -> object:
+        self.waited.append(timeout)
+        if self.ends is not None:
+            raise self.ends
+        return self.value
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class PaperCluster:
+    """Notes what is requested, and answers with it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.pending = PaperPending({"total": 847})
+        self.rows = [ROW]
+        self.missing: dict[str, str] = {}
+
+    def __enter__(self) -> PaperCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def requester(self, queue: str, *, collect: bool) -> PaperCluster:
+        self.asked.append((queue, collect))
+        return self
+
+    def request(self, endpoint: roq.Endpoint[Any, Any], value: object) -> PaperPending:
+        self.asked.append((endpoint.name, endpoint.idempotent, value))
+        return self.pending
+
+    def response(self, endpoint: roq.Endpoint[Any, Any], request_id: str) -> PaperPending:
+        self.asked.append((endpoint.name, request_id))
+        return self.pending
+
+    def describe_service(self, queue: str, name: str, *, timeout: float) -> SimpleNamespace:
+        self.asked.append((queue, name, timeout))
+        return SimpleNamespace(requests=self.rows, missing=self.missing)
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
+    made = PaperCluster()
+    monkeypatch.setattr(roq, "connect", lambda *_args, **_given: made)
+    return made
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["request", *words])
+
+
+def test_a_request_is_made_of_json_and_so_is_its_response(paper: PaperCluster) -> None:
+    result = run("send", "work", "billing.create", '{"order": 7}', "--wait", "5")
+    assert json.loads(result.stdout) == {"total": 847}
+    assert f"Request {ID} is accepted" in result.stderr
+    assert paper.asked == [("work", True), ("billing.create", False, {"order": 7})]
+    assert paper.pending.waited == [10.0, 5.0]
+
+
+def test_a_request_that_is_not_waited_for_tells_its_id_alone(paper: PaperCluster) -> None:
+    result = run("send", "work", "billing.create", "--wait", "0", "--idempotent")
+    assert result.stdout.split() == [ID]
+    assert paper.asked == [("work", False), ("billing.create", True, None)]
+
+
+@pytest.mark.usefixtures("paper")
+def test_what_is_no_json_and_no_endpoint_is_refused() -> None:
+    for words, why in (
+        (("billing.create", "{"), "is no JSON"),
+        (("billing", "1"), "billing.billing"),
+    ):
+        result = run("send", "work", *words)
+        assert result.exit_code != 0
+        assert result.stdout == ""
+        assert why in result.stderr
+
+
+def test_requests_are_listed_each_on_a_line(paper: PaperCluster) -> None:
+    paper.missing = {"x2": "it is away"}
+    result = run("list", "work", "billing")
+    assert result.stdout.splitlines()[1].split() == [
+        ID, "failed", "30", "s", "2", "one", "0", "B", "ValueError:", "no",
+    ]  # fmt: skip
+    assert "without exchange x2: it is away" in result.stderr
+    assert json.loads(run("list", "work", "billing", "--json").stdout)[0]["text"] == ROW.text
+    paper.rows = []
+    assert "no request that is open or kept" in run("list", "work", "billing").stderr
+
+
+def test_a_response_is_fetched_by_the_id_of_its_request(paper: PaperCluster) -> None:
+    assert json.loads(run("response", "billing.create", ID).stdout) == {"total": 847}
+    assert paper.asked == [("billing.create", ID)]
+
+
+def test_a_cancelled_request_says_how_it_has_ended(paper: PaperCluster) -> None:
+    paper.pending.ends = roq.RequestCancelled("it was cancelled")
+    result = run("cancel", "billing.create", ID)
+    assert (paper.pending.cancelled, result.stdout) == (True, f"request {ID}: cancelled\n")
+    paper.pending.ends = None
+    lines = run("cancel", "billing.create", ID).stdout.splitlines()
+    assert (json.loads(lines[0]), lines[1]) == ({"total": 847}, f"request {ID}: done")
+    paper.pending.ends = roq.Unavailable("no response in time")
+    assert run("cancel", "billing.create", ID).exit_code != 0

@@ -1,0 +1,89 @@
+"""What `roq service` prints of services and their instances."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+import roq
+from roq.cli.commands import cli
+from roq.client.consume.groups import GroupMember
+from roq.client.request.views import ServiceView
+from roq.protocol.requesting import Figures, ServiceSettings
+
+
+def instance(name: str, figures: Figures | None) -> GroupMember:
+    return GroupMember(
+        id="ab" * 16, name=name, exchanges=["x1"], held=3, credit=0, acknowledged=4,
+        silent_seconds=0.25, figures=figures,
+    )  # fmt: skip
+
+
+BUSY = Figures(busy=2, threads=4, response_ms=12.5, endpoints=["billing.create"])
+AWAY = Figures(available=False, rule="response_ms < 100")
+VIEW = ServiceView(
+    name="billing", queue="work", settings=ServiceSettings(), open=2, stored=1, stored_bytes=2_000,
+    oldest_seconds=30.0, counts={"done": 5, "failed": 1, "late": 1, "unknown": 1}, requests=[],
+    instances=[instance("one", BUSY), instance("two", AWAY), instance("new", None)],
+    stalled=["exchange x1: it is paused"], missing={"x2": "it is away"},
+)  # fmt: skip
+
+
+class PaperCluster:
+    """Has one service, or none."""
+
+    names = ("billing",)
+
+    def __enter__(self) -> PaperCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def services(self, queue: str, *, timeout: float) -> list[str]:
+        assert (queue, timeout) == ("work", 10.0)
+        return list(self.names)
+
+    def describe_service(self, queue: str, name: str, *, timeout: float) -> ServiceView:
+        assert (queue, name, timeout) == ("work", "billing", 10.0)
+        return VIEW
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
+    made = PaperCluster()
+    monkeypatch.setattr(roq, "connect", lambda *_args, **_given: made)
+    return made
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["service", *words])
+
+
+def test_services_are_listed_with_what_they_lack(paper: PaperCluster) -> None:
+    result = run("list", "work")
+    assert result.stdout.splitlines()[1].split() == [
+        "billing", "3", "2", "30", "s", "1", "2.0", "kB", "5", "1", "2",
+    ]  # fmt: skip
+    assert "billing: exchange x1: it is paused" in result.stderr
+    assert "billing: without exchange x2: it is away" in result.stderr
+    [told] = json.loads(run("list", "work", "--json").stdout)
+    assert (told["name"], told["counts"]["late"]) == ("billing", 1)
+    paper.names = ()
+    assert "has no service" in run("list", "work").stderr
+
+
+@pytest.mark.usefixtures("paper")
+def test_a_service_is_shown_with_settings_ends_and_instances() -> None:
+    lines = run("show", "work", "billing").stdout.splitlines()
+    fields = dict(line.split("  ", 1) for line in lines if "  " in line)
+    assert fields["keep_result"].strip() == "30 s"
+    assert fields["send_attempts"].strip() == "4"
+    assert fields["store_bytes"].strip() == "67.1 MB"
+    assert fields["Ended: late"].strip() == "1"
+    one, two, new = lines[-3:]
+    assert one.split()[:5] == ["one", "available", "2", "4", "12.5"]
+    assert "unavailable: response_ms < 100" in two
+    assert new.split()[:2] == ["new", "-"]
+    assert json.loads(run("show", "work", "billing", "--json").stdout)["open"] == 2
