@@ -30,9 +30,9 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
     [
         (README, 1),
         (DOCS / "start.md", 2),
-        (DOCS / "publish-and-subscribe.md", 9),
+        (DOCS / "publish-and-subscribe.md", 11),
         (DOCS / "losses.md", 1),
-        (DOCS / "consumers.md", 5),
+        (DOCS / "consumers.md", 6),
         (DOCS / "requests.md", 3),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else "",
