@@ -41,6 +41,7 @@ class Wanted:
         group: they come from this group; empty: from any.
         count: so many at most.
         wait: seconds without another one after which those that are there are taken for all.
+        until: they died by then; None: whenever.
     """
 
     letters: str | None
@@ -49,14 +50,26 @@ class Wanted:
     group: str
     count: int
     wait: float
+    until: datetime | None = None
 
-    def admits(self, letter: DeadLetter) -> bool:
+    def admits(self, letter: DeadLetter, died: datetime) -> bool:
         """Whether this is one of them."""
         return (
             self.reason in letter.reason
             and letter.topic.startswith(self.topic)
             and self.group in {"", letter.group}
+            and (self.until is None or died <= self.until)
         )
+
+    def prefetch(self, exchanges: int) -> int:
+        """How many letters must be held to find these.
+
+        All of them, unless each one is wanted. An exchange gives its share and no more, so each
+        gets what is wanted as its share; a chunk stands for messages that are no letters.
+        """
+        if self.reason or self.topic or self.group or self.until is not None:
+            return HELD_MAX
+        return min(HELD_MAX, self.count * max(1, exchanges) + CHUNK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +100,24 @@ def held(cluster: Cluster, queue: str, wanted: Wanted) -> Iterator[list[Found]]:
             cluster.describe(letters if wanted.letters else queue)  # raises: there is none
         yield []
         return
+    prefetch = wanted.prefetch(len(cluster.describe(letters).exchanges))
     with cluster.consumer(
-        letters, GROUP, attempts=0, prefetch=HELD_MAX, prefetch_bytes=HELD_BYTES_MAX
+        letters, GROUP, attempts=0, prefetch=prefetch, prefetch_bytes=HELD_BYTES_MAX
     ) as consumer:
         _check_alone(cluster, letters, consumer.id)
         found: list[Found] = []
         looked = 0
-        while len(found) < wanted.count and looked < HELD_MAX:
+        while len(found) < wanted.count and looked < prefetch:
             message = consumer.receive(wanted.wait)
             if message is None:
                 break
             looked += 1
             letter = _letter(message)
-            if letter is not None and wanted.admits(letter):
-                found.append(Found(message, letter))
+            if letter is None:
+                continue
+            each = Found(message, letter)
+            if wanted.admits(letter, each.died):
+                found.append(each)
         yield found
         consumer.flush(FLUSH_SECONDS)
 

@@ -15,7 +15,8 @@ import msgspec
 
 from roq.client.admin import rules
 from roq.client.admin.wording import place_of
-from roq.console.letters import Letters, at_most
+from roq.client.letters import Wanted
+from roq.console.letters import Letters, agreed
 from roq.console.pages import wanted_letters
 from roq.console.source import Source
 from roq.errors import InvalidRequest
@@ -104,6 +105,7 @@ class Action:
         run: does it; gives what was done, in a sentence.
         fields: of its form.
         typed: the place whose name must be typed, because something is lost; empty: none.
+        loses: whether something is, of those where that depends.
     """
 
     title: str
@@ -114,6 +116,11 @@ class Action:
     run: Callable[[Intent], str]
     fields: Callable[[Intent], list[Field]] = field(default=lambda _: [])
     typed: str = ""
+    loses: Callable[[Intent], bool] = field(default=lambda _: True)
+
+    def to_type(self, intent: Intent) -> str:
+        """The name that must be typed; empty: none."""
+        return intent[self.typed] if self.typed and self.loses(intent) else ""
 
     def named(self, text: str, intent: Intent) -> str:
         """A text with its places filled in."""
@@ -128,8 +135,9 @@ class Action:
         """
         if stamp != stamp_of(intent):
             raise Stale("it has changed since this page was opened: read again what will be done")
-        if self.typed and intent["typed"] != intent[self.typed]:
-            raise Unconfirmed(f"type {intent[self.typed]} to confirm what cannot be taken back")
+        name = self.to_type(intent)
+        if intent["typed"] != name and name:
+            raise Unconfirmed(f"type {name} to confirm what cannot be taken back")
 
 
 def stamp_of(intent: Intent) -> str:
@@ -230,6 +238,55 @@ def _start_queue(intent: Intent) -> str:
 def _add_exchange(intent: Intent) -> str:
     name = intent.source.cluster().add_exchange(intent["queue"], intent["host"] or None)
     return f"exchange {name} of queue {intent['queue']} is running"
+
+
+def _is_durable(intent: Intent) -> bool:
+    return intent.source.cluster().describe(intent["queue"]).durability != VOLATILE
+
+
+def _remove_exchange_effect(intent: Intent) -> list[str]:
+    sentences = [
+        (
+            "Its publishers move to the other exchanges, subscribers read it to its end, then it "
+            "stops."
+        ),
+        "If it is not empty within a minute it stays, and what it waits for is told here.",
+    ]
+    if not _is_durable(intent):
+        return [*sentences, "No message is lost."]
+    return [
+        *sentences,
+        (
+            "No message is lost that somebody who is there has not read. The queue is durable, so "
+            "its log goes: what it holds is lost for those who come later."
+        ),
+        (
+            "With it goes what it alone knows of named publishers: one that is not open now may "
+            "begin with lower sequences when it comes back, and sends some messages again."
+        ),
+    ]
+
+
+def _forget_exchange_effect(intent: Intent) -> list[str]:
+    described = intent.source.cluster().describe(intent["queue"])
+    rows = [each for each in described.exchanges if each.name == intent["exchange"]]
+    now = [f"Now it is {each.state}, on host {each.host}." for each in rows]
+    return [
+        (
+            "For an exchange whose host is gone for good with its log; one that is not away is "
+            "refused."
+        ),
+        *now,
+        (
+            "These are lost: all messages that it has acknowledged and that a subscriber has not "
+            "read yet, and for those to come what is older."
+        ),
+        (
+            "What it alone knew of named publishers is lost as well: one that is not open now may "
+            "begin with lower sequences when it comes back, and sends some messages again."
+        ),
+        "Should the host come back, its log is removed there.",
+    ]
 
 
 def _remove_exchange(intent: Intent) -> str:
@@ -374,10 +431,12 @@ def _order(word: str, told: str) -> Callable[[Intent], str]:
 
 
 def _letter_fields(intent: Intent) -> list[Field]:
-    count = intent.letters.count(intent["queue"], wanted_letters(_filters(intent), COUNT_MAX))
+    wanted = wanted_letters(_filters(intent), COUNT_MAX)
+    count, newest = intent.letters.count(intent["queue"], wanted)
     filters = [Field(name, name, "hidden", text) for name, text in _filters(intent).items()]
     return [
         *filters,
+        Field("until", "until", "hidden", newest.isoformat() if newest is not None else ""),
         Field("count", "So many at most, the oldest first", "number", str(count),
               help=f"{count:,} match now; more that come meanwhile are left alone."),
     ]  # fmt: skip
@@ -396,13 +455,16 @@ def _letter_effect(what: str) -> Callable[[Intent], list[str]]:
 
 
 def _requeue(intent: Intent) -> str:
-    wanted = wanted_letters(_filters(intent), COUNT_MAX)
-    return intent.letters.requeue(intent["queue"], at_most(wanted, intent.number("count")))
+    return intent.letters.requeue(intent["queue"], _agreed(intent))
 
 
 def _purge(intent: Intent) -> str:
+    return intent.letters.purge(intent["queue"], _agreed(intent))
+
+
+def _agreed(intent: Intent) -> Wanted:
     wanted = wanted_letters(_filters(intent), COUNT_MAX)
-    return intent.letters.purge(intent["queue"], at_most(wanted, intent.number("count")))
+    return agreed(wanted, intent.number("count"), intent["until"])
 
 
 def _says(*sentences: str) -> Callable[[Intent], list[str]]:
@@ -441,24 +503,13 @@ ACTIONS: Final[dict[str, Action]] = {
     ),
     "remove-exchange": Action(
         title="Remove exchange {exchange} of queue {queue}", verb="Remove", back="/queues/{queue}",
-        places=("queue", "exchange"), run=_remove_exchange,
-        effect=_says(
-            "Its publishers move to the other exchanges, subscribers read it to its end, then it "
-            "stops. No message is lost.",
-            "If it is not empty within a minute it stays, and what it waits for is told here.",
-            "Of a durable queue its log goes, and how far named publishers came that are not open.",
-        ),
+        places=("queue", "exchange"), run=_remove_exchange, effect=_remove_exchange_effect,
+        typed="exchange", loses=_is_durable,
     ),
     "forget-exchange": Action(
         title="Give up exchange {exchange} of queue {queue}", verb="Give up for good",
         back="/queues/{queue}", places=("queue", "exchange"), run=_forget_exchange,
-        typed="exchange",
-        effect=_says(
-            "For an exchange whose host is gone for good with its log; one that is not away is "
-            "refused.",
-            "What only that log holds is lost: messages that were acknowledged and that somebody "
-            "has not read yet. Should the host come back, the log is removed there.",
-        ),
+        typed="exchange", effect=_forget_exchange_effect,
     ),
     "set-rules": Action(
         title="Change the scaling rules of queue {queue}", verb="Change", back="/queues/{queue}",

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -161,10 +162,13 @@ class WebConsole:
 
     async def _stream(self, request: Request) -> Response:
         wanted = request.query_params.get("page", "")[:QUERY_MAX]
-        parts = urlsplit(wanted)
-        query = dict(parse_qsl(parts.query, max_num_fields=FORM_FIELDS_MAX))
+        try:
+            parts = urlsplit(wanted)
+            query = dict(parse_qsl(parts.query, max_num_fields=FORM_FIELDS_MAX))
+        except ValueError:
+            return PlainTextResponse("That is no path of a page.\n", 400)
         found = self._find(parts.path)
-        if found is None:
+        if found is None or found[0] in pages.STILL:
             return PlainTextResponse("There is no such page.\n", 404)
         if self.live.full:
             return PlainTextResponse("Too many browsers look at once.\n", 503)
@@ -180,7 +184,8 @@ class WebConsole:
             return self._renderer.fragments(view, asked, **around)
 
         key = f"{session.role} {base} {wanted}"
-        return StreamingResponse(self.live.stream(key, make), media_type="text/event-stream")
+        events = self.live.stream(key, make, lambda: self._sessions.lives(session))
+        return StreamingResponse(events, media_type="text/event-stream")
 
     def _find(self, path: str) -> tuple[Page, Mapping[str, str]] | None:
         for (pattern, _, _), page in self._pages:
@@ -213,7 +218,7 @@ class WebConsole:
                     "effect": action.effect(intent),
                     "fields": action.fields(intent),
                     "places": {place: intent[place] for place in action.places},
-                    "typed": intent[action.typed] if action.typed else "",
+                    "typed": action.to_type(intent),
                     "given": given if why is not None else {},
                     "stamp": stamp_of(intent),
                     "back": action.named(action.back, intent),
@@ -307,6 +312,7 @@ class WebConsole:
         session: WebSession = request.scope["roq.session"]
         form = _texts(await request.form(max_fields=FORM_FIELDS_MAX, max_files=0))
         if form_is_ours(session, form.get("form", "")):
+            self._sessions.end(session)
             request.scope["roq.session"] = self._sessions.begin(Role.NOBODY)
         return RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
 
@@ -321,7 +327,8 @@ def _made(page: Page, asked: Asked) -> View:
     try:
         return page(asked)
     except RoQError as error:
-        return pages.failed(error)
+        view = pages.failed(error)
+        return replace(view, live=view.live and page not in pages.STILL)
 
 
 def _check_places(action: Action, intent: Intent) -> None:

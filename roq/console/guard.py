@@ -1,13 +1,14 @@
 """Who may do what: host names, tokens, sessions, forms, and what browsers are told to refuse.
 
-A session is a signed cookie, so the console remembers none. Its secret is new in each process:
-after a restart everybody logs in again. Each form carries a word that is made of the session, so
-another site cannot post it.
+A session is a signed cookie, so the console remembers only those that were ended before their
+time. Its secret is new in each process: after a restart everybody logs in again. Each form carries
+a word that is made of the session, so another site cannot post it.
 """
 
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,8 +25,11 @@ from roq.console.settings import ConsoleSettings, is_loopback
 
 SESSION_SECONDS: Final = 12 * 60 * 60
 BODY_BYTES_MAX: Final = 64 * 1024
-OPEN_PATHS: Final = ("/login", "/static/")
-"""What who has not logged in may see."""
+ENDED_MAX: Final = 10_000
+"""So many ended sessions are remembered; if there are more, all sessions end."""
+OPEN_PATH: Final = "/login"
+OPEN_FOLDER: Final = "/static/"
+"""What who has not logged in may see, beside that path."""
 HEADERS: Final = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -37,6 +41,8 @@ HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+
+log = logging.getLogger(__name__)
 
 
 class Role(StrEnum):
@@ -81,6 +87,7 @@ class Sessions:
         self._settings = settings
         self._now = now
         self._secret = os.urandom(32)
+        self._ended: dict[str, int] = {}  # id → when it was issued
 
     def begin(self, role: Role) -> WebSession:
         """A new one; nobody has more than the settings allow."""
@@ -112,9 +119,27 @@ class Sessions:
         if not hmac.compare_digest(signature.encode(), self._sign("session", text).encode()):
             return None
         role, issued, identity = text.split(".")
-        if self._now() - int(issued) > SESSION_SECONDS:
-            return None
-        return self._session(Role(role), int(issued), identity)
+        session = self._session(Role(role), int(issued), identity)
+        return session if self.lives(session) else None
+
+    def lives(self, session: WebSession) -> bool:
+        """Whether it was not ended, and is not too old."""
+        return session.id not in self._ended and not self._is_old(session.issued)
+
+    def end(self, session: WebSession) -> None:
+        """Know it no more, whoever still has its cookie."""
+        if session.role is Role.NOBODY:
+            return  # it may nothing, and strangers make as many as they like
+        if len(self._ended) >= ENDED_MAX:
+            for identity in [each for each, at in self._ended.items() if self._is_old(at)]:
+                del self._ended[identity]
+        if len(self._ended) >= ENDED_MAX:
+            self._secret = os.urandom(32)  # no cookie is known any more, so none is remembered
+            self._ended.clear()
+        self._ended[session.id] = session.issued
+
+    def _is_old(self, issued: int) -> bool:
+        return self._now() - issued > SESSION_SECONDS
 
     def _session(self, role: Role, issued: int, identity: str) -> WebSession:
         return WebSession(role, issued, identity, self._sign("form", identity))
@@ -150,19 +175,36 @@ class Guard:
         scope["roq.session"] = session
         refused = self._refusal(request, session)
 
+        began = False
+
         async def answer(message: Message) -> None:
+            nonlocal began
             if message["type"] == "http.response.start":
+                began = True
                 headers = MutableHeaders(raw=message["headers"])
                 message["headers"] = headers.raw
                 headers.update(HEADERS)
-                fixed = request.url.path.startswith(f"{scope.get('root_path', '')}/static/")
+                fixed = self._path(scope).startswith(OPEN_FOLDER)
                 headers.setdefault("cache-control", "no-cache" if fixed else "no-store")
                 now = scope["roq.session"]
                 if now is not known and refused is None:
                     headers.append("set-cookie", self._set_cookie(request, now))
             await send(message)
 
-        await (refused or _Bounded(self._app))(scope, receive, answer)
+        try:
+            await (refused or _Bounded(self._app))(scope, receive, answer)
+        except Exception:
+            if began:
+                raise  # nothing can be said any more: the connection is cut
+            # Whoever answers for a fault outside of here would do it without these headers.
+            log.exception("a fault of the console at %s", scope["path"])
+            fault = PlainTextResponse("A fault of the console: its log tells more.\n", 500)
+            await fault(scope, receive, answer)
+
+    @staticmethod
+    def _path(scope: Scope) -> str:
+        path: str = scope["path"]
+        return path.removeprefix(scope.get("root_path", ""))
 
     def _refusal(self, request: Request, session: WebSession) -> Response | None:
         if not self._settings.guarded and not self._is_local(request):
@@ -172,8 +214,9 @@ class Guard:
             )  # fmt: skip
         if self._settings.guarded and self._settings.names and not self._is_named(request):
             return PlainTextResponse("This console has another name.\n", 403)
-        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-        if session.role is Role.NOBODY and not path.startswith(OPEN_PATHS):
+        path = self._path(request.scope)
+        is_open = path == OPEN_PATH or path.startswith(OPEN_FOLDER)
+        if session.role is Role.NOBODY and not is_open:
             if request.method in {"GET", "HEAD"} and path != "/live":
                 return RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
             return PlainTextResponse("Log in first.\n", 401)
@@ -189,7 +232,7 @@ class Guard:
         return _host(request) in self._settings.names
 
     def _set_cookie(self, request: Request, session: WebSession) -> str:
-        secure = "; Secure" if request.url.scheme == "https" else ""
+        secure = "; Secure" if request.scope["scheme"] == "https" else ""
         path = request.scope.get("root_path", "") or "/"
         return (
             f"{self._cookie}={self._sessions.cookie(session)}; Path={path}; HttpOnly; "

@@ -17,7 +17,7 @@ PERIOD_SECONDS: Final = 1.0
 KEEP_ALIVE_ROUNDS: Final = 15
 """After so many without news this is said, so that nobody takes the connection for dead."""
 STREAMS_MAX: Final = 128
-CHANNELS_MAX: Final = 128
+"""There are no more channels than streams: one ends with the last that reads it."""
 
 Make = Callable[[], dict[str, str]]
 """Makes the fragments of a page."""
@@ -79,12 +79,15 @@ class Live:
         """Whether there are as many streams as there may be."""
         return self.streams >= STREAMS_MAX
 
-    async def stream(self, key: str, make: Make) -> AsyncIterator[bytes]:
+    async def stream(
+        self, key: str, make: Make, lives: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[bytes]:
         """The events of one browser, until it goes.
 
         Args:
             key: what makes two pages the same.
             make: makes the fragments.
+            lives: whether the session of the browser has not ended.
         """
         channel = self._channels.setdefault(key, Channel(make, self._now))
         channel.readers += 1
@@ -93,6 +96,9 @@ class Live:
             version, silent = 0, 0
             yield b"retry: 2000\n\n"
             while not self.ending:
+                if not lives():
+                    yield b"event: ended\ndata: session\n\n"
+                    return
                 news = await channel.news(version)
                 version, silent = channel.version, 0 if news else silent + 1
                 if news:

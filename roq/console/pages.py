@@ -15,7 +15,7 @@ from roq.client.consume.groups import GroupListing
 from roq.client.letters import GROUP as LETTERS_GROUP
 from roq.client.letters import Wanted
 from roq.console.audit import Audit
-from roq.console.letters import LETTERS_SHOWN, Letters
+from roq.console.letters import LETTERS_SHOWN, LetterGone, Letters
 from roq.console.looks import Look
 from roq.console.settings import ConsoleSettings
 from roq.console.source import Source
@@ -248,6 +248,8 @@ PAGES: Final[dict[str, Page]] = {
     "/audit": audit,
 }
 """Path → page."""
+STILL: Final = frozenset({letters, letter})
+"""Pages that are made once and not as they change: to make one is to hold dead letters."""
 
 
 def wanted_letters(query: Mapping[str, str], count: int) -> Wanted:
@@ -277,7 +279,7 @@ def failed(error: RoQError) -> View:
 
 def is_missing(error: RoQError) -> bool:
     """Whether what was asked for does not exist, or not any more."""
-    return isinstance(error, GroupNotFound | QueueNotFound | JobNotFound)
+    return isinstance(error, GroupNotFound | QueueNotFound | JobNotFound | LetterGone)
 
 
 def _present(look: Look[T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import threading
@@ -22,6 +23,7 @@ CONNECTIONS_MAX: Final = 512
 KEEP_ALIVE_SECONDS: Final = 15
 HEAD_BYTES_MAX: Final = 16 * 1024
 BACKLOG: Final = 128
+log = logging.getLogger(__name__)
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -48,6 +50,8 @@ class ConsoleServer(uvicorn.Server):
             uvicorn.Config(
                 console.asgi,
                 log_config=None,
+                # Its lines about its own start have escape sequences in their fields.
+                log_level="warning",
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
@@ -75,6 +79,7 @@ class ConsoleServer(uvicorn.Server):
         """Begin to serve, and say so."""
         await super().startup(sockets)
         if self.started:
+            log.info("serving %s", self.url, extra={"event": "console_serving"})
             self._on_ready(self.url)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+import msgspec
+
 import roq
 from roq.client import survey
 from roq.client.admin.board import QueueView
@@ -18,6 +20,7 @@ from roq.client.admin.statistics import StreamState
 from roq.client.admin.views import HostSummary, Listing, QueueDescription, QueueSummary
 from roq.client.consume.groups import GroupListing
 from roq.client.followers import Followers, QueueReport
+from roq.client.letters import GROUP
 from roq.console.looks import FIRST_SECONDS, Look, Looks
 from roq.errors import RoQError, Unavailable
 from roq.runtime.backoff import Backoff
@@ -143,7 +146,7 @@ class Source:
         """The consumer groups of a queue; arguments as of `Looks.look`."""
         return self.looks.look(
             ("groups", queue),
-            lambda: self.cluster().groups(queue, timeout=ANSWER_SECONDS),
+            lambda: _calm(self.cluster().groups(queue, timeout=ANSWER_SECONDS)),
             period,
             wait,
         )
@@ -152,7 +155,7 @@ class Source:
         """A group with its members."""
         return self._look(
             ("group", queue, group),
-            lambda: self.cluster().groups(queue, group, timeout=ANSWER_SECONDS),
+            lambda: _calm(self.cluster().groups(queue, group, timeout=ANSWER_SECONDS)),
         )
 
     def health(self) -> Look[survey.Survey]:
@@ -208,3 +211,11 @@ class Source:
             self._connection = Connection(reason, time.time())
         self._connection = Connection(reason, self._connection.since)
         self._tried.set()
+
+
+def _calm(groups: GroupListing) -> GroupListing:
+    """Whoever looks at dead letters is a group for a moment: nobody misses its members later."""
+    rows = [
+        msgspec.structs.replace(each, stalled=[]) if each.name == GROUP else each for each in groups
+    ]
+    return GroupListing(rows, groups.missing)

@@ -189,6 +189,7 @@ class Elasticity:
         """The configuration manager has answered a question."""
         effects = self.rules.answered(serial, answer)
         if isinstance(answer, LeaderElasticity):
+            effects += self._forget_logs(now)
             effects += self._let_go(now)
         going = self.scaling.shrinking()
         effects += self.scaling.answered(serial, answer, self._serves, now)
@@ -297,7 +298,9 @@ class Elasticity:
         if self.scaling.rests(now):
             return []
         effects: list[Effect] = []
-        for number in self.emptying.resting()[:count]:
+        # Of those that rest only one that serves and has room takes a part of the load.
+        able = [each for each in self.emptying.resting() if self._exchanges.takes(each)]
+        for number in able[:count]:
             effects += self.emptying.call_off(number, "the load rises")
             effects += self.scaling.taken_back(number, reason)
             count -= 1
@@ -397,6 +400,15 @@ class Elasticity:
         if leaving.ready and self.scaling.shrinking() != leaving.number:
             return self.scaling.shrink(leaving.number, "its log holds nothing any more", now)
         return []
+
+    def _forget_logs(self, now: float) -> list[Effect]:
+        """Wait no more for exchanges that were given up with their logs."""
+        effects: list[Effect] = []
+        for leaving in self.emptying:
+            known = self.rules.known and not self.scaling.stopping(leaving.number)
+            if known and self.emptying.forget_log(leaving, self.rules.logs):
+                effects += self.scaling.removed_by_others(leaving.number, now)
+        return effects
 
     def _let_go(self, now: float) -> list[Effect]:
         """Have exchanges go that the queue does not have, as the configuration manager says."""

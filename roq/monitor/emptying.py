@@ -182,6 +182,20 @@ class Emptying:
         epoch, end = self.final_end(number)
         return Send(waiter.peer, Emptied(id=waiter.request, number=number, epoch=epoch, end=end))
 
+    def forget_log(self, leaving: Leaving, logs: Collection[int]) -> bool:
+        """Forget it if it does not serve, and the queue has its log no more; whether that is so.
+
+        Args:
+            leaving: what is meant.
+            logs: numbers of the exchanges with logs that the queue has.
+        """
+        serves = self._exchanges.numbered(leaving.number) is not None
+        if serves or not leaving.keeps or leaving.stopped_at is not None or leaving.number in logs:
+            return False
+        del self._leaving[leaving.number]
+        self._exchanges.leaving.discard(leaving.number)
+        return True
+
     def final_end(self, number: int) -> tuple[int, int]:
         """Epoch of this exchange, and where its log ends; (0, -1) if it does not serve.
 
@@ -229,6 +243,10 @@ class Emptying:
         held = exchange.load.end_offset - exchange.load.floor_offset
         if leaving.keeps and held > 0:
             return f"{held} batch{'es' * (held > 1)} still in its log"
+        empty_since = leaving.empty_since
+        if leaving.keeps and empty_since is not None and exchange.seen <= empty_since:
+            # Its log is erased with it: what its last publisher sent may be in no report yet.
+            return "it has not reported since its last publisher left"
         return ""
 
     def _holds(self, leaving: Leaving, now: float) -> str:

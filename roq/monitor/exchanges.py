@@ -171,6 +171,11 @@ class Exchanges:
         leaves = exchange.stopping or exchange.number in self.leaving
         return not leaves and not exchange.disk_full
 
+    def takes(self, number: int) -> bool:
+        """Whether this one serves, and would take publishers if it did not leave."""
+        exchange = self._serving.get(number)
+        return exchange is not None and not exchange.stopping and not exchange.disk_full
+
     def numbered(self, number: int) -> Exchange | None:
         """The exchange with this number, if it serves."""
         return self._serving.get(number)

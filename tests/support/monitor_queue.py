@@ -367,7 +367,7 @@ class Queue(Driver):
             queue_id=QUEUE_ID, rules=self.rules, scaled=list(self.scaled),
             exchanges=sorted({*self.exchanges, *self.missing} - self.unwanted),
             unwanted=sorted(self.unwanted & set(self.exchanges)),
-            logs=sorted(self.exchanges) if self.durable else [],
+            logs=sorted({*self.exchanges, *self.missing}) if self.durable else [],
         )  # fmt: skip
 
     def answer(self, ask: Ask, answer: Answer | Unavailable) -> list[Effect]:

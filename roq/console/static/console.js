@@ -97,6 +97,10 @@
       alive();
     };
     source.addEventListener("still", alive);
+    source.addEventListener("ended", () => {
+      close();
+      window.location.reload();
+    });
     source.onerror = lost;
     late = setTimeout(lost, LATE_MS);
   };

@@ -69,7 +69,9 @@ class PaperCluster:
     def queue_exists(self, name: str) -> bool:
         return name in self.queues
 
-    def describe(self, name: str) -> None:
+    def describe(self, name: str) -> SimpleNamespace:
+        if name in self.queues:
+            return SimpleNamespace(exchanges=["x1"])
         raise roq.QueueNotFound(f"there is no queue {name}")
 
     def consumer(self, queue: str, group: str, **options: Any) -> PaperCluster:

@@ -114,6 +114,27 @@ def test_what_is_lost_for_good_wants_its_name() -> None:
         assert "type load to confirm" in answer.text
 
 
+@pytest.mark.parametrize("name", ["remove-exchange", "forget-exchange"])
+def test_an_exchange_whose_log_goes_says_what_is_lost_and_wants_its_name(name: str) -> None:
+    with PaperConsole() as console:
+        console.cluster.description = described(Durability="flush")
+        text = console.get(path_of(name)).text
+        assert "for those" in text
+        assert "named publishers" in text
+        assert 'name="typed"' in text
+        answer = console.post(f"/do/{name}", filled(console, name) | {"typed": ""})
+        assert (answer.status, console.cluster.done) == (409, [])
+        console.post(f"/do/{name}", filled(console, name))
+        assert console.cluster.done == [DONE[name]]
+
+
+def test_an_exchange_in_memory_goes_without_its_name_and_without_a_loss() -> None:
+    with PaperConsole() as console:
+        text = console.get(path_of("remove-exchange")).text
+        assert "No message is lost" in text
+        assert 'name="typed"' not in text
+
+
 def test_an_action_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     with PaperConsole() as console:
         form = filled(console, "stop-queue")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from paper_console import PaperBrowser, PaperConsole
 
+from roq.console import guard
 from roq.console.guard import BODY_BYTES_MAX, SESSION_SECONDS, Role, Sessions, form_is_ours
 from roq.console.settings import ConsoleSettings
 
@@ -40,6 +41,66 @@ def test_a_session_ends() -> None:
     assert ours.of_cookie(cookie) is not None
     clock.now += 1
     assert ours.of_cookie(cookie) is None
+
+
+def test_an_ended_session_is_known_no_more_and_no_other_one_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    ours = Sessions(ConsoleSettings(cluster="a:1"), clock)
+    monkeypatch.setattr(guard, "ENDED_MAX", 2)
+    first, second, other = (ours.begin(Role.OPERATOR) for _ in range(3))
+    nobody = ours.begin(Role.NOBODY)
+    ours.end(nobody)
+    assert ours.lives(nobody), "strangers fill no memory"
+    ours.end(first)
+    ours.end(second)
+    assert not ours.lives(first)
+    assert ours.of_cookie(ours.cookie(first)) is None
+    assert ours.of_cookie(ours.cookie(other)) == other
+    cookies = [ours.cookie(each) for each in (first, second, other)]
+    ours.end(ours.begin(Role.READER))
+    assert [ours.of_cookie(each) for each in cookies] == [None] * 3, "too many: all end"
+    clock.now += SESSION_SECONDS + 1
+    late = ours.begin(Role.OPERATOR)
+    ours.end(ours.begin(Role.OPERATOR))
+    ours.end(ours.begin(Role.OPERATOR))
+    assert ours.of_cookie(ours.cookie(late)) == late, "those that are too old are forgotten first"
+
+
+def test_a_cookie_that_was_logged_out_opens_nothing() -> None:
+    with PaperConsole(token=TOKEN) as console:
+        console.post("/login", {"token": TOKEN, "form": console.form("/login")})
+        stolen = dict(console.cookies)
+        console.post("/logout", {"form": console.form("/")})
+        console.cookies = stolen
+        assert console.get("/").header("location") == "/login"
+        assert console.get("/live?page=/").status == 401
+
+
+@pytest.mark.parametrize("path", ["/loginx", "/login/x", "/static", "/staticx"])
+def test_a_path_that_begins_as_an_open_one_is_not_open(path: str) -> None:
+    with PaperConsole(token=TOKEN) as console:
+        assert console.get(path).header("location") == "/login"
+
+
+def test_a_fault_tells_browsers_what_to_refuse_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    with PaperConsole() as console:
+
+        def fail(*_: object, **__: object) -> str:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(console.console._renderer, "page", fail)
+        answer = console.get("/")
+        assert (answer.status, "its log tells more" in answer.text) == (500, True)
+        assert "default-src 'none'" in answer.header("content-security-policy")
+        assert answer.header("cache-control") == "no-store"
+
+
+def test_a_host_that_cannot_be_is_answered_with_all_headers() -> None:
+    with PaperConsole(token=TOKEN) as console:
+        console.host = "["
+        assert console.get("/login").header("x-frame-options") == "DENY"
 
 
 def test_a_token_says_what_somebody_may_do() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +14,16 @@ from paper_console import SCRIPT, PaperConsole
 from roq.client.consume.dead_letters import DeadLetter
 from roq.client.letters import Wanted
 from roq.console import letters as module
-from roq.console.letters import PAYLOAD_MAX, at_most, shown
+from roq.console.letters import AT_ONCE_MAX, PAYLOAD_MAX, Letters, agreed, shown
+from roq.errors import Busy, InvalidRequest
+
+DIED = datetime(2026, 11, 25, tzinfo=UTC)
 
 
 class PaperLetter:
     def __init__(self, number: int, payload: bytes = b"x", reason: str = "bad") -> None:
         self.acked = False
-        self.died = datetime(2026, 11, 25, tzinfo=UTC)
+        self.died = DIED + timedelta(seconds=number)
         self.letter = DeadLetter("load", "eu", "billing", f"x1-1-{number}-0", 3, reason, {"a": "b"})
         self.message = SimpleNamespace(
             payload=payload, key=None, tags=(), ack=lambda: setattr(self, "acked", True)
@@ -33,7 +36,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[PaperLetter]:
 
     @contextmanager
     def held(_cluster: Any, _queue: str, wanted: Wanted) -> Iterator[list[PaperLetter]]:
-        yield [each for each in letters if wanted.admits(each.letter)][: wanted.count]
+        yield [each for each in letters if wanted.admits(each.letter, each.died)][: wanted.count]
 
     monkeypatch.setattr(module, "held", held)
     return letters
@@ -58,7 +61,7 @@ def test_letters_are_listed_and_shown(found: list[PaperLetter]) -> None:
         for text in (listed, one):
             assert SCRIPT not in text
             assert "&lt;script&gt;" in text
-        assert console.get("/queues/load/dead/nix").status == 400
+        assert console.get("/queues/load/dead/nix").status == 404
         assert "x1-1-9-0" in console.get("/queues/load/dead?reason=script").text
         assert "x1-1-0-0" not in console.get("/queues/load/dead?reason=script").text
 
@@ -70,12 +73,61 @@ def test_no_more_are_purged_than_were_counted(found: list[PaperLetter]) -> None:
         form = {
             "form": console.form(page), "stamp": console.field(page, "stamp"), "queue": "load",
             "typed": "load", "count": console.field(page, "count"),
+            "until": console.field(page, "until"),
         }  # fmt: skip
+        del found[0]  # somebody else has requeued it meanwhile
         found.append(PaperLetter(3))
         console.post("/do/purge-letters", form)
-        assert [each.acked for each in found] == [True, True, True, False]
+        assert [each.acked for each in found] == [True, True, False], "not one that came later"
+
+
+@pytest.mark.parametrize("action", ["purge-letters", "requeue-letters"])
+def test_a_page_that_counted_none_drops_none(action: str, found: list[PaperLetter]) -> None:
+    found.clear()
+    page = f"/do/{action}?queue=load"
+    with PaperConsole() as console:
+        assert "0 match now" in console.get(page).text
+        form = {
+            "form": console.form(page), "stamp": console.field(page, "stamp"), "queue": "load",
+            "typed": "load", "count": console.field(page, "count"),
+            "until": console.field(page, "until"),
+        }  # fmt: skip
+        found.append(PaperLetter(3))
+        console.post(f"/do/{action}", form)
+        (deed,) = console.console.audit.deeds()
+        assert deed.state == "failed"
+        assert not found[0].acked
+
+
+def test_whoever_looks_waits_for_a_turn_and_not_for_ever(
+    found: list[PaperLetter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Letters, "TURN_SECONDS", 0.0)
+    with PaperConsole() as console:
+        letters = console.console.letters
+        with letters._turn:
+            answer = console.get("/queues/load/dead")
+            assert answer.status == 503
+            assert "try again in a few seconds" in answer.text
+            assert "data-live" not in answer.text or "/live?" not in answer.text
+        assert console.get("/queues/load/dead").status == 200, "its place is free again"
+        for _ in range(AT_ONCE_MAX):
+            letters._places.acquire()
+        with pytest.raises(Busy, match="others look"):
+            letters.list("load", Wanted(None, "", "", "", 9, 1.0))
+
+
+def test_a_page_of_letters_is_not_made_anew_as_it_changes(found: list[PaperLetter]) -> None:
+    with PaperConsole() as console:
+        assert console.get("/live?page=/queues/load/dead").status == 404
+        assert console.get("/live?page=/queues/load/dead/x1-1-0-0").status == 404
 
 
 def test_a_count_is_bounded() -> None:
     wanted = Wanted(None, "", "", "", 9, 1.0)
-    assert [at_most(wanted, count).count for count in (0, 5, 10**9)] == [1, 5, 100_000]
+    until = DIED.isoformat()
+    assert [agreed(wanted, count, until).count for count in (5, 10**9)] == [5, 100_000]
+    assert agreed(wanted, 5, until).until == DIED
+    for count, when in ((0, until), (5, ""), (5, "yesterday"), (5, "2026-11-25T00:00:00")):
+        with pytest.raises(InvalidRequest):
+            agreed(wanted, count, when)

@@ -60,6 +60,30 @@ def test_streams_are_counted_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(stream())
 
 
+def test_a_stream_ends_with_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PERIOD_SECONDS", 0.001)
+
+    async def stream() -> None:
+        live, session = Live(Clock()), [True]
+        events = live.stream("k", lambda: {"a": "1"}, lambda: session[0])
+        assert (await anext(events)).startswith(b"retry")
+        assert (await anext(events)).startswith(b"data")
+        session[0] = False
+        rest = [each async for each in events]
+        assert rest[-1] == b"event: ended\ndata: session\n\n"
+        assert live.streams == 0
+
+    asyncio.run(stream())
+
+
+@pytest.mark.parametrize("page", ["//[", "/?" + "a%3D1%26" * 60])
+def test_what_is_no_path_is_refused(page: str) -> None:
+    with PaperConsole() as console:
+        answer = console.get(f"/live?page={page}")
+        assert answer.status == 400
+        assert answer.header("x-frame-options") == "DENY"
+
+
 def test_a_browser_gets_the_fragments_of_its_page() -> None:
     with PaperConsole() as console:
         answer = console.get("/live?page=/queues/load", chunks=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import urllib.request
@@ -21,8 +22,9 @@ def test_a_port_in_use_is_told() -> None:
 
 
 def test_it_serves_without_a_cluster_until_it_is_told_to_end(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     monkeypatch.setattr("roq.console.source.ANSWER_SECONDS", 0.2)
     ready = threading.Event()
     settings = ConsoleSettings(cluster="127.0.0.1:1", port=0)
@@ -38,3 +40,7 @@ def test_it_serves_without_a_cluster_until_it_is_told_to_end(
         server.stop()
         thread.join(30)
     assert not thread.is_alive()
+    told = [
+        each for each in caplog.records if each.name.startswith(("uvicorn", "roq.console.server"))
+    ]
+    assert [each.getMessage() for each in told] == [f"serving {server.url}"], "nothing of uvicorn's"

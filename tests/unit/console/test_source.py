@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from commands import until
-from paper_console import PaperSource
+from paper_console import PaperSource, group
 
 from roq.console.source import Connection, Source
 from roq.errors import Unavailable
@@ -43,3 +43,17 @@ def test_a_queue_whose_monitor_is_silent_has_no_view() -> None:
     assert source.history("nix") == []
     assert source._connection == Connection("", 0.0)
     source.close()
+
+
+def test_the_group_of_whoever_looks_at_dead_letters_does_not_count_as_stalled() -> None:
+    source = PaperSource()
+    reasons = ["exchange x1: it has no member here"]
+    source.paper.all_groups = [group("dead-letters", stalled=reasons), group(stalled=reasons)]
+    try:
+        rows = source.groups("load", wait=30.0).get()
+        assert [(row.name, row.stalled) for row in rows] == [
+            ("dead-letters", []), ("billing", reasons),
+        ]  # fmt: skip
+        assert source.group("load", "dead-letters").get()[0].state == "running"
+    finally:
+        source.close()

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from monitor_queue import STEP, Queue, Script
 
@@ -358,9 +359,55 @@ def test_what_rests_takes_publishers_when_the_others_are_lost() -> None:
     assert queue.add_publisher("b", 0).numbers == [1]
 
 
+def test_a_queue_that_grows_does_not_take_back_what_rests_and_is_away() -> None:
+    queue, script = resting("a")
+    queue.missing.append(1)
+    queue.kill(1)
+    queue.run(30)
+    script.wanted = [Grow("too much")]
+    queue.periods(2)
+    assert len(queue.questions(ScaleOut)) == 1
+
+
+@pytest.mark.parametrize("why", ["disk_full: 1 MB are free", "sealed: cannot write its log"])
+def test_a_queue_that_grows_does_not_take_back_what_takes_nothing(why: str) -> None:
+    queue, script = resting("a")
+    queue.exchanges[1].disk_full = why
+    queue.periods(2)
+    script.wanted = [Grow("too much")]
+    queue.periods(2)
+    assert len(queue.questions(ScaleOut)) == 1
+
+
+def test_what_rests_and_was_given_up_with_its_log_is_forgotten() -> None:
+    queue, _ = resting("a")
+    emptying = queue.machine._elasticity.emptying
+    queue.missing.append(1)
+    queue.kill(1)
+    queue.run(30)
+    assert emptying.resting() == [1]
+    queue.missing.remove(1)
+    queue.run(5)
+    assert emptying.find(1) is None
+    assert emptying.resting() == []
+
+
+def test_an_exchange_is_not_stopped_with_its_log_by_a_report_of_before_it_was_empty() -> None:
+    queue, _ = resting()
+    emptying = queue.machine._elasticity.emptying
+    leaving = emptying.find(1)
+    exchange = queue.machine._exchanges.numbered(1)
+    exchange.load = msgspec.structs.replace(exchange.load, floor_offset=exchange.load.end_offset)
+    leaving.empty_since = exchange.seen
+    assert emptying.waits_for(leaving) == "it has not reported since its last publisher left"
+    exchange.seen += 1
+    assert emptying.waits_for(leaving) == ""
+
+
 def test_what_rests_and_does_not_serve_keeps_its_log() -> None:
     queue, _ = resting("a")
     there = queue.exchanges[1]
+    queue.missing.append(1)
     queue.kill(1)
     queue.run(30)
     assert queue.questions(ScaleIn) == []
