@@ -188,6 +188,7 @@ def traffic(
 
 def pid_of(client: roq.Cluster, name: str, queue: str = "orders") -> int:
     (pid,) = (each.pid for each in client.exchanges(queue) if each.name == name)
+    assert pid > 0, "0 would be this process and all of its group"
     return pid
 
 

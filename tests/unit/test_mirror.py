@@ -155,6 +155,7 @@ timing
 OF_SEVERAL = set(
     """
 aio/test_parity
+exchange/test_late_consumers
 exchange/test_late_log
 exchange/test_recovery
 gcm/change/test_half_done
