@@ -9,6 +9,8 @@ is accepted and not yet written fits into what was free, so the disk is not full
 
 A sealed log takes nothing more in this process, and is read on: what the system has dropped after
 a failed sync nobody knows, so only another process, which reads what is certain, may go on with it.
+
+An exchange that is to go with its log is retired: it accepts nothing either, whatever room it has.
 """
 
 from __future__ import annotations
@@ -48,12 +50,13 @@ class DiskRoom:
 
     Attributes:
         full: nothing is accepted.
+        retired: as the exchange is to go.
         spare: bytes that may be accepted and not written.
         text: why nothing is accepted, or why what is larger than `spare` is not.
     """
 
     def __init__(self, limits: Limits, place: str) -> None:
-        self.full = False
+        self.full = self.retired = False
         self.spare = float("inf")
         self.text = ""
         self._limits = limits
@@ -73,7 +76,7 @@ class DiskRoom:
         self._short = short_of_bytes or short_of_files
         if self._sealed_at is not None:
             return
-        self.full = self._short
+        self.full = self._short or self.retired
         self.spare = (
             max(0.0, room.bytes_free - WRITTEN_SHARE * least_bytes) if least_bytes else float("inf")
         )
@@ -87,6 +90,12 @@ class DiskRoom:
             f"disk_full: {what} in {self._place}, and {kept}: make room there, or give the queue "
             "less to keep"
         )
+
+    def retire(self, *, retired: bool) -> None:
+        """Accept nothing from now on, or again as far as there is room."""
+        self.retired = retired
+        if self._sealed_at is None:
+            self.full = self._short or retired
 
     def seal(self, why: str, now: float) -> None:
         """The log cannot be written any more, for this reason: nothing is accepted from now on."""

@@ -272,7 +272,9 @@ class ExchangeCore(Generic[B]):
     @property
     def disk_full(self) -> str:
         """Why nothing is accepted for want of room on the disk; empty: there is room."""
-        return "" if self._uncommitted is None else self._uncommitted.why_full
+        if self._uncommitted is None or self.disk.retired:
+            return ""
+        return self._uncommitted.why_full
 
     @property
     def all_shown(self) -> bool:

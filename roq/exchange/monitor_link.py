@@ -56,8 +56,12 @@ class Shell(Protocol):
         """The monitor says that a publisher has gone elsewhere."""
         ...
 
-    def acknowledged(self, hold_seconds: int | None) -> None:
-        """The monitor knows this exchange; so long slow subscribers are waited for."""
+    def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
+        """The monitor knows this exchange; so long slow subscribers are waited for.
+
+        Args:
+            retire: nothing more is to be accepted, if the log is on a disk.
+        """
         ...
 
     def unheard(self) -> None:
@@ -170,7 +174,7 @@ class MonitorLink:
             self._shell.dismissed()
         elif isinstance(answer, ExchangeAck):
             self._silent_reports = 0
-            self._shell.acknowledged(answer.hold_seconds)
+            self._shell.acknowledged(answer.hold_seconds, retire=answer.retire)
             self._known_to(answer.epoch)
 
     def _known_to(self, epoch: int) -> None:

@@ -180,6 +180,13 @@ class Elasticity:
         """An exchange serves no more."""
         self.emptying.lost(exchange, now)
 
+    def retires(self, number: int) -> bool:
+        """Whether this exchange is to accept nothing more, as it goes with its log."""
+        leaving = self.emptying.find(number)
+        if leaving is None or not leaving.keeps:
+            return False
+        return self.scaling.going(number) or self.emptying.retires(number)
+
     def configured(self, now: float) -> list[Effect]:
         """The rules have changed."""
         self.rules.changed(now)

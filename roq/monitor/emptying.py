@@ -225,6 +225,19 @@ class Emptying:
 
     def waits_for(self, leaving: Leaving) -> str:
         """What is missing until it is ready, in a few words; empty if nothing is."""
+        why = self._lacks(leaving)
+        exchange = self._exchanges.numbered(leaving.number)
+        if not why and leaving.keeps and exchange is not None and not exchange.retired:
+            # Its log is erased with it: nothing may come into it behind what it has reported.
+            return "it has not said that it accepts nothing more"
+        return why
+
+    def retires(self, number: int) -> bool:
+        """Whether this exchange is to accept nothing more: that it might is all that keeps it."""
+        leaving = self._leaving.get(number)
+        return leaving is not None and leaving.keeps and not self._lacks(leaving)
+
+    def _lacks(self, leaving: Leaving) -> str:
         exchange = self._exchanges.numbered(leaving.number)
         if exchange is None:  # nothing is there that could be lost, unless it is in a log
             away = leaving.keeps and leaving.stopped_at is None
@@ -243,10 +256,6 @@ class Emptying:
         held = exchange.load.end_offset - exchange.load.floor_offset
         if leaving.keeps and held > 0:
             return f"{held} batch{'es' * (held > 1)} still in its log"
-        empty_since = leaving.empty_since
-        if leaving.keeps and empty_since is not None and exchange.seen <= empty_since:
-            # Its log is erased with it: what its last publisher sent may be in no report yet.
-            return "it has not reported since its last publisher left"
         return ""
 
     def _holds(self, leaving: Leaving, now: float) -> str:

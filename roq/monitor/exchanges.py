@@ -57,6 +57,7 @@ class Exchange:
         arrivals: publishers sent there since its last report.
         expected: bytes per minute that these will probably bring.
         disk_full: why it accepts nothing: for want of room on its disk, or as that has failed.
+        retired: it accepts nothing, as the monitor has wanted.
     """
 
     info: ExchangeInfo
@@ -72,6 +73,7 @@ class Exchange:
     arrivals: int = 0
     expected: float = 0.0
     disk_full: str = ""
+    retired: bool = False
 
     @property
     def number(self) -> int:
@@ -221,6 +223,7 @@ class Exchanges:
         exchange.doubted = False
         exchange.load = message.load
         exchange.disk_full = message.disk_full
+        exchange.retired = message.retired
         exchange.stopping = message.stopping
         exchange.idle = message.idle
         exchange.arrivals = 0

@@ -149,6 +149,11 @@ class Scaling:
         operation = self._removal(number)
         return operation is not None and operation.phase is Phase.ASKED
 
+    def going(self, number: int) -> bool:
+        """Whether this exchange is empty and to be stopped, asked for already or again soon."""
+        operation = self._removal(number)
+        return operation is not None and operation.phase is not Phase.EMPTYING
+
     def grow(self, count: int, reason: str, now: float) -> list[Effect]:
         """Ask for so many exchanges more; nothing if something is under way."""
         if self._operations:

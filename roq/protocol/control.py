@@ -365,6 +365,8 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
     """It serves nobody, and reports half as often."""
     disk_full: str = ""
     """Why it accepts nothing for want of room on its disk; empty: it does."""
+    retired: bool = False
+    """It accepts nothing, as its monitor wants; what `load` says of its log is final."""
 
 
 class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
@@ -377,6 +379,8 @@ class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
     """Of the monitor; 0: not told."""
     hold_seconds: HoldSeconds | None = None
     """For how long publishers wait for a subscriber that does not read on; 0: not at all."""
+    retire: bool = False
+    """Accept nothing more until this is taken back: the exchange is to go, with its log."""
 
 
 class Attach(Control, frozen=True, kw_only=True, tag=3210):

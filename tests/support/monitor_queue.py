@@ -84,6 +84,7 @@ class Exchange:
     bytes_in: float = 0.0
     end: int = 0
     floor: int = 0
+    retired: bool = False
     brought: dict[str, float] = field(default_factory=dict)
     passed: list[Passed] = field(default_factory=list)
 
@@ -258,8 +259,12 @@ class Queue(Driver):
             ExchangeReport(
                 id=1, queue_id=QUEUE_ID, exchange=info(exchange.number, exchange.epoch),
                 load=load, top=top, stopping=exchange.stopping, disk_full=exchange.disk_full,
+                retired=exchange.retired,
             ),
         )  # fmt: skip
+        for effect in self.effects[mark:]:
+            if isinstance(effect, Send) and isinstance(effect.message, ExchangeAck):
+                exchange.retired = effect.message.retire
         return self.effects[mark:]
 
     # --- what the monitor wants -------------------------------------------------------------------

@@ -48,3 +48,19 @@ def test_a_file_system_that_counts_no_files_has_enough_of_them() -> None:
     disk = DiskRoom(Limits(), "/logs")
     disk.measured(Room(10**12, 10**13, 0, 0))
     assert not disk.full
+
+
+def test_what_is_retired_takes_nothing_until_that_is_taken_back_and_there_is_room() -> None:
+    disk = DiskRoom(Limits(disk_free_bytes=1_000, disk_free_files=0), "/logs")
+    disk.retire(retired=True)
+    disk.measured(Room(2_000, 1_000_000, 0, 0))
+    assert disk.full
+    disk.measured(Room(500, 1_000_000, 0, 0))
+    disk.retire(retired=False)
+    assert disk.full, "it has no room by now"
+    disk.measured(Room(2_000, 1_000_000, 0, 0))
+    assert not disk.full
+    disk.seal("no", 1.0)
+    disk.retire(retired=True)
+    disk.retire(retired=False)
+    assert disk.full

@@ -50,8 +50,8 @@ class World(Answering):
     def passed(self, event: events.Passed) -> None:
         self.heard.append(f"passed {event.epoch}")
 
-    def acknowledged(self, hold_seconds: int | None) -> None:
-        self.hold = hold_seconds
+    def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
+        self.hold, self.retire = hold_seconds, retire
         self.heard.append("acknowledged")
 
     def unheard(self) -> None:

@@ -1,4 +1,3 @@
-import msgspec
 import pytest
 from monitor_queue import STEP, Queue, Script
 
@@ -392,16 +391,36 @@ def test_what_rests_and_was_given_up_with_its_log_is_forgotten() -> None:
     assert emptying.resting() == []
 
 
-def test_an_exchange_is_not_stopped_with_its_log_by_a_report_of_before_it_was_empty() -> None:
-    queue, _ = resting()
-    emptying = queue.machine._elasticity.emptying
-    leaving = emptying.find(1)
-    exchange = queue.machine._exchanges.numbered(1)
-    exchange.load = msgspec.structs.replace(exchange.load, floor_offset=exchange.load.end_offset)
-    leaving.empty_since = exchange.seen
-    assert emptying.waits_for(leaving) == "it has not reported since its last publisher left"
-    exchange.seen += 1
-    assert emptying.waits_for(leaving) == ""
+def test_an_exchange_goes_with_its_log_only_when_it_accepts_nothing_more() -> None:
+    queue, _ = resting("a")
+    there = queue.exchanges[1]
+    assert not there.retired
+    there.floor = there.end
+    queue.periods(1)
+    assert there.retired
+    assert queue.questions(ScaleIn) == [], "it has not said so yet"
+    queue.publishers["a"].at = [there.key]  # it has come back before, and has sent something
+    there.end += 1
+    queue.periods(1)
+    assert not there.retired, "what is there now stays, and more may come"
+    queue.periods(6)
+    assert queue.questions(ScaleIn) == []
+    assert queue.placed()[2] == ["a"]
+    there.floor = there.end
+    queue.periods(4)
+    assert len(queue.questions(ScaleIn)) == 1
+
+
+def test_an_exchange_that_is_about_to_be_stopped_stays_retired() -> None:
+    queue, _ = resting("a")
+    there = queue.exchanges[1]
+    queue.manager = "silent"
+    there.floor = there.end
+    queue.periods(4)
+    assert len(queue.questions(ScaleIn)) == 1
+    queue.add_subscriber("slow", "lags")
+    queue.periods(4)
+    assert there.retired, "whoever comes now, it is gone in a moment"
 
 
 def test_what_rests_and_does_not_serve_keeps_its_log() -> None:
