@@ -225,14 +225,17 @@ def counts(target: JobsTarget) -> None:
     )  # fmt: skip
 
 
-@jobs.command("list", short_help="List jobs, the newest first.")
-@click.option(
+limited = click.option(
     "--limit",
     type=click.IntRange(1, 1_000),
     default=50,
     show_default=True,
     help="So many lines at most.",
 )
+
+
+@jobs.command("list", short_help="List jobs, the newest first.")
+@limited
 @click.option("--below", type=click.IntRange(min=1), help="Only ids below; for the next page.")
 @filtered
 @jobs_command
@@ -248,13 +251,7 @@ def list_(target: JobsTarget, limit: int, below: int | None, wanted: JobFilter) 
 
 
 @jobs.command(short_help="List what runs, the longest first.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1_000),
-    default=50,
-    show_default=True,
-    help="So many lines at most.",
-)
+@limited
 @jobs_command
 def running(target: JobsTarget, limit: int) -> None:
     """List the jobs that run, in the whole cluster, the longest first.
@@ -316,7 +313,7 @@ def show(target: JobsTarget, id: int) -> None:  # noqa: A002 - the name of the a
         ]
     )  # fmt: skip
     for each in page.errors:
-        click.echo(f"\n{clock(each.at)}  run {each.token}, {each.end} at {each.instance or '-'}")
+        click.echo(f"\n{clock(each.at)}  token {each.token}, {each.end} at {each.instance or '-'}")
         click.echo(each.trace.rstrip() or each.text)
 
 
@@ -327,13 +324,7 @@ def _shown(body: Any) -> str:
 
 
 @jobs.command(short_help="List what went wrong, alike runs together.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1_000),
-    default=50,
-    show_default=True,
-    help="So many lines at most.",
-)
+@limited
 @jobs_command
 def failures(target: JobsTarget, limit: int) -> None:
     """List runs that did not end well; those that came the same way through the code are one line.
@@ -493,13 +484,7 @@ def dispatch(target: JobsTarget, mechanism: str) -> None:
 
 
 @jobs.command(short_help="Show what operators have done.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1_000),
-    default=50,
-    show_default=True,
-    help="So many lines at most.",
-)
+@limited
 @jobs_command
 def audit(target: JobsTarget, limit: int) -> None:
     """Show what operators have done, the newest first.
