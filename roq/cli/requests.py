@@ -20,6 +20,7 @@ from roq.client.admin.wording import age_text, bytes_text
 from roq.client.consume.groups import told
 from roq.client.request.pending import Pending
 from roq.errors import InvalidRequest, NoResponse
+from roq.ranges import UNREADABLE
 
 WAIT_SECONDS = 60.0
 
@@ -71,7 +72,7 @@ def send(
     asked = _endpoint(endpoint, idempotent=idempotent)
     try:
         decoded = msgspec.json.decode(value)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise InvalidRequest(f"{value!r:.80} is no JSON: {error}") from None
     with target.connect() as cluster, cluster.requester(queue, collect=wait > 0) as requester:
         pending = requester.request(asked, decoded)

@@ -13,9 +13,9 @@ ROUNDS = 60
 OWN_WORDS = (
     "benchmarks/", "simulation/", "demo/", "testing/history", "testing/faults",
     "client/subscribe/log_connection", "exchange/connections", "coordination/session_locks",
-    "jobs/",
+    "jobs/", "cli/requests",
 )  # fmt: skip
-"""Read what they, their children, their database or the kernel have written."""
+"""Read what they, their children, their database, the kernel or their own user have written."""
 DECODES = re.compile(
     r"msgspec\.(?:json|msgpack)\.(?:decode|Decoder)\(|msgspec\.convert\(|bson\.decode\(|"
     r"documents\.(?:decode|convert)\(|\b_?unpack(?:_from)?\("

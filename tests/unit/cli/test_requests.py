@@ -103,6 +103,7 @@ def test_a_request_that_is_not_waited_for_tells_its_id_alone(paper: PaperCluster
 def test_what_is_no_json_and_no_endpoint_is_refused() -> None:
     for words, why in (
         (("billing.create", "{"), "is no JSON"),
+        (("billing.create", "[" * 100_000), "is no JSON"),
         (("billing", "1"), "billing.billing"),
     ):
         result = run("send", "work", *words)
