@@ -20,6 +20,7 @@ import psutil
 import roq
 import roq.testing
 from roq.errors import RoQError
+from roq.hcm.config import Children
 from roq.simulation.experiments.quota import Quota
 from roq.simulation.real import results
 from roq.simulation.real.results import Machine, Target
@@ -30,6 +31,8 @@ NAME: Final = "starved"
 WHOLE_SECONDS: Final = 15.0
 WAIT_SECONDS: Final = 120.0
 LOOK_SECONDS: Final = 0.2
+_CHILDREN: Final = {"children": {"orphan_seconds": Children().orphan_seconds}}
+"""As on hosts of their own: a cluster for tests has its processes end sooner without a manager."""
 _KILLED: Final = re.compile(r" is killed: it ")
 _STARVED: Final = "gets too little processor"
 
@@ -70,7 +73,11 @@ def starve(percent: float, queues: int, seconds: float) -> Row:
         ScenarioError: no quota can be set here.
         RoQError: the cluster does not even run without one.
     """
-    with Quota() as quota, roq.testing.cluster() as running, running.connect() as cluster:
+    with (
+        Quota() as quota,
+        roq.testing.cluster(hcm=_CHILDREN) as running,
+        running.connect() as cluster,
+    ):
         names = [f"idle-{number}" for number in range(queues)]
         for name in names:
             cluster.create_queue(name, durability="none")
