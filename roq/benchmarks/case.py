@@ -68,6 +68,8 @@ class CaseSample(msgspec.Struct, frozen=True):
     """Resident bytes by role after the run: largest subscriber, publisher, server processes."""
     latencies_us: list[float] = []
     """One per message, for a latency measurement."""
+    acks_us: list[float] = []
+    """Until each publish was acknowledged, where that is measured."""
 
     @property
     def rate(self) -> float:

@@ -129,6 +129,7 @@ class Contender:
             },
             rss=rss,
             latencies_us=[age for answer in received for age in answer.latencies_us],
+            acks_us=sent.latencies_us,
         )
 
     def _clients(self, case: Case) -> tuple[Worker, list[Worker]]:

@@ -45,11 +45,11 @@ MESSAGES_MAX: Final = 2_000_000
 LOG_BYTES: Final = 2 * 1024**3
 BARE: Final = "bare"
 _MICROSECONDS: Final = (50, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
-_ASYNC: Final = "async"
-_GUARANTEES: Final = {
+ASYNC: Final = "async"
+GUARANTEES: Final = {
     VOLATILE: "in memory, of one exchange",
     FLUSH: "on the disk before it is acknowledged",
-    _ASYNC: "in the system's memory; on the disk a moment later",
+    ASYNC: "in the system's memory; on the disk a moment later",
 }
 _topics = itertools.count(1)
 
@@ -128,7 +128,7 @@ class _Taking:
             self._workers.popitem()[1].close()
 
 
-class _RoqQueues:
+class RoqQueues:
     """The queues of one durability in a cluster that several share."""
 
     def __init__(self, cluster: RoqCluster, durability: str) -> None:
@@ -215,16 +215,16 @@ def _everybody(cluster: RoqCluster) -> list[tuple[_Taking, Callable[[], str | No
             here,
         )
     ]  # fmt: skip
-    for durability in (VOLATILE, _ASYNC, FLUSH):
+    for durability in (VOLATILE, ASYNC, FLUSH):
         if durability in DURABILITIES:
-            store = Store(f"roq_{durability}", f"RoQ {durability}", _GUARANTEES[durability])
-            one = _Taking(store, roq_clients.MODULE, _RoqQueues(cluster, durability))
+            store = Store(f"roq_{durability}", f"RoQ {durability}", GUARANTEES[durability])
+            one = _Taking(store, roq_clients.MODULE, RoqQueues(cluster, durability))
             found.append((one, here))
     for always in (False, True):
         store = Store(
             f"jetstream_{'always' if always else 'default'}",
             f"JetStream, file, sync {'always' if always else 'every 2 min'}, nats-py",
-            _GUARANTEES[FLUSH] if always else "in the system's memory; on the disk within 2 min",
+            GUARANTEES[FLUSH] if always else "in the system's memory; on the disk within 2 min",
         )
         server = jetstream.JetStreamServer(always=always)
         found.append(
@@ -236,7 +236,7 @@ def _everybody(cluster: RoqCluster) -> list[tuple[_Taking, Callable[[], str | No
     for sync in ("everysec", "always"):
         store = Store(
             f"redis_{sync}", f"Redis streams, AOF {sync}, redis-py",
-            _GUARANTEES[FLUSH] if sync == "always" else
+            GUARANTEES[FLUSH] if sync == "always" else
             "in the system's memory; on the disk within a second",
         )  # fmt: skip
         redis = redis_streams.RedisServer(sync)
@@ -246,7 +246,7 @@ def _everybody(cluster: RoqCluster) -> list[tuple[_Taking, Callable[[], str | No
         store = Store(
             f"kafka_{style}",
             f"Kafka, {'flush.messages=1' if style == 'flush' else 'as it comes'}, confluent-kafka",
-            _GUARANTEES[FLUSH] if style == "flush" else "in the system's memory of one broker",
+            GUARANTEES[FLUSH] if style == "flush" else "in the system's memory of one broker",
         )
         found.append((_Taking(store, kafka.MODULE, broker, style), kafka.missing))
     return found
@@ -279,16 +279,16 @@ def _rounds(
                 try:
                     if (key, batch) not in counts:
                         took, _ = one.measure(case, FIRST_MESSAGES, directory)
-                        counts[key, batch] = _whole(FIRST_MESSAGES / took * seconds / 2)
+                        counts[key, batch] = whole(FIRST_MESSAGES / took * seconds / 2)
                         took, _ = one.measure(case, counts[key, batch], directory)
-                        counts[key, batch] = _whole(counts[key, batch] / took * seconds)
+                        counts[key, batch] = whole(counts[key, batch] / took * seconds)
                     took, _ = one.measure(case, counts[key, batch], directory)
                 except BenchmarkError as error:
                     results.failures.append(f"{one.store.title}, {batch} in a batch: {error}")
                     continue
                 rate = counts[key, batch] / took
                 # What warms up slowly is measured for as long as the others from now on.
-                counts[key, batch] = _whole(rate * seconds)
+                counts[key, batch] = whole(rate * seconds)
                 results.rates.setdefault(key, {}).setdefault(batch, []).append(rate)
                 console.print(f"round {number + 1}: {one.store.title}, {batch}: {rate:,.0f}/s")
         for one in taking[:: -1 if number % 2 else 1]:
@@ -304,7 +304,7 @@ def _rounds(
                 console.print(f"round {number + 1}: {one.store.title}, ack: {median:,.0f} µs")
 
 
-def _whole(count: float) -> int:
+def whole(count: float) -> int:
     """Full batches only, of whatever size."""
     return max(1, min(int(count), MESSAGES_MAX) // 500) * 500
 
@@ -315,9 +315,9 @@ def _end_to_end(
     contenders = [
         Contender(
             f"roq_{durability}", durability, kind="roq", module=roq_clients.MODULE, style="batches",
-            server=_RoqQueues(cluster, durability),
+            server=RoqQueues(cluster, durability),
         )
-        for durability in (VOLATILE, _ASYNC, FLUSH)
+        for durability in (VOLATILE, ASYNC, FLUSH)
         if f"roq_{durability}" in results.rates
     ]  # fmt: skip
     case = Case(size=SIZE, batch=BATCHES[0])
@@ -328,7 +328,7 @@ def _end_to_end(
             for contender in contenders[:: -1 if number % 2 else 1]:
                 rate = statistics.median(results.rates[contender.key][BATCHES[0]])
                 try:
-                    sample = contender.run(case, _whole(rate * seconds / 2), number)
+                    sample = contender.run(case, whole(rate * seconds / 2), number)
                 except BenchmarkError as error:
                     results.failures.append(f"{contender.title}, end to end: {error}")
                     continue
@@ -440,7 +440,7 @@ def show(results: DurableResults, console: Console) -> None:
 
 def comparisons(results: DurableResults) -> list[tuple[str, str]]:
     """RoQ's durabilities against the bare disk, against memory, and against peers."""
-    ours = [key for key in (f"roq_{_ASYNC}", f"roq_{FLUSH}") if key in results.rates]
+    ours = [key for key in (f"roq_{ASYNC}", f"roq_{FLUSH}") if key in results.rates]
     told = []
     for key in ours:
         for batch in BATCHES:

@@ -29,6 +29,14 @@ RESULTS: Final = Path("benchmarks/results")
     help="Measure durable queues instead: beside the bare disk, JetStream, Redis and Kafka.",
 )
 @click.option(
+    "--groups",
+    is_flag=True,
+    help="Measure consumer groups instead: beside subscribers, JetStream and Redis.",
+)
+@click.option(
+    "--requests", is_flag=True, help="Measure requests and responses instead: beside NATS."
+)
+@click.option(
     "--busy",
     type=click.IntRange(min=0, max=256),
     default=0,
@@ -51,6 +59,8 @@ def bench(
     quick: bool,
     rounds: int | None,
     durable: bool,
+    groups: bool,
+    requests: bool,
     busy: int,
     idle: int,
     output: Path | None,
@@ -68,9 +78,25 @@ def bench(
       roq bench --compare
       roq bench --compare --busy 1 --idle 5
       roq bench --durable
+      roq bench --groups
     """
-    if durable:
-        _bench_durable(rounds or (2 if quick else 5), output or RESULTS, quick, as_json)
+    chosen_apart = [
+        name
+        for name, wants in (("durable", durable), ("groups", groups), ("requests", requests))
+        if wants
+    ]
+    if len(chosen_apart) > 1 or (chosen_apart and (compare or busy or idle)):
+        raise click.UsageError(
+            "--durable, --groups and --requests are measured apart: give one of them, "
+            "without --compare, --busy and --idle"
+        )
+    if chosen_apart:
+        more = {"backlog_bytes": 200_000_000 if quick else 1_000_000_000,
+                "cold_bytes": 1 << 28 if quick else 1 << 30} if durable else {}  # fmt: skip
+        _bench_apart(
+            chosen_apart[0], rounds or (2 if quick else 5), 0.4 if quick else 1.0,
+            output or RESULTS, as_json=as_json, **more,
+        )  # fmt: skip
         return
     plan, benchmark, report = (
         wanted(f"roq.benchmarks.{name}", "benchmarks", BENCH)
@@ -93,18 +119,16 @@ def bench(
             note(f"written: {path}")
 
 
-def _bench_durable(rounds: int, directory: Path, quick: bool, as_json: bool) -> None:
-    durable = wanted("roq.benchmarks.durable", "benchmarks", BENCH)
-    results = durable.measure(
-        rounds, 0.4 if quick else 1.0, console(error=True),
-        backlog_bytes=200_000_000 if quick else 1_000_000_000,
-        cold_bytes=1 << 28 if quick else 1 << 30,
-    )  # fmt: skip
+def _bench_apart(
+    name: str, rounds: int, seconds: float, directory: Path, *, as_json: bool, **more: int
+) -> None:
+    module = wanted(f"roq.benchmarks.{name}", "benchmarks", BENCH)
+    results = module.measure(rounds, seconds, console(error=True), **more)
     if as_json:
         print_json(results)
     else:
-        durable.show(results, console())
+        module.show(results, console())
     if not results.rates:
         raise Failed("nothing was measured", hint="No results are written.")
-    for path in durable.write(results, directory):
+    for path in module.write(results, directory):
         note(f"written: {path}")

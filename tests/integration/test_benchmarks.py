@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from roq.benchmarks import plan
+from roq.benchmarks import groups, plan, requests
 from roq.benchmarks.case import Case, CaseFailure, CaseSample
 from roq.benchmarks.contender import Contender
 from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
@@ -70,3 +71,30 @@ def test_a_peer_is_started_measured_and_stopped(module: object, tmp_path: Path) 
         assert all(age > 0 for age in sample.latencies_us)
     assert pids
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.long
+def test_groups_and_their_peers_take_turns() -> None:
+    results = groups.measure(1, 0.02, Console(quiet=True))
+    assert results.failures == []
+    assert {each.key for each in results.readers} >= {
+        f"roq_{durability}_{kind}_{by}"
+        for durability in ("none", "flush")
+        for kind in ("subscriber", "group")
+        for by in ("batches", "messages")
+    }
+    assert set(results.rates) == {each.key for each in results.readers}
+    assert all(rate > 0 for rates in results.rates.values() for rate in rates)
+    assert {"roq_none_group_messages", "roq_flush_group_messages"} <= set(results.confirmed_us)
+    assert all(median > 0 for figures in results.confirmed_us.values() for median in figures)
+
+
+@pytest.mark.long
+def test_requests_and_their_peer_take_turns() -> None:
+    results = requests.measure(1, 0.02, Console(quiet=True))
+    assert results.failures == []
+    assert {each.key for each in results.askers} >= {"roq_none", "roq_flush"}
+    for figures in (results.rates, results.p50_us, results.p99_us):
+        assert set(figures) == {each.key for each in results.askers}
+        assert all(figure > 0 for rounds in figures.values() for figure in rounds)
+    assert set(results.accepted_us) == {"roq_none", "roq_flush"}

@@ -27,10 +27,13 @@ benchmarks/clients
 benchmarks/contender
 benchmarks/contenders/bare_server
 benchmarks/contenders/nats_core
+benchmarks/contenders/nats_requests
 benchmarks/contenders/raw_hop
 benchmarks/contenders/redis_streams
 benchmarks/contenders/roq
 benchmarks/contenders/roq_aio
+benchmarks/contenders/roq_groups
+benchmarks/contenders/roq_requests
 benchmarks/contenders/zmq_clients
 benchmarks/contenders/zmq_proxy
 benchmarks/idler

@@ -19,10 +19,12 @@ from roq.benchmarks.contenders import nats_core
 from roq.benchmarks.contenders.nats_core import NatsClient, NatsServer
 
 if TYPE_CHECKING:
+    from nats.aio.msg import Msg
     from nats.js import JetStreamContext
 
 MODULE: Final = "jetstream"
 ACK_SECONDS: Final = 30.0
+DURABLE: Final = "bench"
 ALWAYS_SINCE: Final = (2, 10)
 """The first version of nats-server that can sync after each write."""
 
@@ -86,6 +88,51 @@ class JetStreamPublisher(NatsClient):
         return self._context
 
 
+class JetStreamConsumer(NatsClient):
+    """A durable pull consumer."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._pull: JetStreamContext.PullSubscription | None = None
+
+    def receive(self, run: Run) -> None:
+        """Fetch in pages, acknowledge each message; the last flush is waited for."""
+        self._runner.run(self._receive(run))
+
+    def ages(self, run: Run) -> list[float]:
+        """How long each acknowledgement takes until the server has confirmed it."""
+        return self._runner.run(self._ages(run))
+
+    async def _open(self, run: Run) -> None:
+        await super()._open(run)
+        context, subject = self._client().jetstream(), run.topic.rstrip(".")
+        await context.add_stream(name=_stream(run), subjects=[subject])
+        self._pull = await context.pull_subscribe(subject, durable=DURABLE)
+
+    async def _receive(self, run: Run) -> None:
+        received, size = 0, 0
+        while received < run.count:
+            for message in await self._fetch(min(run.batch, run.count - received)):
+                size += len(message.data)
+                received += 1
+                await message.ack()
+        await self._client().flush()
+        assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
+
+    async def _ages(self, run: Run) -> list[float]:
+        took = list[float]()
+        while len(took) < run.count:
+            for message in await self._fetch(1):
+                began = time.monotonic()
+                await message.ack_sync(timeout=ACK_SECONDS)
+                took.append((time.monotonic() - began) * 1e6)
+        return took
+
+    async def _fetch(self, most: int) -> list[Msg]:
+        assert self._pull is not None  # noqa: S101 - the harness opens first
+        return await self._pull.fetch(most, timeout=ACK_SECONDS)
+
+
 def _stream(run: Run) -> str:
     return run.topic.rstrip(".").replace(".", "-")
 
@@ -93,6 +140,11 @@ def _stream(run: Run) -> str:
 def publisher(style: str, options: dict[str, str]) -> JetStreamPublisher:  # noqa: ARG001
     """The sending side."""
     return JetStreamPublisher(options["url"])
+
+
+def subscriber(style: str, options: dict[str, str]) -> JetStreamConsumer:  # noqa: ARG001
+    """The receiving side: a durable pull consumer."""
+    return JetStreamConsumer(options["url"])
 
 
 def missing(*, always: bool) -> str | None:

@@ -1,4 +1,5 @@
-"""Redis streams with redis-py: XADD in pipelines, XREAD in pages; the server is redis-server (C).
+"""Redis streams with redis-py: XADD in pipelines, XREAD or XREADGROUP and XACK in pages; the
+server is redis-server (C).
 
 A pipeline holds as many XADDs as RoQ's batch holds messages, a page as many entries. Nothing is
 written to disk (`save ""`, no append-only file).
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MODULE: Final = "redis_streams"
 BLOCK_MS: Final = 1_000
+GROUP: Final = "bench"
 
 
 class RedisServer:
@@ -163,15 +165,52 @@ class RedisSubscriber(RedisClient):
         return ages
 
     def _read(self, topic: str, last: bytes, count: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        answer: Any = self.client.xread({topic: last}, count=count, block=BLOCK_MS)
-        if not answer:
-            return []
-        # RESP2 answers with a list of pairs, RESP3 with a mapping of lists of pages.
-        if isinstance(answer, dict):
-            pages = next(iter(answer.values()))
-            return [entry for page in pages for entry in page]
-        entries: list[tuple[bytes, dict[bytes, bytes]]] = answer[0][1]
-        return entries
+        return _entries(self.client.xread({topic: last}, count=count, block=BLOCK_MS))
+
+
+class RedisConsumer(RedisClient):
+    """A member of a consumer group."""
+
+    def open(self, run: Run) -> None:
+        """Make the group, and the stream with it."""
+        super().open(run)
+        self.client.xgroup_create(run.topic, GROUP, id="0", mkstream=True)
+
+    def receive(self, run: Run) -> None:
+        """XREADGROUP in pages, one XACK for each."""
+        received, size = 0, 0
+        while received < run.count:
+            entries = self._take(run.topic, run.batch)
+            size += sum(len(fields[b"p"]) for _, fields in entries)
+            received += len(entries)
+            if entries:
+                self.client.xack(run.topic, GROUP, *(identity for identity, _ in entries))
+        assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
+
+    def ages(self, run: Run) -> list[float]:
+        """XREADGROUP, and how long each XACK takes."""
+        took = list[float]()
+        while len(took) < run.count:
+            for identity, _ in self._take(run.topic, 1):
+                began = time.monotonic()
+                self.client.xack(run.topic, GROUP, identity)
+                took.append((time.monotonic() - began) * 1e6)
+        return took
+
+    def _take(self, topic: str, count: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        answer = self.client.xreadgroup(GROUP, "member", {topic: ">"}, count=count, block=BLOCK_MS)
+        return _entries(answer)
+
+
+def _entries(answer: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    if not answer:
+        return []
+    # RESP2 answers with a list of pairs, RESP3 with a mapping of lists of pages.
+    if isinstance(answer, dict):
+        pages = next(iter(answer.values()))
+        return [entry for page in pages for entry in page]
+    entries: list[tuple[bytes, dict[bytes, bytes]]] = answer[0][1]
+    return entries
 
 
 def publisher(style: str, options: dict[str, str]) -> RedisPublisher:  # noqa: ARG001
@@ -179,9 +218,10 @@ def publisher(style: str, options: dict[str, str]) -> RedisPublisher:  # noqa: A
     return RedisPublisher(int(options["port"]))
 
 
-def subscriber(style: str, options: dict[str, str]) -> RedisSubscriber:  # noqa: ARG001
-    """The receiving side."""
-    return RedisSubscriber(int(options["port"]))
+def subscriber(style: str, options: dict[str, str]) -> RedisSubscriber | RedisConsumer:
+    """The receiving side; style `group`: a member of a consumer group."""
+    kind = RedisConsumer if style == "group" else RedisSubscriber
+    return kind(int(options["port"]))
 
 
 def missing() -> str | None:

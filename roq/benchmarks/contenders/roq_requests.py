@@ -1,0 +1,117 @@
+"""RoQ's requests through the public API: one requester, one service.
+
+window     as many requests under way as a batch holds, each response waited for in turn
+accepted   one after the other; the time until each is accepted
+response   one after the other; the time until each response is there
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Final
+
+import roq
+from roq.benchmarks.case import Run
+from roq.benchmarks.clients import BenchPublisher, BenchSubscriber, paced
+from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS
+
+MODULE: Final = "roq_requests"
+ECHO: Final = roq.endpoint("bench.echo", request=bytes, response=bytes, idempotent=True)
+THREADS: Final = 16
+
+
+class RoqRequester:
+    """The asking side.
+
+    Attributes:
+        ack_us: what the style measures, of each request of a light load.
+    """
+
+    def __init__(self, style: str, options: dict[str, str]) -> None:
+        self._accepts = style == "accepted"
+        self._queue = options["queue"]
+        self._cluster = roq.connect(options["cluster"], timeout=OPEN_SECONDS)
+        self._requester: roq.Requester | None = None
+        self.ack_us: list[float] = []
+
+    def open(self, run: Run) -> None:
+        """A requester that has had a response."""
+        self._requester = self._cluster.requester(self._queue)
+        answer = self._requester.request(ECHO, bytes(run.size)).result(OPEN_SECONDS)
+        assert len(answer) == run.size  # noqa: S101 - a broken benchmark must not go unseen
+
+    def publish(self, run: Run, payloads: list[bytes]) -> None:
+        """Keep as many requests under way as there are payloads."""
+        requester, under_way, size = self._asker(), deque[roq.Pending[bytes]](), 0
+        for number in range(run.count):
+            if len(under_way) == len(payloads):
+                size += len(under_way.popleft().result(RUN_SECONDS))
+            under_way.append(requester.request(ECHO, payloads[number % len(payloads)]))
+        for pending in under_way:
+            size += len(pending.result(RUN_SECONDS))
+        assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
+
+    def pace(self, run: Run) -> None:
+        """Ask at a rate, one after the other."""
+        requester, self.ack_us = self._asker(), []
+        for payload in paced(run):
+            began = time.monotonic()
+            pending = requester.request(ECHO, payload)
+            if self._accepts:
+                receipt = pending.accepted
+                assert receipt is not None  # noqa: S101 - it was made here
+                receipt.wait(RUN_SECONDS)
+                self.ack_us.append((time.monotonic() - began) * 1e6)
+                pending.result(RUN_SECONDS)
+            else:
+                pending.result(RUN_SECONDS)
+                self.ack_us.append((time.monotonic() - began) * 1e6)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._asker().close()
+
+    def _asker(self) -> roq.Requester:
+        assert self._requester is not None  # noqa: S101 - the harness opens first
+        return self._requester
+
+
+class RoqService:
+    """The answering side; it answers in the background."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._queue = options["queue"]
+        self._cluster = roq.connect(options["cluster"], timeout=OPEN_SECONDS)
+        self._service: roq.Service | None = None
+
+    def open(self, run: Run) -> None:  # noqa: ARG002 - it answers whatever comes
+        """Serve; the measurements that follow find it."""
+        if self._service is None:
+            self._service = self._cluster.service("bench", queue=self._queue, threads=THREADS)
+            self._service.handler(ECHO)(_echo)
+            self._service.start()
+
+    def receive(self, run: Run) -> None:
+        """Nothing: it answers anyway."""
+
+    def ages(self, run: Run) -> list[float]:  # noqa: ARG002 - nothing is measured here
+        """Nothing: it answers anyway."""
+        return []
+
+    def close(self) -> None:
+        """Nothing: it serves until its process ends."""
+
+
+def _echo(value: bytes, context: roq.RequestContext) -> bytes:  # noqa: ARG001 - as handlers are
+    return value
+
+
+def publisher(style: str, options: dict[str, str]) -> BenchPublisher:
+    """The asking side in a style."""
+    return RoqRequester(style, options)
+
+
+def subscriber(style: str, options: dict[str, str]) -> BenchSubscriber:  # noqa: ARG001
+    """The answering side."""
+    return RoqService(options)

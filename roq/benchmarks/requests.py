@@ -1,0 +1,271 @@
+"""Requests and their responses beside NATS: `roq bench --requests`.
+
+One client, one service, a process each; both ends Python. All take turns in each round; a ratio is
+the median of those within the rounds.
+"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from roq.benchmarks import report
+from roq.benchmarks.case import Case, Run
+from roq.benchmarks.cluster import RoqCluster
+from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Server
+from roq.benchmarks.contenders import nats_core, nats_requests, roq_requests
+from roq.benchmarks.contenders import roq as roq_clients
+from roq.benchmarks.durable import FIRST_MESSAGES, RoqQueues, ratio
+from roq.benchmarks.processes import Answer, BenchmarkError, Worker, temporary_directory
+from roq.benchmarks.results import Environment, environment
+from roq.benchmarks.statistics import percentile
+from roq.errors import RoQError
+from roq.model import FLUSH, VOLATILE
+
+JSON_NAME: Final = "requests.json"
+SIZE: Final = 100
+UNDER_WAY: Final = 256
+RATE: Final = 200
+NATS: Final = "nats"
+_QUEUE: Final = Case(size=SIZE)
+
+
+class Asker(msgspec.Struct, frozen=True):
+    """One way to ask."""
+
+    key: str
+    title: str
+    guarantee: str
+    """What becomes of a request."""
+
+
+class RequestResults(msgspec.Struct, kw_only=True):
+    """What one run has found out."""
+
+    environment: Environment
+    rounds: int
+    askers: list[Asker] = []
+    skipped: dict[str, str] = {}
+    failures: list[str] = []
+    rates: dict[str, list[float]] = {}
+    """Asker → responses a second with 256 requests under way, by round."""
+    p50_us: dict[str, list[float]] = {}
+    p99_us: dict[str, list[float]] = {}
+    """Asker → time until a response at 200/s, one after the other, by round."""
+    accepted_us: dict[str, list[float]] = {}
+    """Asker → median time until a request is accepted, at 200/s, by round."""
+    published_us: dict[str, list[float]] = {}
+    """Asker → median time until a publish to such a queue is acknowledged, at 200/s, by round."""
+
+
+class _Asking:
+    """An asker that takes part, and its processes."""
+
+    def __init__(self, asker: Asker, module: str, server: Server) -> None:
+        self.asker = asker
+        self.server = server
+        self.count = 0
+        """Requests of its next measurement."""
+        self._module = module
+        self._directory = Path()
+        self._workers: dict[tuple[str, str], Worker] = {}
+
+    def start(self, directory: Path) -> None:
+        """Start its server and its service."""
+        self._directory = directory
+        self.server.start(directory)
+        self._open(self._worker(self._module, "subscriber", ""), _run(1, 0))
+
+    def ask(self, style: str, count: int, rate: int) -> Answer:
+        """Ask so often; gives when that began and ended, and the time of each in µs."""
+        return self._measure(self._module, style, count, rate)
+
+    def publish(self, count: int) -> Answer:
+        """Publish so many messages to the queue instead, and wait for each acknowledgement."""
+        return self._measure(roq_clients.MODULE, "acked", count, RATE)
+
+    def stop(self) -> None:
+        """End its processes; idempotent."""
+        while self._workers:
+            self._workers.popitem()[1].close()
+        self.server.stop()
+
+    def _measure(self, module: str, style: str, count: int, rate: int) -> Answer:
+        worker = self._worker(module, "publisher", style)
+        try:
+            self._open(worker, _run(count, rate))
+            worker.ask("go")
+            answer = worker.answer(2 * RUN_SECONDS)
+            worker.ask("close")
+            worker.answer(OPEN_SECONDS)
+        except BenchmarkError:
+            del self._workers[module, style]
+            worker.kill()
+            raise
+        return answer
+
+    def _worker(self, module: str, role: str, style: str) -> Worker:
+        worker = self._workers.get((module, style or role))
+        if worker is None:
+            options = self.server.options(_QUEUE)
+            worker = Worker(module, role, style, options, self._directory)
+            self._workers[module, style or role] = worker
+        return worker
+
+    def _open(self, worker: Worker, run: Run) -> None:
+        worker.ask("open", run)
+        worker.answer(OPEN_SECONDS)
+
+
+def _run(count: int, rate: int) -> Run:
+    return Run(topic="bench.", size=SIZE, batch=UNDER_WAY, count=count, rate=rate)
+
+
+def measure(rounds: int, seconds: float, console: Console) -> RequestResults:
+    """Measure everything; what was started is stopped again, whatever happens.
+
+    Args:
+        rounds: the medians over them are shown.
+        seconds: of each measurement, about.
+        console: is told how it goes.
+    """
+    results = RequestResults(environment=environment(), rounds=rounds)
+    cluster = RoqCluster()
+    taking: list[_Asking] = []
+    with temporary_directory() as name:
+        try:
+            for one in _everybody(cluster):
+                reason = nats_core.missing() if one.asker.key == NATS else None
+                reason = reason or _started(one, Path(name))
+                if reason:
+                    results.skipped[one.asker.key] = reason
+                    console.print(f"skipped: {one.asker.title}: {reason}")
+                else:
+                    taking.append(one)
+                    results.askers.append(one.asker)
+            for number in range(rounds):
+                for one in taking[:: -1 if number % 2 else 1]:
+                    try:
+                        _round(results, one, seconds)
+                    except BenchmarkError as error:
+                        results.failures.append(f"{one.asker.title}: {error}")
+                        continue
+                    rate = results.rates[one.asker.key][-1]
+                    console.print(f"round {number + 1}: {one.asker.title}: {rate:,.0f}/s")
+        finally:
+            for one in taking:
+                one.stop()
+    return results
+
+
+def _everybody(cluster: RoqCluster) -> list[_Asking]:
+    found = [
+        _Asking(
+            Asker(f"roq_{durability}", f"RoQ {durability}", guarantee),
+            roq_requests.MODULE, RoqQueues(cluster, durability),
+        )
+        for durability, guarantee in (
+            (VOLATILE, "accepted, one outcome, kept until it is fetched; in memory"),
+            (FLUSH, "the same, on the disk"),
+        )
+    ]  # fmt: skip
+    asker = Asker(NATS, "NATS core, nats-py", "nothing is kept, nothing is repeated")
+    return [*found, _Asking(asker, nats_requests.MODULE, nats_core.NatsServer())]
+
+
+def _started(one: _Asking, directory: Path) -> str:
+    try:
+        one.start(directory)
+    except (BenchmarkError, RoQError) as error:
+        one.stop()
+        return str(error)
+    return ""
+
+
+def _round(results: RequestResults, one: _Asking, seconds: float) -> None:
+    key = one.asker.key
+    if not one.count:
+        warm = one.ask("window", FIRST_MESSAGES, 0)
+        one.count = _enough(FIRST_MESSAGES, warm, seconds)
+    answer = one.ask("window", one.count, 0)
+    results.rates.setdefault(key, []).append(one.count / (answer.finished - answer.started))
+    one.count = _enough(one.count, answer, seconds)
+    few = max(40, int(RATE * seconds))
+    took = sorted(one.ask("response", few, RATE).latencies_us)
+    results.p50_us.setdefault(key, []).append(percentile(took, 50))
+    results.p99_us.setdefault(key, []).append(percentile(took, 99))
+    if key != NATS:
+        accepted = one.ask("accepted", few, RATE).latencies_us
+        published = one.publish(few).latencies_us
+        results.accepted_us.setdefault(key, []).append(statistics.median(accepted))
+        results.published_us.setdefault(key, []).append(statistics.median(published))
+
+
+def _enough(count: int, answer: Answer, seconds: float) -> int:
+    """So many take about so long."""
+    return max(UNDER_WAY, int(count / (answer.finished - answer.started) * seconds))
+
+
+def show(results: RequestResults, console: Console) -> None:
+    """Print everything."""
+    found = results.environment
+    console.print(
+        f"{found.cpu}, {found.cores} cores, {found.python}; load {found.load_before:.1f} before; "
+        f"medians of {results.rounds} rounds in turn, requests of {SIZE} B",
+        style="dim",
+    )
+    table = Table(
+        "requests", "what becomes of one", f"responses/s, {UNDER_WAY} under way",
+        f"p50 at {RATE}/s", "p99", "accepted, p50", "a publish acknowledged, p50",
+    )  # fmt: skip
+    for asker in results.askers:
+        rates = results.rates.get(asker.key)
+        times = (results.p50_us, results.p99_us, results.accepted_us, results.published_us)
+        table.add_row(
+            asker.title, asker.guarantee,
+            report.rate_text(statistics.median(rates)) if rates else "-",
+            *(
+                f"{statistics.median(each[asker.key]):,.0f} µs" if each.get(asker.key) else "-"
+                for each in times
+            ),
+        )  # fmt: skip
+    console.print(table)
+    for title, text in comparisons(results):
+        console.print(f"{title}: {text}")
+    for key, reason in results.skipped.items():
+        console.print(f"skipped: {key}: {reason}")
+    for failure in results.failures:
+        console.print(f"failed: {failure}")
+
+
+def comparisons(results: RequestResults) -> list[tuple[str, str]]:
+    """RoQ against NATS, disk against memory, and accepted against published."""
+    memory, disk = f"roq_{VOLATILE}", f"roq_{FLUSH}"
+    told = []
+    for title, figures, one, other in (
+        ("responses/s", results.rates, memory, NATS),
+        ("p50", results.p50_us, memory, NATS),
+        ("p99", results.p99_us, memory, NATS),
+        ("responses/s", results.rates, disk, memory),
+    ):
+        text = ratio(figures.get(one, []), figures.get(other, []))
+        if text:
+            told.append((f"{title}, {one} by {other}", text))
+    for key in (memory, disk):
+        text = ratio(results.accepted_us.get(key, []), results.published_us.get(key, []))
+        if text:
+            told.append((f"{key}: accepted by published", text))
+    return told
+
+
+def write(results: RequestResults, directory: Path) -> list[Path]:
+    """Write JSON; gives its path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    document = directory / JSON_NAME
+    document.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+    return [document]
