@@ -7,14 +7,22 @@ group its members; a connection that is full holds up its own members alone.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
-from roq.exchange.consumer_peers import Delivery, Owed, Peer, check_same
+from roq.exchange.consumer_peers import (
+    BlockedDeliveries,
+    Delivery,
+    Owed,
+    Peer,
+    check_same,
+    delivery_of,
+    renewed,
+)
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, checked_prefixes, refusal, tagged
@@ -36,7 +44,6 @@ from roq.protocol.consuming import (
     GROUPS,
     GROUPS_PER_ANSWER_MAX,
     JOIN,
-    LEASED,
     LEAVE,
     MEMBERS_PER_ANSWER_MAX,
     RUNS_MAX,
@@ -51,7 +58,6 @@ from roq.protocol.consuming import (
     Joined,
     LeaveGroup,
     Ordered,
-    pack_lease,
 )
 from roq.protocol.requesting import FIGURES, REVOKED, WANT
 
@@ -63,8 +69,6 @@ MEMBERS_MAX: Final = 10_000
 PROBE_SECONDS: Final = 1.0
 """A member to which nothing was sent for so long is sent something: one that was killed is noticed
 by that."""
-BLOCKED_SECONDS: Final = 0.005
-"""A connection that is full is tried again after so long."""
 
 
 class Consumers(Generic[B]):
@@ -75,6 +79,7 @@ class Consumers(Generic[B]):
         log: what they read.
         epoch: of this process.
         late: the log commits later than it accepts, and is given what changes.
+        frame_bytes: the largest frame that its socket takes.
         counters, backpressure: of the exchange.
     """
 
@@ -87,6 +92,7 @@ class Consumers(Generic[B]):
         backpressure: Backpressure[B],
         *,
         late: bool,
+        frame_bytes: int,
     ) -> None:
         self._queue = queue
         self._log = log
@@ -94,6 +100,7 @@ class Consumers(Generic[B]):
         self._counters = counters
         self._backpressure = backpressure
         self._late = late
+        self._frame_bytes = frame_bytes
         self._now = 0.0
         self._groups: dict[str, ConsumerGroup[B]] = {}
         self._peers: dict[tuple[bytes, bytes], Peer[B]] = {}
@@ -106,7 +113,7 @@ class Consumers(Generic[B]):
         self._reading: dict[str, ConsumerGroup[B]] = {}
         """Groups that wait for the disk."""
         self._seen = log.committed
-        self._blocked: deque[tuple[float, Delivery[B]]] = deque()
+        self._blocked: BlockedDeliveries[B] = BlockedDeliveries()
         self._touched: dict[str, None] = {}
         """Groups whose changes are to be written."""
         self._deleted: list[str] = []
@@ -249,11 +256,12 @@ class Consumers(Generic[B]):
                 for name, group in self._groups.items():
                     if len(group):
                         self._awake[name] = group
-        return bool(self._awake) or bool(self._blocked and self._blocked[0][0] <= self._now)
+        blocked = self._blocked.next_at
+        return bool(self._awake) or (blocked is not None and blocked <= self._now)
 
     def next_deadline(self) -> float | None:
         """When the first connection that is full is to be tried again."""
-        return self._blocked[0][0] if self._blocked else None
+        return self._blocked.next_at
 
     def next_delivery(self) -> Delivery[B] | None:
         """What to send now, if there is anything; answer with `sent` or `blocked`, or `gone`.
@@ -261,12 +269,12 @@ class Consumers(Generic[B]):
         Raises:
             NotAtHand: it has to be read from the disk; call `go_on` when it is there.
         """
-        while self._blocked and self._blocked[0][0] <= self._now:
-            _, delivery = self._blocked.popleft()
-            delivery.peer.member.blocked = False
+        while (delivery := self._blocked.take(self._now)) is not None:
             if self._peers.get((delivery.route, delivery.peer.tag)) is delivery.peer:
                 self._wake(delivery.peer.group)
-                return delivery
+                delivery = renewed(delivery)
+                if delivery is not None:
+                    return delivery
         if not self._awake:
             return None  # who was waited for has gone
         name, group = next(iter(self._awake.items()))
@@ -285,10 +293,8 @@ class Consumers(Generic[B]):
                 del self._awake[name]
             return None
         self._awake.move_to_end(name)
-        lease, (topic, frame, batch, size) = found
-        peer = self._by_member[name, lease.member.id]
-        head = pack_lease(lease.number, lease.first, lease.length, lease.attempts + 1, lease.open)
-        return Delivery(peer, lease, (LEASED + peer.tag, head, topic.name, frame), batch, size)
+        lease, record = found
+        return delivery_of(self._by_member[name, lease.member.id], lease, record)
 
     def go_on(self) -> None:
         """Something was read from the disk."""
@@ -301,8 +307,7 @@ class Consumers(Generic[B]):
 
     def blocked(self, delivery: Delivery[B]) -> None:
         """The connection is full: the same again a little later, and nothing else meanwhile."""
-        delivery.peer.member.blocked = True
-        self._blocked.append((self._now + BLOCKED_SECONDS, delivery))
+        self._blocked.add(delivery, self._now)
 
     # --- what outlives the process ----------------------------------------------------------------
 
@@ -402,7 +407,7 @@ class Consumers(Generic[B]):
         self._touch(group)
         answer = Joined(
             id=join.id, generation=self._log.generation, epoch=self._epoch, settings=group.settings,
-            created_us=group.created_us, done=done,
+            created_us=group.created_us, done=done, frame_bytes=self._frame_bytes,
             again=[(each.number, each.offset, each.first, each.length) for each in leases],
         )  # fmt: skip
         self._due.joined[peer] = peer.send(JOIN, documents.encode(answer))
@@ -464,7 +469,8 @@ class Consumers(Generic[B]):
             ):  # fmt: skip
                 refused.append(each.lease)
         if done.returned:
-            self._recall(peer)
+            self._blocked.recall(peer)
+            self._wake(group)
         before = self._due.done.get(peer, (0, []))[1]
         self._due.done[peer] = done.serial, [*before, *refused] if refused else before
         if done.credit is not None:
@@ -472,15 +478,6 @@ class Consumers(Generic[B]):
         self._touch(group)
         if self._backpressure.near:
             self._report(group)
-
-    def _recall(self, peer: Peer[B]) -> None:
-        """What could not be sent to a member that has given something back is not sent: it would
-        come behind the answer, and overtake what was given back."""
-        for entry in [each for each in self._blocked if each[1].peer is peer]:
-            self._blocked.remove(entry)
-            peer.member.blocked = False
-            peer.group.recall(entry[1].lease, entry[1].size)
-            self._wake(peer.group)
 
     def _leave(self, peer: Peer[B], document: bytes) -> None:
         if consuming.decode(document, LeaveGroup).member != peer.member.id:

@@ -10,7 +10,9 @@ from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange,
 from segmented_log import SegmentedLog
 
 from roq.exchange import requesters
+from roq.exchange.consumer_peers import BLOCKED_SECONDS
 from roq.exchange.events import Received, Unreachable
+from roq.exchange.intake import batch_bytes_max
 from roq.exchange.machine import ExchangeCore
 from roq.machine import Tick
 from roq.model import Limits
@@ -28,6 +30,7 @@ from roq.protocol.consuming import (
     GroupOrder,
     GroupSettings,
     Join,
+    Joined,
     read_lease,
 )
 from roq.protocol.requesting import (
@@ -122,14 +125,15 @@ class Party:
 
     # --- an instance ------------------------------------------------------------------------------
 
-    def join(self, credit: int = 100) -> None:
+    def join(self, credit: int = 100) -> Joined:
         join = Join(
             id=1, queue=QUEUE, group="s", member=self.name.encode().ljust(16, b"."),
             name=self.name, attempt=1, settings=SETTINGS,
         )  # fmt: skip
         self.say(JOIN, documents.encode(join))
-        self.take(JOIN)
+        joined = documents.decode(self.take(JOIN), Joined)
         self.say(CREDIT, consuming.encode(Credit(credit, 1 << 20, 1)))
+        return joined
 
     def done(self, **given: Any) -> DoneConfirmed:
         self.serial += 1
@@ -170,6 +174,12 @@ def test_who_has_asked_is_told_without_asking_again() -> None:
     asker.want(fetched=[Position(0, 1)])
     asker.want((0, 1))
     assert [each.state for each in asker.ends()] == ["retrieved"]
+
+
+def test_an_instance_is_told_how_large_a_message_may_be() -> None:
+    there = exchange(message_bytes=1_000)
+    most = batch_bytes_max(Limits(message_bytes=1_000))
+    assert Party(there, "instance").join().frame_bytes == most
 
 
 def test_somebody_else_may_ask_and_is_told_when_it_has_ended() -> None:
@@ -213,6 +223,34 @@ def test_cancelled_requests_are_told_to_both() -> None:
     assert revoked.requests == [(number, 0)]
     assert instance.done(answers=[Answer(number, 0)]).refused == [number]
     assert asker.ends() == []
+
+
+def test_what_was_cancelled_while_a_connection_was_full_is_not_sent() -> None:
+    there, publisher, asker, _ = service()
+    served = there.core.consumers
+    publisher.send(b"s/do", 3)
+    publisher.send(b"s/do", 2)
+    served.begin(there.now)
+    served.runnable()
+    first = served.next_delivery()
+    assert first is not None
+    member = first.lease.member
+    served.blocked(first)
+    asker.want(cancelled=[Position(0, 1)])
+    there.now += BLOCKED_SECONDS
+    served.begin(there.now)
+    again = served.next_delivery()
+    assert again is not None
+    assert read_lease(again.parts[1]) == (first.lease.number, 0, 3, 1, 0b101)
+    assert (member.taken, member.taken_bytes) == (2, first.size)
+    served.blocked(again)
+    asker.want(cancelled=[Position(0, 0), Position(0, 2)])
+    there.now += BLOCKED_SECONDS
+    served.begin(there.now)
+    other = served.next_delivery()
+    assert other is not None
+    assert other.lease.offset == 1
+    assert (member.taken, member.taken_bytes) == (2, other.size), "its credit is not used up"
 
 
 def test_a_request_acknowledged_without_an_answer_is_refused() -> None:
