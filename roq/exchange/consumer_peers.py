@@ -11,6 +11,7 @@ from roq.exchange.readers import RefusedRequest
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, Member
 from roq.log.log import Record
+from roq.log.service_group import ServiceGroup
 from roq.protocol.consuming import LEASED, GroupSettings, Join, pack_lease
 
 B = TypeVar("B")
@@ -167,4 +168,18 @@ def check_same(join: Join, settings: GroupSettings) -> None:
         raise RefusedRequest(
             "group_differs",
             f"group {join.group} has the topics {topics:.400}: use the same ones, or another name",
+        )
+
+
+def check_seek(group: ConsumerGroup[B]) -> None:
+    """Only where each message may be done again, or not at all.
+
+    Raises:
+        RefusedRequest: the group is a service.
+    """
+    if isinstance(group, ServiceGroup):
+        raise RefusedRequest(
+            "invalid_request",
+            f"{group.name} is a service: each of its requests ends once, so it goes neither back "
+            "nor ahead in the log. Cancel single requests, or delete the service to cancel all",
         )

@@ -20,12 +20,13 @@ from roq.exchange.consumer_peers import (
     Owed,
     Peer,
     check_same,
+    check_seek,
     delivery_of,
     renewed,
 )
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
-from roq.exchange.readers import RefusedRequest, checked_prefixes, refusal, tagged
+from roq.exchange.readers import RefusedRequest, check_queue, checked_prefixes, refusal, tagged
 from roq.exchange.requests import Request
 from roq.exchange.services import Services, answered
 from roq.log.group_changes import GroupDelta, decode_deltas, encode_deltas
@@ -116,7 +117,8 @@ class Consumers(Generic[B]):
         self._blocked: BlockedDeliveries[B] = BlockedDeliveries()
         self._touched: dict[str, None] = {}
         """Groups whose changes are to be written."""
-        self._deleted: list[str] = []
+        self._deleted: dict[str, int] = {}
+        """Groups whose end is to be written; of a service, where that was."""
         self._due: Owed[B] = Owed()
         """What is to be told when what has changed until now is kept."""
         self._writing: Owed[B] = Owed()
@@ -239,7 +241,7 @@ class Consumers(Generic[B]):
             for name in self._touched:
                 self._groups[name].drop_changes()
             self._touched = {}
-            self._deleted = []
+            self._deleted = {}
         if self._due and not (self._touched or self._deleted or self._writing):
             self._confirm(self._due)
             self._due = Owed()
@@ -314,8 +316,7 @@ class Consumers(Generic[B]):
     def take_changes(self) -> bytes:
         """What is to be written into the log now; empty: nothing has changed."""
         touched, self._touched = self._touched, {}
-        deltas = [GroupDelta(name, 0, deleted=True) for name in self._deleted]
-        self._deleted = []
+        deltas, self._deleted = _ends(self._deleted), {}
         for name in touched:
             group = self._groups.get(name)
             delta = None if group is None else group.take_changes()
@@ -333,8 +334,8 @@ class Consumers(Generic[B]):
         self._writing = Owed()
 
     def snapshot(self) -> list[GroupDelta]:
-        """All groups, as they stand."""
-        return [group.snapshot() for group in self._groups.values()]
+        """All groups, as they stand, behind services that were deleted."""
+        return [*_ends(self._services.ends), *(each.snapshot() for each in self._groups.values())]
 
     def recover(self, groups: list[GroupDelta], changes: Iterable[bytes]) -> None:
         """Go on with the groups of an earlier process.
@@ -370,7 +371,7 @@ class Consumers(Generic[B]):
 
     def _join(self, asked: Request) -> list[Effect]:
         join = documents.decode(asked.document, Join)
-        self._check_queue(join.queue)
+        check_queue(join.queue, self._queue)
         if not checked_prefixes(join.settings.prefixes):
             raise RefusedRequest(
                 "invalid_request", "a group has at least one topic, if only an empty one"
@@ -488,7 +489,7 @@ class Consumers(Generic[B]):
 
     def _list(self, asked: Request) -> list[Effect]:
         request = documents.decode(asked.document, GroupsRequest)
-        self._check_queue(request.queue)
+        check_queue(request.queue, self._queue)
         if request.group:
             found = [self._find(request.group)]
         else:
@@ -501,13 +502,14 @@ class Consumers(Generic[B]):
 
     def _order(self, asked: Request) -> list[Effect]:
         order = documents.decode(asked.document, GroupOrder)
-        self._check_queue(order.queue)
+        check_queue(order.queue, self._queue)
         group = self._find(order.group)
         match order.order:
             case "pause" | "resume":
                 group.pause(paused=order.order == "pause")
                 self._wake(group)
             case "seek":
+                check_seek(group)
                 log = self._log
                 to = log.committed if order.to_end else min(log.seek(order.time_us), log.committed)
                 self._dismiss(group.seek(to), group)
@@ -518,7 +520,7 @@ class Consumers(Generic[B]):
                 self._awake.pop(group.name, None)
                 self._reading.pop(group.name, None)
                 self._touched.pop(group.name, None)
-                self._deleted.append(group.name)
+                self._deleted[group.name] = self._services.ends.get(group.name, 0)
                 self._backpressure.leave(_reader_of(group.name))
         self._touch(group)
         if order.order != "delete":
@@ -548,12 +550,6 @@ class Consumers(Generic[B]):
             raise RefusedRequest("no_group", f"there is no group {name!r:.140} at this exchange")
         return group
 
-    def _check_queue(self, queue: bytes) -> None:
-        if queue != self._queue:
-            raise RefusedRequest(
-                "foreign_queue", "this exchange serves another queue: locate yours again"
-            )
-
     def _confirm(self, owed: Owed[B]) -> None:
         self._answers += [*owed.joined.values(), *owed.answers]
         for peer, (serial, refused) in owed.done.items():
@@ -564,6 +560,8 @@ class Consumers(Generic[B]):
     def _apply(self, delta: GroupDelta) -> None:
         if delta.deleted:
             self._groups.pop(delta.name, None)
+            if delta.base:
+                self._services.end(delta.name, delta.base)
             return
         group = self._groups.get(delta.name)
         if group is None:
@@ -610,6 +608,10 @@ class Consumers(Generic[B]):
         peer.member.blocked = False
         for owed in (self._due, self._writing):
             owed.joined.pop(peer, None)  # it asks again, for as long as the log writes nothing
+
+
+def _ends(deleted: dict[str, int]) -> list[GroupDelta]:
+    return [GroupDelta(name, base, deleted=True) for name, base in deleted.items()]
 
 
 def _reader_of(group: str) -> bytes:

@@ -290,9 +290,11 @@ class ServiceGroup(ConsumerGroup[B]):
             self._end(offset, bits, RequestState.UNKNOWN, "its instance has left")
 
     def seek(self, offset: int) -> list[Member]:
-        """As of any group; what is open is cancelled."""
+        """As of any group, when it is deleted; what is open is cancelled."""
+        while self._may_open():
+            self._open_next()
         for at in list(self._requests.batches):
-            why = "an operator has moved or deleted the service"
+            why = "an operator has deleted the service"
             self._end(at, self._open.bits.get(at, 0), RequestState.CANCELLED, why)
         members = super().seek(offset)
         self._requests.clear()

@@ -9,7 +9,7 @@ import pytest
 from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange, publisher_id
 from segmented_log import SegmentedLog
 
-from roq.exchange import requesters
+from roq.exchange import requesters, services
 from roq.exchange.consumer_peers import BLOCKED_SECONDS
 from roq.exchange.events import Received, Unreachable
 from roq.exchange.intake import batch_bytes_max
@@ -20,6 +20,7 @@ from roq.protocol import consuming, documents, requesting
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import (
     CREDIT,
+    DELETED,
     DONE,
     GROUP_ORDER,
     JOIN,
@@ -365,6 +366,50 @@ def test_a_service_that_is_deleted_cancels_and_tells() -> None:
     assert there.core.consumers.groups == []
 
 
+def test_a_service_cannot_be_moved_in_the_log() -> None:
+    there, publisher, asker, instance = service()
+    publisher.send(b"s/do")
+    operator = Party(there, "operator")
+    order = GroupOrder(id=4, queue=QUEUE, group="s", order="seek", to_end=True)
+    operator.say(GROUP_ORDER, documents.encode(order))
+    refused = documents.decode(operator.take(REFUSED), Refused)
+    assert refused.code == "invalid_request"
+    assert "delete the service to cancel all" in refused.text
+    assert asker.ends() == []
+    instance.look()
+    assert len(instance.leases) == 1
+
+
+def test_a_service_that_is_made_again_does_not_have_the_requests_of_the_deleted_one() -> None:
+    there, publisher, asker, instance = service()
+    publisher.send(b"s/do", 2)
+    there.ask(GROUP_ORDER, GroupOrder(id=4, queue=QUEUE, group="s", order="delete"))
+    assert [each.state for each in asker.ends()] == ["cancelled", "cancelled"]
+    instance.look()
+    assert documents.decode(instance.take(REFUSED), Refused).code == DELETED
+    publisher.send(b"s/do")
+    instance.join()
+    assert [first for _, first, *_ in instance.leases] == [0]
+    (group,) = there.core.consumers.groups
+    assert (group.base, group.next) == (1, 2), "what came since is answered"
+
+
+def test_where_services_were_deleted_is_remembered_of_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(services, "DELETED_MAX", 1)
+    there, publisher, _, _ = service()
+    publisher.send(b"s/do")
+    for name in ("s", "t"):
+        Party(there, "other").attend(service=name, publisher=b"")
+        there.ask(GROUP_ORDER, GroupOrder(id=4, queue=QUEUE, group=name, order="delete"))
+    snapshot = there.core.consumers.snapshot()
+    assert [(each.name, each.base, each.deleted) for each in snapshot] == [("t", 1, True)]
+    after = exchange().core.consumers
+    after.recover(snapshot, [])
+    assert after.snapshot() == snapshot
+
+
 # --- a log that commits later ---------------------------------------------------------------------
 
 
@@ -420,3 +465,27 @@ def test_an_end_is_told_when_it_is_on_the_disk_and_is_there_after_a_crash() -> N
         write(core)
     assert [(each.index, each.state) for each in other.ends()] == [(1, "unknown")]
     assert RequestState.DISCARDED not in {each.state for each in other.ends()}
+
+
+def test_after_a_crash_a_service_that_is_made_again_begins_where_it_was_deleted() -> None:
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
+    )
+    there = exchange(late=log)
+    publisher = Publisher(there)
+    publisher.hello()
+    asker = Party(there, "asker")
+    asker.say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
+    there.append(publisher.route, b"s/do", publisher.batch(b"s/do", 3))
+    changes = [there.core.consumers.take_changes()]
+    log.commit()
+    order = GroupOrder(id=4, queue=QUEUE, group="s", order="delete")
+    asker.say(GROUP_ORDER, documents.encode(order))
+    changes.append(there.core.consumers.take_changes())
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH + 1, Limits(), late=log)
+    core.begin(0.0, 2_000)
+    core.recover(0.0, None, 0, changes)
+    after = Exchange(core, Limits())
+    Party(after, "other").say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
+    (group,) = core.consumers.groups
+    assert group.base == log.committed == 1
