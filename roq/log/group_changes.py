@@ -25,6 +25,15 @@ class Mask(NamedTuple):
     done: bytes
 
 
+class BegunBy(NamedTuple):
+    """Requests of a batch that a member has begun, and that must not be begun again: bits, lowest
+    first."""
+
+    offset: Offset
+    member: bytes
+    bits: bytes
+
+
 class Tried(NamedTuple):
     """Messages that were tried before."""
 
@@ -53,8 +62,8 @@ class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
     """Of a service: how requests have ended; they are done."""
     fetched: list[Position] = []
     """Their outcomes are stored no more."""
-    begun: list[Mask] = []
-    """By batch, the requests that were begun and must not be begun again."""
+    begun: list[BegunBy] = []
+    """By batch and member, all requests that were begun and must not be begun again."""
 
 
 _Deltas = Annotated[list[GroupDelta], msgspec.Meta(max_length=DELTA_RUNS_MAX)]
@@ -92,4 +101,9 @@ def stretches_of(offsets: list[int]) -> list[tuple[int, int]]:
 
 def mask_of(offset: int, bits: int) -> Mask:
     """These bits of a batch are done."""
-    return Mask(offset, bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
+    return Mask(offset, bytes_of(bits))
+
+
+def bytes_of(bits: int) -> bytes:
+    """Bits as they stand in a log."""
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")

@@ -116,7 +116,7 @@ class ServiceGroup(ConsumerGroup[B]):
             return False
         self._requests.confirm(lease, bits)
         if begun.once and bits:
-            self._requests.begin_once(lease.offset, bits << lease.first)
+            self._requests.begin_once(lease.offset, member.id, bits << lease.first)
         return bits.bit_count() == begun.length
 
     def answer(self, member: Member, answer: Answer) -> bool:
@@ -271,8 +271,10 @@ class ServiceGroup(ConsumerGroup[B]):
         for offset, first, count in held:
             while self.next <= offset < self._log.committed and self._may_open():
                 self._open_next()
-            mine = self._requests.parked.get(offset, (0, 0.0))[0] & bits_at(first, count)
-            self._requests.unpark(offset, mine)
+            mine = self._parked_by(offset, member.id)
+            if mine:
+                mine &= bits_at(first, count)
+                self._requests.unpark(offset, mine)
             for start, length in runs_of(mine):
                 self._free.add(Piece(offset, start, length, 0, ""))
         leases, done = super().resume(member, held, numbers)
@@ -286,7 +288,7 @@ class ServiceGroup(ConsumerGroup[B]):
         offsets = [] if known is None else [lease.offset for lease in known.leases.values()]
         super().leave(member)
         for offset in offsets:
-            bits, _ = self._requests.parked.get(offset, (0, 0.0))
+            bits = self._parked_by(offset, member)
             self._end(offset, bits, RequestState.UNKNOWN, "its instance has left")
 
     def seek(self, offset: int) -> list[Member]:
@@ -393,8 +395,8 @@ class ServiceGroup(ConsumerGroup[B]):
             self.outcomes.put(outcome, self._clock + left)
         for position in delta.fetched:
             self.outcomes.forget(position, self._clock)
-        for offset, done in delta.begun:
-            self._requests.set_once(offset, int.from_bytes(done, "little"))
+        for offset, who, bits in delta.begun:
+            self._requests.set_once(offset, who, int.from_bytes(bits, "little"))
         self._requests.drop_below(self.base)
         self._taken_at = self._clock
 
@@ -483,6 +485,11 @@ class ServiceGroup(ConsumerGroup[B]):
         super()._finish(offset, bits)
         if offset not in self._open.bits:
             self._requests.batches.pop(offset, None)
+
+    def _parked_by(self, offset: int, member: bytes) -> int:
+        """What is parked here and this member has begun."""
+        parked, _ = self._requests.parked.get(offset, (0, 0.0))
+        return parked & self._requests.once_by(offset, member)
 
     def _park(self, offset: int, bits: int, until: float) -> None:
         self._take_free(offset, bits)

@@ -190,6 +190,40 @@ def test_an_instance_that_comes_back_goes_on_with_what_it_has_begun() -> None:
     assert [state for state, _ in desk.ends()] == ["done"]
 
 
+def test_what_was_begun_elsewhere_does_not_go_to_who_held_it_before() -> None:
+    desk = Desk()
+    desk.request()
+    one = desk.join("one")
+    desk.leases()
+    desk.group.gone(one.id)
+    two = desk.join("two")
+    (lease,) = desk.leases()
+    desk.group.begin(two, Begun(lease.number, 0, 1, True))
+    desk.group.gone(two.id)
+    back = desk.join("one")
+    assert desk.group.resume(back, [Run(0, 0, 1)], desk.numbers) == ([], [])
+    delta = desk.group.take_changes()
+    assert delta is not None
+    assert delta.begun == [(0, two.id, b"\x01")], "another process knows whose it is"
+    desk.pass_time(2.5)
+    assert [state for state, _ in desk.ends()] == ["unknown"]
+
+
+def test_an_instance_that_leaves_does_not_end_what_another_one_has_begun() -> None:
+    desk = Desk()
+    desk.request(3)
+    lost, leaves = desk.join("lost", credit=1), desk.join("leaves", credit=1)
+    first, second = desk.leases()
+    desk.group.begin(lost, Begun(first.number, 0, 1, True))
+    desk.group.begin(leaves, Begun(second.number, 1, 1, True))
+    desk.group.gone(lost.id)
+    desk.group.leave(leaves.id)
+    assert desk.ends() == [("unknown", "its instance has left")]
+    back = desk.join("lost")
+    (again,), _ = desk.group.resume(back, [Run(0, 0, 1)], desk.numbers)
+    assert desk.group.answer(back, Answer(again.number, 0))
+
+
 def test_cancelled_and_late_requests_end_and_their_instance_is_told() -> None:
     desk = Desk()
     desk.request(2)
