@@ -12,7 +12,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.protocol.consuming import GroupName, GroupSettings
-from roq.protocol.requesting import Position, RequestEnd
+from roq.protocol.requesting import Position, RequestEnd, RequestState
 from roq.ranges import UNREADABLE, Offset, Whole
 
 DELTA_RUNS_MAX: Final = 100_000
@@ -32,6 +32,13 @@ class BegunBy(NamedTuple):
     offset: Offset
     member: bytes
     bits: bytes
+
+
+class Known(NamedTuple):
+    """What is known of a request whose outcome is not stored."""
+
+    position: Position
+    state: RequestState
 
 
 class Tried(NamedTuple):
@@ -60,8 +67,8 @@ class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
     deleted: bool = False
     ends: list[RequestEnd] = []
     """Of a service: how requests have ended; they are done."""
-    fetched: list[Position] = []
-    """Their outcomes are stored no more."""
+    known: list[Known] = []
+    """Of a service: requests that are done, and whose outcomes are not stored, or not any more."""
     begun: list[BegunBy] = []
     """By batch and member, all requests that were begun and must not be begun again."""
 

@@ -88,9 +88,8 @@ class OpenRequests:
         offset, index = position
         lease = self.batches[offset].holder(index)
         if lease is not None:
-            offer = self.offers.get(lease.number)
-            waits = offer is not None and offer.unconfirmed >> (index - lease.first) & 1
-            return RequestState.OFFERED if waits else RequestState.RUNNING
+            begun = self.begun(lease) >> (index - lease.first) & 1
+            return RequestState.RUNNING if begun else RequestState.OFFERED
         parked = self.parked.get(offset, (0, 0.0))[0] >> index & 1
         return RequestState.RUNNING if parked else RequestState.ACCEPTED
 
@@ -136,6 +135,11 @@ class OpenRequests:
         if batch is not None and not lease.open and lease in batch.leases:
             batch.leases.remove(lease)
 
+    def begun(self, lease: Lease) -> int:
+        """What of the open bits of a lease its instance has said that it has begun."""
+        offer = self.offers.get(lease.number)
+        return lease.open if offer is None else lease.open & ~offer.unconfirmed
+
     def withdraw(self, lease: Lease) -> tuple[int, int]:
         """The lease ends without a word of its instance.
 
@@ -143,8 +147,8 @@ class OpenRequests:
             Of its open bits, counted within the batch: what was begun and may be begun again, and
             what must not.
         """
-        offer = self.offers.pop(lease.number, None)
-        begun = lease.open & ~(0 if offer is None else offer.unconfirmed)
+        begun = self.begun(lease)
+        self.offers.pop(lease.number, None)
         once = self.once(lease.offset) & lease.open << lease.first
         return begun << lease.first & ~once, once
 

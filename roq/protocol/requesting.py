@@ -120,8 +120,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between two attempts in which nobody takes it; an instance that comes ends them."""
     run_attempts: _Times = 2
     """So often is an idempotent request begun whose instance is lost."""
-    confirm_within: _Seconds = 1.0
-    """An instance confirms what it is offered within so long, or it is taken back."""
+    confirm_within: Annotated[float, msgspec.Meta(ge=0.5, le=WITHIN_SECONDS_MAX)] = 1.0
+    """An instance confirms what it is offered within so long, or it is taken back. They look at
+    what has come a few times a second."""
     result_within: _Seconds = 60.0
     """A request without a result ends after so long."""
     keep_result: _Seconds = 30.0
@@ -165,7 +166,7 @@ class RequestEnd(msgspec.Struct, frozen=True, array_like=True):
     value: bytes = b""
     text: str = ""
     attempts: Whole = 0
-    """Leases under which it was handed out."""
+    """So often was it begun, as far as that is known."""
     ended_us: Whole = 0
     instance: str = ""
 
