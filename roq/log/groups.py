@@ -162,7 +162,7 @@ class ConsumerGroup(Generic[B]):
                 self._open_next()
             if self._is_done(offset, first, count):
                 done.append(Run(offset, first, count))
-            elif not others:
+            elif not others and first + count <= self._open.size(offset):
                 taken = (
                     self._free.take(offset, first, count, member.id)
                     if isinstance(self._free, KeyedMessages)

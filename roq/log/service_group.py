@@ -18,6 +18,7 @@ come back and say that it has it. Until it has said so, or a moment is over, nob
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain, islice
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar, cast
 
@@ -35,6 +36,7 @@ from roq.protocol.entry import read_entry
 from roq.protocol.requesting import (
     ENDS,
     LISTED_MAX,
+    TEXT_LISTED,
     Answer,
     Begun,
     Figures,
@@ -159,9 +161,9 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def cancel(self, position: Position, *, late: bool) -> bool:
         """A request is not wanted any more; False: it is not open."""
-        bits = 1 << position.at
-        if not self._open.bits.get(position.offset, 0) & bits:
+        if not self._open.bits.get(position.offset, 0) >> position.at & 1:
             return False
+        bits = 1 << position.at
         if late:
             self._end(position.offset, bits, RequestState.LATE, "its time was over")
         else:
@@ -280,9 +282,10 @@ class ServiceGroup(ConsumerGroup[B]):
             while self.next <= offset < self._log.committed and self._may_open():
                 self._open_next()
             mine = self._parked_by(offset, member.id)
-            if mine:
-                mine &= bits_at(first, count)
-                self._requests.unpark(offset, mine)
+            if not mine or first + count > self._open.size(offset):
+                continue  # as the group itself does
+            mine &= bits_at(first, count)
+            self._requests.unpark(offset, mine)
             for start, length in runs_of(mine):
                 self._free.add(Piece(offset, start, length, 0, ""))
         leases, done = super().resume(member, held, numbers)
@@ -326,20 +329,16 @@ class ServiceGroup(ConsumerGroup[B]):
         """Requests that were looked at and have not ended."""
         return sum(bits.bit_count() for bits in self._open.bits.values())
 
-    @property
-    def oldest_us(self) -> int:
-        """When the oldest open one was accepted, µs UTC; 0: none is open."""
-        first = next(iter(self._requests.batches.values()), None)
-        return 0 if first is None else first.appended_us
-
-    def views(self, most: int = LISTED_MAX) -> list[RequestView]:
-        """Requests that are open or whose outcome is stored, at most so many."""
-        places = [Position(each.offset, each.index) for each in self.outcomes]
-        for offset, bits in self._open.bits.items():
-            if len(places) >= most:
-                break
-            places += [Position(offset, index) for index in indexes(bits)]
-        return [self.view(position) for position in sorted(places[:most])]
+    def views(self) -> list[RequestView]:
+        """Requests that are open, and then those whose outcome is stored, as many as are listed."""
+        opened = (
+            Position(offset, index)
+            for offset, bits in self._open.bits.items()
+            for index in indexes(bits)
+        )
+        stored = (Position(each.offset, each.index) for each in self.outcomes)
+        places = sorted(islice(chain(opened, stored), LISTED_MAX))
+        return [_shortened(self.view(position)) for position in places]
 
     def view(self, position: Position) -> RequestView:
         """One request."""
@@ -575,3 +574,11 @@ class ServiceGroup(ConsumerGroup[B]):
     def _age(self, time_us: int) -> float:
         """Seconds since a time."""
         return max(0.0, (self._log.time_us - time_us) / SECOND_US)
+
+
+def _shortened(view: RequestView) -> RequestView:
+    if len(view.text) <= TEXT_LISTED:
+        return view
+    half = TEXT_LISTED // 2
+    text = f"{view.text[: half - 1]}…{view.text[-half:]}"  # the last line of a traceback says why
+    return msgspec.structs.replace(view, text=text)

@@ -14,6 +14,7 @@ from roq.exchange.consumer_peers import BLOCKED_SECONDS
 from roq.exchange.events import Received, Unreachable
 from roq.exchange.intake import batch_bytes_max
 from roq.exchange.machine import ExchangeCore
+from roq.log import service_group
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import consuming, documents, requesting
@@ -36,10 +37,14 @@ from roq.protocol.consuming import (
 )
 from roq.protocol.requesting import (
     ATTEND,
+    ENDPOINTS_MAX,
     FIGURES,
     OUTCOMES,
+    POSITIONS_MAX,
     REQUESTS,
     REVOKED,
+    TEXT_LISTED,
+    TEXT_MAX,
     WANT,
     Answer,
     Attend,
@@ -123,6 +128,11 @@ class Party:
         assert {letter for letter, _ in told} <= {OUTCOMES}
         ends = [requesting.decode(document, RequestEnds) for _, document in told]
         return [end for each in ends for end in each.ended]
+
+    def report(self, **given: Any) -> Requests:
+        query = RequestsQuery(id=1, queue=QUEUE, service="s", **given)
+        self.say(REQUESTS, documents.encode(query))
+        return documents.decode(self.take(REQUESTS), Requests)
 
     # --- an instance ------------------------------------------------------------------------------
 
@@ -288,6 +298,8 @@ def test_a_group_and_a_service_are_not_the_same() -> None:
         (ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s", publisher=b"x")),
          "invalid_request"),
         (WANT, b"\xc1", "malformed"),
+        (WANT, requesting.encode(Want("s", cancelled=[Position(0, 0)] * (POSITIONS_MAX + 1))),
+         "malformed"),
         (REQUESTS, documents.encode(RequestsQuery(id=1, queue=QUEUE, service="none")), "no_group"),
     ],
 )  # fmt: skip
@@ -304,6 +316,34 @@ def test_requesters_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     other = Party(there, "other")
     other.want((0, 0))
     assert other.refusal() == "full"
+
+
+def test_what_one_requester_waits_for_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requesters, "POSITIONS_MAX", 3)
+    monkeypatch.setattr(requesters, "PUBLISHERS_MAX", 2)
+    there, publisher, asker, _ = service()
+    asker.attend(service="t", publisher=publisher_id("second"))
+    asker.attend(service="t", publisher=publisher_id("second"))
+    third = Attend(id=1, queue=QUEUE, service="s", publisher=publisher_id("third"))
+    asker.say(ATTEND, documents.encode(third))
+    assert asker.refusal() == "full"
+    publisher.send(b"s/do", 2)
+    publisher.send(b"t/do", 2)
+    asker.want((0, 0), (0, 1))
+    places = [Position(1, 0), Position(1, 1)]
+    asker.say(WANT, requesting.encode(Want("t", places)))
+    (waits,) = there.core.consumers._services._requesters._requesters.values()
+    assert waits.wanted == {"s": {(0, 0), (0, 1)}, "t": {(1, 0)}}
+    assert asker.ends() == []
+
+
+def test_an_instance_with_too_many_endpoints_is_not_understood() -> None:
+    _, _, _, instance = service()
+    most = ["e" * 255] * ENDPOINTS_MAX
+    instance.say(FIGURES, requesting.encode(Figures(endpoints=most)))
+    assert instance.told == []
+    instance.say(FIGURES, requesting.encode(Figures(endpoints=[*most, "e"])))
+    assert instance.refusal() == "malformed"
 
 
 def test_a_connection_that_ends_leaves_nothing_behind() -> None:
@@ -345,14 +385,33 @@ def test_figures_are_shown_and_a_report_counts() -> None:
     publisher.send(b"s/do", 2)
     instance.look()
     instance.done(answers=[Answer(instance.leases[0][0], 0, value=b"abc")])
-    query = RequestsQuery(id=1, queue=QUEUE, service="s")
     asker.ends()
-    asker.say(REQUESTS, documents.encode(query))
-    report = documents.decode(asker.take(REQUESTS), Requests)
+    report = asker.report()
     assert (report.open, report.stored, report.counts) == (1, 1, {"done": 1})
+    assert not report.more
     assert [each.state for each in report.requests] == ["done", "offered"]
     (group,) = there.core.consumers.groups
     assert group.state(who=True, most=1).who[0].figures == Figures(False, "no", 1, 4)
+
+
+def test_a_report_of_many_long_texts_says_that_it_is_not_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service_group, "LISTED_MAX", 3)
+    _, publisher, asker, instance = service()
+    publisher.send(b"s/do", 5)
+    instance.look()
+    (number, *_), text = instance.leases[0], "é" * TEXT_MAX
+    instance.done(answers=[Answer(number, at, RequestState.FAILED, text=text) for at in range(3)])
+    asker.ends()
+    report = asker.report()
+    assert [(each.index, each.state) for each in report.requests] == [
+        (0, "failed"), (3, "offered"), (4, "offered"),
+    ]  # fmt: skip
+    assert report.more
+    assert report.requests[0].text == f"{text[:499]}…{text[-500:]}"
+    assert len(report.requests[0].text) == TEXT_LISTED
+    assert asker.report(offset=0, index=0).requests[0].text == text
 
 
 def test_a_service_that_is_deleted_cancels_and_tells() -> None:

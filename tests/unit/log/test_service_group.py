@@ -224,6 +224,18 @@ def test_an_instance_that_leaves_does_not_end_what_another_one_has_begun() -> No
     assert desk.group.answer(back, Answer(again.number, 0))
 
 
+def test_what_no_batch_has_is_not_given_back() -> None:
+    desk = Desk()
+    desk.request()
+    member = desk.join()
+    (lease,) = desk.leases()
+    desk.group.begin(member, Begun(lease.number, 0, 1, True))
+    back = desk.join()
+    for run in (Run(0, 0, 1 << 20), Run(0, (1 << 20) - 1, 1 << 20)):
+        assert desk.group.resume(back, [run], desk.numbers)[0] == []
+    desk.group.check()
+
+
 def test_cancelled_and_late_requests_end_and_their_instance_is_told() -> None:
     desk = Desk()
     desk.request(2)
@@ -438,4 +450,3 @@ def test_views_name_state_and_instance() -> None:
     desk.group.answer(member, Answer(lease.number, 0, value=b"abc"))
     views = [(view.index, view.state, view.instance, view.bytes) for view in desk.group.views()]
     assert views == [(0, "done", "m", 3), (1, "offered", "m", 0), (2, "accepted", "", 0)]
-    assert desk.group.oldest_us == 0
