@@ -445,7 +445,8 @@ def test_an_instance_that_is_told_to_end_finishes_and_gives_back(
     running: RunningCluster, client: roq.Cluster, queue: str, tmp_path: Path
 ) -> None:
     first = Instance(running, queue, tmp_path / "a", 0.3)
-    with client.requester(queue) as requester:
+    patient = {"send_wait": 10.0}  # the second one may take its time to begin
+    with client.requester(queue, settings=patient) as requester:
         once = [requester.request(ONCE, number) for number in range(12)]
         assert until(lambda: len(first.begun()) >= 2, 20)
         first.process.terminate()
