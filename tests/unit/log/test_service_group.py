@@ -227,6 +227,8 @@ def test_an_instance_that_leaves_does_not_end_what_another_one_has_begun() -> No
 def test_what_no_batch_has_is_not_given_back() -> None:
     desk = Desk()
     desk.request()
+    first = desk.join()
+    assert desk.group.resume(first, [Run(0, 0, 2)], desk.numbers) == ([], []), "nor if it is free"
     member = desk.join()
     (lease,) = desk.leases()
     desk.group.begin(member, Begun(lease.number, 0, 1, True))
