@@ -116,6 +116,8 @@ def list_(target: Target, queue: str, service: str) -> None:
         ],
         f"Service {service} of queue {queue} has no request that is open or kept.",
     )  # fmt: skip
+    if row.more:
+        note("there are more than these")
     if row.missing:
         note(f"without {told(row.missing)}")
 

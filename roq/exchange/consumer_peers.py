@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, TypeVar
 
 from roq.exchange.events import Send
 from roq.exchange.readers import RefusedRequest
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, Member
-from roq.protocol.consuming import GroupSettings, Join
+from roq.log.log import Record
+from roq.log.service_group import ServiceGroup
+from roq.protocol.consuming import LEASED, GroupSettings, Join, pack_lease
 
 B = TypeVar("B")
+
+BLOCKED_SECONDS: Final = 0.005
+"""A connection that is full is tried again after so long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,18 +62,82 @@ class Owed(Generic[B]):
 
 @dataclass(frozen=True, slots=True)
 class Delivery(Generic[B]):
-    """A lease to send to its member."""
+    """A lease to send to its member; `amount`: messages that it stood for when this was made."""
 
     peer: Peer[B]
     lease: Lease
     parts: tuple[bytes, ...]
     batch: B
     size: int
+    amount: int
 
     @property
     def route(self) -> bytes:
         """The connection."""
         return self.peer.route
+
+
+def delivery_of(peer: Peer[B], lease: Lease, record: Record[B]) -> Delivery[B]:
+    """This lease, as it stands."""
+    topic, frame, batch, size = record
+    parts = LEASED + peer.tag, _head(lease), topic.name, frame
+    return Delivery(peer, lease, parts, batch, size, lease.open.bit_count())
+
+
+class BlockedDeliveries(Generic[B]):
+    """What could not be sent, as its connection is full: nothing else goes there meanwhile."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[float, Delivery[B]]] = deque()
+
+    @property
+    def next_at(self) -> float | None:
+        """When the first one is to be tried again; None: there is none."""
+        return self._waiting[0][0] if self._waiting else None
+
+    def add(self, delivery: Delivery[B], now: float) -> None:
+        """The connection is full."""
+        delivery.peer.member.blocked = True
+        self._waiting.append((now + BLOCKED_SECONDS, delivery))
+
+    def take(self, now: float) -> Delivery[B] | None:
+        """One whose connection may have room; it is recalled, or sent if it is `renewed`."""
+        if not self._waiting or self._waiting[0][0] > now:
+            return None
+        _, delivery = self._waiting.popleft()
+        delivery.peer.member.blocked = False
+        return delivery
+
+    def recall(self, peer: Peer[B]) -> None:
+        """Nothing of this is sent to a member that has given something back: it would come behind
+        the answer, and overtake what was given back."""
+        for entry in [each for each in self._waiting if each[1].peer is peer]:
+            self._waiting.remove(entry)
+            recall(entry[1])
+
+
+def renewed(delivery: Delivery[B]) -> Delivery[B] | None:
+    """The same as far as its messages are still the member's; None: none of them is."""
+    lease = delivery.lease
+    left = lease.open.bit_count()
+    if left == delivery.amount:
+        return delivery
+    if not left:
+        recall(delivery)
+        return None
+    lease.member.taken -= delivery.amount - left
+    letter, _, *rest = delivery.parts
+    return replace(delivery, parts=(letter, _head(lease), *rest), amount=left)
+
+
+def recall(delivery: Delivery[B]) -> None:
+    """The member does not get it, and may have others in its place."""
+    delivery.peer.member.blocked = False
+    delivery.peer.group.recall(delivery.lease, delivery.amount, delivery.size)
+
+
+def _head(lease: Lease) -> bytes:
+    return pack_lease(lease.number, lease.first, lease.length, lease.attempts + 1, lease.open)
 
 
 def check_same(join: Join, settings: GroupSettings) -> None:
@@ -98,4 +168,18 @@ def check_same(join: Join, settings: GroupSettings) -> None:
         raise RefusedRequest(
             "group_differs",
             f"group {join.group} has the topics {topics:.400}: use the same ones, or another name",
+        )
+
+
+def check_seek(group: ConsumerGroup[B]) -> None:
+    """Only where each message may be done again, or not at all.
+
+    Raises:
+        RefusedRequest: the group is a service.
+    """
+    if isinstance(group, ServiceGroup):
+        raise RefusedRequest(
+            "invalid_request",
+            f"{group.name} is a service: each of its requests ends once, so it goes neither back "
+            "nor ahead in the log. Cancel single requests, or delete the service to cancel all",
         )

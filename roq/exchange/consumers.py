@@ -7,17 +7,26 @@ group its members; a connection that is full holds up its own members alone.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
-from roq.exchange.consumer_peers import Delivery, Owed, Peer, check_same
+from roq.exchange.consumer_peers import (
+    BlockedDeliveries,
+    Delivery,
+    Owed,
+    Peer,
+    check_same,
+    check_seek,
+    delivery_of,
+    renewed,
+)
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
-from roq.exchange.readers import RefusedRequest, checked_prefixes, refusal, tagged
+from roq.exchange.readers import RefusedRequest, check_queue, checked_prefixes, refusal, tagged
 from roq.exchange.requests import Request
 from roq.exchange.services import Services, answered
 from roq.log.group_changes import GroupDelta, decode_deltas, encode_deltas
@@ -36,7 +45,6 @@ from roq.protocol.consuming import (
     GROUPS,
     GROUPS_PER_ANSWER_MAX,
     JOIN,
-    LEASED,
     LEAVE,
     MEMBERS_PER_ANSWER_MAX,
     RUNS_MAX,
@@ -51,7 +59,6 @@ from roq.protocol.consuming import (
     Joined,
     LeaveGroup,
     Ordered,
-    pack_lease,
 )
 from roq.protocol.requesting import FIGURES, REVOKED, WANT
 
@@ -63,8 +70,6 @@ MEMBERS_MAX: Final = 10_000
 PROBE_SECONDS: Final = 1.0
 """A member to which nothing was sent for so long is sent something: one that was killed is noticed
 by that."""
-BLOCKED_SECONDS: Final = 0.005
-"""A connection that is full is tried again after so long."""
 
 
 class Consumers(Generic[B]):
@@ -75,6 +80,7 @@ class Consumers(Generic[B]):
         log: what they read.
         epoch: of this process.
         late: the log commits later than it accepts, and is given what changes.
+        frame_bytes: the largest frame that its socket takes.
         counters, backpressure: of the exchange.
     """
 
@@ -87,6 +93,7 @@ class Consumers(Generic[B]):
         backpressure: Backpressure[B],
         *,
         late: bool,
+        frame_bytes: int,
     ) -> None:
         self._queue = queue
         self._log = log
@@ -94,6 +101,7 @@ class Consumers(Generic[B]):
         self._counters = counters
         self._backpressure = backpressure
         self._late = late
+        self._frame_bytes = frame_bytes
         self._now = 0.0
         self._groups: dict[str, ConsumerGroup[B]] = {}
         self._peers: dict[tuple[bytes, bytes], Peer[B]] = {}
@@ -106,10 +114,11 @@ class Consumers(Generic[B]):
         self._reading: dict[str, ConsumerGroup[B]] = {}
         """Groups that wait for the disk."""
         self._seen = log.committed
-        self._blocked: deque[tuple[float, Delivery[B]]] = deque()
+        self._blocked: BlockedDeliveries[B] = BlockedDeliveries()
         self._touched: dict[str, None] = {}
         """Groups whose changes are to be written."""
-        self._deleted: list[str] = []
+        self._deleted: dict[str, int] = {}
+        """Groups whose end is to be written; of a service, where that was."""
         self._due: Owed[B] = Owed()
         """What is to be told when what has changed until now is kept."""
         self._writing: Owed[B] = Owed()
@@ -232,7 +241,7 @@ class Consumers(Generic[B]):
             for name in self._touched:
                 self._groups[name].drop_changes()
             self._touched = {}
-            self._deleted = []
+            self._deleted = {}
         if self._due and not (self._touched or self._deleted or self._writing):
             self._confirm(self._due)
             self._due = Owed()
@@ -249,11 +258,12 @@ class Consumers(Generic[B]):
                 for name, group in self._groups.items():
                     if len(group):
                         self._awake[name] = group
-        return bool(self._awake) or bool(self._blocked and self._blocked[0][0] <= self._now)
+        blocked = self._blocked.next_at
+        return bool(self._awake) or (blocked is not None and blocked <= self._now)
 
     def next_deadline(self) -> float | None:
         """When the first connection that is full is to be tried again."""
-        return self._blocked[0][0] if self._blocked else None
+        return self._blocked.next_at
 
     def next_delivery(self) -> Delivery[B] | None:
         """What to send now, if there is anything; answer with `sent` or `blocked`, or `gone`.
@@ -261,12 +271,12 @@ class Consumers(Generic[B]):
         Raises:
             NotAtHand: it has to be read from the disk; call `go_on` when it is there.
         """
-        while self._blocked and self._blocked[0][0] <= self._now:
-            _, delivery = self._blocked.popleft()
-            delivery.peer.member.blocked = False
+        while (delivery := self._blocked.take(self._now)) is not None:
             if self._peers.get((delivery.route, delivery.peer.tag)) is delivery.peer:
                 self._wake(delivery.peer.group)
-                return delivery
+                delivery = renewed(delivery)
+                if delivery is not None:
+                    return delivery
         if not self._awake:
             return None  # who was waited for has gone
         name, group = next(iter(self._awake.items()))
@@ -285,10 +295,8 @@ class Consumers(Generic[B]):
                 del self._awake[name]
             return None
         self._awake.move_to_end(name)
-        lease, (topic, frame, batch, size) = found
-        peer = self._by_member[name, lease.member.id]
-        head = pack_lease(lease.number, lease.first, lease.length, lease.attempts + 1, lease.open)
-        return Delivery(peer, lease, (LEASED + peer.tag, head, topic.name, frame), batch, size)
+        lease, record = found
+        return delivery_of(self._by_member[name, lease.member.id], lease, record)
 
     def go_on(self) -> None:
         """Something was read from the disk."""
@@ -301,16 +309,14 @@ class Consumers(Generic[B]):
 
     def blocked(self, delivery: Delivery[B]) -> None:
         """The connection is full: the same again a little later, and nothing else meanwhile."""
-        delivery.peer.member.blocked = True
-        self._blocked.append((self._now + BLOCKED_SECONDS, delivery))
+        self._blocked.add(delivery, self._now)
 
     # --- what outlives the process ----------------------------------------------------------------
 
     def take_changes(self) -> bytes:
         """What is to be written into the log now; empty: nothing has changed."""
         touched, self._touched = self._touched, {}
-        deltas = [GroupDelta(name, 0, deleted=True) for name in self._deleted]
-        self._deleted = []
+        deltas, self._deleted = _ends(self._deleted), {}
         for name in touched:
             group = self._groups.get(name)
             delta = None if group is None else group.take_changes()
@@ -328,8 +334,8 @@ class Consumers(Generic[B]):
         self._writing = Owed()
 
     def snapshot(self) -> list[GroupDelta]:
-        """All groups, as they stand."""
-        return [group.snapshot() for group in self._groups.values()]
+        """All groups, as they stand, behind services that were deleted."""
+        return [*_ends(self._services.ends), *(each.snapshot() for each in self._groups.values())]
 
     def recover(self, groups: list[GroupDelta], changes: Iterable[bytes]) -> None:
         """Go on with the groups of an earlier process.
@@ -365,7 +371,7 @@ class Consumers(Generic[B]):
 
     def _join(self, asked: Request) -> list[Effect]:
         join = documents.decode(asked.document, Join)
-        self._check_queue(join.queue)
+        check_queue(join.queue, self._queue)
         if not checked_prefixes(join.settings.prefixes):
             raise RefusedRequest(
                 "invalid_request", "a group has at least one topic, if only an empty one"
@@ -402,7 +408,7 @@ class Consumers(Generic[B]):
         self._touch(group)
         answer = Joined(
             id=join.id, generation=self._log.generation, epoch=self._epoch, settings=group.settings,
-            created_us=group.created_us, done=done,
+            created_us=group.created_us, done=done, frame_bytes=self._frame_bytes,
             again=[(each.number, each.offset, each.first, each.length) for each in leases],
         )  # fmt: skip
         self._due.joined[peer] = peer.send(JOIN, documents.encode(answer))
@@ -464,7 +470,8 @@ class Consumers(Generic[B]):
             ):  # fmt: skip
                 refused.append(each.lease)
         if done.returned:
-            self._recall(peer)
+            self._blocked.recall(peer)
+            self._wake(group)
         before = self._due.done.get(peer, (0, []))[1]
         self._due.done[peer] = done.serial, [*before, *refused] if refused else before
         if done.credit is not None:
@@ -472,15 +479,6 @@ class Consumers(Generic[B]):
         self._touch(group)
         if self._backpressure.near:
             self._report(group)
-
-    def _recall(self, peer: Peer[B]) -> None:
-        """What could not be sent to a member that has given something back is not sent: it would
-        come behind the answer, and overtake what was given back."""
-        for entry in [each for each in self._blocked if each[1].peer is peer]:
-            self._blocked.remove(entry)
-            peer.member.blocked = False
-            peer.group.recall(entry[1].lease, entry[1].size)
-            self._wake(peer.group)
 
     def _leave(self, peer: Peer[B], document: bytes) -> None:
         if consuming.decode(document, LeaveGroup).member != peer.member.id:
@@ -491,7 +489,7 @@ class Consumers(Generic[B]):
 
     def _list(self, asked: Request) -> list[Effect]:
         request = documents.decode(asked.document, GroupsRequest)
-        self._check_queue(request.queue)
+        check_queue(request.queue, self._queue)
         if request.group:
             found = [self._find(request.group)]
         else:
@@ -504,13 +502,14 @@ class Consumers(Generic[B]):
 
     def _order(self, asked: Request) -> list[Effect]:
         order = documents.decode(asked.document, GroupOrder)
-        self._check_queue(order.queue)
+        check_queue(order.queue, self._queue)
         group = self._find(order.group)
         match order.order:
             case "pause" | "resume":
                 group.pause(paused=order.order == "pause")
                 self._wake(group)
             case "seek":
+                check_seek(group)
                 log = self._log
                 to = log.committed if order.to_end else min(log.seek(order.time_us), log.committed)
                 self._dismiss(group.seek(to), group)
@@ -521,7 +520,7 @@ class Consumers(Generic[B]):
                 self._awake.pop(group.name, None)
                 self._reading.pop(group.name, None)
                 self._touched.pop(group.name, None)
-                self._deleted.append(group.name)
+                self._deleted[group.name] = self._services.ends.get(group.name, 0)
                 self._backpressure.leave(_reader_of(group.name))
         self._touch(group)
         if order.order != "delete":
@@ -551,12 +550,6 @@ class Consumers(Generic[B]):
             raise RefusedRequest("no_group", f"there is no group {name!r:.140} at this exchange")
         return group
 
-    def _check_queue(self, queue: bytes) -> None:
-        if queue != self._queue:
-            raise RefusedRequest(
-                "foreign_queue", "this exchange serves another queue: locate yours again"
-            )
-
     def _confirm(self, owed: Owed[B]) -> None:
         self._answers += [*owed.joined.values(), *owed.answers]
         for peer, (serial, refused) in owed.done.items():
@@ -567,6 +560,8 @@ class Consumers(Generic[B]):
     def _apply(self, delta: GroupDelta) -> None:
         if delta.deleted:
             self._groups.pop(delta.name, None)
+            if delta.base:
+                self._services.end(delta.name, delta.base)
             return
         group = self._groups.get(delta.name)
         if group is None:
@@ -613,6 +608,10 @@ class Consumers(Generic[B]):
         peer.member.blocked = False
         for owed in (self._due, self._writing):
             owed.joined.pop(peer, None)  # it asks again, for as long as the log writes nothing
+
+
+def _ends(deleted: dict[str, int]) -> list[GroupDelta]:
+    return [GroupDelta(name, base, deleted=True) for name, base in deleted.items()]
 
 
 def _reader_of(group: str) -> bytes:

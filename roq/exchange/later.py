@@ -26,7 +26,7 @@ from roq.exchange.commit import NO_PIN, LateLog
 from roq.exchange.counters import Counters
 from roq.exchange.disk_room import DiskRoom
 from roq.exchange.events import Effect, Publish, Send
-from roq.exchange.readers import RefusedRequest, refusal, tagged
+from roq.exchange.readers import RefusedRequest, check_queue, refusal, tagged
 from roq.exchange.requests import Request
 from roq.log.log import Log
 from roq.log.streams import Stream, StreamTable
@@ -478,7 +478,7 @@ class Later(Generic[B]):
 
     def _list(self, asked: Request) -> list[Effect]:
         request = documents.decode(asked.document, DelayedRequest)
-        self._check_queue(request.queue)
+        check_queue(request.queue, self._queue)
         rows = self._pending.soonest(request.most, self._given_out())
         answer = DelayedList(
             id=request.id, generation=self._log.generation, pending=self._pending.count,
@@ -488,7 +488,7 @@ class Later(Generic[B]):
 
     def _cancel(self, asked: Request) -> list[Effect]:
         request = documents.decode(asked.document, CancelDelayed)
-        self._check_queue(request.queue)
+        check_queue(request.queue, self._queue)
         row = self._find(request.message)
         if row is not None:
             if not self._has_room() or (
@@ -522,12 +522,6 @@ class Later(Generic[B]):
 
     def _given_out(self) -> Iterable[Row]:
         return [*(row for row, _ in self._near.values()), *self._loading.values()]
-
-    def _check_queue(self, queue: bytes) -> None:
-        if queue != self._queue:
-            raise RefusedRequest(
-                "foreign_queue", "this exchange serves another queue: locate yours again"
-            )
 
     def check(self) -> None:
         """Assert the invariants."""

@@ -34,7 +34,7 @@ from roq.exchange.events import (
     Woken,
 )
 from roq.exchange.fetches import Fetches
-from roq.exchange.intake import PROBE_PARTS, Intake
+from roq.exchange.intake import PROBE_PARTS, Intake, batch_bytes_max
 from roq.exchange.later import Later
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
@@ -138,8 +138,9 @@ class ExchangeCore(Generic[B]):
             queue, self.log, self.streams, self.fetches, self.counters, self.backpressure
         )
         self.consumers: Consumers[B | bytes] = Consumers(
-            queue, self.log, epoch, self.counters, self.backpressure, late=late is not None
-        )
+            queue, self.log, epoch, self.counters, self.backpressure, late=late is not None,
+            frame_bytes=batch_bytes_max(limits),
+        )  # fmt: skip
         self.disk = DiskRoom(limits, place)
         self.later: Later[B] = Later(
             queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk, late

@@ -191,10 +191,7 @@ class Readers(Generic[B]):
 
     def _read(self, document: bytes, kind: type[R]) -> R:
         request = documents.decode(document, kind)
-        if request.queue != self._queue:
-            raise RefusedRequest(
-                "foreign_queue", "this exchange serves another queue: locate yours again"
-            )
+        check_queue(request.queue, self._queue)
         return request
 
 
@@ -225,3 +222,15 @@ def _answer(asked: Request, letter: bytes, document: msgspec.Struct) -> list[Eff
 def _shown(heads: list[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
     """Without what nobody is shown."""
     return [each for each in heads if each[0] != LATER_TOPIC]
+
+
+def check_queue(asked: bytes, served: bytes) -> None:
+    """Whether who asks means the queue of this exchange.
+
+    Raises:
+        RefusedRequest: it does not.
+    """
+    if asked != served:
+        raise RefusedRequest(
+            "foreign_queue", "this exchange serves another queue: locate yours again"
+        )

@@ -39,6 +39,8 @@ from roq.protocol.requesting import (
 B = TypeVar("B")
 
 REQUESTERS_MAX: Final = 10_000
+PUBLISHERS_MAX: Final = 100
+"""Of one requester."""
 FRAME_BYTES: Final = 1024 * 1024
 """Ends that travel together."""
 PROBE_SECONDS: Final = 5.0
@@ -88,12 +90,12 @@ class Requesters(Generic[B]):
         if attend.publisher:
             if len(attend.publisher) != PUBLISHER_ID_BYTES:
                 raise RefusedRequest("invalid_request", "a publisher has an id of 16 bytes")
-            requester.publishers.add(attend.publisher)
+            publishers = requester.publishers
+            if attend.publisher not in publishers and len(publishers) >= PUBLISHERS_MAX:
+                raise RefusedRequest("full", f"{PUBLISHERS_MAX} publishers are a requester's most")
+            publishers.add(attend.publisher)
             self._by_publisher[attend.publisher] = requester
-        answer = Attended(
-            id=attend.id, generation=self._log.generation, settings=group.service,
-            instances=len(group),
-        )  # fmt: skip
+        answer = Attended(id=attend.id, generation=self._log.generation, settings=group.service)
         return Send(asked.route, (ATTEND + asked.reader, documents.encode(answer)))
 
     def want(
@@ -113,8 +115,9 @@ class Requesters(Generic[B]):
         for position in want.late:
             group.cancel(position, late=True)
         self.ended(group)
+        room = POSITIONS_MAX - sum(map(len, requester.wanted.values()))
         wanted = requester.wanted.setdefault(want.service, set())
-        for position in want.wanted[: POSITIONS_MAX - len(wanted)]:
+        for position in want.wanted[:room]:
             outcome = _outcome_at(group, position)
             if outcome is not None:
                 self._tell(requester, want.service, [outcome])
@@ -204,7 +207,7 @@ class Requesters(Generic[B]):
             id=query.id, generation=self._log.generation, settings=group.service, requests=views,
             counts={str(key): count for key, count in group.counts.items() if count},
             open=group.open_count, stored=len(group.outcomes), stored_bytes=group.outcomes.bytes,
-            waiting_us=group.oldest_us,
+            more=query.offset < 0 and len(views) < group.open_count + len(group.outcomes),
         )  # fmt: skip
         return Send(asked.route, (REQUESTS + asked.reader, documents.encode(answer)))
 

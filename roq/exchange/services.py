@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from roq.exchange.events import Effect, Send
-from roq.exchange.readers import RefusedRequest
+from roq.exchange.readers import RefusedRequest, check_queue
 from roq.exchange.requesters import Requesters
 from roq.exchange.requests import Request
 from roq.log.groups import ConsumerGroup
@@ -33,6 +33,8 @@ from roq.protocol.requesting import (
 
 B = TypeVar("B")
 
+DELETED_MAX: Final = 1_000
+"""Services of which it is remembered where they were deleted; with more, the oldest go."""
 LEASE_SECONDS: Final = 10.0
 """Of a service that its first requester has made: after so much silence an instance is lost."""
 
@@ -50,6 +52,7 @@ class Services(Generic[B]):
 
     Attributes:
         now: the time, set by who calls.
+        ends: of services that were deleted, where that was: one of the same name begins there.
         handlers: of requests that wait for their turn, by letter.
     """
 
@@ -63,6 +66,7 @@ class Services(Generic[B]):
         after: Callable[[ConsumerGroup[B]], None],
     ) -> None:
         self.now = 0.0
+        self.ends: dict[str, int] = {}
         self.handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             ATTEND: self._attend,
             REQUESTS: self._report,
@@ -95,6 +99,14 @@ class Services(Generic[B]):
             self._requesters.ended(group)
             self._requesters.deleted(group.name)
             del self._services[group.name]
+            self.end(group.name, group.base)
+
+    def end(self, name: str, offset: int) -> None:
+        """This service was deleted here."""
+        self.ends.pop(name, None)
+        self.ends[name] = offset
+        if len(self.ends) > DELETED_MAX:
+            del self.ends[next(iter(self.ends))]
 
     def open(self, name: str, settings: GroupSettings) -> ConsumerGroup[B]:
         """Make a service; it begins with what may still be answered in time."""
@@ -103,8 +115,10 @@ class Services(Generic[B]):
         made = msgspec.structs.replace(
             settings, prefixes=(prefix_of(name),), mode="shared", service=service
         )
-        start = min(self._log.seek(max(0, since)), self._log.committed)
-        return self._open_group(name, made, start)
+        start = max(self._log.seek(max(0, since)), self.ends.get(name, 0))
+        group = self._open_group(name, made, min(start, self._log.committed))
+        self.ends.pop(name, None)
+        return group
 
     def want(self, asked: Request) -> list[Effect]:
         """A requester says what it wants, and does not want any more."""
@@ -158,7 +172,7 @@ class Services(Generic[B]):
 
     def _attend(self, asked: Request) -> list[Effect]:
         attend = documents.decode(asked.document, Attend)
-        self._check_queue(attend.queue)
+        check_queue(attend.queue, self._queue)
         if attend.service not in self._groups:
             made = GroupSettings(attempts=0, lease_seconds=LEASE_SECONDS, service=attend.settings)
             self.open(attend.service, made)
@@ -169,7 +183,7 @@ class Services(Generic[B]):
 
     def _report(self, asked: Request) -> list[Effect]:
         query = documents.decode(asked.document, RequestsQuery)
-        self._check_queue(query.queue)
+        check_queue(query.queue, self._queue)
         return [self._requesters.report(asked, query, self._find(query.service))]
 
     def _find(self, name: str) -> ServiceGroup[B]:
@@ -181,12 +195,6 @@ class Services(Generic[B]):
                 "group_differs", f"{name} is a consumer group of this queue, and no service"
             )
         return group
-
-    def _check_queue(self, queue: bytes) -> None:
-        if queue != self._queue:
-            raise RefusedRequest(
-                "foreign_queue", "this exchange serves another queue: locate yours again"
-            )
 
 
 def answered(group: ServiceGroup[B], member: Member, done: Done) -> list[int]:

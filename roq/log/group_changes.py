@@ -12,7 +12,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.protocol.consuming import GroupName, GroupSettings
-from roq.protocol.requesting import Position, RequestEnd
+from roq.protocol.requesting import Position, RequestEnd, RequestState
 from roq.ranges import UNREADABLE, Offset, Whole
 
 DELTA_RUNS_MAX: Final = 100_000
@@ -23,6 +23,22 @@ class Mask(NamedTuple):
 
     offset: Offset
     done: bytes
+
+
+class BegunBy(NamedTuple):
+    """Requests of a batch that a member has begun, and that must not be begun again: bits, lowest
+    first."""
+
+    offset: Offset
+    member: bytes
+    bits: bytes
+
+
+class Known(NamedTuple):
+    """What is known of a request whose outcome is not stored."""
+
+    position: Position
+    state: RequestState
 
 
 class Tried(NamedTuple):
@@ -51,10 +67,10 @@ class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
     deleted: bool = False
     ends: list[RequestEnd] = []
     """Of a service: how requests have ended; they are done."""
-    fetched: list[Position] = []
-    """Their outcomes are stored no more."""
-    begun: list[Mask] = []
-    """By batch, the requests that were begun and must not be begun again."""
+    known: list[Known] = []
+    """Of a service: requests that are done, and whose outcomes are not stored, or not any more."""
+    begun: list[BegunBy] = []
+    """By batch and member, all requests that were begun and must not be begun again."""
 
 
 _Deltas = Annotated[list[GroupDelta], msgspec.Meta(max_length=DELTA_RUNS_MAX)]
@@ -92,4 +108,9 @@ def stretches_of(offsets: list[int]) -> list[tuple[int, int]]:
 
 def mask_of(offset: int, bits: int) -> Mask:
     """These bits of a batch are done."""
-    return Mask(offset, bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
+    return Mask(offset, bytes_of(bits))
+
+
+def bytes_of(bits: int) -> bytes:
+    """Bits as they stand in a log."""
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")

@@ -162,7 +162,7 @@ class ConsumerGroup(Generic[B]):
                 self._open_next()
             if self._is_done(offset, first, count):
                 done.append(Run(offset, first, count))
-            elif not others:
+            elif not others and first + count <= self._open.size(offset):
                 taken = (
                     self._free.take(offset, first, count, member.id)
                     if isinstance(self._free, KeyedMessages)
@@ -290,16 +290,16 @@ class ConsumerGroup(Generic[B]):
         self._return(lease, bits, counted=counted, delay=delay, reason=reason)
         return True
 
-    def recall(self, lease: Lease, size: int) -> None:
+    def recall(self, lease: Lease, amount: int, size: int) -> None:
         """What was not sent yet goes back, as if it had never been leased.
 
         Args:
-            size: bytes of its batch.
+            amount, size: messages that its member has taken by it, and bytes of their batch.
         """
         member = lease.member
+        member.taken -= amount
+        member.taken_bytes -= size
         if member.leases.get(lease.number) is lease:
-            member.taken -= lease.open.bit_count()
-            member.taken_bytes -= size
             self._return(lease, lease.open, counted=False, delay=0.0, reason="")
 
     # --- operators --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from roq.log.group_changes import Mask, mask_of
+from roq.log.group_changes import BegunBy, bytes_of
 from roq.log.leases import Lease, runs_of
 from roq.protocol.requesting import Position, RequestState
 
@@ -72,8 +72,9 @@ class OpenRequests:
         self.batches: OrderedDict[int, RequestBatch] = OrderedDict()
         self.offers: dict[int, Offer] = {}
         self.parked: dict[int, tuple[int, float]] = {}
-        self._once: dict[int, int] = {}
-        self._changed: set[int] = set()
+        self._once: dict[int, dict[bytes, int]] = {}
+        """By offset and member."""
+        self._changed: set[tuple[int, bytes]] = set()
         self._trials: dict[Position, Trials] = {}
 
     def clear(self) -> None:
@@ -87,9 +88,8 @@ class OpenRequests:
         offset, index = position
         lease = self.batches[offset].holder(index)
         if lease is not None:
-            offer = self.offers.get(lease.number)
-            waits = offer is not None and offer.unconfirmed >> (index - lease.first) & 1
-            return RequestState.OFFERED if waits else RequestState.RUNNING
+            begun = self.begun(lease) >> (index - lease.first) & 1
+            return RequestState.RUNNING if begun else RequestState.OFFERED
         parked = self.parked.get(offset, (0, 0.0))[0] >> index & 1
         return RequestState.RUNNING if parked else RequestState.ACCEPTED
 
@@ -135,6 +135,11 @@ class OpenRequests:
         if batch is not None and not lease.open and lease in batch.leases:
             batch.leases.remove(lease)
 
+    def begun(self, lease: Lease) -> int:
+        """What of the open bits of a lease its instance has said that it has begun."""
+        offer = self.offers.get(lease.number)
+        return lease.open if offer is None else lease.open & ~offer.unconfirmed
+
     def withdraw(self, lease: Lease) -> tuple[int, int]:
         """The lease ends without a word of its instance.
 
@@ -142,8 +147,8 @@ class OpenRequests:
             Of its open bits, counted within the batch: what was begun and may be begun again, and
             what must not.
         """
-        offer = self.offers.pop(lease.number, None)
-        begun = lease.open & ~(0 if offer is None else offer.unconfirmed)
+        begun = self.begun(lease)
+        self.offers.pop(lease.number, None)
         once = self.once(lease.offset) & lease.open << lease.first
         return begun << lease.first & ~once, once
 
@@ -151,26 +156,32 @@ class OpenRequests:
 
     def once(self, offset: int) -> int:
         """What of a batch was begun and must not be begun again."""
-        return self._once.get(offset, 0)
+        return sum(self._once.get(offset, {}).values())  # a request is begun by one of them
 
-    def begin_once(self, offset: int, bits: int) -> None:
-        """These are begun, and must not be begun again."""
-        self._once[offset] = self.once(offset) | bits
-        self._changed.add(offset)
+    def once_by(self, offset: int, member: bytes) -> int:
+        """Likewise, by this one."""
+        return self._once.get(offset, {}).get(member, 0)
+
+    def begin_once(self, offset: int, member: bytes, bits: int) -> None:
+        """A member has begun these, and they must not be begun again."""
+        self.set_once(offset, member, self.once_by(offset, member) | bits)
+        self._changed.add((offset, member))
 
     def forget_once(self, offset: int, bits: int) -> None:
         """These have ended, or may be begun again."""
-        once = self.once(offset)
-        if once & bits:
-            self._changed.add(offset)
-            self.set_once(offset, once & ~bits)
+        for member, once in list(self._once.get(offset, {}).items()):
+            if once & bits:
+                self.set_once(offset, member, once & ~bits)
+                self._changed.add((offset, member))
 
-    def set_once(self, offset: int, bits: int) -> None:
-        """It is these, as an earlier process has written."""
-        if bits:
-            self._once[offset] = bits
-        else:
-            self._once.pop(offset, None)
+    def set_once(self, offset: int, member: bytes, bits: int) -> None:
+        """Of this member it is these, as an earlier process has written."""
+        by_member = self._once.setdefault(offset, {})
+        by_member[member] = bits
+        if not bits:
+            del by_member[member]
+        if not by_member:
+            del self._once[offset]
 
     def drop_below(self, floor: int) -> None:
         """Everything below is done."""
@@ -197,20 +208,30 @@ class OpenRequests:
         """Whether `take_begun` has something."""
         return bool(self._changed)
 
-    def take_begun(self) -> list[Mask]:
-        """What must not be begun again, by batch, as far as it has changed since the last call."""
-        begun = [mask_of(offset, self.once(offset)) for offset in self._changed]
+    def take_begun(self) -> list[BegunBy]:
+        """What must not be begun again, by batch and member, where it has changed since the last
+        call."""
+        begun = [BegunBy(*each, bytes_of(self.once_by(*each))) for each in self._changed]
         self._changed.clear()
         return begun
 
-    def all_begun(self) -> list[Mask]:
+    def all_begun(self) -> list[BegunBy]:
         """All that must not be begun again."""
-        return [mask_of(offset, bits) for offset, bits in self._once.items()]
+        return [
+            BegunBy(offset, member, bytes_of(bits))
+            for offset, by_member in self._once.items()
+            for member, bits in by_member.items()
+        ]
 
     def check(self) -> None:
         """Assert the invariants."""
         for offset, (bits, _) in self.parked.items():
             assert bits & ~self.once(offset) == 0, "only what was begun is parked"  # noqa: S101
+        for by_member in self._once.values():
+            every = 0
+            for bits in by_member.values():
+                assert bits & ~every == bits > 0, "nothing is begun by two"  # noqa: S101
+                every |= bits
         for offer in self.offers.values():
             assert offer.unconfirmed & ~offer.lease.open == 0  # noqa: S101
         for position in self._trials:

@@ -7,9 +7,10 @@ a while, by its state alone, so that somebody who asks for it late is told why i
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from roq.log.group_changes import Known
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 
 REMEMBER_SECONDS: Final = 600.0
@@ -33,8 +34,8 @@ class OutcomeStore:
         """When each outcome is over; with those that were fetched."""
         self._remembered: OrderedDict[Position, tuple[float, RequestState]] = OrderedDict()
         self._new: list[RequestEnd] = []
-        self._gone: list[Position] = []
-        """What has come and gone since `take_changes`."""
+        self._known: list[Known] = []
+        """What has come since `take_changes`, and of what only the state is known since then."""
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -50,6 +51,10 @@ class OutcomeStore:
         """What became of an outcome that is not stored any more; None: that is not known."""
         found = self._remembered.get(position)
         return None if found is None else found[1]
+
+    def known(self) -> list[Known]:
+        """All that is remembered."""
+        return [Known(position, state) for position, (_, state) in self._remembered.items()]
 
     def fits(self, value: bytes, text: str, most: int) -> bool:
         """Whether an outcome finds room among so many bytes."""
@@ -68,6 +73,11 @@ class OutcomeStore:
     def fetched(self, position: Position, now: float) -> bool:
         """The outcome has arrived where it was wanted; False: it was not here."""
         return self._drop(position, RequestState.RETRIEVED, now)
+
+    def put_state(self, position: Position, state: RequestState, now: float) -> None:
+        """A request has ended in this way; more is not kept, as there is no room."""
+        self.note(position, state, now)
+        self._known.append(Known(position, state))
 
     def note(self, position: Position, state: RequestState, now: float) -> None:
         """A request has ended in this way, and nobody wants to fetch that."""
@@ -90,9 +100,18 @@ class OutcomeStore:
             self._lives = deque(e for e in self._lives if self._stored.get(e[1]) is e[2])
         return lost
 
+    def retime(self, until: Callable[[RequestEnd], float]) -> None:
+        """From now on each outcome is kept so long."""
+        self._lives = deque(
+            sorted(
+                ((until(each), position, each) for position, each in self._stored.items()),
+                key=lambda life: life[0],
+            )
+        )
+
     def clear(self) -> None:
         """Nothing is here."""
-        for held in (self._stored, self._lives, self._remembered, self._new, self._gone):
+        for held in (self._stored, self._lives, self._remembered, self._new, self._known):
             held.clear()
         self.bytes = 0
 
@@ -101,19 +120,19 @@ class OutcomeStore:
     @property
     def changed(self) -> bool:
         """Whether `take_changes` has something."""
-        return bool(self._new or self._gone)
+        return bool(self._new or self._known)
 
-    def take_changes(self) -> tuple[list[RequestEnd], list[Position]]:
-        """What has come since the last call, and what of it and of the rest has gone."""
+    def take_changes(self) -> tuple[list[RequestEnd], list[Known]]:
+        """What has come since the last call, and of what only the state is known since then."""
         come = [each for each in self._new if self._stored.get(_place(each)) is each]
-        gone = self._gone
-        self._new, self._gone = [], []
-        return come, gone
+        known = self._known
+        self._new, self._known = [], []
+        return come, known
 
-    def forget(self, position: Position, now: float) -> None:
-        """An earlier process has written that this one was fetched."""
-        self._drop(position, RequestState.RETRIEVED, now)
-        self._gone.clear()
+    def know(self, known: Known, now: float) -> None:
+        """An earlier process has written that no more is known of this one."""
+        if not self._drop(*known, now):
+            self.note(*known, now)
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -126,8 +145,7 @@ class OutcomeStore:
         if outcome is None:
             return False
         self.bytes -= _size(outcome)
-        self._gone.append(position)
-        self.note(position, state, now)
+        self.put_state(position, state, now)
         return True
 
 

@@ -18,6 +18,7 @@ come back and say that it has it. Until it has said so, or a moment is over, nob
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain, islice
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar, cast
 
@@ -35,6 +36,7 @@ from roq.protocol.entry import read_entry
 from roq.protocol.requesting import (
     ENDS,
     LISTED_MAX,
+    TEXT_LISTED,
     Answer,
     Begun,
     Figures,
@@ -100,6 +102,9 @@ class ServiceGroup(ConsumerGroup[B]):
         if settings.chosen and settings != self.service:
             self.settings = msgspec.structs.replace(self.settings, service=settings)
             self._journal.note_all()
+            for batch in self._requests.batches.values():
+                batch.due = self._due(batch.appended_us)
+            self.outcomes.retime(self._kept_until)
 
     @property
     def full(self) -> bool:
@@ -115,8 +120,11 @@ class ServiceGroup(ConsumerGroup[B]):
         if lease is None or bits < 0:
             return False
         self._requests.confirm(lease, bits)
-        if begun.once and bits:
-            self._requests.begin_once(lease.offset, bits << lease.first)
+        if begun.once:
+            self._requests.begin_once(lease.offset, member.id, bits << lease.first)
+            # It waits for a word before it begins, and may not have heard what was taken from it.
+            for index in indexes(bits_at(begun.first, begun.length) & ~(bits << lease.first)):
+                self.revoked.append((member.id, lease.number, index))
         return bits.bit_count() == begun.length
 
     def answer(self, member: Member, answer: Answer) -> bool:
@@ -140,7 +148,7 @@ class ServiceGroup(ConsumerGroup[B]):
             lease.offset, answer.index, state, value, text, lease.attempts + 1,
             self._log.time_us, member.name,
         )  # fmt: skip
-        self._note_end(made, publisher, silent=answer.silent)
+        self._note_end(made, publisher, most, silent=answer.silent)
         return True
 
     def take_back(self, member: Member, number: int, first: int, count: int) -> None:
@@ -153,9 +161,9 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def cancel(self, position: Position, *, late: bool) -> bool:
         """A request is not wanted any more; False: it is not open."""
-        bits = 1 << position.at
-        if not self._open.bits.get(position.offset, 0) & bits:
+        if not self._open.bits.get(position.offset, 0) >> position.at & 1:
             return False
+        bits = 1 << position.at
         if late:
             self._end(position.offset, bits, RequestState.LATE, "its time was over")
         else:
@@ -206,22 +214,24 @@ class ServiceGroup(ConsumerGroup[B]):
         """What no instance has confirmed in time is taken back, or ends if that was too often."""
         for offer in list(self._requests.offers.values()):
             if offer.due > self._clock:
-                return
+                continue
             lease, bits = offer.lease, offer.unconfirmed
-            del self._requests.offers[lease.number]
             ends = 0
             for at in indexes(bits):
                 trials = self._requests.trials(lease.offset, lease.first + at)
                 trials.unconfirmed += 1
                 ends |= (trials.unconfirmed >= self.service.send_attempts) << at
-                self.revoked.append((lease.member.id, lease.number, lease.first + at))
-            if bits & ~ends:
-                self._return(lease, bits & ~ends, counted=False, delay=0.0, reason="not confirmed")
             # It gets nothing more before it has said something.
             lease.member.granted = lease.member.taken
             why = f"not confirmed within {self.service.confirm_within:g} s by {lease.member.name}"
             kind = "not confirmed"
             self._end(lease.offset, ends << lease.first, RequestState.DISCARDED, why, kind)
+            again = bits & ~ends
+            if again:
+                self._requests.confirm(lease, again)
+                for at in indexes(again):
+                    self.revoked.append((lease.member.id, lease.number, lease.first + at))
+                self._return(lease, again, counted=False, delay=0.0, reason="not confirmed")
 
     def _discard(self) -> None:
         """What an instance was looked for often enough ends, with the reason."""
@@ -271,7 +281,10 @@ class ServiceGroup(ConsumerGroup[B]):
         for offset, first, count in held:
             while self.next <= offset < self._log.committed and self._may_open():
                 self._open_next()
-            mine = self._requests.parked.get(offset, (0, 0.0))[0] & bits_at(first, count)
+            mine = self._parked_by(offset, member.id)
+            if not mine or first + count > self._open.size(offset):
+                continue  # as the group itself does
+            mine &= bits_at(first, count)
             self._requests.unpark(offset, mine)
             for start, length in runs_of(mine):
                 self._free.add(Piece(offset, start, length, 0, ""))
@@ -286,13 +299,15 @@ class ServiceGroup(ConsumerGroup[B]):
         offsets = [] if known is None else [lease.offset for lease in known.leases.values()]
         super().leave(member)
         for offset in offsets:
-            bits, _ = self._requests.parked.get(offset, (0, 0.0))
+            bits = self._parked_by(offset, member)
             self._end(offset, bits, RequestState.UNKNOWN, "its instance has left")
 
     def seek(self, offset: int) -> list[Member]:
-        """As of any group; what is open is cancelled."""
+        """As of any group, when it is deleted; what is open is cancelled."""
+        while self._may_open():
+            self._open_next()
         for at in list(self._requests.batches):
-            why = "an operator has moved or deleted the service"
+            why = "an operator has deleted the service"
             self._end(at, self._open.bits.get(at, 0), RequestState.CANCELLED, why)
         members = super().seek(offset)
         self._requests.clear()
@@ -314,20 +329,16 @@ class ServiceGroup(ConsumerGroup[B]):
         """Requests that were looked at and have not ended."""
         return sum(bits.bit_count() for bits in self._open.bits.values())
 
-    @property
-    def oldest_us(self) -> int:
-        """When the oldest open one was accepted, µs UTC; 0: none is open."""
-        first = next(iter(self._requests.batches.values()), None)
-        return 0 if first is None else first.appended_us
-
-    def views(self, most: int = LISTED_MAX) -> list[RequestView]:
-        """Requests that are open or whose outcome is stored, at most so many."""
-        places = [Position(each.offset, each.index) for each in self.outcomes]
-        for offset, bits in self._open.bits.items():
-            if len(places) >= most:
-                break
-            places += [Position(offset, index) for index in indexes(bits)]
-        return [self.view(position) for position in sorted(places[:most])]
+    def views(self) -> list[RequestView]:
+        """Requests that are open, and then those whose outcome is stored, as many as are listed."""
+        opened = (
+            Position(offset, index)
+            for offset, bits in self._open.bits.items()
+            for index in indexes(bits)
+        )
+        stored = (Position(each.offset, each.index) for each in self.outcomes)
+        places = sorted(islice(chain(opened, stored), LISTED_MAX))
+        return [_shortened(self.view(position)) for position in places]
 
     def view(self, position: Position) -> RequestView:
         """One request."""
@@ -347,7 +358,7 @@ class ServiceGroup(ConsumerGroup[B]):
         return RequestView(
             offset=offset, index=index, state=state,
             instance="" if lease is None else lease.member.name,
-            attempts=0 if lease is None else lease.attempts + 1,
+            attempts=0 if lease is None else lease.attempts + (state is RequestState.RUNNING),
             age_seconds=self._age(batch.appended_us),
         )  # fmt: skip
 
@@ -363,11 +374,11 @@ class ServiceGroup(ConsumerGroup[B]):
         if not self.changed:
             return None
         delta = super().take_changes() or GroupDelta(self.name, self.base)
-        ends, fetched = self.outcomes.take_changes()
+        ends, known = self.outcomes.take_changes()
         begun = self._requests.take_begun()
         if delta.settings is not None:
             return delta  # all of it
-        return msgspec.structs.replace(delta, ends=ends, fetched=fetched, begun=begun)
+        return msgspec.structs.replace(delta, ends=ends, known=known, begun=begun)
 
     def drop_changes(self) -> None:
         """Nobody wants to know what has changed."""
@@ -378,7 +389,9 @@ class ServiceGroup(ConsumerGroup[B]):
     def snapshot(self) -> GroupDelta:
         """All of it, as it stands."""
         begun = self._requests.all_begun()
-        return msgspec.structs.replace(super().snapshot(), ends=list(self.outcomes), begun=begun)
+        return msgspec.structs.replace(
+            super().snapshot(), ends=list(self.outcomes), known=self.outcomes.known(), begun=begun
+        )
 
     def apply(self, delta: GroupDelta) -> None:
         """Take in what an earlier process has written, in order."""
@@ -387,12 +400,13 @@ class ServiceGroup(ConsumerGroup[B]):
             self.outcomes.clear()
             self._requests.clear()
         for outcome in delta.ends:
-            left = max(RETURN_SECONDS, self.service.keep_result - self._age(outcome.ended_us))
-            self.outcomes.put(outcome, self._clock + left)
-        for position in delta.fetched:
-            self.outcomes.forget(position, self._clock)
-        for offset, done in delta.begun:
-            self._requests.set_once(offset, int.from_bytes(done, "little"))
+            until = max(self._clock + RETURN_SECONDS, self._kept_until(outcome))
+            self.outcomes.put(outcome, until)
+        for known in delta.known:
+            self.outcomes.know(known, self._clock)
+        for offset, who, bits in delta.begun:
+            self._requests.set_once(offset, who, int.from_bytes(bits, "little"))
+        self.outcomes.take_changes()  # it is written already
         self._requests.drop_below(self.base)
         self._taken_at = self._clock
 
@@ -427,7 +441,7 @@ class ServiceGroup(ConsumerGroup[B]):
             return
         appended_us = read_entry(record[1]).appended_us
         (publisher,) = _PUBLISHER.unpack_from(cast("bytes", record[2]))
-        due = self._clock + self.service.result_within - self._age(appended_us)
+        due = self._due(appended_us)
         self._requests.batches[offset] = RequestBatch(publisher, appended_us, due, self._clock)
         once = self._requests.once(offset) & bits
         if once:
@@ -441,13 +455,19 @@ class ServiceGroup(ConsumerGroup[B]):
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
         super()._return(lease, bits, counted=counted, delay=delay, reason=reason)
         self._requests.prune(lease)
-        self._requests.batches[lease.offset].ready_at = self._clock + delay
+        batch = self._requests.batches[lease.offset]
+        batch.ready_at = max(batch.ready_at, self._clock + delay)
 
     def _return_all(self, member: Member, *, counted: bool, reason: str = "") -> None:
-        """All that an instance holds is free; but for what must not be begun again."""
-        ended = [
-            (lease.offset, *self._requests.withdraw(lease)) for lease in member.leases.values()
-        ]
+        """All that an instance holds is free; but for what must not be begun again. What it has
+        not begun it has not tried either."""
+        ended = []
+        for lease in list(member.leases.values()):
+            begun, once = self._requests.withdraw(lease)
+            ended.append((lease.offset, begun, once))
+            offered = lease.open & ~((begun | once) >> lease.first)
+            if offered:
+                self._return(lease, offered, counted=False, delay=0.0, reason=reason)
         super()._return_all(member, counted=counted, reason=reason)
         for offset, begun, once in ended:
             if once:
@@ -482,6 +502,11 @@ class ServiceGroup(ConsumerGroup[B]):
         if offset not in self._open.bits:
             self._requests.batches.pop(offset, None)
 
+    def _parked_by(self, offset: int, member: bytes) -> int:
+        """What is parked here and this member has begun."""
+        parked, _ = self._requests.parked.get(offset, (0, 0.0))
+        return parked & self._requests.once_by(offset, member)
+
     def _park(self, offset: int, bits: int, until: float) -> None:
         self._take_free(offset, bits)
         self._requests.park(offset, bits, until)
@@ -504,9 +529,10 @@ class ServiceGroup(ConsumerGroup[B]):
             mine = (bits >> lease.first) & lease.open
             if not mine:
                 continue
+            begun = self._requests.begun(lease)
             for at in indexes(mine):
                 self.revoked.append((lease.member.id, lease.number, lease.first + at))
-                attempts[lease.first + at] = lease.attempts + 1
+                attempts[lease.first + at] = lease.attempts + (begun >> at & 1)
             free &= ~(mine << lease.first)
             self._settle(lease, mine, done=False)
             self._requests.close(lease, mine)
@@ -519,19 +545,40 @@ class ServiceGroup(ConsumerGroup[B]):
         for index in indexes(bits):
             tried = attempts.get(index, 0)
             made = RequestEnd(offset, index, state, b"", text, tried, self._log.time_us)
-            self._note_end(made, batch.publisher)
+            # Half of the store is for answers.
+            self._note_end(made, batch.publisher, self.service.store_bytes // 2)
 
-    def _note_end(self, outcome: RequestEnd, publisher: bytes, *, silent: bool = False) -> None:
-        """A request has ended, and is done."""
+    def _note_end(
+        self, outcome: RequestEnd, publisher: bytes, most: int, *, silent: bool = False
+    ) -> None:
+        """A request has ended, and is done; it is kept if all that is has so many bytes at most."""
         position = Position(outcome.offset, outcome.index)
         self._requests.ended(position)
         self.counts[outcome.state] += 1
         if silent:
             self.outcomes.note(position, outcome.state, self._clock)
             return
-        self.outcomes.put(outcome, self._clock + self.service.keep_result)
+        if self.outcomes.fits(outcome.value, outcome.text, most):
+            self.outcomes.put(outcome, self._clock + self.service.keep_result)
+        else:
+            self.outcomes.put_state(position, outcome.state, self._clock)
         self.ended.append(Ended(publisher, outcome))
+
+    def _due(self, appended_us: int) -> float:
+        """When a request that was accepted then is over."""
+        return self._clock + self.service.result_within - self._age(appended_us)
+
+    def _kept_until(self, outcome: RequestEnd) -> float:
+        return self._clock + self.service.keep_result - self._age(outcome.ended_us)
 
     def _age(self, time_us: int) -> float:
         """Seconds since a time."""
         return max(0.0, (self._log.time_us - time_us) / SECOND_US)
+
+
+def _shortened(view: RequestView) -> RequestView:
+    if len(view.text) <= TEXT_LISTED:
+        return view
+    half = TEXT_LISTED // 2
+    text = f"{view.text[: half - 1]}…{view.text[-half:]}"  # the last line of a traceback says why
+    return msgspec.structs.replace(view, text=text)

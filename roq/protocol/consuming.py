@@ -152,6 +152,8 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     """What of `held` it holds on: number of the new lease, and the run."""
     done: list[Run] = []
     """What of it is done already; the rest is not the member's any more."""
+    frame_bytes: Whole = 64 * 1024
+    """The largest frame that this exchange takes: for a larger one it cuts the connection."""
 
 
 class Credit(msgspec.Struct, frozen=True, array_like=True):

@@ -30,6 +30,7 @@ from typing import Annotated, Final, NamedTuple, TypeVar
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.model import TOPIC_BYTES_MAX
 from roq.ranges import UNREADABLE, ChildEpoch, Offset, Real, Whole
 
 ATTEND: Final = b"\xffq"
@@ -53,6 +54,10 @@ POSITIONS_MAX: Final = 100_000
 """Requests that one message of a requester names."""
 LISTED_MAX: Final = 1_000
 """Requests that one answer to a query names."""
+TEXT_LISTED: Final = 1_000
+"""Characters of each of their texts."""
+ENDPOINTS_MAX: Final = 1_000
+"""Endpoints of an instance of which it tells."""
 STORE_BYTES: Final = 64 * 1024 * 1024
 SEPARATOR: Final = "/"
 """Between service and endpoint in a topic; it stands in neither of them."""
@@ -63,7 +68,7 @@ _Bytes = Annotated[int, msgspec.Meta(ge=1_024, le=1 << 34)]
 _Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 _Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
-_Name = Annotated[str, msgspec.Meta(max_length=128)]
+_Name = Annotated[str, msgspec.Meta(max_length=TOPIC_BYTES_MAX)]
 ServiceName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
 
 
@@ -111,6 +116,9 @@ class Position(NamedTuple):
     at: _Index
 
 
+_Positions = Annotated[list[Position], msgspec.Meta(max_length=POSITIONS_MAX)]
+
+
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for all requests of a service at one exchange."""
 
@@ -120,8 +128,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between two attempts in which nobody takes it; an instance that comes ends them."""
     run_attempts: _Times = 2
     """So often is an idempotent request begun whose instance is lost."""
-    confirm_within: _Seconds = 1.0
-    """An instance confirms what it is offered within so long, or it is taken back."""
+    confirm_within: Annotated[float, msgspec.Meta(ge=0.5, le=WITHIN_SECONDS_MAX)] = 1.0
+    """An instance confirms what it is offered within so long, or it is taken back. They look at
+    what has come a few times a second."""
     result_within: _Seconds = 60.0
     """A request without a result ends after so long."""
     keep_result: _Seconds = 30.0
@@ -165,7 +174,7 @@ class RequestEnd(msgspec.Struct, frozen=True, array_like=True):
     value: bytes = b""
     text: str = ""
     attempts: Whole = 0
-    """Leases under which it was handed out."""
+    """So often was it begun, as far as that is known."""
     ended_us: Whole = 0
     instance: str = ""
 
@@ -187,20 +196,19 @@ class Attended(msgspec.Struct, frozen=True, kw_only=True):
     id: Whole
     generation: ChildEpoch
     settings: ServiceSettings
-    instances: Whole = 0
 
 
 class Want(msgspec.Struct, frozen=True, array_like=True):
     """What a requester wants to know, has got, and does not want any more."""
 
     service: ServiceName
-    wanted: list[Position] = []
+    wanted: _Positions = []
     """Tell how these have ended, as soon as they have."""
-    fetched: list[Position] = []
+    fetched: _Positions = []
     """Their outcomes have arrived and need not be kept."""
-    cancelled: list[Position] = []
+    cancelled: _Positions = []
     """They are not to be done; one that runs is told so."""
-    late: list[Position] = []
+    late: _Positions = []
     """Likewise, as their time is over."""
 
 
@@ -225,7 +233,7 @@ class Figures(msgspec.Struct, frozen=True, array_like=True):
     cpu_percent: Real = 0.0
     flag: bool = True
     version: Annotated[str, msgspec.Meta(max_length=64)] = ""
-    endpoints: list[_Name] = []
+    endpoints: Annotated[list[_Name], msgspec.Meta(max_length=ENDPOINTS_MAX)] = []
 
 
 class Revoked(msgspec.Struct, frozen=True, array_like=True):
@@ -241,8 +249,10 @@ class RequestsQuery(msgspec.Struct, frozen=True, kw_only=True):
     queue: bytes
     service: ServiceName
     offset: int = -1
-    """Of one request; -1: all that are open or stored, as far as one answer reaches."""
-    index: Whole = 0
+    """Of one request; -1: all that are open or stored, as far as one answer reaches, those that are
+    open first, and of long texts the beginning and
+    the end."""
+    index: _Index = 0
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,8 +282,8 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     open: Whole = 0
     stored: Whole = 0
     stored_bytes: Whole = 0
-    waiting_us: Whole = 0
-    """When the oldest one that is open was accepted, µs UTC; 0: none is."""
+    more: bool = False
+    """There are more requests than are named."""
 
 
 T = TypeVar("T", Want, RequestEnds, Figures, Revoked)

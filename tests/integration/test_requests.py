@@ -110,6 +110,21 @@ class Instance:
 # --- ways to the response -------------------------------------------------------------------------
 
 
+def test_many_large_responses_and_one_that_no_message_holds(client: roq.Cluster) -> None:
+    limits = {"message_bytes": 200_000, "batch_bytes": 1_000}
+    client.create_queue("large", limits=limits)
+    service = client.service("large", "large", threads=2)
+    endpoint = roq.endpoint("large.make", request=int, response=bytes, idempotent=True)
+    service.handler(endpoint)(lambda size, _: bytes(size))
+    with service, client.requester("large") as requester:
+        made = [requester.request(endpoint, 150_000) for _ in range(20)]
+        too_large = requester.request(endpoint, 300_000)
+        assert [len(each.result(20)) for each in made] == [150_000] * 20
+        with pytest.raises(roq.RequestFailed, match="its response has 300000 bytes"):
+            too_large.result(20)
+    client.remove_queue("large")
+
+
 @BOTH
 def test_a_response_comes_by_result_future_callback_and_id(
     client: roq.Cluster, running: RunningCluster, queue: str
@@ -430,7 +445,8 @@ def test_an_instance_that_is_told_to_end_finishes_and_gives_back(
     running: RunningCluster, client: roq.Cluster, queue: str, tmp_path: Path
 ) -> None:
     first = Instance(running, queue, tmp_path / "a", 0.3)
-    with client.requester(queue) as requester:
+    patient = {"send_wait": 10.0}  # the second one may take its time to begin
+    with client.requester(queue, settings=patient) as requester:
         once = [requester.request(ONCE, number) for number in range(12)]
         assert until(lambda: len(first.begun()) >= 2, 20)
         first.process.terminate()

@@ -401,7 +401,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("held = join.held if join.generation == self._log.generation else []",
          "held = join.held"),
         ("self._numbers = NumberedLeases(epoch)", "self._numbers = NumberedLeases()"),
-        ("        if done.returned:\n            self._recall(peer)\n", ""),
+        ("            self._blocked.recall(peer)\n", ""),
     ),
     *_of(
         "roq/client/consume/machine.py",

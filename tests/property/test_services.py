@@ -78,12 +78,20 @@ class History:
         self.now = 100.0
         self.sequence = 0
         self.written: list[bytes] = []
+        self.epoch = 0
         self.dead: list[tuple[bytes, Lease]] = []
+        self.members: dict[bytes, dict[int, Lease]] = {}
+        self.away: dict[bytes, list[Position]] = {}
+        """Members without a connection, and what each believes to hold."""
+        self.running: dict[Position, bytes] = {}
+        """Who has begun what must not be begun again."""
         self.begin()
 
     def begin(self) -> None:
-        self.numbers = NumberedLeases(len(self.written))
-        self.members: dict[bytes, dict[int, Lease]] = {}
+        self.epoch += 1
+        self.numbers = NumberedLeases(self.epoch)
+        for name in list(self.members):
+            self.lost(name)
         self.confirmed: set[tuple[int, Position]] = set()
         self.log.advance_clock(int(self.now * 1e6))
         self.group: ServiceGroup[bytes] = ServiceGroup("s", self.log, self.settings, 1, 0, self.now)
@@ -98,8 +106,8 @@ class History:
                 [self.append, self.append, self.join, self.join, self.deliver, self.deliver,
                  self.write,
                  self.start, self.start, self.answer, self.answer, self.stale, self.give_back,
-                 self.die, self.leave, self.come_back, self.pass_time, self.write, self.restart,
-                 self.cancel, self.fetch]
+                 self.die, self.leave, self.come_back, self.come_back, self.pass_time, self.write,
+                 self.restart, self.cancel, self.fetch]
             )()  # fmt: skip
             self.look()
             self.group.check()
@@ -139,7 +147,9 @@ class History:
         leases, _ = self.group.resume(member, held, self.numbers)
         self.members[name] = {lease.number: lease for lease in leases}
         for lease in leases:
-            self.confirmed |= {(lease.number, at) for at in positions(lease)}
+            self.confirmed |= {
+                (lease.number, at) for at in positions(lease) if self.running.get(at) == name
+            }
         member.granted, member.window = self.random.choice([1, 3, 20]), 1
         member.granted_bytes = 1 << 20
 
@@ -172,6 +182,8 @@ class History:
             if self.group.begin(member, Begun(lease.number, position.at, 1, once)):
                 self.confirmed.add((lease.number, position))
                 self.model.begins(position)
+                if once:
+                    self.running[position] = name
 
     def answer(self) -> None:
         chosen = self.some()
@@ -209,6 +221,7 @@ class History:
         self.group.take_back(member, lease.number, lease.first, lease.length)
         for position in positions(lease):
             self.model.begun.pop(position, None)
+            self.running.pop(position, None)
         assert self.group.give_back(
             member, lease.number, lease.first, lease.length, 0.0, counted=False, reason=""
         )
@@ -219,8 +232,13 @@ class History:
     def die(self) -> None:
         if self.members:
             name = self.random.choice(list(self.members))
-            self.dead += [(name, lease) for lease in self.members.pop(name).values()]
+            self.lost(name)
             self.group.gone(name)
+
+    def lost(self, name: bytes) -> None:
+        leases = list(self.members.pop(name).values())
+        self.dead += [(name, lease) for lease in leases]
+        self.away[name] = [position for lease in leases for position in positions(lease)]
 
     def leave(self) -> None:
         if self.members:
@@ -229,18 +247,14 @@ class History:
             self.group.leave(name)
 
     def come_back(self) -> None:
-        """Over another connection: it says what it holds."""
-        if self.members:
-            name = self.random.choice(list(self.members))
-            before = list(self.members[name].values())
-            held = [
-                Run(position.offset, position.at, 1)
-                for lease in before
-                for position in positions(lease)
-                if (lease.number, position) in self.confirmed
-            ]
-            self.dead += [(name, lease) for lease in before]
-            self.enter(name, held)
+        """Over another connection: it says what it believes to hold."""
+        names = [*self.members, *self.away]
+        if names:
+            name = self.random.choice(names)
+            if name in self.members:
+                self.lost(name)
+            believed = self.away.pop(name)
+            self.enter(name, [Run(position.offset, position.at, 1) for position in believed])
 
     def pass_time(self) -> None:
         for _ in range(self.random.randint(1, 6)):
@@ -251,7 +265,7 @@ class History:
                 if member is not None and self.random.random() < 0.8:
                     self.group.heard(member)
             for silent in self.group.tick(self.now):
-                self.dead += [(silent.id, lease) for lease in self.members.pop(silent.id).values()]
+                self.lost(silent.id)
             self.look()
 
     def cancel(self) -> None:
@@ -273,10 +287,10 @@ class History:
 
     def restart(self) -> None:
         if self.random.random() < 0.6:
-            self.dead.clear()
             stored = {Position(each.offset, each.index) for each in self.group.outcomes}
             changed = self.group.changed
             self.model.restarted()
+            self.running = {at: who for at, who in self.running.items() if at in self.model.begun}
             self.begin()
             if not changed:
                 after = {Position(each.offset, each.index) for each in self.group.outcomes}

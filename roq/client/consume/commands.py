@@ -65,6 +65,7 @@ class GroupCommands(ABC):
 
         Raises:
             GroupNotFound: no exchange has it.
+            InvalidRequest: it is a service: each of its requests ends once.
             Unavailable: not every exchange has answered; says where it is done. Repeat it.
             QueueStopped: the queue does not run.
         """

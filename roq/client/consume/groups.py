@@ -18,7 +18,13 @@ from roq.client.admin.views import QueueDescription
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
 from roq.client.subscribe.message import MICROSECONDS
-from roq.errors import GroupNotFound, QueueStopped, RemoteProtocolError, Unavailable
+from roq.errors import (
+    GroupNotFound,
+    InvalidRequest,
+    QueueStopped,
+    RemoteProtocolError,
+    Unavailable,
+)
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import (
@@ -248,6 +254,9 @@ def read(answers: Answers, letter: bytes, kind: type[T]) -> tuple[dict[str, T], 
     """What the exchanges say that know the group, and why others do not answer.
 
     One that does not have the group is in neither.
+
+    Raises:
+        InvalidRequest: what was asked cannot be done with this group.
     """
     found: dict[str, T] = {}
     missing = dict(answers.missing)
@@ -260,6 +269,8 @@ def read(answers: Answers, letter: bytes, kind: type[T]) -> tuple[dict[str, T], 
         except RemoteProtocolError as error:
             missing[name] = f"its answer cannot be read: {error}"
             continue
+        if refused.code == InvalidRequest.code:
+            raise InvalidRequest(refused.text)
         if parts[0] != REFUSED or refused.code != GroupNotFound.code:
             missing[name] = f"{refused.text} ({refused.code})"
     return found, missing
@@ -308,6 +319,7 @@ def order(
         word: `pause`, `resume`, `seek` or `delete`.
 
     Raises:
+        InvalidRequest: the group is a service, and `seek` is for none.
         GroupNotFound: no exchange has it.
         Unavailable: not all exchanges have answered; names those that have done it.
         QueueStopped: the queue does not run.

@@ -150,6 +150,8 @@ class Seat:
     returns: list[Return] = field(default_factory=list)
     """What the user has returned while it was not in."""
     lease_seconds: float = 30.0
+    frame_bytes: int = 0
+    """The largest that the exchange takes."""
     trouble: str = ""
 
 
@@ -376,6 +378,7 @@ class ConsumerMachine:
         seat.make = True
         seat.ask_at = float("inf")
         seat.lease_seconds = joined.settings.lease_seconds
+        seat.frame_bytes = joined.frame_bytes
         self.attempts = joined.settings.attempts
         self._created_us = (
             joined.created_us

@@ -17,6 +17,7 @@ from roq.client.consume.machine import (
     AskExchange,
     ConsumerMachine,
     Membership,
+    Return,
     Seat,
     SeatPhase,
     Told,
@@ -24,7 +25,7 @@ from roq.client.consume.machine import (
 from roq.client.subscribe.message import Batch
 from roq.model import LogId
 from roq.protocol import requesting
-from roq.protocol.consuming import Credit, Done, DoneConfirmed
+from roq.protocol.consuming import Credit, Done, DoneConfirmed, Run
 from roq.protocol.requesting import (
     FIGURES,
     REVOKED,
@@ -36,7 +37,11 @@ from roq.protocol.requesting import (
 )
 
 ANSWER_BYTES: Final = 4 * 1024 * 1024
-"""Answers that travel in one message, at most."""
+"""Answers that travel in one message, unless one alone has more."""
+DONE_BYTES: Final = 1_024
+"""For what a message has beside its answers."""
+ANSWER_OVERHEAD_BYTES: Final = 64
+"""For what an answer has beside its value and its text."""
 
 
 class HandlerResult(NamedTuple):
@@ -81,6 +86,58 @@ class InstanceMachine(ConsumerMachine):
         self.started: list[RequestHolding] = []
         self._starting: dict[LogId, list[tuple[int, RequestHolding]]] = {}
         """By exchange: serial of what it was told, and what it is to confirm."""
+
+    def tell(
+        self, holdings: Iterable[Holding], returned: list[Return], now: float
+    ) -> list[AskExchange]:
+        """As of any member; answers go in messages that their exchange takes."""
+        asks = self._rejoin(now)
+        ended: dict[LogId, list[RequestHolding]] = {}
+        for holding in holdings:
+            holding.dirty = False
+            if isinstance(holding, RequestHolding) and not holding.lost:
+                ended.setdefault(holding.log, []).append(holding)
+        for log, some in ended.items():
+            seat = self._seats.get(log)
+            if seat is not None and seat.phase is SeatPhase.IN:
+                asks += self._answer(log, seat, some, now)
+        return asks + super().tell([], returned, now)
+
+    def _answer(
+        self, log: LogId, seat: Seat, holdings: list[RequestHolding], now: float
+    ) -> list[AskExchange]:
+        asks: list[AskExchange] = []
+        answers: list[Answer] = []
+        told: list[Told] = []
+        size, room = 0, seat.frame_bytes - DONE_BYTES
+        most = min(room, ANSWER_BYTES)
+
+        def send() -> None:
+            nonlocal size
+            asks.extend(self._send(log, seat, Done(0, answers=list(answers)), list(told), now))
+            answers.clear()
+            told.clear()
+            size = 0
+
+        for holding in holdings:
+            for run in holding.take_acked():
+                self.stats.acknowledged += run.length
+                self._told(seat, holding, run.length)
+                for lease, first, length in holding.leases_of(run):
+                    begin = first
+                    for index in range(first, first + length):
+                        result, bytes_ = _fitting(holding.answers[index], room)
+                        if answers and size + bytes_ > most:
+                            if index > begin:
+                                told.append((holding, [Run(run.offset, begin, index - begin)], 0))
+                            send()
+                            begin = index
+                        answers.append(Answer(lease, index, *result))
+                        size += bytes_
+                    told.append((holding, [Run(run.offset, begin, first + length - begin)], 0))
+        if answers:
+            send()
+        return asks
 
     def begin(
         self, holdings: Iterable[tuple[RequestHolding, bool]], now: float
@@ -139,29 +196,6 @@ class InstanceMachine(ConsumerMachine):
         # Whatever there is room for is taken, be it the part of a batch.
         return msgspec.structs.replace(super()._granted(seat), window=1)
 
-    def _collect(
-        self,
-        holding: Holding,
-        by_seat: dict[LogId, Done],
-        told: dict[LogId, list[Told]],
-    ) -> None:
-        seat = self._seats.get(holding.log)
-        holding.dirty = False
-        if seat is None or holding.lost or seat.phase is not SeatPhase.IN:
-            return
-        runs = holding.take_acked()
-        if not runs or not isinstance(holding, RequestHolding):
-            return
-        done = by_seat.setdefault(holding.log, Done(0, [], [], [], None, [], []))
-        for run in runs:
-            for lease, first, length in holding.leases_of(run):
-                for index in range(first, first + length):
-                    done.answers.append(Answer(lease, index, *holding.answers[index]))
-        count = sum(run.length for run in runs)
-        self._told(seat, holding, count)
-        told.setdefault(holding.log, []).append((holding, runs, 0))
-        self.stats.acknowledged += count
-
     def _confirmed(self, seat: Seat, confirmed: DoneConfirmed) -> None:
         super()._confirmed(seat, confirmed)
         starting = self._starting.get(seat.exchange.log, [])
@@ -175,6 +209,23 @@ class InstanceMachine(ConsumerMachine):
         super()._forget_told(seat)
         for _, holding in self._starting.pop(seat.exchange.log, []):
             holding.begun = False
+
+
+def _fitting(result: HandlerResult, most: int) -> tuple[HandlerResult, int]:
+    """A result as far as one message of so many bytes has room for it, and what it takes there."""
+    text = result.text.encode()
+    size = ANSWER_OVERHEAD_BYTES + len(result.value) + len(text)
+    if size <= most:
+        return result, size
+    if result.value:
+        told = (
+            f"its response has {len(result.value)} bytes, and an answer to this exchange of its "
+            f"queue has at most {most}"
+        )
+        failed = HandlerResult(RequestState.FAILED, text=told, silent=result.silent)
+        return failed, ANSWER_OVERHEAD_BYTES + len(told)
+    cut = text[: most - ANSWER_OVERHEAD_BYTES].decode(errors="ignore")
+    return result._replace(text=cut), most
 
 
 def _holding_of(seat: Seat, lease: int) -> Holding | None:

@@ -8,7 +8,7 @@ id, until it is known how it has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,8 +34,8 @@ ASK_SECONDS: Final = 3.0
 SURE_SECONDS: Final = 2.0
 """What is not told of by itself is asked for after so long, once: it may have ended before the
 exchange knew whom to tell."""
-WANT_MAX: Final = 10_000
-"""Positions in one message."""
+WANT_MAX: Final = 1_000
+"""Positions of one kind in one message."""
 
 
 @dataclass(slots=True)
@@ -47,8 +47,11 @@ class _Words:
     cancelled: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
 
-    def __bool__(self) -> bool:
-        return bool(self.wanted or self.fetched or self.cancelled or self.late)
+    def wants(self, service: str) -> Iterator[Want]:
+        """All of it, in messages that are not too large."""
+        lists = self.wanted, self.fetched, self.cancelled, self.late
+        for at in range(0, max(map(len, lists)), WANT_MAX):
+            yield Want(service, *(each[at : at + WANT_MAX] for each in lists))
 
 
 @dataclass(slots=True)
@@ -215,8 +218,6 @@ class RequesterMachine:
                     if at:
                         positions[position] = 0.0
                         self._words(place, service).wanted.append(position)
-                        if len(self._words(place, service).wanted) >= WANT_MAX:
-                            break
         return [*asks, *self.say()]
 
     def say(self) -> list[AskExchange]:
@@ -226,9 +227,10 @@ class RequesterMachine:
             if not place.up or not place.words:
                 continue
             for service, words in place.words.items():
-                if words:
-                    want = Want(service, words.wanted, words.fetched, words.cancelled, words.late)
-                    asks.append(AskExchange(log, [WANT, requesting.encode(want)]))
+                asks += [
+                    AskExchange(log, [WANT, requesting.encode(want)])
+                    for want in words.wants(service)
+                ]
             place.words = {}
         return asks
 

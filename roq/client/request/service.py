@@ -38,6 +38,7 @@ from roq.errors import (
 )
 from roq.protocol.consuming import GroupSettings
 from roq.protocol.requesting import (
+    ENDPOINTS_MAX,
     Figures,
     ServiceSettings,
     prefix_of,
@@ -388,7 +389,7 @@ class Service:
         return Figures(
             available, rule[:200], state.busy, state.threads, state.response_ms,
             state.memory_bytes, state.cpu_percent, state.flag, self._version,
-            [each.endpoint.name for each in self._handling.handlers.values()],
+            [each.endpoint.name for each in self._handling.handlers.values()][:ENDPOINTS_MAX],
         )  # fmt: skip
 
     def _decide(self, state: InstanceState) -> tuple[bool, str]:

@@ -52,7 +52,10 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     """By how requests have ended, since each exchange's process has started."""
     requests: list[RequestRow]
-    """Those that are open or stored, the oldest first; at most 1,000 of each exchange."""
+    """Those that are open or stored, the oldest first; at most 1,000 of each exchange, and of each
+    text 1,000 characters."""
+    more: bool = False
+    """There are more than these."""
     instances: list[GroupMember]
     """Who answers them."""
     stalled: list[str]
@@ -127,5 +130,6 @@ def summed(
         stored_bytes=sum(each.stored_bytes for each in found.values()),
         oldest_seconds=group.oldest_seconds, counts=counts,
         requests=sorted(rows, key=lambda row: -row.age_seconds),
+        more=any(each.more for each in found.values()),
         instances=group.who, stalled=group.stalled, missing=dict(missing),
     )  # fmt: skip

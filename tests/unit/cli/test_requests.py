@@ -51,6 +51,7 @@ class PaperCluster:
         self.pending = PaperPending({"total": 847})
         self.rows = [ROW]
         self.missing: dict[str, str] = {}
+        self.more = False
 
     def __enter__(self) -> PaperCluster:
         return self
@@ -71,7 +72,7 @@ class PaperCluster:
 
     def describe_service(self, queue: str, name: str, *, timeout: float) -> SimpleNamespace:
         self.asked.append((queue, name, timeout))
-        return SimpleNamespace(requests=self.rows, missing=self.missing)
+        return SimpleNamespace(requests=self.rows, missing=self.missing, more=self.more)
 
 
 @pytest.fixture
@@ -113,12 +114,13 @@ def test_what_is_no_json_and_no_endpoint_is_refused() -> None:
 
 
 def test_requests_are_listed_each_on_a_line(paper: PaperCluster) -> None:
-    paper.missing = {"x2": "it is away"}
+    paper.missing, paper.more = {"x2": "it is away"}, True
     result = run("list", "work", "billing")
     assert result.stdout.splitlines()[1].split() == [
         ID, "failed", "30", "s", "2", "one", "0", "B", "ValueError:", "no",
     ]  # fmt: skip
     assert "without exchange x2: it is away" in result.stderr
+    assert "there are more than these" in result.stderr
     assert json.loads(run("list", "work", "billing", "--json").stdout)[0]["text"] == ROW.text
     paper.rows = []
     assert "no request that is open or kept" in run("list", "work", "billing").stderr

@@ -9,7 +9,8 @@ from exchange_driver import EPOCH, QUEUE, Publisher, exchange
 from exchange_members import FIRST, SETTINGS, Consumer, filled, order, pass_time, states
 
 from roq.exchange import consumers
-from roq.exchange.consumers import BLOCKED_SECONDS, PROBE_SECONDS
+from roq.exchange.consumer_peers import BLOCKED_SECONDS
+from roq.exchange.consumers import PROBE_SECONDS
 from roq.exchange.events import Received, Unreachable
 from roq.protocol import consuming, documents
 from roq.protocol.consuming import (

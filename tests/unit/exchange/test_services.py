@@ -9,15 +9,19 @@ import pytest
 from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange, publisher_id
 from segmented_log import SegmentedLog
 
-from roq.exchange import requesters
+from roq.exchange import requesters, services
+from roq.exchange.consumer_peers import BLOCKED_SECONDS
 from roq.exchange.events import Received, Unreachable
+from roq.exchange.intake import batch_bytes_max
 from roq.exchange.machine import ExchangeCore
+from roq.log import service_group
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import consuming, documents, requesting
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import (
     CREDIT,
+    DELETED,
     DONE,
     GROUP_ORDER,
     JOIN,
@@ -28,14 +32,19 @@ from roq.protocol.consuming import (
     GroupOrder,
     GroupSettings,
     Join,
+    Joined,
     read_lease,
 )
 from roq.protocol.requesting import (
     ATTEND,
+    ENDPOINTS_MAX,
     FIGURES,
     OUTCOMES,
+    POSITIONS_MAX,
     REQUESTS,
     REVOKED,
+    TEXT_LISTED,
+    TEXT_MAX,
     WANT,
     Answer,
     Attend,
@@ -120,16 +129,22 @@ class Party:
         ends = [requesting.decode(document, RequestEnds) for _, document in told]
         return [end for each in ends for end in each.ended]
 
+    def report(self, **given: Any) -> Requests:
+        query = RequestsQuery(id=1, queue=QUEUE, service="s", **given)
+        self.say(REQUESTS, documents.encode(query))
+        return documents.decode(self.take(REQUESTS), Requests)
+
     # --- an instance ------------------------------------------------------------------------------
 
-    def join(self, credit: int = 100) -> None:
+    def join(self, credit: int = 100) -> Joined:
         join = Join(
             id=1, queue=QUEUE, group="s", member=self.name.encode().ljust(16, b"."),
             name=self.name, attempt=1, settings=SETTINGS,
         )  # fmt: skip
         self.say(JOIN, documents.encode(join))
-        self.take(JOIN)
+        joined = documents.decode(self.take(JOIN), Joined)
         self.say(CREDIT, consuming.encode(Credit(credit, 1 << 20, 1)))
+        return joined
 
     def done(self, **given: Any) -> DoneConfirmed:
         self.serial += 1
@@ -170,6 +185,12 @@ def test_who_has_asked_is_told_without_asking_again() -> None:
     asker.want(fetched=[Position(0, 1)])
     asker.want((0, 1))
     assert [each.state for each in asker.ends()] == ["retrieved"]
+
+
+def test_an_instance_is_told_how_large_a_message_may_be() -> None:
+    there = exchange(message_bytes=1_000)
+    most = batch_bytes_max(Limits(message_bytes=1_000))
+    assert Party(there, "instance").join().frame_bytes == most
 
 
 def test_somebody_else_may_ask_and_is_told_when_it_has_ended() -> None:
@@ -215,6 +236,34 @@ def test_cancelled_requests_are_told_to_both() -> None:
     assert asker.ends() == []
 
 
+def test_what_was_cancelled_while_a_connection_was_full_is_not_sent() -> None:
+    there, publisher, asker, _ = service()
+    served = there.core.consumers
+    publisher.send(b"s/do", 3)
+    publisher.send(b"s/do", 2)
+    served.begin(there.now)
+    served.runnable()
+    first = served.next_delivery()
+    assert first is not None
+    member = first.lease.member
+    served.blocked(first)
+    asker.want(cancelled=[Position(0, 1)])
+    there.now += BLOCKED_SECONDS
+    served.begin(there.now)
+    again = served.next_delivery()
+    assert again is not None
+    assert read_lease(again.parts[1]) == (first.lease.number, 0, 3, 1, 0b101)
+    assert (member.taken, member.taken_bytes) == (2, first.size)
+    served.blocked(again)
+    asker.want(cancelled=[Position(0, 0), Position(0, 2)])
+    there.now += BLOCKED_SECONDS
+    served.begin(there.now)
+    other = served.next_delivery()
+    assert other is not None
+    assert other.lease.offset == 1
+    assert (member.taken, member.taken_bytes) == (2, other.size), "its credit is not used up"
+
+
 def test_a_request_acknowledged_without_an_answer_is_refused() -> None:
     _, publisher, asker, instance = service()
     publisher.send(b"s/do")
@@ -249,6 +298,8 @@ def test_a_group_and_a_service_are_not_the_same() -> None:
         (ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s", publisher=b"x")),
          "invalid_request"),
         (WANT, b"\xc1", "malformed"),
+        (WANT, requesting.encode(Want("s", cancelled=[Position(0, 0)] * (POSITIONS_MAX + 1))),
+         "malformed"),
         (REQUESTS, documents.encode(RequestsQuery(id=1, queue=QUEUE, service="none")), "no_group"),
     ],
 )  # fmt: skip
@@ -265,6 +316,34 @@ def test_requesters_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     other = Party(there, "other")
     other.want((0, 0))
     assert other.refusal() == "full"
+
+
+def test_what_one_requester_waits_for_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requesters, "POSITIONS_MAX", 3)
+    monkeypatch.setattr(requesters, "PUBLISHERS_MAX", 2)
+    there, publisher, asker, _ = service()
+    asker.attend(service="t", publisher=publisher_id("second"))
+    asker.attend(service="t", publisher=publisher_id("second"))
+    third = Attend(id=1, queue=QUEUE, service="s", publisher=publisher_id("third"))
+    asker.say(ATTEND, documents.encode(third))
+    assert asker.refusal() == "full"
+    publisher.send(b"s/do", 2)
+    publisher.send(b"t/do", 2)
+    asker.want((0, 0), (0, 1))
+    places = [Position(1, 0), Position(1, 1)]
+    asker.say(WANT, requesting.encode(Want("t", places)))
+    (waits,) = there.core.consumers._services._requesters._requesters.values()
+    assert waits.wanted == {"s": {(0, 0), (0, 1)}, "t": {(1, 0)}}
+    assert asker.ends() == []
+
+
+def test_an_instance_with_too_many_endpoints_is_not_understood() -> None:
+    _, _, _, instance = service()
+    most = ["e" * 255] * ENDPOINTS_MAX
+    instance.say(FIGURES, requesting.encode(Figures(endpoints=most)))
+    assert instance.told == []
+    instance.say(FIGURES, requesting.encode(Figures(endpoints=[*most, "e"])))
+    assert instance.refusal() == "malformed"
 
 
 def test_a_connection_that_ends_leaves_nothing_behind() -> None:
@@ -306,14 +385,33 @@ def test_figures_are_shown_and_a_report_counts() -> None:
     publisher.send(b"s/do", 2)
     instance.look()
     instance.done(answers=[Answer(instance.leases[0][0], 0, value=b"abc")])
-    query = RequestsQuery(id=1, queue=QUEUE, service="s")
     asker.ends()
-    asker.say(REQUESTS, documents.encode(query))
-    report = documents.decode(asker.take(REQUESTS), Requests)
+    report = asker.report()
     assert (report.open, report.stored, report.counts) == (1, 1, {"done": 1})
+    assert not report.more
     assert [each.state for each in report.requests] == ["done", "offered"]
     (group,) = there.core.consumers.groups
     assert group.state(who=True, most=1).who[0].figures == Figures(False, "no", 1, 4)
+
+
+def test_a_report_of_many_long_texts_says_that_it_is_not_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service_group, "LISTED_MAX", 3)
+    _, publisher, asker, instance = service()
+    publisher.send(b"s/do", 5)
+    instance.look()
+    (number, *_), text = instance.leases[0], "é" * TEXT_MAX
+    instance.done(answers=[Answer(number, at, RequestState.FAILED, text=text) for at in range(3)])
+    asker.ends()
+    report = asker.report()
+    assert [(each.index, each.state) for each in report.requests] == [
+        (0, "failed"), (3, "offered"), (4, "offered"),
+    ]  # fmt: skip
+    assert report.more
+    assert report.requests[0].text == f"{text[:499]}…{text[-500:]}"
+    assert len(report.requests[0].text) == TEXT_LISTED
+    assert asker.report(offset=0, index=0).requests[0].text == text
 
 
 def test_a_service_that_is_deleted_cancels_and_tells() -> None:
@@ -325,6 +423,50 @@ def test_a_service_that_is_deleted_cancels_and_tells() -> None:
     there.ask(GROUP_ORDER, GroupOrder(id=4, queue=QUEUE, group="s", order="delete"))
     assert [each.state for each in asker.ends()] == ["cancelled"]
     assert there.core.consumers.groups == []
+
+
+def test_a_service_cannot_be_moved_in_the_log() -> None:
+    there, publisher, asker, instance = service()
+    publisher.send(b"s/do")
+    operator = Party(there, "operator")
+    order = GroupOrder(id=4, queue=QUEUE, group="s", order="seek", to_end=True)
+    operator.say(GROUP_ORDER, documents.encode(order))
+    refused = documents.decode(operator.take(REFUSED), Refused)
+    assert refused.code == "invalid_request"
+    assert "delete the service to cancel all" in refused.text
+    assert asker.ends() == []
+    instance.look()
+    assert len(instance.leases) == 1
+
+
+def test_a_service_that_is_made_again_does_not_have_the_requests_of_the_deleted_one() -> None:
+    there, publisher, asker, instance = service()
+    publisher.send(b"s/do", 2)
+    there.ask(GROUP_ORDER, GroupOrder(id=4, queue=QUEUE, group="s", order="delete"))
+    assert [each.state for each in asker.ends()] == ["cancelled", "cancelled"]
+    instance.look()
+    assert documents.decode(instance.take(REFUSED), Refused).code == DELETED
+    publisher.send(b"s/do")
+    instance.join()
+    assert [first for _, first, *_ in instance.leases] == [0]
+    (group,) = there.core.consumers.groups
+    assert (group.base, group.next) == (1, 2), "what came since is answered"
+
+
+def test_where_services_were_deleted_is_remembered_of_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(services, "DELETED_MAX", 1)
+    there, publisher, _, _ = service()
+    publisher.send(b"s/do")
+    for name in ("s", "t"):
+        Party(there, "other").attend(service=name, publisher=b"")
+        there.ask(GROUP_ORDER, GroupOrder(id=4, queue=QUEUE, group=name, order="delete"))
+    snapshot = there.core.consumers.snapshot()
+    assert [(each.name, each.base, each.deleted) for each in snapshot] == [("t", 1, True)]
+    after = exchange().core.consumers
+    after.recover(snapshot, [])
+    assert after.snapshot() == snapshot
 
 
 # --- a log that commits later ---------------------------------------------------------------------
@@ -382,3 +524,27 @@ def test_an_end_is_told_when_it_is_on_the_disk_and_is_there_after_a_crash() -> N
         write(core)
     assert [(each.index, each.state) for each in other.ends()] == [(1, "unknown")]
     assert RequestState.DISCARDED not in {each.state for each in other.ends()}
+
+
+def test_after_a_crash_a_service_that_is_made_again_begins_where_it_was_deleted() -> None:
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
+    )
+    there = exchange(late=log)
+    publisher = Publisher(there)
+    publisher.hello()
+    asker = Party(there, "asker")
+    asker.say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
+    there.append(publisher.route, b"s/do", publisher.batch(b"s/do", 3))
+    changes = [there.core.consumers.take_changes()]
+    log.commit()
+    order = GroupOrder(id=4, queue=QUEUE, group="s", order="delete")
+    asker.say(GROUP_ORDER, documents.encode(order))
+    changes.append(there.core.consumers.take_changes())
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH + 1, Limits(), late=log)
+    core.begin(0.0, 2_000)
+    core.recover(0.0, None, 0, changes)
+    after = Exchange(core, Limits())
+    Party(after, "other").say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
+    (group,) = core.consumers.groups
+    assert group.base == log.committed == 1

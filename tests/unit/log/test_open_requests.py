@@ -29,7 +29,7 @@ def test_an_offer_is_confirmed_in_parts() -> None:
 
 def test_what_is_free_is_neither_leased_nor_parked() -> None:
     requests, _ = books()
-    requests.begin_once(7, 0b1)
+    requests.begin_once(7, b"m", 0b1)
     requests.park(7, 0b1, 5.0)
     assert requests.free(7, 0b1111_1111) == 0b1100_0010
     assert requests.state(Position(7, 0)) is RequestState.RUNNING
@@ -42,17 +42,22 @@ def test_what_is_free_is_neither_leased_nor_parked() -> None:
 def test_a_lease_without_a_word_tells_what_was_begun() -> None:
     requests, lease = books()
     requests.confirm(lease, 0b0011)
-    requests.begin_once(7, 0b0100)
+    requests.begin_once(7, b"m", 0b0100)
     assert requests.withdraw(lease) == (0b1000, 0b0100)
 
 
 def test_what_must_not_be_begun_again_is_told_when_it_changes() -> None:
     requests, lease = books()
-    requests.begin_once(7, 0b1100)
-    assert [(mask.offset, mask.done) for mask in requests.take_begun()] == [(7, b"\x0c")]
+    requests.begin_once(7, b"m", 0b1100)
+    requests.begin_once(7, b"n", 0b0001)
+    assert sorted(requests.take_begun()) == [(7, b"m", b"\x0c"), (7, b"n", b"\x01")]
     assert not requests.once_changed
+    assert (requests.once(7), requests.once_by(7, b"m")) == (0b1101, 0b1100)
     requests.close(lease, 0b0001)
-    assert [(mask.offset, mask.done) for mask in requests.take_begun()] == [(7, b"\x08")]
+    assert requests.take_begun() == [(7, b"m", b"\x08")]
+    requests.check()
+    requests.forget_once(7, 0b1000)
+    assert requests.all_begun() == [(7, b"n", b"\x01")]
     requests.drop_below(8)
     assert requests.all_begun() == []
 

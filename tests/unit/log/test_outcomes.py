@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roq.log import outcomes
+from roq.log.group_changes import Known
 from roq.log.outcomes import OVERHEAD_BYTES, OutcomeStore
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 
@@ -67,8 +68,29 @@ def test_changes_are_told_once_and_what_came_and_went_is_only_gone() -> None:
     store.put(done(b"w", Position(4, 0)), 10.0)
     store.fetched(Position(4, 0), 1.0)
     assert store.changed
-    assert store.take_changes() == ([done()], [Position(4, 0)])
+    gone = Known(Position(4, 0), RequestState.RETRIEVED)
+    assert store.take_changes() == ([done()], [gone])
     assert not store.changed
-    store.forget(AT, 2.0)
-    assert store.remembered(AT) is RequestState.RETRIEVED
-    assert not store.changed
+    store.know(Known(AT, RequestState.EXPIRED), 2.0)
+    assert store.get(AT) is None
+    store.know(Known(Position(5, 0), RequestState.LATE), 2.0)
+    assert store.remembered(AT) is RequestState.EXPIRED
+    assert store.remembered(Position(5, 0)) is RequestState.LATE
+
+
+def test_of_what_finds_no_room_the_state_is_known() -> None:
+    store = OutcomeStore()
+    store.put_state(AT, RequestState.LATE, 1.0)
+    assert (store.remembered(AT), store.bytes) == (RequestState.LATE, 0)
+    assert store.take_changes() == ([], [Known(AT, RequestState.LATE)])
+
+
+def test_all_may_be_kept_for_another_while() -> None:
+    store = OutcomeStore()
+    store.put(done(), 10.0)
+    store.put(done(at=Position(4, 0)), 10.0)
+    store.fetched(Position(4, 0), 1.0)
+    store.retime(lambda end: float(end.offset))
+    assert store.pass_time(2.9) == 0
+    assert store.pass_time(3.0) == 1
+    store.check()

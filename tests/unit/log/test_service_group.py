@@ -190,6 +190,54 @@ def test_an_instance_that_comes_back_goes_on_with_what_it_has_begun() -> None:
     assert [state for state, _ in desk.ends()] == ["done"]
 
 
+def test_what_was_begun_elsewhere_does_not_go_to_who_held_it_before() -> None:
+    desk = Desk()
+    desk.request()
+    one = desk.join("one")
+    desk.leases()
+    desk.group.gone(one.id)
+    two = desk.join("two")
+    (lease,) = desk.leases()
+    desk.group.begin(two, Begun(lease.number, 0, 1, True))
+    desk.group.gone(two.id)
+    back = desk.join("one")
+    assert desk.group.resume(back, [Run(0, 0, 1)], desk.numbers) == ([], [])
+    delta = desk.group.take_changes()
+    assert delta is not None
+    assert delta.begun == [(0, two.id, b"\x01")], "another process knows whose it is"
+    desk.pass_time(2.5)
+    assert [state for state, _ in desk.ends()] == ["unknown"]
+
+
+def test_an_instance_that_leaves_does_not_end_what_another_one_has_begun() -> None:
+    desk = Desk()
+    desk.request(3)
+    lost, leaves = desk.join("lost", credit=1), desk.join("leaves", credit=1)
+    first, second = desk.leases()
+    desk.group.begin(lost, Begun(first.number, 0, 1, True))
+    desk.group.begin(leaves, Begun(second.number, 1, 1, True))
+    desk.group.gone(lost.id)
+    desk.group.leave(leaves.id)
+    assert desk.ends() == [("unknown", "its instance has left")]
+    back = desk.join("lost")
+    (again,), _ = desk.group.resume(back, [Run(0, 0, 1)], desk.numbers)
+    assert desk.group.answer(back, Answer(again.number, 0))
+
+
+def test_what_no_batch_has_is_not_given_back() -> None:
+    desk = Desk()
+    desk.request()
+    first = desk.join()
+    assert desk.group.resume(first, [Run(0, 0, 2)], desk.numbers) == ([], []), "nor if it is free"
+    member = desk.join()
+    (lease,) = desk.leases()
+    desk.group.begin(member, Begun(lease.number, 0, 1, True))
+    back = desk.join()
+    for run in (Run(0, 0, 1 << 20), Run(0, (1 << 20) - 1, 1 << 20)):
+        assert desk.group.resume(back, [run], desk.numbers)[0] == []
+    desk.group.check()
+
+
 def test_cancelled_and_late_requests_end_and_their_instance_is_told() -> None:
     desk = Desk()
     desk.request(2)
@@ -230,6 +278,118 @@ def test_a_full_store_holds_dispatch_and_takes_nothing_that_does_not_fit() -> No
     assert desk.group.state_of(Position(0, 2)) is RequestState.ACCEPTED, "it is not discarded"
     desk.group.outcomes.fetched(Position(0, 1), desk.now)
     assert len(desk.leases()) == 1
+
+
+def test_ends_that_the_exchange_makes_leave_half_of_the_store_to_answers() -> None:
+    desk = Desk(store_bytes=8_192)
+    desk.request(20)
+    running = desk.join(credit=1)
+    (lease,) = desk.leases()
+    for index in range(1, 20):
+        assert desk.group.cancel(Position(0, index), late=False)
+    assert desk.group.outcomes.bytes <= 4_096
+    assert [state for state, _ in desk.ends()] == ["cancelled"] * 19, "who waits is told"
+    states = {desk.group.state_of(Position(0, index)) for index in range(1, 20)}
+    assert states == {RequestState.CANCELLED}
+    kept = desk.group.snapshot()
+    assert (len(kept.ends), len(kept.known)) == (9, 10)
+    assert desk.group.answer(running, Answer(lease.number, 0, value=bytes(3_000)))
+    assert [state for state, _ in desk.ends()] == ["done"]
+
+
+def test_a_failure_for_want_of_room_has_none_either() -> None:
+    desk = Desk(store_bytes=1_024)
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    assert desk.group.answer(member, Answer(lease.number, 0, value=bytes(600)))
+    assert desk.group.answer(member, Answer(lease.number, 1, value=bytes(600)))
+    assert desk.group.outcomes.bytes <= 1_024
+    assert [state for state, _ in desk.ends()] == ["done", "failed"]
+
+
+def test_what_waits_for_its_next_attempt_is_not_discarded_for_another_one() -> None:
+    desk = Desk(send_attempts=2, send_wait=1.0)
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    for index, delay in ((0, 20.0), (1, 0.0)):
+        desk.group.take_back(member, lease.number, index, 1)
+        assert desk.group.give_back(
+            member, lease.number, index, 1, delay, counted=True, reason="no"
+        )
+    member.granted = member.taken
+    desk.pass_time(10.0, member)
+    assert desk.group.state_of(Position(0, 0)) is RequestState.ACCEPTED
+
+
+def test_who_begins_with_what_is_not_his_any_more_is_told_so() -> None:
+    desk = Desk()
+    desk.request(3)
+    member = desk.join()
+    (lease,) = desk.leases()
+    desk.group.cancel(Position(0, 1), late=False)
+    desk.group.revoked.clear()  # it was not heard
+    assert not desk.group.begin(member, Begun(lease.number, 0, 3, True))
+    assert desk.group.revoked == [(member.id, lease.number, 1)]
+
+
+def test_what_was_only_offered_counts_as_no_attempt() -> None:
+    desk = Desk(send_attempts=2, confirm_within=1.0)
+    desk.request(2)
+    lost = desk.join("lost")
+    (lease,) = desk.leases()
+    desk.group.begin(lost, Begun(lease.number, 0, 1))
+    desk.group.gone(lost.id)
+    member = desk.join()
+    attempts = {each.first: each.attempts + 1 for each in desk.leases()}
+    assert attempts == {0: 2, 1: 1}
+    assert [view.attempts for view in desk.group.views()] == [1, 0], "neither is begun again yet"
+    desk.group.cancel(Position(0, 0), late=False)
+    desk.pass_time(1.5, member)
+    member.granted = 100
+    desk.leases()
+    desk.pass_time(1.5, member)
+    ended = [(each.outcome.state, each.outcome.attempts) for each in desk.group.ended]
+    assert ended == [("cancelled", 1), ("discarded", 0)]
+
+
+def test_settings_that_are_chosen_hold_for_what_is_open_and_what_is_kept() -> None:
+    desk = Desk(result_within=50.0, keep_result=50.0, confirm_within=50.0)
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    desk.group.answer(member, Answer(lease.number, 0))
+    desk.group.begin(member, Begun(lease.number, 1, 1))
+    chosen = ServiceSettings(result_within=3.0, keep_result=3.0, chosen=True)
+    desk.group.choose(chosen)
+    desk.request()
+    desk.pass_time(4.0, member)
+    states = [desk.group.state_of(Position(0, index)) for index in range(2)]
+    assert states == ["expired", "late"]
+    assert ("late", "no result within 3 s") in desk.ends()
+
+
+def test_another_process_knows_what_nobody_has_fetched() -> None:
+    desk = Desk(keep_result=1.0)
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    for index in range(2):
+        desk.group.answer(member, Answer(lease.number, index))
+    deltas = [desk.group.snapshot()]
+    desk.group.take_changes()
+    desk.group.outcomes.fetched(Position(0, 0), desk.now)
+    desk.pass_time(2.0)
+    deltas += [each for each in [desk.group.take_changes()] if each is not None]
+    after = Desk(keep_result=1.0)
+    after.log = desk.log
+    after.group = ServiceGroup("s", desk.log, desk.group.settings, 1, 0, 0.0)
+    for delta in [*deltas, *deltas[1:]]:
+        after.group.apply(delta)
+    states = [after.group.state_of(Position(0, index)) for index in range(2)]
+    assert states == ["retrieved", "expired"]
+    assert not after.group.outcomes.changed
 
 
 @pytest.mark.parametrize("state", [RequestState.RUNNING, RequestState.UNKNOWN, RequestState.NEVER])
@@ -292,4 +452,3 @@ def test_views_name_state_and_instance() -> None:
     desk.group.answer(member, Answer(lease.number, 0, value=b"abc"))
     views = [(view.index, view.state, view.instance, view.bytes) for view in desk.group.views()]
     assert views == [(0, "done", "m", 3), (1, "offered", "m", 0), (2, "accepted", "", 0)]
-    assert desk.group.oldest_us == 0

@@ -62,6 +62,11 @@ def test_settings_have_bounds(field: str) -> None:
             msgspec.convert({field: value}, ServiceSettings)
 
 
+def test_an_instance_has_time_to_confirm() -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"0\.5"):
+        msgspec.convert({"confirm_within": 0.4}, ServiceSettings)
+
+
 def test_topics_of_one_service_are_not_those_of_another() -> None:
     assert topic_of("a", "b").encode().startswith(prefix_of("a"))
     assert not topic_of("a.b", "c").encode().startswith(prefix_of("a"))

@@ -11,7 +11,7 @@ import pytest
 from roq.client.admin.views import QueueDescription
 from roq.client.consume import groups
 from roq.client.io.engine import Engine
-from roq.errors import GroupNotFound, QueueStopped, Unavailable
+from roq.errors import GroupNotFound, InvalidRequest, QueueStopped, Unavailable
 from roq.model import Limits
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
@@ -239,6 +239,11 @@ def test_an_order_that_is_not_done_everywhere_says_where_it_is() -> None:
         ordered(PaperEngine(x1=obeys, x2=None), queue("x1", "x2"))
     with pytest.raises(Unavailable, match="nothing is done, but not at exchange x2"):
         ordered(PaperEngine(x2=None), queue("x2"))
+
+
+def test_an_order_that_is_for_no_service_is_not_to_be_repeated() -> None:
+    with pytest.raises(InvalidRequest, match=r"^no$"):
+        ordered(PaperEngine(x1=refuses("invalid_request")), queue("x1"))
 
 
 def test_an_order_for_no_group_is_refused() -> None:

@@ -21,6 +21,7 @@ from roq.protocol.consuming import (
     GroupSettings,
     Join,
     Joined,
+    Run,
     pack_lease,
 )
 from roq.protocol.entry import EntryKind, pack_entry
@@ -76,10 +77,19 @@ class Script:
         self.machine.take(ONE, [DONE, told], 0.0)
 
     def answer(self, holding: RequestHolding, *indexes: int) -> Done:
-        for index in indexes:
-            holding.answers[index] = HandlerResult(RequestState.DONE, b"%d" % index)
+        results = {index: HandlerResult(RequestState.DONE, b"%d" % index) for index in indexes}
+        (done,) = self.results(holding, results)
+        return done
+
+    def results(self, holding: RequestHolding, results: dict[int, HandlerResult]) -> list[Done]:
+        for index, result in results.items():
+            holding.answers[index] = result
             holding.settle(index, 1, ACKED)
-        (ask,) = self.machine.tell([holding], [], 0.0)
+        return [self.sent(ask) for ask in self.machine.tell([holding], [], 0.0)]
+
+    def sent(self, ask: AskExchange) -> Done:
+        (seat,) = self.machine.seats.values()
+        assert len(ask.frames[1]) <= seat.frame_bytes, "else the exchange cuts the connection"
         return done_in(ask)
 
 
@@ -98,6 +108,52 @@ def test_answers_travel_in_the_place_of_acknowledgements() -> None:
     assert done.credit.window == 1, "it takes parts of batches"
     script.confirm(done.serial)
     assert script.machine.stats.confirmed == 2
+
+
+def test_large_answers_travel_in_messages_that_the_exchange_takes() -> None:
+    script = Script()
+    holding = script.lease(7, 5)
+    large = {index: HandlerResult(RequestState.DONE, bytes(30_000)) for index in range(5)}
+    parts = script.results(holding, large)
+    assert [[each.index for each in done.answers] for done in parts] == [[0, 1], [2, 3], [4]]
+    assert [done.serial for done in parts] == [1, 2, 3]
+    script.confirm(1)
+    assert script.machine.stats.confirmed == 2
+    asks = script.machine.up(ONE, 0.0)
+    again = script.joined(asks, again=[(20, 0, 2, 3)], done=[Run(0, 0, 2)])
+    told = [each.index for ask in again for each in script.sent(ask).answers]
+    assert told == [2, 3, 4]
+    script.confirm(99)
+    assert script.machine.stats.confirmed == 5
+    assert not script.machine.seats[ONE].holdings
+
+
+def test_lost_leases_are_told_by_the_message_that_names_them() -> None:
+    script = Script()
+    holding = script.lease(7, 3)
+    large = {index: HandlerResult(RequestState.DONE, bytes(40_000)) for index in range(3)}
+    script.results(holding, large)
+    script.confirm(1, 7)
+    script.confirm(3)
+    assert (script.machine.stats.confirmed, script.machine.stats.lost) == (0, 3)
+
+
+def test_an_answer_that_no_message_holds_fails_and_says_why() -> None:
+    script = Script()
+    holding = script.lease(7)
+    (done,) = script.results(holding, {
+        0: HandlerResult(RequestState.DONE, bytes(65_000)),
+        1: HandlerResult(RequestState.DONE, b"v"),
+    })  # fmt: skip
+    assert done.answers == [
+        Answer(7, 0, RequestState.FAILED, b"", "its response has 65000 bytes, and an answer to "
+               "this exchange of its queue has at most 64512"),
+        Answer(7, 1, value=b"v"),
+    ]  # fmt: skip
+    (done,) = script.results(holding, {2: HandlerResult(RequestState.FAILED, text="é" * 60_000)})
+    (answer,) = done.answers
+    assert answer.state is RequestState.FAILED
+    assert 30_000 < len(answer.text) < 33_000, "as much of the text as there is room for"
 
 
 def test_what_must_not_be_begun_again_starts_when_that_is_kept() -> None:

@@ -161,3 +161,18 @@ def test_an_exchange_that_is_gone_gives_what_was_open_there() -> None:
     assert script.machine.leave(ONE) == [("s", at(1))]
     assert script.machine.leave(ONE) == []
     assert script.machine.take(ONE, [OUTCOMES, b""], script.now) == ("", [])
+
+
+def test_many_words_go_in_several_messages() -> None:
+    script = Script()
+    script.ready()
+    for offset in range(2_500):
+        script.machine.wait("s", ONE, Position(offset, 0), script.now, ask=True)
+    for offset in range(1_200):
+        script.machine.fetched("s", ONE, Position(offset, 1))
+    said = script.said()
+    assert [(len(each.wanted), len(each.fetched)) for each in said] == [
+        (1_000, 1_000), (1_000, 200), (500, 0),
+    ]  # fmt: skip
+    assert [each.offset for want in said for each in want.wanted] == list(range(2_500))
+    assert script.said() == []

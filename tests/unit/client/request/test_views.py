@@ -47,6 +47,13 @@ def test_what_exchanges_say_of_a_service_is_added_up() -> None:
     assert (view.stalled, view.missing) == (["exchange x1: it is paused"], {"x3": "it is away"})
 
 
+def test_a_view_says_that_an_exchange_has_more() -> None:
+    numbers = {"x1": 1, "x2": 2}
+    some = summed("work", group(), {"x1": answer(), "x2": answer(more=True)}, numbers, {})
+    assert some.more
+    assert not summed("work", group(), {"x1": answer()}, numbers, {}).more
+
+
 def test_a_service_without_open_requests_has_no_oldest_one() -> None:
     view = summed("work", group(), {"x1": answer()}, {"x1": 1}, {})
     assert view.oldest_seconds is None
