@@ -319,6 +319,11 @@ def read_lease(data: bytes) -> tuple[int, int, int, int, int]:
     return number, first, length, attempt, bits
 
 
+def clean(text: str, most: int) -> str:
+    """What a program says, as it can travel: without halves of surrogate pairs, so long at most."""
+    return text.encode("utf-8", "replace").decode()[:most]
+
+
 T = TypeVar("T", Credit, Done, DoneConfirmed, LeaveGroup)
 
 

@@ -58,7 +58,6 @@ client/admin/management
 client/admin/statistics
 client/cluster
 client/request/commands
-client/request/handling
 client/request/instance_shell
 client/request/requester
 client/request/service

@@ -18,7 +18,7 @@ FORMATS: Final = ("msgpack", "json")
 
 
 class Codec(Protocol):
-    """Turns values of any type into bytes and back; both may raise anything."""
+    """Turns values of any type into bytes and back; both may raise any `Exception`."""
 
     def encode(self, value: Any) -> bytes:
         """The bytes of a value."""
@@ -140,7 +140,7 @@ def _codec(kind: Any, codec: str | Codec) -> tuple[Callable[[Any], bytes], Calla
         return _nothing, _read_nothing
     if not isinstance(codec, str):
         given = codec
-        return given.encode, lambda data: given.decode(data, kind)
+        return lambda value: _as_bytes(given.encode(value)), lambda data: given.decode(data, kind)
     if codec not in FORMATS:
         raise InvalidRequest(f"codec {codec!r}: use {' or '.join(FORMATS)}, or an object")
     module = msgspec.msgpack if codec == FORMATS[0] else msgspec.json
