@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -131,6 +132,11 @@ def endpoint(
         InvalidRequest: no such codec, or it cannot encode the types.
     """
     return Endpoint(name, request, response, idempotent=idempotent, codec=codec)
+
+
+def is_async(function: object) -> bool:
+    """Whether a call of this gives something to be awaited."""
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
 
 
 def _codec(kind: Any, codec: str | Codec) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:

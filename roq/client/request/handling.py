@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import math
 import re
@@ -22,7 +21,7 @@ from typing import Any, Final
 
 from roq.client.consume.message import Settlement
 from roq.client.request.context import CURRENT, RequestContext, RequestId
-from roq.client.request.endpoint import Endpoint
+from roq.client.request.endpoint import Endpoint, is_async
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
 from roq.errors import InvalidRequest, LeaseLost, RoQError
@@ -128,8 +127,7 @@ class Handling:
             raise InvalidRequest(f"endpoint {endpoint.name} is not one of service {self._service}")
         if endpoint.topic in self.handlers:
             raise InvalidRequest(f"endpoint {endpoint.name} has a handler already")
-        coroutine = inspect.iscoroutinefunction(function)
-        self.handlers[endpoint.topic] = Registered(endpoint, function, coroutine)
+        self.handlers[endpoint.topic] = Registered(endpoint, function, is_async(function))
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Begin.
