@@ -58,7 +58,6 @@ client/admin/statistics
 client/cluster
 client/request/commands
 client/request/instance_shell
-client/request/service
 client/publish/connection
 client/publish/connections
 client/publish/events
