@@ -298,8 +298,16 @@ def test_bad_input_is_named(client: roq.Cluster, queue: str) -> None:
         client.service("echo", queue).start()
     with pytest.raises(roq.InvalidRequest, match="not one of service"):
         client.service("other", queue).handler(ECHO)(lambda data, _: data)
-    with client.consumer(queue, "echo"), pytest.raises(roq.InvalidRequest, match="consumer group"):
-        echo(client, queue).start()
+    with client.consumer(queue, "echo"):
+        with pytest.raises(roq.InvalidRequest, match="consumer group"):
+            echo(client, queue).start()
+        with (
+            client.requester(queue) as requester,
+            pytest.raises(roq.InvalidRequest, match="consumer group"),
+        ):
+            requester.request(ECHO, b"x")
+        with pytest.raises(roq.GroupNotFound, match="has no service echo"):
+            client.describe_service(queue, "echo")
 
 
 def test_what_cannot_be_read_or_encoded_fails_and_harms_nobody(
@@ -558,6 +566,12 @@ def test_requests_are_made_and_seen_from_the_command_line(
         assert fetched.stdout.split() == [b"8"], fetched.stderr
         again = run_roq("request", "response", "desk.double", name, cluster=running.address)
         assert b"fetched already" in again.stderr
+        for arguments in ((), ("--json",)):
+            gone = run_roq(
+                "request", "cancel", "desk.double", name, *arguments, cluster=running.address
+            )
+            assert (gone.returncode, gone.stdout) == (1, b"")
+            assert b"fetched already" in gone.stderr
         assert client.services(queue) == ["desk"]
         shown = run_roq("service", "show", queue, "desk", cluster=running.address)
         assert b"available" in shown.stdout

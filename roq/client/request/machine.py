@@ -271,6 +271,7 @@ class RequesterMachine:
                 place.attended[service] = 0
                 place.trouble = ""
                 self.settings[service] = answer.settings
+                self.refusals.pop(service, None)
                 self._want_all(place, service, now)
         if not any(place.attended.values()):
             place.ask_at = float("inf")

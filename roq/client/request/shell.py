@@ -26,6 +26,7 @@ from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.errors import (
     Closed,
+    InvalidRequest,
     QueueNotFound,
     RemoteProtocolError,
     ResponseLost,
@@ -125,7 +126,8 @@ class Collector:
 
         Raises:
             Unavailable: not in time.
-            RoQError: the queue is gone, or has a consumer group of that name.
+            InvalidRequest: the queue has a consumer group of that name.
+            RoQError: the queue is gone, or this is closed.
         """
         machine = self._machine
 
@@ -142,7 +144,7 @@ class Collector:
         if self._error is not None:
             raise self._error
         if service in machine.refusals:
-            raise Unavailable(f"service {service}: {machine.refusals[service]}")
+            raise InvalidRequest(f"service {service}: {machine.refusals[service]}")
         if not machine.attended(service):
             raise Unavailable(
                 f"the exchanges of queue {self.queue} have not answered in {timeout:g} s: "

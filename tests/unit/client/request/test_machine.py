@@ -108,10 +108,12 @@ def test_what_is_not_answered_is_asked_again() -> None:
 def test_a_refusal_is_kept_with_its_reason() -> None:
     script = Script()
     script.open()
-    script.attend()
+    (ask,) = script.attend()
     refused = documents.encode(Refused(code="group_differs", text="no service"))
     script.machine.take(ONE, [REFUSED, refused], script.now)
     assert script.machine.refusals == {"s": "no service (group_differs)"}
+    script.attended(ask)
+    assert script.machine.refusals == {}, "until it is taken in"
 
 
 def test_what_is_accepted_is_told_unasked_and_asked_for_to_be_sure() -> None:
