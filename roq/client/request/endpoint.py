@@ -124,7 +124,8 @@ def endpoint(
         name: `SERVICE.NAME`, of the characters A-Z a-z 0-9 . _ -
         request, response: types that msgspec can encode, `bytes` for bytes as they are, or
             `type(None)` for nothing.
-        idempotent: running it twice does no harm. Else it is begun at most once.
+        idempotent: running it twice does no harm. Else it is begun at most once, but for `retry_on`
+            of the service.
         codec: `msgpack`, `json`, or an object with `encode` and `decode`.
 
     Raises:
