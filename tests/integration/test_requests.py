@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from serving import AGAIN, ONCE
 
 import roq
 import roq.aio
-from roq.testing import RunningCluster, cluster
+from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
 
@@ -36,23 +35,8 @@ BOTH = pytest.mark.parametrize("queue", ["none", "flush"], indirect=True)
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[RunningCluster]:
-    with cluster() as found:
-        yield found
-
-
-@pytest.fixture
-def client(running: RunningCluster) -> Iterator[roq.Cluster]:
-    with running.connect() as found:
-        yield found
-
-
-@pytest.fixture
-def queue(client: roq.Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = f"q{abs(hash(request.node.name)) % 10**9}"
-    client.create_queue(name, durability=getattr(request, "param", "none"))
-    yield name
-    client.remove_queue(name)
+def running(own_cluster: RunningCluster) -> RunningCluster:
+    return own_cluster
 
 
 def echo(client: roq.Cluster, queue: str, **given: Any) -> roq.Service:
