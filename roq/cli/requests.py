@@ -161,14 +161,17 @@ def cancel(target: Target, endpoint: str, request_id: str) -> None:
     with target.connect() as cluster:
         pending = cluster.response(_endpoint(endpoint), request_id)
         pending.cancel()
+        more: dict[str, object]
         try:
             value = _json(endpoint, pending.result(target.timeout))
         except NoResponse as ending:
             if ending.state not in ENDS:
                 raise
-            state, why, more = ending.state, str(ending), {"text": str(ending)}
+            state, why = ending.state, str(ending)
+            more = {"text": why}
         else:
-            state, why, more = pending.state, value.decode(), {"response": msgspec.Raw(value)}
+            state, why = pending.state, value.decode()
+            more = {"response": msgspec.Raw(value)}
     if target.as_json:
         click.echo(msgspec.json.encode({"ok": True, "id": request_id, "state": state, **more}))
         return

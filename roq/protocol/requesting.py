@@ -276,11 +276,11 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     """When the oldest one that is open was accepted, µs UTC; 0: none is."""
 
 
-T = TypeVar("T", Want, RequestEnds, Figures, Revoked)
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """The msgpack of one of the short messages."""
+    """The msgpack of a short message, here or of `roq.protocol.consuming`."""
     return _encode(message)
 
 
