@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
 from roq.aio.publisher import Receipt
 from roq.client.request import pending as sync_pending
@@ -20,6 +22,10 @@ from roq.errors import Unavailable, WouldBlock
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+_calling: Final[set[Future[None]]] = set()
+"""Callbacks that run: their loops do not hold them."""
 
 
 class Pending(Generic[R]):
@@ -74,17 +80,34 @@ class Pending(Generic[R]):
             raise Unavailable(f"no response of {self.endpoint.name} within {timeout} s") from None
 
     def on_done(self, callback: Callable[[Pending[R]], object]) -> None:
-        """Call this once in the event loop when it has ended; a coroutine function is awaited."""
+        """Call this once in this event loop when it has ended; what it gives is awaited.
+
+        It may take its time, and others are called meanwhile. What it raises is logged. When the
+        retrieval is confirmed is said at `roq.Pending.on_done`; a callback that was cancelled, or
+        whose loop was closed, has not ended.
+        """
         loop = asyncio.get_running_loop()
 
-        def call(_: sync_pending.Pending[R]) -> None:
-            if inspect.iscoroutinefunction(callback):
-                # In the thread for callbacks: the retrieval is confirmed when it has ended.
-                asyncio.run_coroutine_threadsafe(callback(self), loop).result()
-            else:
-                loop.call_soon_threadsafe(callback, self)
+        def begin() -> None:  # in the client's own thread, which must not wait
+            calling = self._call(callback)
+            try:
+                future = asyncio.run_coroutine_threadsafe(calling, loop)
+            except RuntimeError:  # the loop was closed meanwhile
+                calling.close()
+                return
+            _calling.add(future)
+            future.add_done_callback(_calling.discard)
 
-        self._sync.on_done(call)
+        self._sync.when_done(begin)
+
+    async def _call(self, callback: Callable[[Pending[R]], object]) -> None:
+        try:
+            told = callback(self)
+            if inspect.isawaitable(told):
+                await told
+        except Exception:
+            log.exception("a callback of a request has raised")
+        self._sync.called()
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.result().__await__()

@@ -35,7 +35,7 @@ NATS: Final = "nats"
 _QUEUE: Final = Case(size=SIZE)
 
 
-class Asker(msgspec.Struct, frozen=True):
+class Requesting(msgspec.Struct, frozen=True):
     """One way to ask."""
 
     key: str
@@ -49,24 +49,24 @@ class RequestResults(msgspec.Struct, kw_only=True):
 
     environment: Environment
     rounds: int
-    askers: list[Asker] = []
+    askers: list[Requesting] = []
     skipped: dict[str, str] = {}
     failures: list[str] = []
     rates: dict[str, list[float]] = {}
-    """Asker → responses a second with 256 requests under way, by round."""
+    """Requesting → responses a second with 256 requests under way, by round."""
     p50_us: dict[str, list[float]] = {}
     p99_us: dict[str, list[float]] = {}
-    """Asker → time until a response at 200/s, one after the other, by round."""
+    """Requesting → time until a response at 200/s, one after the other, by round."""
     accepted_us: dict[str, list[float]] = {}
-    """Asker → median time until a request is accepted, at 200/s, by round."""
+    """Requesting → median time until a request is accepted, at 200/s, by round."""
     published_us: dict[str, list[float]] = {}
-    """Asker → median time until a publish to such a queue is acknowledged, at 200/s, by round."""
+    """Requesting → median time until a publish to such a queue is acknowledged, at 200/s, by round."""
 
 
 class _Asking:
     """An asker that takes part, and its processes."""
 
-    def __init__(self, asker: Asker, module: str, server: Server) -> None:
+    def __init__(self, asker: Requesting, module: str, server: Server) -> None:
         self.asker = asker
         self.server = server
         self.count = 0
@@ -166,7 +166,7 @@ def measure(rounds: int, seconds: float, console: Console) -> RequestResults:
 def _everybody(cluster: RoqCluster) -> list[_Asking]:
     found = [
         _Asking(
-            Asker(f"roq_{durability}", f"RoQ {durability}", guarantee),
+            Requesting(f"roq_{durability}", f"RoQ {durability}", guarantee),
             roq_requests.MODULE, RoqQueues(cluster, durability),
         )
         for durability, guarantee in (
@@ -174,7 +174,7 @@ def _everybody(cluster: RoqCluster) -> list[_Asking]:
             (FLUSH, "the same, on the disk"),
         )
     ]  # fmt: skip
-    asker = Asker(NATS, "NATS core, nats-py", "nothing is kept, nothing is repeated")
+    asker = Requesting(NATS, "NATS core, nats-py", "nothing is kept, nothing is repeated")
     return [*found, _Asking(asker, nats_requests.MODULE, nats_core.NatsServer())]
 
 

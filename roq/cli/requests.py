@@ -19,7 +19,8 @@ from roq.cli.output import done, note, print_json, print_table
 from roq.client.admin.wording import age_text, bytes_text
 from roq.client.consume.groups import told
 from roq.client.request.pending import Pending
-from roq.errors import InvalidRequest, NoResponse
+from roq.errors import InvalidRequest, NoResponse, Unavailable
+from roq.protocol.requesting import ENDS, RequestState
 from roq.ranges import UNREADABLE
 
 WAIT_SECONDS = 60.0
@@ -151,8 +152,9 @@ def response(target: Target, endpoint: str, request_id: str, wait: float) -> Non
 def cancel(target: Target, endpoint: str, request_id: str) -> None:
     """Cancel REQUEST to ENDPOINT: what has not begun never is, and what runs is told.
 
-    Says how it has ended, which may be before it was cancelled: then its response is printed, and
-    fetched by that.
+    Says how it has ended, which may be before it was cancelled: then its response, or why there is
+    none, is printed as well, and fetched by that. One that is not known is an error, as is one
+    whose response was fetched before.
 
     \b
     Example:
@@ -161,13 +163,23 @@ def cancel(target: Target, endpoint: str, request_id: str) -> None:
     with target.connect() as cluster:
         pending = cluster.response(_endpoint(endpoint), request_id)
         pending.cancel()
+        more: dict[str, object]
         try:
-            _print_response(pending, target.timeout)
+            value = _json(endpoint, pending.result(target.timeout))
         except NoResponse as ending:
-            state = ending.state
+            if ending.state not in ENDS:
+                raise
+            state, why = ending.state, str(ending)
+            more = {"text": why}
         else:
-            state = pending.state
-    done(f"request {request_id}: {state}", as_json=target.as_json, id=request_id, state=state)
+            state, why = pending.state, value.decode()
+            more = {"response": msgspec.Raw(value)}
+    if target.as_json:
+        click.echo(msgspec.json.encode({"ok": True, "id": request_id, "state": state, **more}))
+        return
+    click.echo(f"request {request_id}: {state}")
+    if state != RequestState.CANCELLED:
+        click.echo(why)
 
 
 def _endpoint(name: str, *, idempotent: bool = False) -> roq.Endpoint[Any, Any]:
@@ -176,4 +188,19 @@ def _endpoint(name: str, *, idempotent: bool = False) -> roq.Endpoint[Any, Any]:
 
 def _print_response(pending: Pending[Any], wait: float) -> None:
     """As one line of JSON; bytes in it become base64."""
-    click.echo(msgspec.json.encode(pending.result(wait)))
+    name = pending.endpoint.name
+    try:
+        value = pending.result(wait)
+    except Unavailable as error:
+        again = f"`roq request response {name} {pending.id}` asks for it again"
+        raise Unavailable(f"{error}; {again}") from None
+    click.echo(_json(name, value))
+
+
+def _json(endpoint: str, value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UNREADABLE as error:
+        raise InvalidRequest(
+            f"the response of {endpoint} cannot be said in JSON: {error}"
+        ) from None

@@ -8,10 +8,11 @@ import msgspec
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
-from roq.cli.output import note, print_fields, print_json, print_table
+from roq.cli.output import fields_of, note, print_fields, print_json, print_table
 from roq.client.admin.wording import age_text, bytes_text
 from roq.client.consume.groups import GroupMember, told
 from roq.client.request.views import ServiceView
+from roq.protocol.requesting import ENDS, RequestState
 
 
 @click.group()
@@ -91,7 +92,7 @@ def show(target: Target, queue: str, service: str) -> None:
             ("Open", f"{row.open:,} requests"),
             ("Oldest", _age(row.oldest_seconds)),
             ("Stored", f"{row.stored:,} responses, {bytes_text(row.stored_bytes)}"),
-            *((f"Ended: {ending}", f"{count:,}") for ending, count in sorted(row.counts.items())),
+            *((_ended(ending), f"{count:,}") for ending, count in sorted(row.counts.items())),
             *((name, _setting(name, value)) for name, value in settings.items()),
         ]
     )
@@ -125,7 +126,14 @@ def _setting(name: str, value: float) -> str:
 
 
 def _others(row: ServiceView) -> int:
-    return sum(number for ending, number in row.counts.items() if ending not in {"done", "failed"})
+    return sum(row.counts.get(ending, 0) for ending in ENDS - {"done", "failed"})
+
+
+def _ended(counted: str) -> str:
+    if counted in ENDS:
+        return f"Ended: {counted}"
+    expired = counted == RequestState.EXPIRED
+    return "Of these never fetched" if expired else f"Discarded: {counted}"
 
 
 def _print_troubles(row: ServiceView) -> None:
@@ -140,6 +148,6 @@ def _age(seconds: float | None) -> str:
 
 
 def _document(row: ServiceView) -> dict[str, object]:
-    document: dict[str, object] = msgspec.to_builtins(row)
+    document = fields_of(row)
     del document["requests"]  # `roq request list` has them
     return document

@@ -29,16 +29,17 @@ process.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Annotated, Final, NamedTuple, TypeVar
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.protocol import requesting
 from roq.protocol.attributes import TAG_BYTES_MAX, TAGS_MAX
 from roq.protocol.batch import COUNT_MAX
 from roq.protocol.reports import ClientName
 from roq.protocol.requesting import Answer, Begun, Figures, ServiceSettings
-from roq.ranges import UNREADABLE, ChildEpoch, Offset, Real, Whole
+from roq.ranges import ChildEpoch, Offset, Real, Whole
 
 JOIN: Final = b"\xffj"
 CREDIT: Final = b"\xffk"
@@ -321,24 +322,11 @@ def read_lease(data: bytes) -> tuple[int, int, int, int, int]:
     return number, first, length, attempt, bits
 
 
-T = TypeVar("T", Credit, Done, DoneConfirmed, LeaveGroup)
+def clean(text: str, most: int) -> str:
+    """What a program says, as it can travel: without halves of surrogate pairs, so long at most."""
+    return text.encode("utf-8", "replace").decode()[:most]
 
 
-def encode(message: msgspec.Struct) -> bytes:
-    """The msgpack of one of the short messages."""
-    return _encode(message)
-
-
-def decode(data: bytes, kind: type[T]) -> T:
-    """What `encode` was given.
-
-    Raises:
-        RemoteProtocolError: it is none, or out of range.
-    """
-    try:
-        return msgspec.msgpack.decode(data, type=kind)
-    except UNREADABLE as error:
-        raise RemoteProtocolError(f"{kind.__name__}: {error}") from None
-
-
-_encode = msgspec.msgpack.Encoder().encode
+encode = requesting.encode
+decode = requesting.decode
+"""All short messages are msgpack arrays, and are refused alike."""

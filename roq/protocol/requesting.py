@@ -286,11 +286,11 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     """There are more requests than are named."""
 
 
-T = TypeVar("T", Want, RequestEnds, Figures, Revoked)
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """The msgpack of one of the short messages."""
+    """The msgpack of a short message, here or of `roq.protocol.consuming`."""
     return _encode(message)
 
 

@@ -63,6 +63,29 @@ def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[RunningCluster]:
+    """For modules that disturb it, as their `running`."""
+    with roq.testing.cluster() as found:
+        yield found
+
+
+@pytest.fixture
+def client(running: RunningCluster) -> Iterator[roq.Cluster]:
+    """A client of the cluster of a module."""
+    with running.connect() as found:
+        yield found
+
+
+@pytest.fixture
+def queue(client: roq.Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A queue of this test alone; in memory, or as durable as the test is parametrised for."""
+    name = f"q{abs(hash(request.node.name)) % 10**9}"
+    client.create_queue(name, durability=getattr(request, "param", "none"))
+    yield name
+    client.remove_queue(name)
+
+
 @pytest.fixture
 def scene() -> Iterator[Scene]:
     """A queue in this process, and clients of it."""

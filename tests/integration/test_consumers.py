@@ -17,7 +17,7 @@ import pytest
 from commands import until
 
 import roq
-from roq.testing import RunningCluster, cluster
+from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
 
@@ -25,23 +25,8 @@ SCRIPT = Path(__file__).parent.parent / "support" / "consuming.py"
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    with cluster() as found:
-        yield found
-
-
-@pytest.fixture
-def client(running: RunningCluster) -> Iterator[roq.Cluster]:
-    with running.connect() as found:
-        yield found
-
-
-@pytest.fixture
-def queue(client: roq.Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = f"q{abs(hash(request.node.name)) % 10**9}"
-    client.create_queue(name, durability=getattr(request, "param", "none"))
-    yield name
-    client.remove_queue(name)
+def running(own_cluster: RunningCluster) -> RunningCluster:
+    return own_cluster
 
 
 class Member:

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 import pytest
 
 import roq
-from roq.testing import RunningCluster, cluster
+from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[RunningCluster]:
-    with cluster() as found:
-        yield found
-
-
-@pytest.fixture
-def client(running: RunningCluster) -> Iterator[roq.Cluster]:
-    with running.connect() as found:
-        yield found
-
-
-@pytest.fixture
-def queue(client: roq.Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = f"q{abs(hash(request.node.name)) % 10**9}"
-    client.create_queue(name, durability=getattr(request, "param", "none"))
-    yield name
-    client.remove_queue(name)
+def running(own_cluster: RunningCluster) -> RunningCluster:
+    return own_cluster
 
 
 both = pytest.mark.parametrize("queue", ["none", "flush"], indirect=True)

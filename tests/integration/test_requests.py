@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +22,7 @@ from serving import AGAIN, ONCE
 
 import roq
 import roq.aio
-from roq.testing import RunningCluster, cluster
+from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
 
@@ -36,23 +35,8 @@ BOTH = pytest.mark.parametrize("queue", ["none", "flush"], indirect=True)
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[RunningCluster]:
-    with cluster() as found:
-        yield found
-
-
-@pytest.fixture
-def client(running: RunningCluster) -> Iterator[roq.Cluster]:
-    with running.connect() as found:
-        yield found
-
-
-@pytest.fixture
-def queue(client: roq.Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = f"q{abs(hash(request.node.name)) % 10**9}"
-    client.create_queue(name, durability=getattr(request, "param", "none"))
-    yield name
-    client.remove_queue(name)
+def running(own_cluster: RunningCluster) -> RunningCluster:
+    return own_cluster
 
 
 def echo(client: roq.Cluster, queue: str, **given: Any) -> roq.Service:
@@ -313,8 +297,16 @@ def test_bad_input_is_named(client: roq.Cluster, queue: str) -> None:
         client.service("echo", queue).start()
     with pytest.raises(roq.InvalidRequest, match="not one of service"):
         client.service("other", queue).handler(ECHO)(lambda data, _: data)
-    with client.consumer(queue, "echo"), pytest.raises(roq.InvalidRequest, match="consumer group"):
-        echo(client, queue).start()
+    with client.consumer(queue, "echo"):
+        with pytest.raises(roq.InvalidRequest, match="consumer group"):
+            echo(client, queue).start()
+        with (
+            client.requester(queue) as requester,
+            pytest.raises(roq.InvalidRequest, match="consumer group"),
+        ):
+            requester.request(ECHO, b"x")
+        with pytest.raises(roq.GroupNotFound, match="has no service echo"):
+            client.describe_service(queue, "echo")
 
 
 def test_what_cannot_be_read_or_encoded_fails_and_harms_nobody(
@@ -574,6 +566,12 @@ def test_requests_are_made_and_seen_from_the_command_line(
         assert fetched.stdout.split() == [b"8"], fetched.stderr
         again = run_roq("request", "response", "desk.double", name, cluster=running.address)
         assert b"fetched already" in again.stderr
+        for arguments in ((), ("--json",)):
+            gone = run_roq(
+                "request", "cancel", "desk.double", name, *arguments, cluster=running.address
+            )
+            assert (gone.returncode, gone.stdout) == (1, b"")
+            assert b"fetched already" in gone.stderr
         assert client.services(queue) == ["desk"]
         shown = run_roq("service", "show", queue, "desk", cluster=running.address)
         assert b"available" in shown.stdout

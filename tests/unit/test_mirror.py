@@ -17,7 +17,6 @@ TESTED_ELSEWHERE = set(
     """
 aio/listening
 aio/publisher
-aio/requests
 aio/subscriber
 benchmarks/arrow_source
 benchmarks/benchmark
@@ -61,11 +60,7 @@ client/admin/management
 client/admin/statistics
 client/cluster
 client/request/commands
-client/request/handling
 client/request/instance_shell
-client/request/requester
-client/request/service
-client/request/shell
 client/publish/connection
 client/publish/connections
 client/publish/events

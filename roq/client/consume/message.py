@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from roq.client.consume.holding import Holding
 from roq.client.subscribe.message import Batch, Message
 from roq.errors import InvalidRequest
-from roq.protocol.consuming import DELAY_SECONDS_MAX, REASON_MAX
+from roq.protocol.consuming import DELAY_SECONDS_MAX, REASON_MAX, clean
 
 
 class Settlement:
@@ -40,8 +40,7 @@ class Settlement:
         self.dead = dead
         self.counted = counted
         self.delay = delay
-        # Whatever it says of an error: what cannot travel is left out.
-        self.reason = str(reason).encode("utf-8", "replace").decode()[:REASON_MAX]
+        self.reason = clean(str(reason), REASON_MAX)
 
 
 DONE = Settlement(acked=True)

@@ -118,7 +118,7 @@ class Callbacks:
         except Exception:
             self.failed += 1
             with suppress(Exception):  # of a logging handler
-                log.exception("a callback has raised; it will be called again")
+                log.exception("a callback has raised")
 
     def _leave_out_rest(self) -> None:
         self._ended = True

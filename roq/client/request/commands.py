@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from roq.client.admin.management import Management
 from roq.client.admin.views import QueueDescription
-from roq.client.consume.groups import GroupListing
+from roq.client.consume.groups import GroupListing, GroupSummary
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
@@ -20,7 +21,7 @@ from roq.client.request.requester import Requester
 from roq.client.request.service import THREADS, InstanceState, Service, settings_of
 from roq.client.request.shell import Collector
 from roq.client.request.views import ServiceView, describe_service
-from roq.errors import InvalidRequest
+from roq.errors import GroupNotFound, InvalidRequest
 from roq.model import check_name
 from roq.protocol.requesting import ServiceSettings
 
@@ -175,7 +176,14 @@ class RequestCommands(ABC):
             Unavailable: nobody has answered.
             QueueStopped: the queue does not run.
         """
-        (group,) = self.groups(queue, name, timeout=timeout)
+        found: list[GroupSummary] = []
+        with suppress(GroupNotFound):
+            found = [each for each in self.groups(queue, name, timeout=timeout) if each.service]
+        if not found:
+            raise GroupNotFound(
+                f"queue {queue} has no service {name}; `roq service list {queue}` shows all"
+            )
+        (group,) = found
         return describe_service(self._engine, self.describe(queue), group, self._seconds(timeout))
 
     def response(self, endpoint: Endpoint[Any, R], request_id: str) -> Pending[R]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -18,7 +19,7 @@ FORMATS: Final = ("msgpack", "json")
 
 
 class Codec(Protocol):
-    """Turns values of any type into bytes and back; both may raise anything."""
+    """Turns values of any type into bytes and back; both may raise any `Exception`."""
 
     def encode(self, value: Any) -> bytes:
         """The bytes of a value."""
@@ -123,7 +124,8 @@ def endpoint(
         name: `SERVICE.NAME`, of the characters A-Z a-z 0-9 . _ -
         request, response: types that msgspec can encode, `bytes` for bytes as they are, or
             `type(None)` for nothing.
-        idempotent: running it twice does no harm. Else it is begun at most once.
+        idempotent: running it twice does no harm. Else it is begun at most once, but for `retry_on`
+            of the service.
         codec: `msgpack`, `json`, or an object with `encode` and `decode`.
 
     Raises:
@@ -133,6 +135,11 @@ def endpoint(
     return Endpoint(name, request, response, idempotent=idempotent, codec=codec)
 
 
+def is_async(function: object) -> bool:
+    """Whether a call of this gives something to be awaited."""
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
+
+
 def _codec(kind: Any, codec: str | Codec) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
     if kind is bytes:
         return _as_bytes, bytes
@@ -140,7 +147,7 @@ def _codec(kind: Any, codec: str | Codec) -> tuple[Callable[[Any], bytes], Calla
         return _nothing, _read_nothing
     if not isinstance(codec, str):
         given = codec
-        return given.encode, lambda data: given.decode(data, kind)
+        return lambda value: _as_bytes(given.encode(value)), lambda data: given.decode(data, kind)
     if codec not in FORMATS:
         raise InvalidRequest(f"codec {codec!r}: use {' or '.join(FORMATS)}, or an object")
     module = msgspec.msgpack if codec == FORMATS[0] else msgspec.json

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import math
 import re
@@ -22,10 +21,11 @@ from typing import Any, Final
 
 from roq.client.consume.message import Settlement
 from roq.client.request.context import CURRENT, RequestContext, RequestId
-from roq.client.request.endpoint import Endpoint
+from roq.client.request.endpoint import Endpoint, is_async
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
 from roq.errors import InvalidRequest, LeaseLost, RoQError
+from roq.protocol.consuming import clean
 from roq.protocol.requesting import (
     ENVELOPE,
     ENVELOPE_VERSION,
@@ -127,8 +127,7 @@ class Handling:
             raise InvalidRequest(f"endpoint {endpoint.name} is not one of service {self._service}")
         if endpoint.topic in self.handlers:
             raise InvalidRequest(f"endpoint {endpoint.name} has a handler already")
-        coroutine = inspect.iscoroutinefunction(function)
-        self.handlers[endpoint.topic] = Registered(endpoint, function, coroutine)
+        self.handlers[endpoint.topic] = Registered(endpoint, function, is_async(function))
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Begin.
@@ -194,7 +193,7 @@ class Handling:
             token = CURRENT.set(context)
             try:
                 answered = _result(registered, registered.handler(value, context), context)
-            except Exception as error:  # noqa: BLE001 - it is the handler's, and is told
+            except BaseException as error:  # noqa: BLE001 - the handler's: the thread goes on
                 self._failed(*work, context, error, began)
             else:
                 self._end(*work, answered, began)
@@ -215,7 +214,9 @@ class Handling:
         CURRENT.set(context)
         try:
             answered = _result(registered, await registered.handler(value, context), context)
-        except Exception as error:  # noqa: BLE001 - it is the handler's, and is told
+        except GeneratorExit:
+            raise  # the loop is gone, and what was left there collected
+        except BaseException as error:  # noqa: BLE001 - the handler's: the loop goes on
             self._failed(holding, index, context, error, began)
         else:
             self._end(holding, index, answered, began)
@@ -254,9 +255,9 @@ class Handling:
             else:
                 try:
                     value = registered.endpoint.decode_request(payload[ENVELOPE.size :])
-                except Exception as error:  # noqa: BLE001 - whatever the codec raises
+                except BaseException as error:  # noqa: BLE001 - whatever the codec raises
                     kind = registered.endpoint.request
-                    text = f"the request is no {kind!r}: {error}"[:TEXT_MAX]
+                    text = f"the request is no {kind!r}: {brief(error)}"
                     answered = HandlerResult(RequestState.FAILED, text=text)
                 else:
                     run = registered, value, self._context(holding, index, registered, left)
@@ -286,10 +287,10 @@ class Handling:
         )  # fmt: skip
 
     def _failed(
-        self, holding: RequestHolding, index: int, context: RequestContext, error: Exception,
-        began: float,
+        self, holding: RequestHolding, index: int, context: RequestContext,
+        error: BaseException, began: float,
     ) -> None:  # fmt: skip
-        text = "".join(traceback.format_exception(error)).encode("utf-8", "replace")
+        text = _whole(error).encode("utf-8", "replace")
         if len(text) > TEXT_MAX:
             text = text[: TEXT_MAX // 2] + b"\n...\n" + text[-TEXT_MAX // 2 + 8 :]
         told = text.decode("utf-8", "ignore")
@@ -299,10 +300,9 @@ class Handling:
             and self._retry_on.search(told) is not None
         )
         if again and not context.cancelled:
-            reason = f"{type(error).__name__}: {error}"
             self._times.append(monotonic() - began)
             self.stats.retried += 1
-            self._return(holding, index, Settlement(reason=reason), ran=True)
+            self._return(holding, index, Settlement(reason=brief(error)), ran=True)
             return
         self.stats.failed += 1
         self._end(holding, index, HandlerResult(RequestState.FAILED, text=told), began)
@@ -313,6 +313,7 @@ class Handling:
         """A request has ended, here; whether it ran since then, or not at all."""
         if holding.batch.payloads[index][1:2] and holding.batch.payloads[index][1] & SILENT:
             answered = answered._replace(silent=True, value=b"")
+        answered = answered._replace(text=clean(answered.text, TEXT_MAX))
         self._tell(lambda shell: shell.answer(holding, index, answered), ran=began is not None)
         if began is not None:
             self._times.append(monotonic() - began)
@@ -360,6 +361,22 @@ class Handling:
                 loop.close()
 
         threading.Thread(target=run, name=f"roq-{self._service}-loop", daemon=True).start()
+
+
+def brief(error: BaseException) -> str:
+    """What an error says, whatever it does when it is asked."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - the program's own
+        return f"{type(error).__name__}, which cannot be printed"
+
+
+def _whole(error: BaseException) -> str:
+    """The same with its traceback."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException:  # noqa: BLE001 - the program's own
+        return brief(error)
 
 
 def _result(registered: Registered, value: Any, context: RequestContext) -> HandlerResult:

@@ -8,7 +8,7 @@ id, until it is known how it has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,8 +32,10 @@ from roq.protocol.requesting import (
 ASK_SECONDS: Final = 3.0
 """An Attend that is not answered is repeated after so long."""
 SURE_SECONDS: Final = 2.0
-"""What is not told of by itself is asked for after so long, once: it may have ended before the
-exchange knew whom to tell."""
+"""What is not told of by itself is asked for after so long: it may have ended before the exchange
+knew whom to tell."""
+AGAIN_SECONDS: Final = 10.0
+"""And again after so long, as long as it is open: what was said may be lost with a connection."""
 WANT_MAX: Final = 1_000
 """Positions of one kind in one message."""
 
@@ -65,7 +67,7 @@ class Home:
     """By service, the number of the question; 0: it is answered."""
     ask_at: float = float("inf")
     open: dict[str, dict[Position, float]] = field(default_factory=dict)
-    """By service, what is open, and when it is to be asked for."""
+    """By service, what is open, and when it is to be asked for next."""
     words: dict[str, _Words] = field(default_factory=dict)
     trouble: str = ""
 
@@ -108,6 +110,8 @@ class RequesterMachine:
             return []
         place.up = True
         place.attended = {}
+        for service in place.open.keys() - self._attend.keys():  # what others have requested
+            self._want_all(place, service, now)
         return [ask for service in self._attend for ask in self._ask(log, place, service, now)]
 
     def down(self, log: LogId) -> None:
@@ -212,12 +216,11 @@ class RequesterMachine:
                 for service in [s for s, question in place.attended.items() if question]:
                     asks += self._ask(log, place, service, now)
             for service, positions in place.open.items():
+                words = self._words(place, service)
                 for position, at in positions.items():
-                    if at > now:
-                        break  # those behind came later
-                    if at:
-                        positions[position] = 0.0
-                        self._words(place, service).wanted.append(position)
+                    if at <= now:
+                        positions[position] = now + AGAIN_SECONDS
+                        words.wanted.append(position)
         return [*asks, *self.say()]
 
     def say(self) -> list[AskExchange]:
@@ -226,12 +229,18 @@ class RequesterMachine:
         for log, place in self.places.items():
             if not place.up or not place.words:
                 continue
+            # An exchange hears a Want at once, and an Attend when it has its turn. Who does not
+            # know the service yet would say that there was no such request.
+            silent = {
+                name: words for name, words in place.words.items() if place.attended.get(name)
+            }
             for service, words in place.words.items():
-                asks += [
-                    AskExchange(log, [WANT, requesting.encode(want)])
-                    for want in words.wants(service)
-                ]
-            place.words = {}
+                if service not in silent:
+                    asks += [
+                        AskExchange(log, [WANT, requesting.encode(want)])
+                        for want in words.wants(service)
+                    ]
+            place.words = silent
         return asks
 
     @property
@@ -241,6 +250,13 @@ class RequesterMachine:
 
     def _words(self, place: Home, service: str) -> _Words:
         return place.words.setdefault(service, _Words())
+
+    def _want_all(self, place: Home, service: str, now: float) -> None:
+        """Ask for everything that is open, and later to be sure."""
+        positions = place.open.get(service, {})
+        self._words(place, service).wanted = list(positions)
+        for position in positions:
+            positions[position] = now + SURE_SECONDS
 
     def _ask(self, log: LogId, place: Home, service: str, now: float) -> list[AskExchange]:
         settings, publisher = self._attend[service]
@@ -259,14 +275,7 @@ class RequesterMachine:
                 place.attended[service] = 0
                 place.trouble = ""
                 self.settings[service] = answer.settings
-                positions = place.open.get(service, {})
-                self._words(place, service).wanted.extend(_sure(positions, now))
+                self.refusals.pop(service, None)
+                self._want_all(place, service, now)
         if not any(place.attended.values()):
             place.ask_at = float("inf")
-
-
-def _sure(positions: dict[Position, float], now: float) -> Iterable[Position]:
-    """All of them, to be asked for once more later."""
-    for position in positions:
-        positions[position] = now + SURE_SECONDS
-    return list(positions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -9,8 +10,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from roq.client.publish.receipt import Receipt, failure
 from roq.client.request.context import RequestId
-from roq.client.request.endpoint import Endpoint
-from roq.errors import NO_RESPONSES, DeliveryError, RoQError, Unavailable
+from roq.client.request.endpoint import Endpoint, is_async
+from roq.errors import NO_RESPONSES, DeliveryError, InvalidRequest, RoQError, Unavailable
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 
@@ -30,6 +31,11 @@ _WHY: Final = {
 """Where an exchange says no more than the state."""
 
 
+_ASYNC: Final = (
+    "on_done of roq.Pending calls plain functions, and this one is async: use roq.aio, or future()"
+)
+
+
 class Waits(Protocol):
     """Who looks after requests that are open: the collector of a client."""
 
@@ -37,8 +43,8 @@ class Waits(Protocol):
         """Wait until this is so; False: it was not in time."""
         ...
 
-    def call_back(self, callback: Callable[[], object], pending: Pending[Any]) -> None:
-        """Have this called in the thread for callbacks, and the retrieval confirmed then."""
+    def later(self, call: Callable[[], object]) -> None:
+        """Have this called in the thread for callbacks: it may wait."""
         ...
 
     def confirm(self, pending: Pending[Any]) -> None:
@@ -63,8 +69,8 @@ class Pending(Generic[R]):
     """
 
     __slots__ = (
-        "_at", "_callbacks", "_error", "_index", "_outcome", "_queue", "_waits", "accepted", "due",
-        "endpoint", "repeat",
+        "_at", "_callbacks", "_error", "_held", "_index", "_outcome", "_queue", "_waits",
+        "accepted", "due", "endpoint", "repeat",
     )  # fmt: skip
 
     def __init__(self, waits: Waits, queue: str, endpoint: Endpoint[Any, R]) -> None:
@@ -81,6 +87,8 @@ class Pending(Generic[R]):
         self._outcome: RequestEnd | None = None
         self._error: RoQError | None = None
         self._callbacks: list[Callable[[], None]] | None = None
+        self._held = 0
+        """Callbacks that have not ended; the retrieval is confirmed when there is none."""
 
     # --- the user's -------------------------------------------------------------------------------
 
@@ -132,16 +140,17 @@ class Pending(Generic[R]):
         return self._value()
 
     def future(self) -> Future[R]:
-        """The same as a future."""
+        """The same as a future; its callbacks must not wait for anything of this client."""
         future: Future[R] = Future()
         future.set_running_or_notify_cancel()
 
         def settle() -> None:
             try:
-                future.set_result(self._value())
-            except RoQError as error:
+                value = self._value()
+            except Exception as error:  # noqa: BLE001 - also of a codec, and whoever waits is told
                 future.set_exception(error)
-            self._waits.confirm(self)
+            else:
+                future.set_result(value)
 
         self._ring(settle)
         return future
@@ -149,11 +158,27 @@ class Pending(Generic[R]):
     def on_done(self, callback: Callable[[Pending[R]], object]) -> None:
         """Call this once when it has ended, in the client's thread for callbacks.
 
-        It may take its time. What it raises is logged and ends nothing. The retrieval is confirmed
-        when it has returned: if the program is killed before, another client may fetch the response
-        by the id.
+        It may take its time. What it raises is logged and ends nothing. Without callbacks the
+        retrieval of a response is confirmed as soon as it has arrived; with callbacks that were
+        given before that, when the last of them has ended: if the program is killed before,
+        another client may fetch the response by the id.
+
+        Raises:
+            InvalidRequest: it is `async def`: the client has no event loop, `roq.aio` does.
         """
-        self._ring(lambda: self._waits.call_back(lambda: callback(self), self))
+        if is_async(callback):
+            raise InvalidRequest(_ASYNC)
+
+        def call() -> None:
+            try:
+                told = callback(self)
+                if inspect.iscoroutine(told):
+                    told.close()
+                    raise InvalidRequest(_ASYNC)
+            finally:
+                self.called()
+
+        self.when_done(lambda: self._waits.later(call))
 
     def cancel(self) -> None:
         """The response is not wanted any more: what has not begun never is, and what runs is told.
@@ -166,6 +191,22 @@ class Pending(Generic[R]):
         at = self.at
         name = "" if at is None else f" {RequestId(self._queue, *at)}"
         return f"<roq.Pending {self.endpoint.name}{name}: {self.state}>"
+
+    # --- the event loop's -------------------------------------------------------------------------
+
+    def when_done(self, begin: Callable[[], None]) -> None:
+        """Call this once when it has ended; it does not wait, and has `called` called some time."""
+        with _registering:
+            self._held += 1
+        self._ring(begin)
+
+    def called(self) -> None:
+        """A callback has ended."""
+        with _registering:
+            self._held -= 1
+            last = not self._held
+        if last:
+            self._waits.confirm(self)
 
     # --- the collector's --------------------------------------------------------------------------
 
@@ -197,7 +238,8 @@ class Pending(Generic[R]):
             self._waits.let_go(self)
         with _registering:
             rings, self._callbacks = self._callbacks, None
-        if rings is None:
+            held = self._held
+        if not held:
             self._waits.confirm(self)
         for ring in rings or ():
             ring()

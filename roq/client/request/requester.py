@@ -71,7 +71,6 @@ class Requester:
         self._last: dict[str, Sent] = {}
         """By topic: the batch that its requests join."""
         self._attended: set[str] = set()
-        self._repeated = 0
         self._made = 0
         self._closed = False
         # A request that was accepted is not published again by itself if its exchange dies.
@@ -129,10 +128,7 @@ class Requester:
         """Make a request whose response nobody wants; gives the receipt. Raises as `request`."""
         data = self._envelope(endpoint, value, within, SILENT, inherit=True)
         self.prepare(endpoint.service)
-        with self._lock:
-            receipt = self._publisher.publish(data, endpoint.topic, properties=headers)
-            self._note(endpoint.topic, receipt, None)
-        return receipt
+        return self._publish(endpoint.topic, data, headers, None)
 
     def wait_for_room(self) -> None:
         """Wait until there may be room for another request; raises `Unavailable` if there is none
@@ -210,13 +206,22 @@ class Requester:
         wanted = ENVELOPE.unpack_from(data)[2] / 1_000 or most
         if self._collects:
             self._collector.expect(pending, min(wanted, most))
-        if self._collects and endpoint.idempotent and not headers:
-            self._collector.keep(pending, data)
+        keep = data if self._collects and endpoint.idempotent and not headers else None
+        self._publish(endpoint.topic, data, headers, pending, keep)
         with self._lock:
-            receipt = self._publisher.publish(data, endpoint.topic, properties=headers)
             self._made += 1
-            self._note(endpoint.topic, receipt, pending)
         return pending
+
+    def _publish(
+        self, topic: str, data: bytes, headers: Mapping[str, str] | None,
+        pending: Pending[Any] | None, keep: bytes | None = None,
+    ) -> Receipt:  # fmt: skip
+        with self._lock:
+            receipt = self._publisher.publish(data, topic, properties=headers)
+            if pending is not None and keep is not None:
+                self._collector.keep(pending, keep)  # before it can end
+            self._note(topic, receipt, pending)
+        return receipt
 
     def _envelope(
         self, endpoint: Endpoint[Q, Any], value: Q, within: float | None, flags: int, *,
@@ -283,15 +288,22 @@ class Requester:
         data = pending.repeat
         if data is None or self._closed:
             return False
-        self._repeated += 1
-        self._collector.later(lambda: self._repeat(pending, data))
+        untold = Unavailable(
+            f"{pending.endpoint.name}: its exchange is gone, and the client ends, or its callbacks "
+            "take too long, before it was sent once more"
+        )
+        self._collector.later(
+            lambda: self._repeat(pending, data), lambda: self._collector.fail(pending, untold)
+        )
         return True
 
     def _repeat(self, pending: Pending[Any], data: bytes) -> None:
         topic = pending.endpoint.topic
         try:
-            with self._lock:
-                receipt = self._publisher.publish(data, topic)
-                self._note(topic, receipt, pending)
+            try:
+                self._publish(topic, data, None, pending)
+            except WouldBlock:
+                self.wait_for_room()
+                self._publish(topic, data, None, pending)
         except RoQError as error:
-            pending.settle(None, error)
+            self._collector.fail(pending, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import re
 import signal
@@ -24,7 +25,7 @@ from roq.client.io.engine import Engine
 from roq.client.naming import client_name
 from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.handling import Handling, ServiceStats
+from roq.client.request.handling import Handling, ServiceStats, brief
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
@@ -36,7 +37,7 @@ from roq.errors import (
     RoQError,
     Unavailable,
 )
-from roq.protocol.consuming import GroupSettings
+from roq.protocol.consuming import GroupSettings, clean
 from roq.protocol.requesting import (
     ENDPOINTS_MAX,
     Figures,
@@ -53,6 +54,9 @@ CLOSE_SECONDS: Final = 5.0
 FIGURES_SECONDS: Final = 1.0
 HANGS_SECONDS: Final = 5.0
 """An availability function that takes longer makes its instance unavailable."""
+RULE_MAX: Final = 200
+VERSION_MAX: Final = 64
+"""Characters, as of `Figures`."""
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -142,7 +146,7 @@ class Service:
             name, queue, self.instance, self._threads, _pattern(retry_on),
             _at_least(0, "retries", retries),
         )  # fmt: skip
-        self._version = version[:64]
+        self._version = clean(version, VERSION_MAX)
         self._timeout = timeout
         self._flag = True
         self._id = os.urandom(16)
@@ -164,8 +168,8 @@ class Service:
         self._error: RoQError | None = None
         self._stop = threading.Event()
         self._closed = False
-        self._looked_at = monotonic()
-        """When the availability function has returned last."""
+        self._looked_at = math.inf
+        """When the availability function has returned last; infinity: it was not called."""
         self._cpu = process_time(), monotonic()
 
     # --- the user's -------------------------------------------------------------------------------
@@ -225,12 +229,13 @@ class Service:
         self._engine.at_end(self._engine_ended)
         farewell.opened(self)
         self._session.start()
-        threading.Thread(target=self._look_on, name=f"roq-{self.name}-look", daemon=True).start()
         try:
             self._wait()
         except BaseException:
             self.close(0.0)
             raise
+        self._looked_at = monotonic()
+        threading.Thread(target=self._look_on, name=f"roq-{self.name}-look", daemon=True).start()
 
     def run(self) -> None:
         """Take requests until SIGTERM or SIGINT, then `drain`. In the main thread of a program.
@@ -364,8 +369,10 @@ class Service:
 
     def _look_on(self) -> None:
         """A thread of its own: the availability function may take its time, or hang."""
-        while not self._stop.wait(FIGURES_SECONDS) and not self._closed:
+        while not self._closed:
             self._look()
+            if self._stop.wait(FIGURES_SECONDS):
+                return
 
     def _look(self) -> None:
         state = self.state
@@ -387,7 +394,7 @@ class Service:
 
     def _figures(self, state: InstanceState, *, available: bool, rule: str) -> Figures:
         return Figures(
-            available, rule[:200], state.busy, state.threads, state.response_ms,
+            available, clean(rule, RULE_MAX), state.busy, state.threads, state.response_ms,
             state.memory_bytes, state.cpu_percent, state.flag, self._version,
             [each.endpoint.name for each in self._handling.handlers.values()][:ENDPOINTS_MAX],
         )  # fmt: skip
@@ -397,8 +404,8 @@ class Service:
             return state.flag, "" if state.flag else "its flag is not set"
         try:
             available = bool(self._available(state))
-        except Exception as error:  # noqa: BLE001 - the program's own, and is told
-            return False, f"its availability function has raised {type(error).__name__}: {error}"
+        except BaseException as error:  # noqa: BLE001 - the program's own, and is told
+            return False, f"its availability function has raised {brief(error)}"
         return available, "" if available else "its availability function says so"
 
     # --- its life ---------------------------------------------------------------------------------
@@ -411,7 +418,6 @@ class Service:
             )
         if self._error is not None:
             raise self._error
-        self._look()
 
     def _state(self, state: str, reason: str) -> None:
         if state == SessionState.REMOVED:

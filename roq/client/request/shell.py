@@ -26,6 +26,7 @@ from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.errors import (
     Closed,
+    InvalidRequest,
     QueueNotFound,
     RemoteProtocolError,
     ResponseLost,
@@ -105,6 +106,7 @@ class Collector:
         self._looking = False
         """Whether `_look` is about to be called."""
         self._timer: Timer | None = None
+        self._keeping = threading.Lock()
         self._kept_bytes = 0
         self._error: RoQError | None = None
         self._known = threading.Event()
@@ -124,7 +126,8 @@ class Collector:
 
         Raises:
             Unavailable: not in time.
-            RoQError: the queue is gone, or has a consumer group of that name.
+            InvalidRequest: the queue has a consumer group of that name.
+            RoQError: the queue is gone, or this is closed.
         """
         machine = self._machine
 
@@ -141,7 +144,7 @@ class Collector:
         if self._error is not None:
             raise self._error
         if service in machine.refusals:
-            raise Unavailable(f"service {service}: {machine.refusals[service]}")
+            raise InvalidRequest(f"service {service}: {machine.refusals[service]}")
         if not machine.attended(service):
             raise Unavailable(
                 f"the exchanges of queue {self.queue} have not answered in {timeout:g} s: "
@@ -210,17 +213,6 @@ class Collector:
                 self._waiting -= 1
         return True
 
-    def call_back(self, callback: Callable[[], object], pending: Pending[Any]) -> None:
-        """Have this called in the thread for callbacks, and the retrieval confirmed then."""
-
-        def call() -> None:
-            try:
-                callback()
-            finally:
-                self.confirm(pending)
-
-        self._engine.callbacks.post(call)
-
     def confirm(self, pending: Pending[Any]) -> None:
         """The outcome has arrived."""
         self._confirmed.append(pending)
@@ -233,18 +225,33 @@ class Collector:
 
     def keep(self, pending: Pending[Any], data: bytes) -> None:
         """This may be sent once more; it is kept for that, as far as the allowance reaches."""
-        if self._kept_bytes + len(data) <= REPEAT_BYTES:
-            self._kept_bytes += len(data)
-            pending.repeat = data
+        with self._keeping:
+            if self._kept_bytes + len(data) <= REPEAT_BYTES:
+                self._kept_bytes += len(data)
+                pending.repeat = data
 
     def let_go(self, pending: Pending[Any]) -> None:
         """It will not be sent once more."""
-        self._kept_bytes -= len(pending.repeat or b"")
-        pending.repeat = None
+        with self._keeping:
+            self._kept_bytes -= len(pending.repeat or b"")
+            pending.repeat = None
 
-    def later(self, call: Callable[[], object]) -> None:
-        """Have this called in the thread for callbacks: it may wait."""
-        self._engine.callbacks.post(call)
+    def later(
+        self, call: Callable[[], object], left_out: Callable[[], object] = lambda: None
+    ) -> None:
+        """Have this called in the thread for callbacks: it may wait.
+
+        Args:
+            left_out: called instead, as `Callbacks.post` says.
+        """
+        self._engine.callbacks.post(call, left_out)
+
+    def fail(self, pending: Pending[Any], error: RoQError) -> None:
+        """It is not sent once more, and this is why."""
+        try:
+            self._engine.call_soon(lambda: self._settle(pending, None, error))
+        except Closed:
+            self._settle(pending, None, error)
 
     @property
     def open_count(self) -> int:
@@ -263,8 +270,11 @@ class Collector:
     def _soon(self) -> None:
         if not self._looking:
             self._looking = True
-            with suppress(Closed):
+            try:
                 self._engine.call_soon(self._look)
+            except Closed:
+                if not self._engine.forked:
+                    self._look()  # nobody else does any more
 
     def _look(self) -> None:
         """What other threads have left here since the last look."""
@@ -305,6 +315,9 @@ class Collector:
     def _wait(self, pending: Pending[Any], *, ask: bool) -> None:
         place = pending.at
         if place is None:
+            return
+        if self._error is not None:
+            self._settle(pending, None, self._error)
             return
         early = self._early.pop(place, None)
         if early is not None:
@@ -424,6 +437,9 @@ class Collector:
             return
         if now < pending.due + GRACE_SECONDS:
             self.cancel(pending, late=True)
+            if pending.at is not None:  # and ask soon what it has said, if it does not say it
+                clock = self._engine.reactor.now()
+                self._machine.wait(pending.endpoint.service, *pending.at, clock, ask=False)
             again = int((pending.due + GRACE_SECONDS) / TICK_SECONDS) + 1
             self._due.setdefault(again, set()).add(pending)
             return
@@ -458,6 +474,8 @@ class Collector:
             connection.close([])
         self._connections.clear()
         self._known.set()
+        while self._accepted:
+            self._take_accepted(self._accepted.popleft())
         pendings = [each for some in self._open.values() for each in some]
         self._open.clear()
         for pending in pendings:

@@ -60,7 +60,7 @@ PAIRS = [
     Pair(
         pending.Pending,
         roq.aio.Pending,
-        shells=frozenset({"at", "due", "place", "repeat", "sent", "settle"}),
+        shells=frozenset({"at", "called", "due", "place", "repeat", "sent", "settle", "when_done"}),
     ),
     Pair(
         requester.Requester,

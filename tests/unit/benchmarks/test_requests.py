@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from roq.benchmarks import requests
-from roq.benchmarks.requests import Asker, RequestResults
+from roq.benchmarks.requests import Requesting, RequestResults
 from roq.benchmarks.results import environment
 
 
@@ -19,7 +19,7 @@ def results() -> RequestResults:
     return RequestResults(
         environment=environment(),
         rounds=3,
-        askers=[Asker("roq_none", "RoQ none", "kept"), Asker("nats", "a peer", "not kept")],
+        askers=[Requesting("roq_none", "RoQ none", "kept"), Requesting("nats", "a peer", "not kept")],
         skipped={"gone": "it is not installed"},
         failures=["a peer: it broke"],
         rates={"roq_none": [1_000.0, 3_000.0, 900.0], "nats": [2_000.0, 4_000.0, 1_000.0]},

@@ -25,6 +25,7 @@ class PaperPending:
 
     id = ID
     state = "done"
+    endpoint = roq.endpoint("billing.create", request=object, response=object)
     ends: Exception | None = None
 
     def __init__(self, value: object) -> None:
@@ -135,8 +136,43 @@ def test_a_cancelled_request_says_how_it_has_ended(paper: PaperCluster) -> None:
     paper.pending.ends = roq.RequestCancelled("it was cancelled")
     result = run("cancel", "billing.create", ID)
     assert (paper.pending.cancelled, result.stdout) == (True, f"request {ID}: cancelled\n")
+    paper.pending.ends = roq.RequestFailed("ValueError: no")
+    assert run("cancel", "billing.create", ID).stdout == f"request {ID}: failed\nValueError: no\n"
+    told = json.loads(run("cancel", "billing.create", ID, "--json").stdout)
+    assert told == {"ok": True, "id": ID, "state": "failed", "text": "ValueError: no"}
     paper.pending.ends = None
     lines = run("cancel", "billing.create", ID).stdout.splitlines()
-    assert (json.loads(lines[0]), lines[1]) == ({"total": 847}, f"request {ID}: done")
-    paper.pending.ends = roq.Unavailable("no response in time")
-    assert run("cancel", "billing.create", ID).exit_code != 0
+    assert (lines[0], json.loads(lines[1])) == (f"request {ID}: done", {"total": 847})
+    told = json.loads(run("cancel", "billing.create", ID, "--json").stdout)
+    assert told == {"ok": True, "id": ID, "state": "done", "response": {"total": 847}}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        roq.NeverRequested("no such request"), roq.ResponseLost("its exchange is gone"),
+        roq.ResponseRetrieved("fetched already"), roq.Unavailable("no response in time"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_what_is_not_known_cannot_be_cancelled(
+    paper: PaperCluster, error: roq.RoQError, words: tuple[str, ...]
+) -> None:
+    paper.pending.ends = error
+    result = run("cancel", "billing.create", ID, *words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert str(error) in result.stderr
+
+
+def test_a_response_that_does_not_come_says_how_to_ask_again(paper: PaperCluster) -> None:
+    paper.pending.ends = roq.Unavailable("no response of billing.create within 5 s")
+    result = run("send", "work", "billing.create", "--wait", "5")
+    assert result.exit_code == 1
+    assert f"`roq request response billing.create {ID}` asks for it again" in result.stderr
+
+
+def test_a_response_that_is_no_json_says_so(paper: PaperCluster) -> None:
+    paper.pending.value = {(1, 2): 3}
+    result = run("response", "billing.create", ID)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "the response of billing.create cannot be said in JSON" in result.stderr

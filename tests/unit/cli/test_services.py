@@ -25,7 +25,8 @@ BUSY = Figures(busy=2, threads=4, response_ms=12.5, endpoints=["billing.create"]
 AWAY = Figures(available=False, rule="response_ms < 100")
 VIEW = ServiceView(
     name="billing", queue="work", settings=ServiceSettings(), open=2, stored=1, stored_bytes=2_000,
-    oldest_seconds=30.0, counts={"done": 5, "failed": 1, "late": 1, "unknown": 1}, requests=[],
+    oldest_seconds=30.0, requests=[],
+    counts={"done": 5, "failed": 1, "late": 1, "discarded": 1, "all busy": 1, "expired": 3},
     instances=[instance("one", BUSY), instance("two", AWAY), instance("new", None)],
     stalled=["exchange x1: it is paused"], missing={"x2": "it is away"},
 )  # fmt: skip
@@ -70,6 +71,7 @@ def test_services_are_listed_with_what_they_lack(paper: PaperCluster) -> None:
     assert "billing: without exchange x2: it is away" in result.stderr
     [told] = json.loads(run("list", "work", "--json").stdout)
     assert (told["name"], told["counts"]["late"]) == ("billing", 1)
+    assert told["instances"][0]["figures"]["threads"] == 4
     paper.names = ()
     assert "has no service" in run("list", "work").stderr
 
@@ -82,6 +84,8 @@ def test_a_service_is_shown_with_settings_ends_and_instances() -> None:
     assert fields["send_attempts"].strip() == "4"
     assert fields["store_bytes"].strip() == "67.1 MB"
     assert fields["Ended: late"].strip() == "1"
+    assert fields["Discarded: all busy"].strip() == "1"
+    assert fields["Of these never fetched"].strip() == "3"
     one, two, new = lines[-3:]
     assert one.split()[:5] == ["one", "available", "2", "4", "12.5"]
     assert "unavailable: response_ms < 100" in two

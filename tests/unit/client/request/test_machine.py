@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from roq.client.consume.machine import AskExchange
-from roq.client.request.machine import ASK_SECONDS, SURE_SECONDS, RequesterMachine
+from roq.client.request.machine import (
+    AGAIN_SECONDS,
+    ASK_SECONDS,
+    SURE_SECONDS,
+    RequesterMachine,
+)
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import documents, requesting
 from roq.protocol.channel import REFUSED, Refused
@@ -68,6 +73,10 @@ def at(offset: int) -> Position:
     return Position(offset, 0)
 
 
+def wanted(ask: AskExchange) -> list[Position]:
+    return requesting.decode(ask.frames[1], Want).wanted
+
+
 def test_every_exchange_knows_the_service_before_it_is_used() -> None:
     script = Script()
     script.open(1)
@@ -98,20 +107,24 @@ def test_what_is_not_answered_is_asked_again() -> None:
 def test_a_refusal_is_kept_with_its_reason() -> None:
     script = Script()
     script.open()
-    script.attend()
+    (ask,) = script.attend()
     refused = documents.encode(Refused(code="group_differs", text="no service"))
     script.machine.take(ONE, [REFUSED, refused], script.now)
     assert script.machine.refusals == {"s": "no service (group_differs)"}
+    script.attended(ask)
+    assert script.machine.refusals == {}, "until it is taken in"
 
 
-def test_what_is_accepted_is_told_unasked_and_asked_for_once_to_be_sure() -> None:
+def test_what_is_accepted_is_told_unasked_and_asked_for_to_be_sure() -> None:
     script = Script()
     script.ready()
     assert script.machine.wait("s", ONE, at(1), script.now, ask=False)
     assert script.said() == []
     (ask,) = script.ticked(SURE_SECONDS)
-    assert requesting.decode(ask.frames[1], Want).wanted == [at(1)]
-    assert script.ticked(SURE_SECONDS) == []
+    assert wanted(ask) == [at(1)]
+    assert script.ticked(AGAIN_SECONDS - 0.1) == []
+    (ask,) = script.ticked(0.1)
+    assert wanted(ask) == [at(1)], "and again, in case it was not heard"
     end = RequestEnd(1, 0, RequestState.DONE)
     told = requesting.encode(RequestEnds("s", [end]))
     assert script.machine.take(ONE, [OUTCOMES, told], script.now) == ("s", [end])
@@ -139,6 +152,31 @@ def test_after_a_connection_was_lost_everything_is_asked_for_again() -> None:
     script.attended(ask)
     (want,) = script.said()
     assert (want.wanted, want.fetched) == ([at(1), at(2)], [at(0)])
+
+
+def test_what_others_have_requested_is_asked_for_again_when_the_connection_is_back() -> None:
+    script = Script()
+    script.open()
+    assert script.machine.wait("s", ONE, at(1), script.now, ask=True)
+    assert len(script.said()) == 1
+    script.machine.down(ONE)
+    assert script.machine.up(ONE, script.now) == []
+    (want,) = script.said()
+    assert want.wanted == [at(1)]
+
+
+def test_nothing_is_asked_of_an_exchange_that_does_not_know_the_service_yet() -> None:
+    """It would say that there was no such request."""
+    script = Script()
+    script.open()
+    (ask,) = script.attend()
+    script.machine.wait("s", ONE, at(1), script.now, ask=False)
+    script.machine.cancel("s", ONE, at(1), late=False)
+    script.machine.wait("other", ONE, at(2), script.now, ask=True)
+    assert [want.service for want in script.said()] == ["other"]
+    script.attended(ask)
+    (want,) = script.said()
+    assert (want.wanted, want.cancelled) == ([at(1)], [at(1)])
 
 
 def test_what_is_not_wanted_any_more_is_said() -> None:

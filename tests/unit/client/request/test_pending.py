@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,8 +31,8 @@ class Waits:
         self.calls.append("wait")
         return condition()
 
-    def call_back(self, callback: Callable[[], object], pending: Pending[Any]) -> None:
-        self.callbacks.append(callback)
+    def later(self, call: Callable[[], object]) -> None:
+        self.callbacks.append(call)
 
     def confirm(self, pending: Pending[Any]) -> None:
         self.calls.append("confirm")
@@ -93,17 +94,44 @@ def test_each_end_without_a_response_has_its_error(state: str) -> None:
     assert caught.value.state == state
 
 
-def test_callbacks_confirm_when_they_are_called() -> None:
+def test_a_retrieval_is_confirmed_when_the_last_callback_has_ended() -> None:
     pending, waits = made()
     seen: list[bytes] = []
+    future = pending.future()
+
+    def fails(done: Pending[bytes]) -> None:
+        seen.append(done.result())
+        raise ZeroDivisionError
+
+    pending.on_done(fails)
     pending.on_done(lambda done: seen.append(done.result()))
     pending.settle(end())
+    assert future.result(0) == b"v"
+    with pytest.raises(ZeroDivisionError):
+        waits.callbacks.pop(0)()
     assert waits.calls == [], "not before"
     waits.callbacks.pop()()
-    assert seen == [b"v"]
+    assert (seen, waits.calls) == ([b"v", b"v"], ["confirm"])
     pending.on_done(lambda done: seen.append(done.result()))
     waits.callbacks.pop()()
-    assert seen == [b"v", b"v"], "also what comes late"
+    assert seen == [b"v"] * 3, "also what comes late"
+
+
+def test_a_callback_that_has_to_be_awaited_is_refused() -> None:
+    pending, waits = made()
+
+    async def coroutine(done: Pending[bytes]) -> None: ...
+
+    class Object:
+        async def __call__(self, done: Pending[bytes]) -> None: ...
+
+    for each in (coroutine, partial(coroutine), Object()):
+        with pytest.raises(roq.InvalidRequest, match=r"use roq\.aio"):
+            pending.on_done(each)
+    pending.on_done(lambda done: (coroutine(done), None)[0])
+    pending.settle(end())
+    with pytest.raises(roq.InvalidRequest, match=r"use roq\.aio"):
+        waits.callbacks.pop()()
 
 
 def test_futures_have_the_response_or_the_error() -> None:
@@ -116,6 +144,26 @@ def test_futures_have_the_response_or_the_error() -> None:
     future = bad.future()
     bad.settle(end(RequestState.FAILED, text="no"))
     assert isinstance(future.exception(0), roq.RequestFailed)
+
+
+def test_a_codec_that_raises_anything_ends_nothing_but_its_future() -> None:
+    class Wordless(Exception):
+        def __str__(self) -> str:
+            raise ZeroDivisionError
+
+    class Codec:
+        def encode(self, value: str) -> bytes:
+            return value.encode()
+
+        def decode(self, data: bytes, kind: object) -> str:
+            raise Wordless
+
+    pending: Pending[str] = Pending(Waits(), "work", endpoint(
+        "s.odd", request=str, response=str, codec=Codec()
+    ))  # fmt: skip
+    future = pending.future()
+    pending.settle(end())
+    assert isinstance(future.exception(0), ZeroDivisionError)
 
 
 def test_it_is_cancelled_by_who_looks_after_it() -> None:

@@ -1,0 +1,85 @@
+"""What an instance says of itself, whatever its availability function does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Any, NoReturn
+
+import pytest
+
+import roq
+from roq.client.io.engine import Engine
+from roq.client.request.endpoint import endpoint
+from roq.client.request.service import HANGS_SECONDS, Service
+from roq.protocol import requesting
+from roq.protocol.requesting import Figures, ServiceSettings
+
+ECHO = endpoint("s.echo", request=bytes, response=bytes)
+
+
+class Scene:
+    """A service that every exchange has taken in, of which there is none."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.engine = engine
+        self.told: SimpleQueue[Figures] = SimpleQueue()
+        self.services: list[Service] = []
+        monkeypatch.setattr(
+            "roq.client.request.service.InstanceShell.tell_figures",
+            lambda _, figures: self.told.put(figures),
+        )
+
+    def start(self, available: Any, **given: Any) -> Service:
+        service = Service(
+            self.engine, ["127.0.0.1:1"], "s", "work", available=available,
+            settings=ServiceSettings(), **given,
+        )  # fmt: skip
+        service.handler(ECHO)(lambda data, _: data)
+        service._ready.set()
+        self.services.append(service)
+        service.start()
+        return service
+
+
+@pytest.fixture
+def scene(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    made = Scene(engine, monkeypatch)
+    yield made
+    for each in made.services:
+        each.close(0.0)
+
+
+def test_a_service_starts_though_its_availability_function_hangs_and_says_so(
+    scene: Scene,
+) -> None:
+    gate, asked = threading.Event(), threading.Event()
+
+    def hangs(_: roq.InstanceState) -> bool:
+        asked.set()
+        return gate.wait(60)
+
+    service = scene.start(hangs)
+    assert asked.wait(20)
+    service._looked_at -= HANGS_SECONDS + 1
+    scene.engine.run_sync(service._watch)
+    figures = scene.told.get(timeout=20)
+    assert not figures.available
+    assert "has not returned for" in figures.rule
+    gate.set()
+
+
+@pytest.mark.parametrize("error", [SystemExit("\ud800"), RuntimeError("x" * 1_000)])
+def test_what_it_raises_makes_the_instance_unavailable_and_ends_nothing(
+    scene: Scene, error: BaseException
+) -> None:
+    def raises(_: roq.InstanceState) -> NoReturn:
+        raise error
+
+    scene.start(raises, version="\udfff" * 100)
+    for _ in range(2):
+        figures = scene.told.get(timeout=20)
+        assert not figures.available
+        assert f"raised {type(error).__name__}" in figures.rule
+        assert requesting.decode(requesting.encode(figures), Figures) == figures
