@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -25,6 +25,7 @@ from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads, unstarted
 from roq.jobs.rows import Body, Claimed, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job
+from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.states import JobStatus, RunEnd, claim_ahead, lent
 from roq.jobs.store import JobStore
 from roq.jobs.types import JobType
@@ -90,6 +91,7 @@ class JobWorker:
         grace: seconds for jobs to stop when it ends.
         changed: told when runs have ended.
         messages: makes what hears of jobs by a queue, from what it calls when there may be some.
+        schedules: that it declares when it begins. It fires all that there are.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class JobWorker:
         grace: float = GRACE_SECONDS,
         changed: Callable[[], None] | None = None,
         messages: Callable[[Callable[[], None]], Messages] | None = None,
+        schedules: Sequence[NewSchedule] = (),
     ) -> None:
         self.name = client_name(name)
         self.stats = WorkerStats()
@@ -110,6 +113,8 @@ class JobWorker:
         self._store = store
         self._database = store.database
         self._instances = instances
+        self._schedules = JobSchedules(store, instances)
+        self._declared = schedules
         self._types = dict(types)
         self._number = threads
         self._grace = grace
@@ -180,6 +185,7 @@ class JobWorker:
             self.id = self._instances.register(
                 connection, self.name, os.getpid(), self._number, sorted(self._types)
             )
+            self._schedules.declare(connection, self._declared, self.name)
         self._renewed = monotonic()
         log.info("instance %s runs jobs", self.name, extra={"event": "jobs_instance"})
 
@@ -408,6 +414,10 @@ class JobWorker:
         places = self._moved()
         if renew or tidy or places or look.due or look.dead or look.late:
             self._act(look, places, renew=renew, tidy=tidy)
+        if look.on and look.fires:
+            # Apart from all else: no schedule may keep an instance from renewing itself.
+            with self._database.write() as connection:
+                self._schedules.fire_due(connection)
         if self._messages is not None:
             self._messages.look(look)
         stuck = sum(_is_stuck(each, now) for each in self._running.values())
@@ -432,6 +442,7 @@ class JobWorker:
                 self._instances.end_late(connection)
             if tidy:
                 self._instances.tidy(connection)
+                self._schedules.tidy(connection)
         if tidy:
             self._tidied = began
         if not alive:
