@@ -11,16 +11,16 @@ from roq.cli.output import done, fields_of, print_json, print_table, state_text
 from roq.jobs.states import PRIORITIES
 from roq.jobs.timetable import CatchUp, Overlap, planned
 from roq.jobs.types import priority_of
-from roq.jobs.views import FiredRow, ScheduleRow
+from roq.jobs.views import ScheduleRow
 
 
 @click.command(short_help="List schedules with their next time and last job.")
 @jobs_command
 def schedules(target: JobsTarget) -> None:
-    """List schedules: when they fire next, their last time and its job, who declared them when.
+    """List schedules: when they fire next, their last time and last job, who declared them when.
 
-    NEXT is in the zone of the schedule. WHY says why one does not fire, and what to do. A last time
-    without a job is one at which a job of an earlier time was still waiting or running.
+    NEXT is in the zone of the schedule. WHY says why one does not fire, and what to do. A LAST time
+    that is later than that of its last job had none: the job was still waiting or running.
 
     \b
     Example:
@@ -38,7 +38,7 @@ def schedules(target: JobsTarget) -> None:
             (
                 row.name, row.type, row.times, row.zone, row.catch_up, row.overlap,
                 state_text("on" if row.on else "paused"), clock(row.next, row.zone),
-                *_last(row), ago(row.at), row.by, row.why,
+                ago(row.last), *_job(row), ago(row.at), row.by, row.why,
             )
             for row in rows
         ],
@@ -46,12 +46,11 @@ def schedules(target: JobsTarget) -> None:
     )  # fmt: skip
 
 
-def _last(row: ScheduleRow) -> tuple[object, object, object]:
-    if not row.last:
-        return "", "", ""
-    fired: FiredRow = row.last[0]
-    status = "" if fired.status is None else state_text(fired.status.lower())
-    return ago(fired.time), "" if fired.job is None else str(fired.job), status
+def _job(row: ScheduleRow) -> tuple[object, object]:
+    if not row.jobs:
+        return "", ""
+    status = row.jobs[0].status
+    return str(row.jobs[0].job), "deleted" if status is None else state_text(status.lower())
 
 
 @click.group(short_help="Set, pause, resume, fire and delete a schedule.")

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from roq.errors import InvalidRequest, JobExists
 from roq.jobs.database import JobDatabase, Row
 from roq.jobs.instances import JobInstances
-from roq.jobs.rows import Body, NewJob
+from roq.jobs.rows import Body, Look, NewJob
 from roq.jobs.schema import SCHEDULE
 from roq.jobs.states import JobStatus
 from roq.jobs.store import BLOCK, JobStore
@@ -37,11 +37,6 @@ FIRED_KEPT: Final = 1_000
 """So many times of each schedule are remembered, and all whose jobs wait or run."""
 FIRED_SHOWN: Final = 5
 _LAST: Final = "job_schedule AS s JOIN job_fired AS f ON f.schedule = s.name"
-_FIRST_OF: Final = (
-    "coalesce((SELECT l.time FROM job_fired AS l WHERE l.schedule = s.name ORDER BY l.time DESC"
-    " LIMIT 1 OFFSET :most - 1), 0)"
-)
-"""The first of the last times of a schedule; the index leads there."""
 _OPEN: Final = "job.status IN ('CREATED', 'RUNNING')"
 
 
@@ -295,7 +290,7 @@ class JobSchedules:
         gone = self._database.run(
             connection,
             "DELETE FROM job_fired WHERE (schedule, time) IN (SELECT f.schedule, f.time"
-            f" FROM {_LAST} AND f.time < {_FIRST_OF} AND NOT EXISTS (SELECT 1 FROM job"
+            f" FROM {_LAST} AND f.time < {_first_of()} AND NOT EXISTS (SELECT 1 FROM job"
             f" WHERE job.id = f.job AND {_OPEN}) LIMIT :block)",
             most=FIRED_KEPT,
             block=10 * BLOCK,
@@ -307,28 +302,29 @@ class JobSchedules:
     def look(self) -> list[ScheduleRow]:
         """All schedules, by name, with their next time and the last ones."""
         with self._database.read() as connection:
-            now = self._database.now(connection)
             look = self._instances.look(connection, 0)
-            last: dict[str, list[FiredRow]] = {}
+            jobs: dict[str, list[FiredRow]] = {}
             for row in self._database.run(
                 connection,
                 f"SELECT f.schedule, f.time, f.job, job.status FROM {_LAST}"
-                f" AND f.time >= {_FIRST_OF} LEFT JOIN job ON job.id = f.job"
-                " ORDER BY f.schedule, f.time DESC",
+                f" AND f.job IS NOT NULL AND f.time >= {_first_of('AND l.job IS NOT NULL')}"
+                " LEFT JOIN job ON job.id = f.job ORDER BY f.schedule, f.time DESC",
                 most=FIRED_SHOWN,
             ):
                 status = None if row.status is None else JobStatus(row.status)
-                last.setdefault(row.schedule, []).append(
+                jobs.setdefault(row.schedule, []).append(
                     FiredRow(time=row.time, job=row.job, status=status)
                 )
+            last = {
+                row.name: row.last
+                for row in self._database.run(
+                    connection,
+                    "SELECT name, (SELECT max(time) FROM job_fired WHERE schedule = name) AS last"
+                    " FROM job_schedule",
+                )
+            }
             found = connection.execute(sa.select(SCHEDULE).order_by(SCHEDULE.c.name)).all()
-        return [
-            _shown(
-                row, last.get(row.name, []),
-                all_on=look.on, type_on=row.type not in look.off, alive=bool(look.peers), now=now,
-            )
-            for row in found
-        ]  # fmt: skip
+        return [_shown(row, last.get(row.name), jobs.get(row.name, []), look) for row in found]
 
     def put(self, name: str, type: str, plan: Plan, params: bytes | None, *, who: str) -> None:
         """Make a schedule, or change it.
@@ -424,6 +420,14 @@ class JobSchedules:
         return told.id
 
 
+def _first_of(which: str = "") -> str:
+    """SQL of the first of the last times of schedule `s`; the index leads there."""
+    return (
+        f"coalesce((SELECT l.time FROM job_fired AS l WHERE l.schedule = s.name {which}"
+        " ORDER BY l.time DESC LIMIT 1 OFFSET :most - 1), 0)"
+    )
+
+
 def _job(row: Row, plan: Plan, due: int) -> NewJob:
     """The job of a time, which has come."""
     mark = f"schedule {row.name}"
@@ -459,36 +463,32 @@ def _check_json(params: bytes) -> None:
         raise InvalidRequest(f"params have {len(params):,} bytes, of {PARAMS_BYTES_MAX:,}")
 
 
-def _shown(
-    row: Row, last: list[FiredRow], *, all_on: bool, type_on: bool, alive: bool, now: int
-) -> ScheduleRow:
+def _shown(row: Row, last: int | None, jobs: list[FiredRow], look: Look) -> ScheduleRow:
     definition = _definition(row)
     plan = Plan() if definition is None else definition.plan
     return ScheduleRow(
         name=row.name, type=row.type, on=bool(row.enabled), times=plan.times, zone=plan.zone,
         catch_up=plan.catch_up, overlap=plan.overlap, priority=plan.priority, next=row.next,
-        why=_why(row, all_on=all_on, type_on=type_on, alive=alive, now=now),
+        why=_why(row, look),
         by="" if definition is None else definition.by,
-        at=0 if definition is None else definition.at, last=last,
+        at=0 if definition is None else definition.at, last=last, jobs=jobs,
     )  # fmt: skip
 
 
-def _why(  # noqa: PLR0911 - a line for each reason
-    row: Row, *, all_on: bool, type_on: bool, alive: bool, now: int
-) -> str:
+def _why(row: Row, look: Look) -> str:  # noqa: PLR0911 - a line for each reason
     """Why a schedule does not fire, and what to do; empty: it does."""
     if not row.enabled:
         return f"it is paused: `roq jobs schedule resume {row.name}`"
     try:
-        next_time(_plan(row), now)
+        next_time(_plan(row), look.now)
     except InvalidRequest as error:
         return str(error)
-    if not all_on:
+    if not look.on:
         return "all jobs are switched off: `roq jobs on`"
-    if not type_on:
+    if row.type in look.off:
         return f"type {row.type} is switched off: `roq jobs on {row.type}`"
     if row.next is None:
         return "its last time is over"
-    if not alive:
+    if not look.peers:
         return "no instance lives: start one with `roq jobs work`"
     return ""

@@ -177,13 +177,13 @@ class TypeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FiredRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A time of a schedule that has come, or when an operator fired it."""
+    """A job of a schedule."""
 
     time: int
-    job: int | None
-    """None: it has none, because an earlier one was still waiting or running."""
+    """At which it fired, or an operator fired it."""
+    job: int
     status: JobStatus | None
-    """Of the job; None: there is none, or it is deleted."""
+    """None: the job is deleted."""
 
 
 class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,8 +207,10 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     """Who declared it last."""
     at: int
     """When that was."""
-    last: list[FiredRow]
-    """Its last times, the newest first."""
+    last: int | None
+    """Its last time. It has no job if an earlier one was waiting or running."""
+    jobs: list[FiredRow]
+    """Its last jobs, the newest first."""
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):

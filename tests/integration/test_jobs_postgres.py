@@ -55,7 +55,7 @@ class TestSchedules(ScheduleContract):
         self.declare(lab, schedule())
         self.missed(lab, 1)
         assert self.fire(lab) == 1
-        (fired,) = self.shown(lab).last
+        (fired,) = self.shown(lab).jobs
         with lab.database.read() as connection:
             assert lab.database.now(connection) - fired.time < 2 * MINUTE
 

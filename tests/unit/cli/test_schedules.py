@@ -48,7 +48,7 @@ def test_one_is_set_fired_paused_resumed_and_deleted(lab: Lab) -> None:
     assert (again.exit_code, "job 1 of schedule nightly" in again.output) == (1, True)
     assert schedule(lab, "pause", "nightly").output == "nightly: paused\n"
     (row,) = listed(lab)
-    assert (row["on"], row["last"][0]["job"], row["catch_up"]) == (False, 1, "last")
+    assert (row["on"], row["jobs"][0]["job"], row["catch_up"]) == (False, 1, "last")
     assert "paused" in roq_jobs(lab, "schedules").output
     assert schedule(lab, "resume", "nightly").output == "nightly: resumed\n"
     refused = schedule(lab, "delete", "nightly")
