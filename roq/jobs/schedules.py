@@ -19,11 +19,11 @@ import sqlalchemy as sa
 from roq.errors import InvalidRequest, JobExists
 from roq.jobs.database import JobDatabase, Row
 from roq.jobs.instances import JobInstances
-from roq.jobs.rows import Body, Look, NewJob
+from roq.jobs.rows import Body, Claimed, Look, NewJob
 from roq.jobs.schema import SCHEDULE
 from roq.jobs.states import JobStatus
 from roq.jobs.store import BLOCK, JobStore
-from roq.jobs.timetable import Overlap, Plan, decide, next_time
+from roq.jobs.timetable import Overlap, SchedulePlan, decide, next_time
 from roq.jobs.types import CODEC, PARAMS_BYTES_MAX, checked_text
 from roq.jobs.views import FiredRow, ScheduleRow
 
@@ -49,7 +49,7 @@ class Definition(msgspec.Struct, frozen=True):
         at: when that was.
     """
 
-    plan: Plan
+    plan: SchedulePlan
     by: str = ""
     at: int = 0
 
@@ -60,7 +60,7 @@ class NewSchedule:
 
     name: str
     type: str
-    plan: Plan
+    plan: SchedulePlan
     restartable: bool
     params: Body | None = None
 
@@ -181,7 +181,7 @@ class JobSchedules:
         ).all()
         now = self._database.now(connection)
         rows: dict[str, Row] = {}
-        plans: dict[str, Plan] = {}
+        plans: dict[str, SchedulePlan] = {}
         times: list[tuple[int, str]] = []
         moved: list[list[object]] = []
         for row in found:
@@ -226,7 +226,7 @@ class JobSchedules:
         self,
         connection: sa.Connection,
         rows: dict[str, Row],
-        plans: dict[str, Plan],
+        plans: dict[str, SchedulePlan],
         times: Sequence[tuple[int, str]],
     ) -> None:
         """Submit the jobs of times; all at once, so that locks are taken in one order."""
@@ -284,6 +284,17 @@ class JobSchedules:
             self._unreadable[name] = text
             log.warning("schedule %s: %s", name, text, extra={"event": "jobs_schedule"})
 
+    def time_of(self, run: Claimed) -> int | None:
+        """The time that a job was submitted for; None: no schedule did, or it is forgotten."""
+        with self._database.read() as connection:
+            time: int | None = self._database.run(
+                connection,
+                "SELECT time FROM job_fired WHERE schedule = :name AND job = :job",
+                name=run.tag,
+                job=run.id,
+            ).scalar()
+        return time
+
     def tidy(self, connection: sa.Connection) -> int:
         """Forget a block of old times; gives how many."""
         self._database.lock(connection, ["roq.jobs.fired"])
@@ -326,7 +337,9 @@ class JobSchedules:
             found = connection.execute(sa.select(SCHEDULE).order_by(SCHEDULE.c.name)).all()
         return [_shown(row, last.get(row.name), jobs.get(row.name, []), look) for row in found]
 
-    def put(self, name: str, type: str, plan: Plan, params: bytes | None, *, who: str) -> None:
+    def put(
+        self, name: str, type: str, plan: SchedulePlan, params: bytes | None, *, who: str
+    ) -> None:
         """Make a schedule, or change it.
 
         Args:
@@ -428,7 +441,7 @@ def _first_of(which: str = "") -> str:
     )
 
 
-def _job(row: Row, plan: Plan, due: int) -> NewJob:
+def _job(row: Row, plan: SchedulePlan, due: int) -> NewJob:
     """The job of a time, which has come."""
     mark = f"schedule {row.name}"
     return NewJob(
@@ -447,7 +460,7 @@ def _definition(row: Row) -> Definition | None:
         return None
 
 
-def _plan(row: Row) -> Plan:
+def _plan(row: Row) -> SchedulePlan:
     found = _definition(row)
     if found is None:
         raise InvalidRequest("its definition cannot be read: `roq jobs schedule set` it anew")
@@ -465,7 +478,7 @@ def _check_json(params: bytes) -> None:
 
 def _shown(row: Row, last: int | None, jobs: list[FiredRow], look: Look) -> ScheduleRow:
     definition = _definition(row)
-    plan = Plan() if definition is None else definition.plan
+    plan = SchedulePlan() if definition is None else definition.plan
     return ScheduleRow(
         name=row.name, type=row.type, on=bool(row.enabled), times=plan.times, zone=plan.zone,
         catch_up=plan.catch_up, overlap=plan.overlap, priority=plan.priority, next=row.next,

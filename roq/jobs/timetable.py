@@ -63,7 +63,7 @@ class Overlap(StrEnum):
     """Its job runs after it."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SchedulePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When a schedule fires, and how; made by `planned`.
 
     Attributes:
@@ -89,7 +89,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """When it fires, for people."""
         return self.cron or f"every {self.every / SECOND:g} s"
 
-    def same_times(self, other: Plan) -> bool:
+    def same_times(self, other: SchedulePlan) -> bool:
         """Whether both fire at the same times."""
         return (self.cron, self.every, self.zone) == (other.cron, other.every, other.zone)
 
@@ -103,7 +103,7 @@ def planned(
     overlap: str = Overlap.SKIP,
     priority: int = DEFAULT,
     items: int = 0,
-) -> Plan:
+) -> SchedulePlan:
     """A plan that is checked; arguments as `Jobs.schedule`.
 
     Raises:
@@ -114,7 +114,7 @@ def planned(
     for value, kind, name in ((catch_up, CatchUp, "catch_up"), (overlap, Overlap, "overlap")):
         if value not in list(kind):
             raise InvalidRequest(f"{name} is one of {', '.join(kind)}, not {value!r}")
-    plan = Plan(
+    plan = SchedulePlan(
         cron="" if cron is None else " ".join(str(cron).upper().split()),
         every=0 if every is None else _period(every),
         zone=zone, catch_up=CatchUp(catch_up), overlap=Overlap(overlap), priority=priority,
@@ -154,7 +154,7 @@ def zone_of(name: str) -> tzinfo:
 # --- times ----------------------------------------------------------------------------------------
 
 
-def times_after(plan: Plan, after: int) -> Iterator[int]:
+def times_after(plan: SchedulePlan, after: int) -> Iterator[int]:
     """The times after that one, in order.
 
     Raises:
@@ -168,7 +168,7 @@ def times_after(plan: Plan, after: int) -> Iterator[int]:
     return iter(range(first, _END, plan.every))
 
 
-def _cron_times(plan: Plan, after: int) -> Iterator[int]:
+def _cron_times(plan: SchedulePlan, after: int) -> Iterator[int]:
     if len(plan.cron) > CRON_MAX or len(plan.cron.split()) != FIELDS:
         raise InvalidRequest(
             f"cron is minute, hour, day, month and weekday, not {plan.cron[:CRON_MAX]!r}; "
@@ -197,7 +197,7 @@ def _rising(found: Iterator[datetime], after: int) -> Iterator[int]:
             yield time
 
 
-def next_time(plan: Plan, after: int) -> int | None:
+def next_time(plan: SchedulePlan, after: int) -> int | None:
     """The first time after that one; None: there is none.
 
     Raises:
@@ -206,7 +206,7 @@ def next_time(plan: Plan, after: int) -> int | None:
     return next(times_after(plan, after), None)
 
 
-def last_times(plan: Plan, after: int, until: int, most: int) -> list[int]:
+def last_times(plan: SchedulePlan, after: int, until: int, most: int) -> list[int]:
     """The last times after the one and not after the other, in order.
 
     Of a long while it looks for the end first: how long it takes does not follow from how many
@@ -253,7 +253,7 @@ class Decision:
     due: int | None
 
 
-def decide(plan: Plan, due: int, now: int) -> Decision:
+def decide(plan: SchedulePlan, due: int, now: int) -> Decision:
     """Which times fire.
 
     Args:

@@ -345,7 +345,9 @@ class JobWorker:
         threaded = []
         for run in claimed:
             kind = self._types[run.type]
-            running = Running(Job(run, kind, self._finish_in), kind, self.id)
+            running = Running(
+                Job(run, kind, self._finish_in, self._schedules.time_of), kind, self.id
+            )
             self._running[run.id, run.token] = running
             if kind.is_async:
                 self._loop = self._loop or RunLoop(self._done)

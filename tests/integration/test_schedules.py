@@ -20,10 +20,10 @@ pytestmark = pytest.mark.integration
 
 SUPPORT = Path(__file__).parents[1] / "support"
 SECONDS = 60.0
-KILLS = 3
+KILLS = 2
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'jobs.db'}"

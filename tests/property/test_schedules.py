@@ -14,7 +14,7 @@ from roq.jobs.timetable import (
     LATE,
     SECOND,
     CatchUp,
-    Plan,
+    SchedulePlan,
     decide,
     last_times,
     next_time,
@@ -43,8 +43,8 @@ crons = st.one_of(
     st.builds("{} {} * * {}".format, minutes, hours, st.sampled_from(["MON-FRI", "5L", "1#2"])),
 )  # fmt: skip
 plans = st.one_of(
-    st.builds(lambda cron, zone: Plan(cron=cron, zone=zone), crons, zones),
-    st.builds(lambda seconds: Plan(every=seconds * SECOND), st.integers(1, 400_000)),
+    st.builds(lambda cron, zone: SchedulePlan(cron=cron, zone=zone), crons, zones),
+    st.builds(lambda seconds: SchedulePlan(every=seconds * SECOND), st.integers(1, 400_000)),
 )
 moments = st.integers(BEGIN, BEGIN + 12 * YEAR)
 
@@ -53,7 +53,7 @@ def local(time: int, zone: str) -> datetime:
     return datetime.fromtimestamp(time // SECOND, ZoneInfo(zone))
 
 
-def some(plan: Plan, after: int, until: int) -> list[int]:
+def some(plan: SchedulePlan, after: int, until: int) -> list[int]:
     """Times one after the other, each asked for by itself, as an instance does that never rests."""
     found = []
     at = next_time(plan, after)
@@ -97,7 +97,7 @@ def test_what_comes_all_the_time_comes_as_time_passes(step: int, zone: str, day:
 
 @given(plans, moments)
 @settings(max_examples=200, deadline=None)
-def test_times_rise_and_do_not_follow_from_where_one_begins(plan: Plan, after: int) -> None:
+def test_times_rise_and_do_not_follow_from_where_one_begins(plan: SchedulePlan, after: int) -> None:
     found = []
     for time in times_after(plan, after):
         found.append(time)
@@ -108,10 +108,12 @@ def test_times_rise_and_do_not_follow_from_where_one_begins(plan: Plan, after: i
 
 
 @given(plans, moments, st.integers(0, 3 * YEAR), st.integers(1, CATCH_UP_MAX))
-@example(Plan(cron="* * * * *"), BEGIN, 3 * YEAR, CATCH_UP_MAX)
-@example(Plan(cron="* * * 1-6 *", zone="Europe/Warsaw"), BEGIN, YEAR, CATCH_UP_MAX)
+@example(SchedulePlan(cron="* * * * *"), BEGIN, 3 * YEAR, CATCH_UP_MAX)
+@example(SchedulePlan(cron="* * * 1-6 *", zone="Europe/Warsaw"), BEGIN, YEAR, CATCH_UP_MAX)
 @settings(max_examples=150, deadline=None)
-def test_the_last_times_are_the_last_ones(plan: Plan, after: int, span: int, most: int) -> None:
+def test_the_last_times_are_the_last_ones(
+    plan: SchedulePlan, after: int, span: int, most: int
+) -> None:
     found = last_times(plan, after, after + span, most)
     assert len(found) <= most
     if not found:
@@ -135,9 +137,9 @@ def test_the_last_times_are_the_last_ones(plan: Plan, after: int, span: int, mos
 )
 @settings(max_examples=200, deadline=None)
 def test_no_time_fires_twice_or_early_whatever_the_clock_does(
-    plan: Plan, catch_up: CatchUp, steps: list[int]
+    plan: SchedulePlan, catch_up: CatchUp, steps: list[int]
 ) -> None:
-    plan = Plan(cron=plan.cron, every=plan.every, zone=plan.zone, catch_up=catch_up)
+    plan = SchedulePlan(cron=plan.cron, every=plan.every, zone=plan.zone, catch_up=catch_up)
     now = BEGIN
     due = next_time(plan, now)
     fired: list[int] = []
@@ -161,9 +163,9 @@ def test_no_time_fires_twice_or_early_whatever_the_clock_does(
 
 @given(plans, st.lists(st.integers(1, 40 * 60 * SECOND), min_size=1, max_size=40))
 @settings(max_examples=100, deadline=None)
-def test_however_often_one_looks_all_times_fire(plan: Plan, steps: list[int]) -> None:
+def test_however_often_one_looks_all_times_fire(plan: SchedulePlan, steps: list[int]) -> None:
     """With `all`, as long as fewer than a hundred were missed at once."""
-    plan = Plan(cron=plan.cron, every=max(plan.every, 60 * SECOND * (not plan.cron)),
+    plan = SchedulePlan(cron=plan.cron, every=max(plan.every, 60 * SECOND * (not plan.cron)),
                 zone=plan.zone, catch_up=CatchUp.ALL)  # fmt: skip
     now, due = BEGIN, next_time(plan, BEGIN)
     fired: list[int] = []
@@ -178,7 +180,7 @@ def test_however_often_one_looks_all_times_fire(plan: Plan, steps: list[int]) ->
 
 @given(plans, st.integers(END - 2 * YEAR, 2**63))
 @settings(max_examples=100, deadline=None)
-def test_the_calendar_ends_and_nothing_else_does(plan: Plan, now: int) -> None:
+def test_the_calendar_ends_and_nothing_else_does(plan: SchedulePlan, now: int) -> None:
     due = next_time(plan, now)
     assert due is None or now < due < END + DAY
     decision = decide(plan, BEGIN, now)

@@ -75,6 +75,17 @@ class ScheduleContract:
         assert (run.params, run.restartable) == (body, True)
         lab.check()
 
+    def test_a_job_knows_its_time(self, lab: Lab) -> None:
+        self.declare(lab, schedule(every=60, catch_up="all", overlap="allow"))
+        self.missed(lab, 3)
+        self.fire(lab)
+        lab.submit(tag="s")
+        runs = sorted(lab.claim(lab.instance()), key=lambda run: run.id)
+        told = [lab.jobs.operate.schedules.time_of(run) for run in runs]
+        last = self.shown(lab).last
+        assert last is not None
+        assert told == [last - 2 * MINUTE, last - MINUTE, last, None]
+
     def test_one_without_params_has_jobs_without(self, lab: Lab) -> None:
         self.declare(lab, schedule())
         self.missed(lab, 1)

@@ -16,7 +16,7 @@ from roq.jobs.timetable import (
     CatchUp,
     Decision,
     Overlap,
-    Plan,
+    SchedulePlan,
     decide,
     last_times,
     next_time,
@@ -77,7 +77,7 @@ def test_what_cannot_be_is_refused(given: dict[str, object], why: str) -> None:
 
 def test_a_plan_says_what_was_given() -> None:
     plan = planned(cron=" 0  3 * * mon ", zone="Europe/Warsaw", catch_up="all", overlap="queue")
-    assert plan == Plan(cron="0 3 * * MON", zone="Europe/Warsaw", catch_up=CatchUp.ALL,
+    assert plan == SchedulePlan(cron="0 3 * * MON", zone="Europe/Warsaw", catch_up=CatchUp.ALL,
                         overlap=Overlap.QUEUE)  # fmt: skip
     assert (plan.times, planned(every=1.5).times) == ("0 3 * * MON", "every 1.5 s")
     assert plan.same_times(planned(cron="0 3 * * MON", zone="Europe/Warsaw"))
@@ -173,9 +173,9 @@ def test_a_clock_that_was_set_back_is_waited_for() -> None:
 
 @pytest.mark.parametrize(
     "plan",
-    [Plan(), Plan(every=-5), Plan(every=5), Plan(cron="x"), Plan(cron="* * * * *", zone="x"),
-     Plan(cron="* * * * * *"), Plan(cron="0 0 30 2 *")],
+    [SchedulePlan(), SchedulePlan(every=-5), SchedulePlan(every=5), SchedulePlan(cron="x"), SchedulePlan(cron="* * * * *", zone="x"),
+     SchedulePlan(cron="* * * * * *"), SchedulePlan(cron="0 0 30 2 *")],
 )  # fmt: skip
-def test_a_plan_that_somebody_has_spoilt_is_told(plan: Plan) -> None:
+def test_a_plan_that_somebody_has_spoilt_is_told(plan: SchedulePlan) -> None:
     with pytest.raises(InvalidRequest):
         decide(plan, BEGIN, BEGIN)

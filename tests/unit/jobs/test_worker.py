@@ -256,6 +256,7 @@ def test_an_instance_declares_schedules_of_its_types_and_fires_all(jobs: Jobs) -
     seen: Queue[tuple[str, str]] = Queue()
 
     def handle(job: roq.Job) -> None:
+        assert job.scheduled() is not None
         seen.put((job.type, job.tag))
 
     one, two = jobs.type("One")(handle), jobs.type("Two")(handle)
