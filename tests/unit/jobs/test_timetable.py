@@ -168,14 +168,22 @@ def test_one_that_does_not_catch_up_is_not_late_by_a_moment() -> None:
 
 def test_a_clock_that_was_set_back_is_waited_for() -> None:
     plan = planned(every=60)
-    assert decide(plan, BEGIN, BEGIN - 1) == Decision((), BEGIN)
+    for back in (1, 86_400 * SECOND):
+        assert decide(plan, BEGIN, BEGIN - back) == Decision((), BEGIN)
 
 
 @pytest.mark.parametrize(
     "plan",
-    [SchedulePlan(), SchedulePlan(every=-5), SchedulePlan(every=5), SchedulePlan(cron="x"), SchedulePlan(cron="* * * * *", zone="x"),
-     SchedulePlan(cron="* * * * * *"), SchedulePlan(cron="0 0 30 2 *")],
-)  # fmt: skip
+    [
+        SchedulePlan(),
+        SchedulePlan(every=-5),
+        SchedulePlan(every=5),
+        SchedulePlan(cron="x"),
+        SchedulePlan(cron="* * * * *", zone="x"),
+        SchedulePlan(cron="* * * * * *"),
+        SchedulePlan(cron="0 0 30 2 *"),
+    ],
+)
 def test_a_plan_that_somebody_has_spoilt_is_told(plan: SchedulePlan) -> None:
     with pytest.raises(InvalidRequest):
         decide(plan, BEGIN, BEGIN)
