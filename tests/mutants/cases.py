@@ -431,8 +431,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            if room[name] > 0:\n", "            if room:\n"),
         ("                if each.outcome == \"new\"\n", ""),
         ("self._new(connection, sorted(times))", "sorted(times)"),
-        ("                break  # the rest next time", "                pass  # the rest next time"),
-        (" AND NOT EXISTS (SELECT 1 FROM job\"\n            f\" WHERE job.id = f.job AND {_OPEN})", ""),
+        ("break  # the rest next time", "pass  # the rest next time"),
+        (" AND NOT EXISTS (SELECT 1 FROM job\"\n            f\" WHERE job.id = f.job AND {_OPEN})",
+         ""),
         ("unique=mark if plan.overlap is Overlap.SKIP else None", "unique=None"),
     ),
 )  # fmt: skip
