@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -106,6 +107,29 @@ class Jobs:
                 prepare(self.database)
                 self._prepared = True
         return self
+
+    @contextlib.contextmanager
+    def elsewhere(self, url: str, clock: Callable[[], int] | None = None) -> Iterator[Self]:
+        """Use another database within a block, without a cluster: for tests of a program.
+
+        Args:
+            url, clock: as `Jobs`.
+
+        Raises:
+            ConfigError: as `Jobs`; or instances of this object run.
+        """
+        if self._workers or self._sender is not None:
+            raise ConfigError("its instances run: take another database before they are started")
+        mine = self.database, self.store, self.instances, self.cluster, self._prepared
+        self.database = JobDatabase(url, clock)
+        self.store = JobStore(self.database, self.store.jitter)
+        self.instances = JobInstances(self.store)
+        self.cluster, self._prepared = None, False
+        try:
+            yield self
+        finally:
+            self.close()
+            self.database, self.store, self.instances, self.cluster, self._prepared = mine
 
     # --- types ------------------------------------------------------------------------------------
 

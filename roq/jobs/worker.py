@@ -21,6 +21,7 @@ import sqlalchemy as sa
 
 from roq.client.naming import client_name
 from roq.errors import Unavailable
+from roq.jobs.database import JobDatabase
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads, unstarted
 from roq.jobs.rows import Body, Claimed, Ended, Look, ReadyJob, Trouble, Want
@@ -254,7 +255,10 @@ class JobWorker:
         looked: list[ReadyJob] = []
         try:
             with self._database.write() as connection:
-                checked = [self._checked(connection, *each) for each in ended]
+                checked = [
+                    checked_end(self._database, connection, running.job, end)
+                    for running, end in ended
+                ]
                 hit = self._store.finish(connection, self.id, checked, self.name)
                 if claim and by_queue:
                     looked, jobs = self._chosen(connection, named, wants, room)
@@ -307,22 +311,6 @@ class JobWorker:
         while self._ended:
             taken.append(self._ended.popleft())
         return taken
-
-    def _checked(self, connection: sa.Connection, running: Running, ended: Ended) -> Ended:
-        """A handler that has completed its job by itself must have committed that."""
-        if not running.job.finished:
-            return ended
-        row = self._database.run(
-            connection,
-            "SELECT status, token FROM job WHERE id = :id",
-            id=running.job.id,
-        ).first()
-        if row is None or row.status != JobStatus.RUNNING or row.token != running.job.token:
-            return ended
-        text = "finish() was called, and its transaction was not committed"
-        return Ended(
-            ended.run, RunEnd.RAISED, ended.saved, trouble=Trouble(text, fingerprint="no commit")
-        )
 
     def _written(self, ended: list[tuple[Running, Ended]], hit: set[tuple[int, int]]) -> None:
         """The ends are committed: threads and slots of these runs are free."""
@@ -488,4 +476,21 @@ def _is_stuck(running: Running, now: float) -> bool:
         running.job.stop is RunEnd.LIMIT
         and running.asked is not None
         and now - running.asked > running.kind.time_limit
+    )
+
+
+def checked_end(database: JobDatabase, connection: sa.Connection, job: Job, ended: Ended) -> Ended:
+    """The end of a run; a handler that has completed its job by itself must have committed that."""
+    if not job.finished:
+        return ended
+    row = database.run(
+        connection,
+        "SELECT status, token FROM job WHERE id = :id",
+        id=job.id,
+    ).first()
+    if row is None or row.status != JobStatus.RUNNING or row.token != job.token:
+        return ended
+    text = "finish() was called, and its transaction was not committed"
+    return Ended(
+        ended.run, RunEnd.RAISED, ended.saved, trouble=Trouble(text, fingerprint="no commit")
     )
