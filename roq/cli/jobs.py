@@ -2,83 +2,33 @@
 
 from __future__ import annotations
 
-import getpass
 import importlib
-import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from types import FrameType
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
+from roq.cli.job_option import JobsTarget, ago, clock, jobs_command, limited, now, operator
 from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table, state_text
+from roq.cli.schedules import schedule, schedules
 from roq.client.admin.wording import age_text
 from roq.errors import ConfigError
 from roq.jobs.database import MICROSECONDS, JobDatabase
 from roq.jobs.instances import MECHANISMS
 from roq.jobs.jobs import THREADS, Jobs
-from roq.jobs.operate import JobOperations
 from roq.jobs.schema import migrate as migrate_schema
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.types import priority_of
 from roq.jobs.views import Action, JobFilter, JobRow
 from roq.jobs.worker import GRACE_SECONDS
 
-VARIABLE: Final = "ROQ_JOBS"
-DEFAULT_DATABASE: Final = "jobs.db"
 NAMES: Final = {number: name for name, number in PRIORITIES.items()}
-P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class JobsTarget:
-    """Which database a command works on, and how it answers."""
-
-    url: str
-    as_json: bool
-
-    def operate(self) -> JobOperations:
-        """What there is to see and do.
-
-        Raises:
-            ConfigError: there is no such file; a command that looks makes none.
-        """
-        database = JobDatabase(self.url)
-        if database.sqlite and not Path(str(database.url.database)).exists():
-            raise ConfigError(
-                f"there are no jobs in {database.url.database}: name the database with --database, "
-                f"or {VARIABLE}"
-            )
-        return Jobs(self.url).operate
-
-
-def jobs_command(function: Callable[Concatenate[JobsTarget, P], T]) -> Callable[P, T]:
-    """Give a command `--database` and `--json`, and the function a `JobsTarget`."""
-
-    @click.option(
-        "--database",
-        metavar="URL",
-        envvar=VARIABLE,
-        default=DEFAULT_DATABASE,
-        show_default=True,
-        show_envvar=True,
-        help="A file of SQLite, or postgresql://user@host/name.",
-    )
-    @click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text.")
-    @wraps(function)
-    def command(*args: P.args, **kwargs: P.kwargs) -> T:
-        target = JobsTarget(str(kwargs.pop("database")), bool(kwargs.pop("as_json")))
-        return function(target, *args, **kwargs)
-
-    return command
 
 
 def filtered(function: Callable[..., T]) -> Callable[..., T]:
@@ -128,6 +78,10 @@ def jobs() -> None:
       roq jobs list --status FAILED
       roq jobs restart --type Resize
     """
+
+
+jobs.add_command(schedule)
+jobs.add_command(schedules)
 
 
 @jobs.command(short_help="Run the jobs of a program's types.")
@@ -223,15 +177,6 @@ def counts(target: JobsTarget) -> None:
         ],
         "There is no job.",
     )  # fmt: skip
-
-
-limited = click.option(
-    "--limit",
-    type=click.IntRange(1, 1_000),
-    default=50,
-    show_default=True,
-    help="So many lines at most.",
-)
 
 
 @jobs.command("list", short_help="List jobs, the newest first.")
@@ -518,33 +463,6 @@ def migrate(target: JobsTarget) -> None:
     before, after = migrate_schema(JobDatabase(target.url))
     text = f"schema {after}" if before == after else f"schema {before or 'none'} → {after}"
     done(text, as_json=target.as_json, before=before, after=after)
-
-
-def operator() -> str:
-    """Who runs this command, for the audit."""
-    with suppress(KeyError, OSError):
-        return f"{getpass.getuser()} (roq jobs)"
-    return f"user {os.getuid()} (roq jobs)"
-
-
-def now() -> int:
-    """µs since 1970 of this host; ages are shown by it."""
-    return int(datetime.now(UTC).timestamp() * MICROSECONDS)
-
-
-def ago(time: int | None) -> str:
-    """How long ago that was."""
-    return "" if not time else age_text(max(0.0, (now() - time) / MICROSECONDS))
-
-
-def clock(time: int | None) -> str:
-    """A time as people read it."""
-    if not time:
-        return ""
-    try:
-        return datetime.fromtimestamp(time / MICROSECONDS, UTC).isoformat(" ", "seconds")
-    except (OverflowError, ValueError):
-        return f"{time} µs"
 
 
 def span(row: JobRow) -> str:

@@ -113,12 +113,19 @@ def instances(asked: Asked) -> View:
     return _view("instances.html", "Instances", {"look": look, "done": done})
 
 
+def schedules(asked: Asked) -> View:
+    """When jobs are submitted by themselves."""
+    look = _desk(asked).look("schedules", lambda operate: operate.schedules.look())
+    return _view("schedules.html", "Schedules", {"look": look})
+
+
 JOB_PAGES: Final[dict[str, Page]] = {
     "/jobs": jobs,
     "/jobs/list": listed,
     "/jobs/running": running,
     "/jobs/failures": failures,
     "/jobs/instances": instances,
+    "/jobs/schedules": schedules,
     "/jobs/{job}": job,
 }
 """Path → page."""
@@ -179,6 +186,23 @@ def _dispatch(intent: Intent) -> str:
     return f"jobs are dispatched by {intent['mechanism']}"
 
 
+def _schedule(on: bool, intent: Intent) -> str:
+    _of(intent).operate().schedules.switch(intent["name"], on, who=intent.who)
+    return f"schedule {intent['name']} " + ("goes on" if on else "is paused")
+
+
+def _fire(intent: Intent) -> str:
+    job = _of(intent).operate().schedules.fire(intent["name"], who=intent.who)
+    return f"job {job} is submitted"
+
+
+def _of_schedule(verb: str, run: Callable[[Intent], str], effect: str) -> Action:
+    return Action(
+        title=f"{verb} schedule {{name}}", verb=verb, back="/jobs/schedules", places=("name",),
+        run=run, effect=lambda _: [effect],
+    )  # fmt: skip
+
+
 JOB_ACTIONS: Final[dict[str, Action]] = {
     **{
         f"{action.value}-jobs": Action(
@@ -188,6 +212,18 @@ JOB_ACTIONS: Final[dict[str, Action]] = {
         )
         for action in JobAction
     },
+    "pause-schedule": _of_schedule(
+        "Pause", partial(_schedule, False),
+        "It fires no more until it is resumed, also after starts of its program. Its jobs go on.",
+    ),
+    "resume-schedule": _of_schedule(
+        "Resume", partial(_schedule, True),
+        "It fires again. What it has missed meanwhile it catches up with as it is declared to.",
+    ),
+    "fire-schedule": _of_schedule(
+        "Fire", _fire,
+        "One job of it is submitted now, with its params; its times stay as they are.",
+    ),
     "switch-jobs": Action(
         title="Switch jobs on or off", verb="Switch", back="/jobs", places=(), run=_switch,
         effect=lambda _: [

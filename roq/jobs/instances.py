@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from roq.errors import ConfigError
 from roq.jobs.database import MICROSECONDS, JobDatabase, host_identity
 from roq.jobs.rows import Claimed, Deltas, Ended, LivingInstance, Look, Trouble, spread
+from roq.jobs.schema import AUDIT
 from roq.jobs.states import JobStatus, RunEnd
 from roq.jobs.store import BLOCK, CLAIMED, OWN_SHARD_MIN, JobStore, claimed_of
 
@@ -177,7 +178,8 @@ class JobInstances:
             " (SELECT min(deadline) FROM job WHERE status = 'RUNNING') AS deadline,"
             " (SELECT min(CASE WHEN dead = 1 THEN 0 ELSE expires END) FROM job_instance)"
             " AS expires,"
-            " (SELECT min(next) FROM job_schedule WHERE enabled = 1) AS fires",
+            " (SELECT min(s.next) FROM job_schedule AS s JOIN job_type AS t ON t.name = s.type"
+            " WHERE s.enabled = 1 AND t.enabled = 1) AS fires",
         ).one()
         return Look(
             now=now,
@@ -324,6 +326,17 @@ class JobInstances:
             name=name,
             value=value,
         )
+
+    def note(
+        self, connection: sa.Connection, who: str, action: str, subject: str, number: int = 0
+    ) -> None:
+        """Write down what somebody does, for `roq jobs audit`."""
+        connection.execute(
+            AUDIT.insert().values(
+                at=self._database.now(connection), who=who, action=action,
+                subject=subject[:2_000], number=number,
+            )
+        )  # fmt: skip
 
 
 def _listed(names: Iterable[str]) -> str:

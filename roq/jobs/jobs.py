@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -18,10 +19,12 @@ from roq.jobs.handle import JobHandle
 from roq.jobs.instances import JobInstances
 from roq.jobs.operate import JobOperations
 from roq.jobs.rows import Body, NewJob, ReadyJob, Submitted
+from roq.jobs.schedules import NewSchedule
 from roq.jobs.schema import prepare
-from roq.jobs.states import TIME_LIMIT_SECONDS, JobStatus
+from roq.jobs.states import DEFAULT, TIME_LIMIT_SECONDS, JobStatus
 from roq.jobs.store import JobStore
-from roq.jobs.types import JobType, Upgrade
+from roq.jobs.timetable import CatchUp, Overlap, planned
+from roq.jobs.types import JobType, Upgrade, checked_text
 from roq.jobs.worker import GRACE_SECONDS, JobWorker
 from roq.model import check_name
 
@@ -73,6 +76,7 @@ class Jobs:
         self.store = JobStore(self.database, jitter)
         self.instances = JobInstances(self.store)
         self.types: dict[str, JobType[Any]] = {}
+        self.schedules: dict[str, NewSchedule] = {}
         self._prepared = False
         self._sender: QueueSender | None = None
         self._changed = threading.Condition()
@@ -103,6 +107,29 @@ class Jobs:
                 prepare(self.database)
                 self._prepared = True
         return self
+
+    @contextlib.contextmanager
+    def elsewhere(self, url: str, clock: Callable[[], int] | None = None) -> Iterator[Self]:
+        """Use another database within a block, without a cluster: for tests of a program.
+
+        Args:
+            url, clock: as `Jobs`.
+
+        Raises:
+            ConfigError: as `Jobs`; or instances of this object run.
+        """
+        if self._workers or self._sender is not None:
+            raise ConfigError("its instances run: take another database before they are started")
+        mine = self.database, self.store, self.instances, self.cluster, self._prepared
+        self.database = JobDatabase(url, clock)
+        self.store = JobStore(self.database, self.store.jitter)
+        self.instances = JobInstances(self.store)
+        self.cluster, self._prepared = None, False
+        try:
+            yield self
+        finally:
+            self.close()
+            self.database, self.store, self.instances, self.cluster, self._prepared = mine
 
     # --- types ------------------------------------------------------------------------------------
 
@@ -150,6 +177,61 @@ class Jobs:
             return made
 
         return make
+
+    def schedule(
+        self,
+        name: str,
+        type_: JobType[Any],
+        params: Any = None,
+        *,
+        cron: str | None = None,
+        every: float | None = None,
+        zone: str = "UTC",
+        catch_up: str = CatchUp.LAST,
+        overlap: str = Overlap.SKIP,
+        priority: int | str = DEFAULT,
+    ) -> None:
+        """Have jobs of a type be submitted at certain times, by whatever instance lives then.
+
+            jobs.schedule("nightly", resize, Resize([]), cron="0 3 * * *", zone="Europe/Warsaw")
+
+        Instances of this program write it into the database when they begin. There it stays, also
+        when no program declares it any more, until `roq jobs schedule delete`. If several programs
+        declare one name, it is as the one says that began last.
+
+        Args:
+            name: of the schedule, one in the database; its jobs have it as their tag.
+            type_: of the jobs.
+            params: what their handler gets, each time.
+            cron: minute, hour, day of the month, month, day of the week, as Debian's cron has them.
+            every: seconds, from 1 to 366 days; they are counted from 1970 on, so that the times do
+                not follow from when anything was started. Instead of `cron`.
+            zone: time zone of `cron`, such as `Europe/Warsaw`.
+            catch_up: what becomes of times at which no instance lived, or the schedule was paused:
+                `none` leaves them out, `last` fires the last one, `all` fires the last hundred.
+            overlap: what becomes of a time while a job of an earlier one waits or runs: `skip` has
+                no job, `queue` has one that runs after it, `allow` has one beside it.
+            priority: of the jobs, as `JobType.submit`.
+
+        Raises:
+            ConfigError: there are two of this name, or the type is one of another `Jobs`.
+            InvalidRequest: a value that cannot be, a cron expression that never fires, a zone that
+                is not known here, or params that the handler does not take.
+            MessageTooLarge: params of more than 16 MiB.
+        """
+        if name in self.schedules:
+            raise ConfigError(f"there are two schedules {name!r}: give one another name")
+        if self.types.get(type_.name) is not type_:
+            raise ConfigError(
+                f"schedule {name!r} wants a type that was made by this `jobs.type(…)`"
+            )
+        checked_text("the name of a schedule", name)
+        job = type_.new(params, priority=priority)
+        plan = planned(
+            cron=cron, every=every, zone=zone, catch_up=catch_up, overlap=overlap,
+            priority=job.priority, items=job.items,
+        )  # fmt: skip
+        self.schedules[name] = NewSchedule(name, type_.name, plan, type_.restartable, job.params)
 
     # --- submit -----------------------------------------------------------------------------------
 
@@ -291,6 +373,7 @@ class Jobs:
             grace=grace,
             changed=self._tell,
             messages=None if self.cluster is None else self._messages(wanted, threads),
+            schedules=[each for each in self.schedules.values() if each.type in wanted],
         )
 
     def _messages(

@@ -17,6 +17,7 @@ from roq.errors import InvalidRequest, JobNotFound
 from roq.jobs.database import MICROSECONDS, JobDatabase, Row
 from roq.jobs.instances import MECHANISMS, JobInstances
 from roq.jobs.rows import Deltas, spread
+from roq.jobs.schedules import JobSchedules
 from roq.jobs.schema import AUDIT, COUNT, EDGE, ERROR, INSTANCE, JOB, PARAMS, RESULT, SETTING, TYPE
 from roq.jobs.states import JobStatus, Waiting, why_waiting
 from roq.jobs.store import BLOCK, JobStore
@@ -63,12 +64,16 @@ class JobOperations:
     """What an operator sees and does; `Jobs.operate` has one.
 
     Each call raises `Unavailable` if the database cannot be reached.
+
+    Attributes:
+        schedules: the same for schedules.
     """
 
     def __init__(self, store: JobStore, instances: JobInstances) -> None:
         self._store = store
         self._instances = instances
         self._database: JobDatabase = store.database
+        self.schedules = JobSchedules(store, instances)
 
     # --- look -------------------------------------------------------------------------------------
 
@@ -419,12 +424,7 @@ class JobOperations:
 
     def _note(self, who: str, action: str, subject: str, number: int) -> None:
         with self._database.write() as connection:
-            connection.execute(
-                AUDIT.insert().values(
-                    at=self._database.now(connection), who=who, action=str(action),
-                    subject=subject[:2_000], number=number,
-                )
-            )  # fmt: skip
+            self._instances.note(connection, who, action, subject, number)
 
 
 def _for(action: Action) -> list[sa.ColumnElement[bool]]:

@@ -148,7 +148,7 @@ class Look:
     late: bool
     """A job runs for much longer than it may."""
     fires: bool
-    """A schedule fires."""
+    """A schedule of a type that is on fires."""
     peers: tuple[LivingInstance, ...]
 
 

@@ -6,13 +6,15 @@ import asyncio
 import hashlib
 import inspect
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, Final, Protocol, TypeVar
 
 import sqlalchemy as sa
 
 from roq.errors import InvalidRequest, JobInterrupted, JobOutdated
+from roq.jobs.database import MICROSECONDS
 from roq.jobs.rows import Body, Claimed, Ended, Trouble
 from roq.jobs.states import RunEnd
 from roq.jobs.types import JobType, Unreadable
@@ -49,7 +51,13 @@ class Job:
         attempt: 1 for the first run.
     """
 
-    def __init__(self, run: Claimed, kind: JobType[Any], finish: Finisher) -> None:
+    def __init__(
+        self,
+        run: Claimed,
+        kind: JobType[Any],
+        finish: Finisher,
+        fired: Callable[[Claimed], int | None] = lambda _: None,
+    ) -> None:
         self.id = run.id
         self.token = run.token
         self.type = run.type
@@ -63,6 +71,18 @@ class Job:
         self.place = run.saved
         self._kind = kind
         self._finish = finish
+        self._fired = fired
+
+    def scheduled(self) -> datetime | None:
+        """The time of a schedule that it was submitted for; None: no schedule has submitted it.
+
+        The database is asked. It may be long ago, if the schedule catches up with what it missed.
+
+        Raises:
+            Unavailable: the database cannot be reached.
+        """
+        time = self._fired(self.run)
+        return None if time is None else datetime.fromtimestamp(time / MICROSECONDS, UTC)
 
     @property
     def saved(self) -> int:

@@ -12,6 +12,7 @@ from roq.errors import InvalidRequest
 from roq.jobs.database import Row
 from roq.jobs.schema import ERROR, INSTANCE, JOB
 from roq.jobs.states import HeldFor, JobStatus
+from roq.jobs.timetable import CatchUp, Overlap
 
 BODY_BYTES: Final = 4096
 """So much of params and results is shown."""
@@ -173,6 +174,43 @@ class TypeRow(msgspec.Struct, frozen=True, kw_only=True):
     time_limit: float
     """Seconds."""
     on: bool
+
+
+class FiredRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of a schedule."""
+
+    time: int
+    """At which it fired, or an operator fired it."""
+    job: int
+    status: JobStatus | None
+    """None: the job is deleted."""
+
+
+class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule."""
+
+    name: str
+    type: str
+    on: bool
+    """Whether it is not paused."""
+    times: str
+    """When it fires: a cron expression, or `every 60 s`."""
+    zone: str
+    catch_up: CatchUp
+    overlap: Overlap
+    priority: int
+    next: int | None
+    """Its next time; of one that does not fire now, the first that it has missed."""
+    why: str
+    """Why it does not fire, and what to do; empty: it does."""
+    by: str
+    """Who declared it last."""
+    at: int
+    """When that was."""
+    last: int | None
+    """Its last time. It has no job if an earlier one was waiting or running."""
+    jobs: list[FiredRow]
+    """Its last jobs, the newest first."""
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):

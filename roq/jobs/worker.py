@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from time import monotonic
 from typing import Any, Final, Protocol
@@ -21,10 +21,12 @@ import sqlalchemy as sa
 
 from roq.client.naming import client_name
 from roq.errors import Unavailable
+from roq.jobs.database import JobDatabase
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads, unstarted
 from roq.jobs.rows import Body, Claimed, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job
+from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.states import JobStatus, RunEnd, claim_ahead, lent
 from roq.jobs.store import JobStore
 from roq.jobs.types import JobType
@@ -90,6 +92,7 @@ class JobWorker:
         grace: seconds for jobs to stop when it ends.
         changed: told when runs have ended.
         messages: makes what hears of jobs by a queue, from what it calls when there may be some.
+        schedules: that it declares when it begins. It fires all that there are.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class JobWorker:
         grace: float = GRACE_SECONDS,
         changed: Callable[[], None] | None = None,
         messages: Callable[[Callable[[], None]], Messages] | None = None,
+        schedules: Sequence[NewSchedule] = (),
     ) -> None:
         self.name = client_name(name)
         self.stats = WorkerStats()
@@ -110,6 +114,8 @@ class JobWorker:
         self._store = store
         self._database = store.database
         self._instances = instances
+        self._schedules = JobSchedules(store, instances)
+        self._declared = schedules
         self._types = dict(types)
         self._number = threads
         self._grace = grace
@@ -180,6 +186,7 @@ class JobWorker:
             self.id = self._instances.register(
                 connection, self.name, os.getpid(), self._number, sorted(self._types)
             )
+            self._schedules.declare(connection, self._declared, self.name)
         self._renewed = monotonic()
         log.info("instance %s runs jobs", self.name, extra={"event": "jobs_instance"})
 
@@ -248,7 +255,10 @@ class JobWorker:
         looked: list[ReadyJob] = []
         try:
             with self._database.write() as connection:
-                checked = [self._checked(connection, *each) for each in ended]
+                checked = [
+                    checked_end(self._database, connection, running.job, end)
+                    for running, end in ended
+                ]
                 hit = self._store.finish(connection, self.id, checked, self.name)
                 if claim and by_queue:
                     looked, jobs = self._chosen(connection, named, wants, room)
@@ -302,22 +312,6 @@ class JobWorker:
             taken.append(self._ended.popleft())
         return taken
 
-    def _checked(self, connection: sa.Connection, running: Running, ended: Ended) -> Ended:
-        """A handler that has completed its job by itself must have committed that."""
-        if not running.job.finished:
-            return ended
-        row = self._database.run(
-            connection,
-            "SELECT status, token FROM job WHERE id = :id",
-            id=running.job.id,
-        ).first()
-        if row is None or row.status != JobStatus.RUNNING or row.token != running.job.token:
-            return ended
-        text = "finish() was called, and its transaction was not committed"
-        return Ended(
-            ended.run, RunEnd.RAISED, ended.saved, trouble=Trouble(text, fingerprint="no commit")
-        )
-
     def _written(self, ended: list[tuple[Running, Ended]], hit: set[tuple[int, int]]) -> None:
         """The ends are committed: threads and slots of these runs are free."""
         for running, each in ended:
@@ -339,7 +333,9 @@ class JobWorker:
         threaded = []
         for run in claimed:
             kind = self._types[run.type]
-            running = Running(Job(run, kind, self._finish_in), kind, self.id)
+            running = Running(
+                Job(run, kind, self._finish_in, self._schedules.time_of), kind, self.id
+            )
             self._running[run.id, run.token] = running
             if kind.is_async:
                 self._loop = self._loop or RunLoop(self._done)
@@ -408,6 +404,10 @@ class JobWorker:
         places = self._moved()
         if renew or tidy or places or look.due or look.dead or look.late:
             self._act(look, places, renew=renew, tidy=tidy)
+        if look.on and look.fires:
+            # Apart from all else: no schedule may keep an instance from renewing itself.
+            with self._database.write() as connection:
+                self._schedules.fire_due(connection)
         if self._messages is not None:
             self._messages.look(look)
         stuck = sum(_is_stuck(each, now) for each in self._running.values())
@@ -432,6 +432,7 @@ class JobWorker:
                 self._instances.end_late(connection)
             if tidy:
                 self._instances.tidy(connection)
+                self._schedules.tidy(connection)
         if tidy:
             self._tidied = began
         if not alive:
@@ -475,4 +476,21 @@ def _is_stuck(running: Running, now: float) -> bool:
         running.job.stop is RunEnd.LIMIT
         and running.asked is not None
         and now - running.asked > running.kind.time_limit
+    )
+
+
+def checked_end(database: JobDatabase, connection: sa.Connection, job: Job, ended: Ended) -> Ended:
+    """The end of a run; a handler that has completed its job by itself must have committed that."""
+    if not job.finished:
+        return ended
+    row = database.run(
+        connection,
+        "SELECT status, token FROM job WHERE id = :id",
+        id=job.id,
+    ).first()
+    if row is None or row.status != JobStatus.RUNNING or row.token != job.token:
+        return ended
+    text = "finish() was called, and its transaction was not committed"
+    return Ended(
+        ended.run, RunEnd.RAISED, ended.saved, trouble=Trouble(text, fingerprint="no commit")
     )

@@ -9,6 +9,7 @@ import pytest
 from job_contract import StoreContract
 from job_lab import Lab
 from postgres import postgres
+from schedule_contract import MINUTE, ScheduleContract, schedule
 
 import roq
 from roq.jobs.rows import Want
@@ -32,6 +33,31 @@ def lab(server: str) -> Iterator[Lab]:
 
 class TestPostgreSQL(StoreContract):
     """All of it."""
+
+
+class TestSchedules(ScheduleContract):
+    """All of it, on the clock of the database."""
+
+    def test_two_fire_at_once_and_each_time_has_one_job(self, lab: Lab) -> None:
+        self.declare(lab, *(schedule(name) for name in "abc"))
+        for name in "abc":
+            self.missed(lab, 1, name)
+        operate = lab.jobs.operate.schedules
+        with lab.database.write() as one:
+            assert operate.fire_due(one) == 3
+            with lab.database.write() as two:
+                assert operate.fire_due(two) == 0, "they are left to the other one"
+        assert self.fire(lab) == 0
+        assert lab.jobs.operate.counts()[0].number == 3
+
+    def test_no_hosts_clock_counts(self, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("roq.jobs.database.time_ns", lambda: 0)
+        self.declare(lab, schedule())
+        self.missed(lab, 1)
+        assert self.fire(lab) == 1
+        (fired,) = self.shown(lab).jobs
+        with lab.database.read() as connection:
+            assert lab.database.now(connection) - fired.time < 2 * MINUTE
 
 
 def test_two_claim_at_once_and_get_different_jobs(lab: Lab) -> None:

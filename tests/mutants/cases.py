@@ -53,6 +53,8 @@ PACING: Final = (
     "tests/unit/client/subscribe/test_machine.py",
 )
 
+SCHEDULES: Final = ("tests/unit/jobs/test_timetable.py", "tests/unit/jobs/test_schedules.py")
+
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
@@ -411,5 +413,27 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          ""),
         ("if not holding.untold and not holding.unconfirmed:", "if not holding.untold:"),
         ("            holding.untell()\n", ""),
+    ),
+    *_of(
+        "roq/jobs/timetable.py",
+        SCHEDULES,
+        ("        if time > after:\n", "        if time:\n"),
+        ("    if now < due:\n", "    if now < 0:\n"),
+        ("        if len(tried) > enough:\n", "        if len(tried) < enough:\n"),
+        ("if now - time <= LATE]", "if now - time < LATE]"),
+        ("next(_cron_times(plan, _LATELY), None) is None", "False"),
+    ),
+    *_of(
+        "roq/jobs/schedules.py",
+        SCHEDULES,
+        (" WHERE s.enabled = 1 AND t.enabled = 1 AND", " WHERE s.enabled = 1 AND"),
+        ("next_time(each.plan, now) if again else row.next", "next_time(each.plan, now)"),
+        ("            if room[name] > 0:\n", "            if room:\n"),
+        ("                if each.outcome == \"new\"\n", ""),
+        ("self._new(connection, sorted(times))", "sorted(times)"),
+        ("break  # the rest next time", "pass  # the rest next time"),
+        (" AND NOT EXISTS (SELECT 1 FROM job\"\n            f\" WHERE job.id = f.job AND {_OPEN})",
+         ""),
+        ("unique=mark if plan.overlap is Overlap.SKIP else None", "unique=None"),
     ),
 )  # fmt: skip

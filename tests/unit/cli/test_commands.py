@@ -13,17 +13,14 @@ from roq.cli.failures import daemon_failed, failed
 from roq.errors import ConfigError, InvalidName, QueueNotFound, RoQError, Unavailable
 
 
-def all_commands() -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(cli)
-    for name in COMMANDS:
-        command = cli.get_command(context, name)
+def all_commands(group: click.Group = cli, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         assert command is not None
-        yield name, command
+        yield before + name, command
         if isinstance(command, click.Group):
-            for inner in command.list_commands(context):
-                found = command.get_command(context, inner)
-                assert found is not None
-                yield f"{name} {inner}", found
+            yield from all_commands(command, f"{before}{name} ")
 
 
 COMMAND_LIST = list(all_commands())

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from job_lab import TROUBLE, Lab, new
 
 from roq.cli.commands import cli
-from roq.cli.jobs import clock, loaded
+from roq.cli.jobs import loaded
 from roq.errors import ConfigError
 from roq.jobs.rows import Body
 from roq.jobs.states import RunEnd
@@ -90,24 +90,9 @@ def test_switches(lab: Lab) -> None:
     assert refused.exit_code == 1
 
 
-def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    missing = tmp_path / "none.db"
-    done = CliRunner().invoke(cli, ["jobs", "list", "--database", str(missing)])
-    assert done.exit_code != 0
-    assert not missing.exists()
-    made = CliRunner().invoke(cli, ["jobs", "migrate", "--database", str(missing)])
-    assert made.output == "schema none → 1\n"
-
-
 def test_a_program_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="MODULE:NAME"):
         loaded("no.such.module:jobs")
     with pytest.raises(ConfigError, match="but function"):
         loaded("json:dumps")
-
-
-def test_times_of_any_year_are_shown() -> None:
-    assert clock(0) == ""
-    assert clock(1_800_000_000_000_000) == "2027-01-15 08:00:00+00:00"
-    assert clock(2**62).endswith(" µs")

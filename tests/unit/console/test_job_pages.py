@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
+from commands import until
 from paper_console import SCRIPT, PaperConsole
 
 from roq.console.job_pages import JOB_PAGES
 from roq.jobs.jobs import Jobs
 from roq.jobs.states import JobStatus
+from roq.jobs.timetable import planned
 from roq.jobs.views import Action, JobFilter
 
 PATHS = [path.format(job=1) for path in JOB_PAGES]
@@ -18,7 +21,7 @@ PATHS = [path.format(job=1) for path in JOB_PAGES]
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Jobs]:
-    """Three jobs of a type that nobody runs."""
+    """Three jobs of a type that nobody runs, and a schedule."""
     jobs = Jobs(str(tmp_path / "jobs.db"))
 
     @jobs.type(SCRIPT)
@@ -26,6 +29,10 @@ def database(tmp_path: Path) -> Iterator[Jobs]:
 
     for number in range(3):
         handle.submit(f"{SCRIPT}{number}", tag=SCRIPT, key=SCRIPT, priority="high")
+    with jobs.database.write() as connection:
+        jobs.instances.declare(connection, [handle.facts])
+    jobs.operate.schedules.put(SCRIPT, SCRIPT, planned(every=60), None, who=SCRIPT)
+    jobs.operate.schedules.fire(SCRIPT, who=SCRIPT)
     yield jobs
     jobs.close()
 
@@ -70,13 +77,13 @@ def test_who_may_only_look_is_offered_nothing(database: Jobs) -> None:
 
 def test_never_more_are_deleted_than_were_counted(console: PaperConsole, database: Jobs) -> None:
     page = "/do/delete-jobs?status=CREATED"
-    assert "3 jobs as of now" in console.get(page).text
+    assert "4 jobs as of now" in console.get(page).text
     form = {name: console.field(page, name) for name in ("form", "stamp", "number", "last")}
     database.types[SCRIPT].submit("later")
     answer = console.post("/do/delete-jobs", form | {"status": "CREATED"})
     assert answer.status == 303
     (deed,) = console.console.audit.deeds()
-    assert (deed.state, deed.result) == ("done", "3 of 3 jobs: delete is done")
+    assert (deed.state, deed.result) == ("done", "4 of 4 jobs: delete is done")
     left = database.operate.select(Action.DELETE, JobFilter(statuses=(JobStatus.CREATED,)))
     assert left.number == 1
     assert database.operate.audit()[0].who == "operator at 127.0.0.1"
@@ -92,4 +99,64 @@ def test_jobs_are_switched_off_and_dispatched_otherwise(
         False, "queue",
     )  # fmt: skip
     console.post("/do/switch-jobs", word | {"name": "nobody's", "to": "off"})
+    assert console.console.audit.deeds()[0].state == "failed"
+
+
+def test_a_schedule_is_fired_paused_and_resumed_by_forms(
+    console: PaperConsole, database: Jobs
+) -> None:
+    page = console.get("/jobs/schedules").text
+    assert "every 60 s" in page
+    assert "no instance lives" in page
+    assert "/do/resume-schedule" not in page
+
+    def act(action: str, **fields: str) -> str:
+        place = {"name": SCRIPT}
+        form = {"form": console.form(f"/do/{action}?{urlencode(place)}"), "stamp": ""}
+        answer = console.post(f"/do/{action}", form | place | fields)
+        assert answer.status == 303
+        return console.get(answer.header("location")).text
+
+    def shown(text: str) -> bool:
+        return until(lambda: text in console.get("/jobs/schedules").text, 10.0)
+
+    assert "done" in act("pause-schedule")
+    assert shown("/do/resume-schedule")
+    assert not database.operate.schedules.look()[0].on
+    act("resume-schedule")
+    assert database.operate.schedules.look()[0].on
+    assert "job 4 of schedule" in act("fire-schedule"), "it has one at a time"
+    delete = database.operate.select(Action.DELETE, JobFilter(ids=(4,)))
+    database.operate.act(delete, who="me")
+    assert "job 5 is submitted" in act("fire-schedule")
+    assert shown('href="/jobs/5"')
+    done = [row.action for row in database.operate.audit() if row.who.startswith("operator at")]
+    assert done == ["schedule fire", "schedule resume", "schedule pause"]
+
+
+def test_schedules_that_never_fired_and_whose_jobs_are_gone_are_shown(
+    console: PaperConsole, database: Jobs
+) -> None:
+    plan = planned(cron="0 3 * * *", zone="Europe/Warsaw")
+    database.operate.schedules.put("new", SCRIPT, plan, None, who="me")
+    delete = database.operate.select(Action.DELETE, JobFilter(ids=(4,)))
+    database.operate.act(delete, who="me")
+    page = console.get("/jobs/schedules").text
+    assert "Europe/Warsaw" in page
+    assert "UTC, deleted" in page
+
+
+def test_without_schedules_it_says_how_to_make_one(console: PaperConsole, database: Jobs) -> None:
+    database.operate.schedules.delete(SCRIPT, who="me")
+    assert "There is no schedule" in console.get("/jobs/schedules").text
+
+
+def test_a_schedule_is_changed_by_no_form_of_others(console: PaperConsole, database: Jobs) -> None:
+    for action in ("pause-schedule", "resume-schedule", "fire-schedule"):
+        answer = console.post(f"/do/{action}", {"name": SCRIPT, "form": "", "stamp": ""})
+        assert answer.status == 403
+        assert console.get(f"/do/{action}").status == 400
+    assert len(database.operate.schedules.look()[0].jobs) == 1
+    form = {"form": console.form("/do/switch-jobs"), "stamp": "", "name": "none"}
+    console.post("/do/fire-schedule", form)
     assert console.console.audit.deeds()[0].state == "failed"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import roq
 from roq.jobs.jobs import Jobs
+from roq.jobs.rows import Body
 
 
 @pytest.fixture
@@ -77,3 +79,50 @@ def test_jobs_of_unknown_types_are_left_alone(jobs: Jobs, tmp_path: Path) -> Non
 
 def test_nothing_to_submit(jobs: Jobs) -> None:
     assert jobs.type("A")(lambda job: None).submit_many([]) == []
+
+
+def test_a_schedule_is_declared_and_not_written_before_an_instance_begins(jobs: Jobs) -> None:
+    @jobs.type("A", items=len, restartable=True)
+    def handle(job: roq.Job, params: list[int]) -> None: ...
+
+    jobs.schedule("nightly", handle, [1, 2], cron="0 3 * * *", zone="Europe/Warsaw", priority="low")
+    jobs.schedule("often", handle, [], every=1, catch_up="none", overlap="allow")
+    assert jobs.operate.schedules.look() == []
+    found = jobs.schedules["nightly"]
+    assert (found.type, found.plan.priority, found.plan.items) == ("A", roq.LOW, 2)
+    assert (found.params, found.restartable) == (Body("json", 1, b"[1,2]"), True)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "why"),
+    [
+        ({"name": ""}, roq.InvalidRequest, "name of a schedule"),
+        ({"name": "a\0b"}, roq.InvalidRequest, "cannot be printed"),
+        ({"name": "there"}, roq.ConfigError, "two schedules"),
+        ({"params": "no list"}, roq.InvalidRequest, "params of type A"),
+        ({"params": object()}, roq.InvalidRequest, "params of type A"),
+        ({"params": [1.5]}, roq.InvalidRequest, "params of type A"),
+        ({"priority": "soon"}, roq.InvalidRequest, "no priority"),
+        ({"every": -1}, roq.InvalidRequest, "number of seconds"),
+        ({"every": None, "cron": "0 0 31 4 *"}, roq.InvalidRequest, "Bad day-of-month"),
+        ({"every": None, "cron": "0 0 * * *", "zone": "x"}, roq.InvalidRequest, "time zone 'x'"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused(
+    jobs: Jobs, given: dict[str, Any], error: type[Exception], why: str
+) -> None:
+    @jobs.type("A")
+    def handle(job: roq.Job, params: list[int]) -> None: ...
+
+    jobs.schedule("there", handle, [], every=1)
+    all_of_it: dict[str, Any] = {"name": "new", "params": [], "every": 60, **given}
+    with pytest.raises(error, match=why):
+        jobs.schedule(all_of_it.pop("name"), handle, all_of_it.pop("params"), **all_of_it)
+    assert list(jobs.schedules) == ["there"]
+
+
+def test_a_schedule_has_a_type_of_the_same_program(jobs: Jobs, tmp_path: Path) -> None:
+    with roq.Jobs(str(tmp_path / "other.db")) as other:
+        theirs = other.type("A")(lambda job: None)
+        with pytest.raises(roq.ConfigError, match="type that was made by this"):
+            jobs.schedule("s", theirs, every=60)

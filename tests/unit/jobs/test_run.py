@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -163,3 +164,10 @@ def test_texts_are_made_storable() -> None:
     assert "cannot be made" in told(Bad()).text
     job = Job(RUN, JobType(Nobody(), lambda job: None, name="A"), lambda *_: False)
     assert raised(job, Bad()).end is RunEnd.RAISED
+
+
+def test_a_job_knows_the_time_of_its_schedule() -> None:
+    kind: JobType[Any] = JobType(Nobody(), lambda job: None, name="A")
+    job = Job(RUN, kind, lambda *_: False, lambda run: 1_800_000_000_500_000 * run.id)
+    assert job.scheduled() == datetime(2027, 1, 15, 8, 0, 0, 500_000, tzinfo=UTC)
+    assert Job(RUN, kind, lambda *_: False).scheduled() is None

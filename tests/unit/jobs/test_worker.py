@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
@@ -249,3 +250,42 @@ def test_limits_of_instances_and_of_the_cluster_hold(jobs: Jobs) -> None:
         assert each.wait(SECONDS) is roq.JobStatus.COMPLETE
     assert most["One"] <= 2
     assert most["Two"] == 2
+
+
+def test_an_instance_declares_schedules_of_its_types_and_fires_all(jobs: Jobs) -> None:
+    seen: Queue[tuple[str, str]] = Queue()
+
+    def handle(job: roq.Job) -> None:
+        assert job.scheduled() is not None
+        seen.put((job.type, job.tag))
+
+    one, two = jobs.type("One")(handle), jobs.type("Two")(handle)
+    jobs.schedule("first", one, every=1)
+    jobs.schedule("second", two, every=1)
+    jobs.schedule("never", two, cron="0 0 29 2 *")
+    jobs.start(threads=1, types=["One"])
+    assert {seen.get(timeout=SECONDS) for _ in range(2)} == {("One", "first")}
+    operate = jobs.operate.schedules
+    assert [row.name for row in operate.look()] == ["first"]
+    jobs.start(threads=1, types=["Two"])
+    found = set()
+    while found != {("One", "first"), ("Two", "second")}:
+        found.add(seen.get(timeout=SECONDS))
+    rows = {row.name: row for row in operate.look()}
+    assert set(rows) == {"first", "never", "second"}
+    assert (rows["never"].jobs, rows["never"].last) == ([], None)
+    times = [fired.time for fired in rows["first"].jobs]
+    assert len(set(times)) == len(times)
+
+
+def test_jobs_that_are_off_fire_no_schedules(jobs: Jobs) -> None:
+    fired = threading.Event()
+    kind = jobs.type("A")(lambda job: fired.set())
+    jobs.schedule("s", kind, every=1)
+    jobs.operate.switch(False, who="me")
+    running = jobs.start(threads=1)
+    assert not fired.wait(1.5 + 2 * worker.LOOK_SECONDS)
+    assert jobs.operate.counts() == []
+    jobs.operate.switch(True, who="me")
+    assert fired.wait(SECONDS)
+    assert running.stats.claimed > 0

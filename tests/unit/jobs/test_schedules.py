@@ -1,0 +1,44 @@
+"""Schedules in SQLite, on a clock of the test's; the same on PostgreSQL is an integration test."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from job_lab import Lab
+from schedule_contract import MINUTE, ScheduleContract, schedule
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(str(tmp_path / "jobs.db"), durable=False)
+    yield made
+    made.close()
+
+
+class TestSQLite(ScheduleContract):
+    """All of it, and what needs a clock."""
+
+    def test_a_clock_that_jumps_fires_nothing_twice(self, lab: Lab) -> None:
+        day = 24 * 60 * MINUTE
+        self.declare(lab, schedule(every=3600, overlap="allow", catch_up="all"))
+        fired = []
+        for step in (60 * MINUTE, day, -day, 60 * MINUTE, 23 * 60 * MINUTE, 60 * MINUTE):
+            lab.time += step
+            fired.append(self.fire(lab))
+        assert fired == [1, 24, 0, 0, 0, 1]
+        assert lab.jobs.operate.counts()[0].number == 26
+
+    def test_one_that_cannot_be_read_is_told_once(
+        self, lab: Lab, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        self.declare(lab, schedule())
+        self.missed(lab, 1)
+        with lab.database.write() as connection:
+            connection.exec_driver_sql("UPDATE job_schedule SET definition = '?'")
+        operate = lab.jobs.operate.schedules
+        with caplog.at_level(logging.WARNING), lab.database.write() as connection:
+            assert [operate.fire_due(connection) for _ in range(3)] == [0, 0, 0]
+        assert len(caplog.records) == 1
