@@ -542,9 +542,9 @@ def clock(time: int | None) -> str:
     if not time:
         return ""
     try:
-        return datetime.fromtimestamp(time / MICROSECONDS, UTC).isoformat(" ", "seconds")
+        return datetime.fromtimestamp(time // MICROSECONDS, UTC).isoformat(" ", "seconds")
     except (OverflowError, ValueError):
-        return f"{time} µs"
+        return f"{time:,} µs"
 
 
 def span(row: JobRow) -> str:

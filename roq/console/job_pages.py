@@ -20,6 +20,7 @@ from roq.console.jobs import (
     next_below,
     table,
     wanted,
+    whole,
 )
 from roq.console.pages import Asked, Page, View, is_missing
 from roq.errors import InvalidRequest, RoQError
@@ -60,7 +61,7 @@ def listed(asked: Asked) -> View:
     """The jobs that a filter means, the newest first."""
     desk, given = _desk(asked), filters(asked.query)
     which = wanted(given)
-    below = int(text) if (text := asked.query.get("below", "")).isdecimal() else None
+    below = whole(asked.query, "below") if asked.query.get("below") else None
     look = desk.look(
         ("list", tuple(given.items()), below),
         lambda operate: operate.jobs(which, below=below, most=SHOWN),
@@ -90,10 +91,8 @@ def running(asked: Asked) -> View:
 
 def job(asked: Asked) -> View:
     """One job: why it does not run, params, attempts, result."""
-    number = asked.parts["job"]
-    if not number.isdecimal():
-        raise InvalidRequest(f"{number!r} is no number of a job")
-    look = _desk(asked).look(("job", number), lambda operate: operate.job(int(number)))
+    number = whole(asked.parts, "job")
+    look = _desk(asked).look(("job", number), lambda operate: operate.job(number))
     if look.error is not None and is_missing(look.error):
         raise look.error
     return _view("job.html", f"Job {number}", {"look": look, "page": look.get()})

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from roq.console.actions import DIGITS_MAX
 from roq.console.looks import Look, Looks
 from roq.errors import InvalidRequest
 from roq.jobs.jobs import Jobs
@@ -79,14 +80,14 @@ def wanted(given: Mapping[str, str]) -> JobFilter:
         raise InvalidRequest(f"there is no status {status!r}; there are {', '.join(JobStatus)}")
     identity = given.get("id", "")
     return JobFilter(
-        ids=(_number(given, "id"),) if identity else (),
+        ids=(whole(given, "id"),) if identity else (),
         types=(given["type"],) if given.get("type") else (),
         statuses=(JobStatus(status),) if status else (),
-        priority=_number(given, "priority") if given.get("priority") else None,
+        priority=whole(given, "priority") if given.get("priority") else None,
         tag=given.get("tag") or None,
         key=given.get("key") or None,
         fingerprint=given.get("fingerprint") or None,
-        instance=_number(given, "instance") if given.get("instance") else None,
+        instance=whole(given, "instance") if given.get("instance") else None,
     )
 
 
@@ -124,8 +125,8 @@ def agreed(action: str, given: Mapping[str, str]) -> Selection:
     return Selection(
         action=JobAction(action),
         filter=wanted(given),
-        number=_number(given, "number"),
-        last=_number(given, "last"),
+        number=whole(given, "number"),
+        last=whole(given, "last"),
     )
 
 
@@ -134,8 +135,13 @@ def next_below(rows: list[JobRow]) -> int | None:
     return rows[-1].id if len(rows) == SHOWN else None
 
 
-def _number(given: Mapping[str, str], name: str) -> int:
+def whole(given: Mapping[str, str], name: str) -> int:
+    """A field that is a whole number.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
     text = given.get(name, "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
         raise InvalidRequest(f"{name} must be a whole number, not {text[:40]!r}")
     return int(text)

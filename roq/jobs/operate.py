@@ -8,6 +8,7 @@ others (`act`): in blocks, so that nobody waits for it, and written down in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ from roq.errors import InvalidRequest, JobNotFound
 from roq.jobs.database import MICROSECONDS, JobDatabase, Row
 from roq.jobs.instances import MECHANISMS, JobInstances
 from roq.jobs.rows import Deltas, spread
+from roq.jobs.run import storable
 from roq.jobs.schema import AUDIT, COUNT, EDGE, ERROR, INSTANCE, JOB, PARAMS, RESULT, SETTING, TYPE
 from roq.jobs.states import JobStatus, Waiting, why_waiting
 from roq.jobs.store import BLOCK, JobStore
@@ -39,6 +41,7 @@ from roq.jobs.views import (
 )
 
 PAGE: Final = 100
+ID_MAX: Final = 2**63 - 1
 
 
 _MAY: Final[Mapping[Action, frozenset[JobStatus]]] = {
@@ -115,7 +118,7 @@ class JobOperations:
         """
         asked = rows().where(*conditions(wanted)).order_by(JOB.c.id.desc()).limit(_most(most))
         if below is not None:
-            asked = asked.where(JOB.c.id < below)
+            asked = asked.where(JOB.c.id < min(below, ID_MAX))
         with self._database.read() as connection:
             return [job_row(row) for row in connection.execute(asked)]
 
@@ -131,6 +134,8 @@ class JobOperations:
         Raises:
             JobNotFound: there is none with this id.
         """
+        if not 0 < id <= ID_MAX:
+            raise JobNotFound("there is no job with such a number")
         with self._database.read() as connection:
             found = connection.execute(rows().where(JOB.c.id == id)).first()
             if found is None:
@@ -358,11 +363,10 @@ class JobOperations:
         ).all()
 
     def _restart(self, connection: sa.Connection, ids: list[int]) -> int:
-        before = {
-            row.id: row for row in connection.execute(sa.select(JOB).where(JOB.c.id.in_(ids)))
-        }
-        named = [each for each in ids if before[each].unique_key is not None]
-        plain = [each for each in ids if before[each].unique_key is None]
+        asked = sa.select(JOB).where(JOB.c.id.in_(ids)).order_by(JOB.c.id).with_for_update()
+        before = {row.id: row for row in connection.execute(asked)}
+        named = [each for each, row in before.items() if row.unique_key is not None]
+        plain = [each for each, row in before.items() if row.unique_key is None]
         fresh = (
             "status = 'CREATED', token = token + 1, failures = 0, timeouts = 0, losses = 0,"
             " due = 0, ended = NULL, error = NULL, dispatched = 0,"
@@ -375,7 +379,9 @@ class JobOperations:
         )
         changed = list(self._change(connection, fresh, which, plain)) if plain else []
         for each in named:  # one after the other: two may have the same `unique`
-            changed += self._change(connection, fresh, which + alone, [each])
+            # … as may one whose submission is committed at this moment, so that it is not seen.
+            with suppress(sa.exc.IntegrityError), connection.begin_nested():
+                changed += self._change(connection, fresh, which + alone, [each])
         deltas = Deltas()
         for row in changed:
             old = before[row.id]
@@ -421,7 +427,7 @@ class JobOperations:
         with self._database.write() as connection:
             connection.execute(
                 AUDIT.insert().values(
-                    at=self._database.now(connection), who=who, action=str(action),
+                    at=self._database.now(connection), who=storable(who), action=str(action),
                     subject=subject[:2_000], number=number,
                 )
             )  # fmt: skip
