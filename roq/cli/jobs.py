@@ -28,7 +28,7 @@ from roq.jobs.operate import JobOperations
 from roq.jobs.schema import migrate as migrate_schema
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.types import priority_of
-from roq.jobs.views import Action, JobFilter, JobRow
+from roq.jobs.views import COUNTED_MAX, Action, JobFilter, JobRow
 from roq.jobs.worker import GRACE_SECONDS
 
 VARIABLE: Final = "ROQ_JOBS"
@@ -329,6 +329,8 @@ def _shown(body: Any) -> str:
 def failures(target: JobsTarget, limit: int) -> None:
     """List runs that did not end well; those that came the same way through the code are one line.
 
+    Of each 10,000 are counted at most.
+
     \b
     Example:
       roq jobs failures
@@ -341,8 +343,8 @@ def failures(target: JobsTarget, limit: int) -> None:
     print_table(
         ("FINGERPRINT", "RUNS#", "FIRST", "LAST", "TYPE", "JOB#", "TEXT"),
         [
-            (row.fingerprint, row.number, ago(row.first), ago(row.last), row.type, str(row.job),
-             row.text[:100])
+            (row.fingerprint, f"{row.number:,}" + "+" * (row.number == COUNTED_MAX),
+             ago(row.first), ago(row.last), row.type, str(row.job), row.text[:100])
             for row in rows
         ],
         "Nothing went wrong.",

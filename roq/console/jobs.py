@@ -15,7 +15,7 @@ from roq.jobs.jobs import Jobs
 from roq.jobs.operate import JobOperations, Selection
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.views import Action as JobAction
-from roq.jobs.views import JobCount, JobFilter, JobRow
+from roq.jobs.views import JobCount, JobFilter
 
 LOOK_SECONDS: Final = 2.0
 SLOW_SECONDS: Final = 10.0
@@ -27,7 +27,8 @@ MAY: Final[Mapping[JobAction, str]] = {
     "Those that have neither failed, timed out nor been interrupted are left alone.",
     JobAction.REQUEUE: "They are dispatched anew. That is always safe: what was dispatched twice "
     "runs once.",
-    JobAction.DELETE: "They are gone with params, results and errors. What runs is left alone.",
+    JobAction.DELETE: "They are gone with params, results and errors. What runs, or what "
+    "others wait for, is left alone.",
     JobAction.INTERRUPT: "They are asked to stop. What is restartable goes on later.",
 }
 """What it does to jobs."""
@@ -128,11 +129,6 @@ def agreed(action: str, given: Mapping[str, str]) -> Selection:
         number=whole(given, "number"),
         last=whole(given, "last"),
     )
-
-
-def next_below(rows: list[JobRow]) -> int | None:
-    """Where the next page of a list begins; None: there is none."""
-    return rows[-1].id if len(rows) == SHOWN else None
 
 
 def whole(given: Mapping[str, str], name: str) -> int:

@@ -67,8 +67,9 @@ def test_a_claim_and_the_funeral_of_its_instance_exclude_each_other(lab: Lab) ->
     "wanted", [JobFilter(tag="\0"), JobFilter(priority=2**40), JobFilter(ids=(2**63,))]
 )
 def test_what_postgresql_cannot_hold_is_refused(lab: Lab, wanted: JobFilter) -> None:
+    lab.submit()
     with pytest.raises(InvalidRequest, match="cannot hold"):
-        lab.jobs.operate.jobs(wanted)
+        lab.jobs.operate.select(Action.DELETE, wanted)
 
 
 def test_a_restart_meets_a_submission_with_the_same_unique(lab: Lab) -> None:
