@@ -18,7 +18,16 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
-from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table, state_text
+from roq.cli.output import (
+    done,
+    fields_of,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+    state_text,
+    visible,
+)
 from roq.client.admin.wording import age_text
 from roq.errors import ConfigError
 from roq.jobs.database import MICROSECONDS, JobDatabase
@@ -313,8 +322,9 @@ def show(target: JobsTarget, id: int) -> None:  # noqa: A002 - the name of the a
         ]
     )  # fmt: skip
     for each in page.errors:
-        click.echo(f"\n{clock(each.at)}  token {each.token}, {each.end} at {each.instance or '-'}")
-        click.echo(each.trace.rstrip() or each.text)
+        where = visible(each.instance or "-")
+        click.echo(f"\n{clock(each.at)}  token {each.token}, {each.end} at {where}")
+        click.echo(visible(each.trace.rstrip() or each.text, "\n"))
 
 
 def _shown(body: Any) -> str:
@@ -525,7 +535,7 @@ def migrate(target: JobsTarget) -> None:
 def operator() -> str:
     """Who runs this command, for the audit."""
     with suppress(KeyError, OSError):
-        return f"{getpass.getuser()} (roq jobs)"
+        return f"{visible(getpass.getuser())} (roq jobs)"
     return f"user {os.getuid()} (roq jobs)"
 
 

@@ -18,7 +18,6 @@ from roq.errors import InvalidRequest, JobNotFound
 from roq.jobs.database import MICROSECONDS, JobDatabase, Row
 from roq.jobs.instances import MECHANISMS, JobInstances
 from roq.jobs.rows import Deltas, spread
-from roq.jobs.run import storable
 from roq.jobs.schema import AUDIT, COUNT, EDGE, ERROR, INSTANCE, JOB, PARAMS, RESULT, SETTING, TYPE
 from roq.jobs.search import BADLY, REACH, Condition, awaited, block, newest, number
 from roq.jobs.states import JobStatus, Waiting, why_waiting
@@ -469,7 +468,7 @@ class JobOperations:
         with self._database.write() as connection:
             connection.execute(
                 AUDIT.insert().values(
-                    at=self._database.now(connection), who=storable(who), action=str(action),
+                    at=self._database.now(connection), who=who, action=str(action),
                     subject=subject[:2_000], number=number,
                 )
             )  # fmt: skip
