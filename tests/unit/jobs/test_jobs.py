@@ -77,3 +77,16 @@ def test_jobs_of_unknown_types_are_left_alone(jobs: Jobs, tmp_path: Path) -> Non
 
 def test_nothing_to_submit(jobs: Jobs) -> None:
     assert jobs.type("A")(lambda job: None).submit_many([]) == []
+
+
+def test_who_starts_an_instance_hears_why_it_cannot_begin(jobs: Jobs) -> None:
+    jobs.type("A")(lambda job: None)
+    jobs.open()
+    with jobs.database.write() as connection:
+        jobs.database.run(
+            connection,
+            "INSERT INTO job_instance (name, host, pid, threads, types, started, expires)"
+            " VALUES ('o', 'elsewhere', 1, 1, '[]', 1, 9999999999999999)",
+        )
+    with pytest.raises(roq.ConfigError, match="another host"):
+        jobs.start()
