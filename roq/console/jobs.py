@@ -29,7 +29,8 @@ MAY: Final[Mapping[JobAction, str]] = {
     "runs once.",
     JobAction.DELETE: "They are gone with params, results and errors. What runs, or what "
     "others wait for, is left alone.",
-    JobAction.INTERRUPT: "They are asked to stop. What is restartable goes on later.",
+    JobAction.INTERRUPT: "They are asked to stop, and stay INTERRUPTED until somebody "
+    "restarts them.",
 }
 """What it does to jobs."""
 NAMES: Final = {number: name for name, number in PRIORITIES.items()}
