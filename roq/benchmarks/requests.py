@@ -53,14 +53,14 @@ class RequestResults(msgspec.Struct, kw_only=True):
     skipped: dict[str, str] = {}
     failures: list[str] = []
     rates: dict[str, list[float]] = {}
-    """Requesting → responses a second with 256 requests under way, by round."""
+    """Way to ask → responses a second with 256 requests under way, by round."""
     p50_us: dict[str, list[float]] = {}
     p99_us: dict[str, list[float]] = {}
-    """Requesting → time until a response at 200/s, one after the other, by round."""
+    """Way to ask → time until a response at 200/s, one after the other, by round."""
     accepted_us: dict[str, list[float]] = {}
-    """Requesting → median time until a request is accepted, at 200/s, by round."""
+    """Way to ask → median time until a request is accepted, at 200/s, by round."""
     published_us: dict[str, list[float]] = {}
-    """Requesting → median time until a publish to such a queue is acknowledged, at 200/s, by round."""
+    """The same until a publish to such a queue is acknowledged."""
 
 
 class _Asking:

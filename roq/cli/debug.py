@@ -12,6 +12,7 @@ import click
 import psutil
 
 from roq.cli.failures import Failed
+from roq.cli.output import visible
 from roq.errors import RemoteProtocolError
 from roq.runtime.flight import Flight, folder_of, read
 from roq.runtime.signals import FLIGHT_SIGNAL
@@ -91,7 +92,7 @@ def show(file: Path) -> None:
 
     for flight in _flights(file):
         for line in story(flight):
-            click.echo(_plain(line))
+            click.echo(visible(line))
 
 
 @debug.command()
@@ -115,17 +116,17 @@ def replay(file: Path) -> None:
             found = again.replay(flight)
         except RemoteProtocolError as error:
             others += 1
-            click.echo(_plain(f"{again.about(header)}: cannot be replayed: {error}"))
+            click.echo(visible(f"{again.about(header)}: cannot be replayed: {error}"))
             continue
         if found is None:
-            click.echo(_plain(f"{again.about(header)}: {len(records)} events, the same effects"))
+            click.echo(visible(f"{again.about(header)}: {len(records)} events, the same effects"))
             continue
         others += 1
         lines = [f"{again.about(header)}: event {found.number} of {len(records)} differs"]
         lines.append(again.told(header, found.number, records[found.number]))
         lines += [f"  recorded: {line}" for line in found.recorded or ["nothing"]]
         lines += [f"  replayed: {line}" for line in found.replayed or ["nothing"]]
-        click.echo("\n".join(map(_plain, lines)))
+        click.echo("\n".join(map(visible, lines)))
     if others:
         raise Failed(f"{others} of the machines did something else, or cannot be replayed")
 
@@ -136,14 +137,7 @@ def _flights(file: Path) -> list[Flight]:
     except OSError as error:
         raise Failed(f"{file}: {error.strerror}") from None
     except RemoteProtocolError as error:
-        raise Failed(_plain(f"{file}: {error}")) from None
-
-
-def _plain(text: str) -> str:
-    """What a file says, without what moves the cursor of a terminal or turns the writing."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )
+        raise Failed(visible(f"{file}: {error}")) from None
 
 
 def _listens(process: psutil.Process) -> bool:

@@ -14,6 +14,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
+from roq.cli.output import visible
 from roq.client.admin.wording import age_text
 from roq.errors import ConfigError, InvalidRequest
 from roq.jobs.database import MICROSECONDS, JobDatabase
@@ -73,7 +74,7 @@ def jobs_command(function: Callable[Concatenate[JobsTarget, P], T]) -> Callable[
 def operator() -> str:
     """Who runs this command, for the audit."""
     with suppress(KeyError, OSError):
-        return f"{getpass.getuser()} (roq jobs)"
+        return f"{visible(getpass.getuser())} (roq jobs)"
     return f"user {os.getuid()} (roq jobs)"
 
 
@@ -95,9 +96,9 @@ def clock(time: int | None, zone: str = "UTC") -> str:
     with suppress(InvalidRequest):
         where = zone_of(zone)
     try:
-        return datetime.fromtimestamp(time / MICROSECONDS, where).isoformat(" ", "seconds")
+        return datetime.fromtimestamp(time // MICROSECONDS, where).isoformat(" ", "seconds")
     except (OverflowError, ValueError):
-        return f"{time} µs"
+        return f"{time:,} µs"
 
 
 limited = click.option(

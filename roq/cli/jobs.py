@@ -14,7 +14,16 @@ from typing import Any, Final, TypeVar
 import click
 
 from roq.cli.job_option import JobsTarget, ago, clock, jobs_command, limited, now, operator
-from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table, state_text
+from roq.cli.output import (
+    done,
+    fields_of,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+    state_text,
+    visible,
+)
 from roq.cli.schedules import schedule, schedules
 from roq.client.admin.wording import age_text
 from roq.errors import ConfigError
@@ -24,7 +33,7 @@ from roq.jobs.jobs import THREADS, Jobs
 from roq.jobs.schema import migrate as migrate_schema
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.types import priority_of
-from roq.jobs.views import Action, JobFilter, JobRow
+from roq.jobs.views import COUNTED_MAX, Action, JobFilter, JobRow
 from roq.jobs.worker import GRACE_SECONDS
 
 NAMES: Final = {number: name for name, number in PRIORITIES.items()}
@@ -258,8 +267,9 @@ def show(target: JobsTarget, id: int) -> None:  # noqa: A002 - the name of the a
         ]
     )  # fmt: skip
     for each in page.errors:
-        click.echo(f"\n{clock(each.at)}  token {each.token}, {each.end} at {each.instance or '-'}")
-        click.echo(each.trace.rstrip() or each.text)
+        where = visible(each.instance or "-")
+        click.echo(f"\n{clock(each.at)}  token {each.token}, {each.end} at {where}")
+        click.echo(visible(each.trace.rstrip() or each.text, "\n"))
 
 
 def _shown(body: Any) -> str:
@@ -274,6 +284,8 @@ def _shown(body: Any) -> str:
 def failures(target: JobsTarget, limit: int) -> None:
     """List runs that did not end well; those that came the same way through the code are one line.
 
+    Of each 10,000 are counted at most.
+
     \b
     Example:
       roq jobs failures
@@ -286,8 +298,8 @@ def failures(target: JobsTarget, limit: int) -> None:
     print_table(
         ("FINGERPRINT", "RUNS#", "FIRST", "LAST", "TYPE", "JOB#", "TEXT"),
         [
-            (row.fingerprint, row.number, ago(row.first), ago(row.last), row.type, str(row.job),
-             row.text[:100])
+            (row.fingerprint, f"{row.number:,}" + "+" * (row.number == COUNTED_MAX),
+             ago(row.first), ago(row.last), row.type, str(row.job), row.text[:100])
             for row in rows
         ],
         "Nothing went wrong.",

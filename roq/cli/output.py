@@ -104,7 +104,10 @@ def _print(target: Console, table: Table) -> None:
 
 def print_json(value: object) -> None:
     """Print any plain value or struct as one JSON document on one line."""
-    click.echo(json.dumps(msgspec.to_builtins(value), ensure_ascii=False))
+    text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+    if not text.isprintable():  # it reads the same when it is escaped
+        text = "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    click.echo(text)
 
 
 def print_listing(rows: Listing[T]) -> None:
@@ -138,6 +141,17 @@ def print_memory(from_memory: FromMemory | None) -> None:
         click.echo(str(from_memory))
 
 
+def visible(text: str, keep: str = "") -> str:
+    """What somebody else has written, without what moves the cursor of a terminal or turns the
+    writing; `keep` stays as it is."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
 def note(text: str) -> None:
     """Say something to the person at the terminal."""
     click.echo(text, err=True)
@@ -168,4 +182,4 @@ def _cell(value: object) -> Text:
         return Text("yes" if value else "no")
     if value is None or value == "":
         return Text("-", style="dim")
-    return Text(f"{value:,}" if isinstance(value, int) else str(value))
+    return Text(f"{value:,}" if isinstance(value, int) else visible(str(value), "\n"))

@@ -69,6 +69,7 @@ class Intent:
         given: places and fields by name, from the address or the form.
         jobs: None: there are none.
         who: wants it.
+        kept: what was found out about it already.
     """
 
     source: Source
@@ -76,6 +77,7 @@ class Intent:
     given: Mapping[str, str]
     jobs: JobDesk | None = None
     who: str = ""
+    kept: dict[str, object] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> str:
         return self.given.get(name, "").strip()[:TEXT_MAX]

@@ -17,14 +17,16 @@ from roq.console.jobs import (
     agreed,
     chosen,
     filters,
-    next_below,
     table,
     wanted,
+    whole,
 )
 from roq.console.pages import Asked, Page, View, is_missing
 from roq.errors import InvalidRequest, RoQError
 from roq.jobs.instances import MECHANISMS
+from roq.jobs.operate import Selection
 from roq.jobs.states import JobStatus
+from roq.jobs.views import COUNTED_MAX
 from roq.jobs.views import Action as JobAction
 
 STATUSES: Final = tuple(status.value for status in JobStatus)
@@ -60,17 +62,17 @@ def listed(asked: Asked) -> View:
     """The jobs that a filter means, the newest first."""
     desk, given = _desk(asked), filters(asked.query)
     which = wanted(given)
-    below = int(text) if (text := asked.query.get("below", "")).isdecimal() else None
+    below = whole(asked.query, "below") if asked.query.get("below") else None
     look = desk.look(
         ("list", tuple(given.items()), below),
-        lambda operate: operate.jobs(which, below=below, most=SHOWN),
+        lambda operate: operate.page(which, below=below, most=SHOWN),
     )
-    rows = look.get()
+    found = look.get()
     return _view(
         "job_list.html", "Jobs",
         {
-            "heading": "Jobs", "look": look, "jobs": rows, "given": given, "fields": FILTERS,
-            "below": next_below(rows), "actions": MAY,
+            "heading": "Jobs", "look": look, "jobs": found.jobs, "given": given,
+            "fields": FILTERS, "below": found.below, "actions": MAY,
         },
     )  # fmt: skip
 
@@ -90,10 +92,8 @@ def running(asked: Asked) -> View:
 
 def job(asked: Asked) -> View:
     """One job: why it does not run, params, attempts, result."""
-    number = asked.parts["job"]
-    if not number.isdecimal():
-        raise InvalidRequest(f"{number!r} is no number of a job")
-    look = _desk(asked).look(("job", number), lambda operate: operate.job(int(number)))
+    number = whole(asked.parts, "job")
+    look = _desk(asked).look(("job", number), lambda operate: operate.job(number))
     if look.error is not None and is_missing(look.error):
         raise look.error
     return _view("job.html", f"Job {number}", {"look": look, "page": look.get()})
@@ -102,7 +102,7 @@ def job(asked: Asked) -> View:
 def failures(asked: Asked) -> View:
     """Runs that ended badly, those that ended alike together."""
     look = _desk(asked).look("failures", lambda operate: operate.failures(), SLOW_SECONDS)
-    return _view("failures.html", "Failures", {"look": look})
+    return _view("failures.html", "Failures", {"look": look, "counted_max": COUNTED_MAX})
 
 
 def instances(asked: Asked) -> View:
@@ -140,12 +140,21 @@ def _of(intent: Intent) -> JobDesk:
     return intent.jobs
 
 
+def _counted(action: JobAction, intent: Intent) -> Selection:
+    """Counted once for a page: its words and its form are about the same jobs."""
+    if "selection" not in intent.kept:
+        intent.kept["selection"] = chosen(_of(intent), action, filters(intent.given))
+    found = intent.kept["selection"]
+    assert isinstance(found, Selection)  # noqa: S101 - put there above
+    return found
+
+
 def _effect(action: JobAction) -> Callable[[Intent], list[str]]:
     def effect(intent: Intent) -> list[str]:
         given = filters(intent.given)
         words = [f"{name} {text}" for name, text in given.items()]
         which = f"Only those with {', '.join(words)}." if words else "Of all jobs that there are."
-        number = chosen(_of(intent), action, given).number
+        number = _counted(action, intent).number
         many = f"{number:,} job" + ("" if number == 1 else "s")
         return [
             f"{many} as of now; those that come meanwhile are left alone.", which, MAY[action],
@@ -156,8 +165,7 @@ def _effect(action: JobAction) -> Callable[[Intent], list[str]]:
 
 def _fields(action: JobAction) -> Callable[[Intent], list[Field]]:
     def fields(intent: Intent) -> list[Field]:
-        given = filters(intent.given)
-        selection = chosen(_of(intent), action, given)
+        given, selection = filters(intent.given), _counted(action, intent)
         hidden = given | {"number": str(selection.number), "last": str(selection.last)}
         return [Field(name, name, "hidden", text) for name, text in hidden.items()]
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from roq.console.actions import DIGITS_MAX
 from roq.console.looks import Look, Looks
 from roq.errors import InvalidRequest
 from roq.jobs.jobs import Jobs
 from roq.jobs.operate import JobOperations, Selection
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.views import Action as JobAction
-from roq.jobs.views import JobCount, JobFilter, JobRow
+from roq.jobs.views import JobCount, JobFilter
 
 LOOK_SECONDS: Final = 2.0
 SLOW_SECONDS: Final = 10.0
@@ -26,8 +27,10 @@ MAY: Final[Mapping[JobAction, str]] = {
     "Those that have neither failed, timed out nor been interrupted are left alone.",
     JobAction.REQUEUE: "They are dispatched anew. That is always safe: what was dispatched twice "
     "runs once.",
-    JobAction.DELETE: "They are gone with params, results and errors. What runs is left alone.",
-    JobAction.INTERRUPT: "They are asked to stop. What is restartable goes on later.",
+    JobAction.DELETE: "They are gone with params, results and errors. What runs, or what "
+    "others wait for, is left alone.",
+    JobAction.INTERRUPT: "They are asked to stop, and stay INTERRUPTED until somebody "
+    "restarts them.",
 }
 """What it does to jobs."""
 NAMES: Final = {number: name for name, number in PRIORITIES.items()}
@@ -79,14 +82,14 @@ def wanted(given: Mapping[str, str]) -> JobFilter:
         raise InvalidRequest(f"there is no status {status!r}; there are {', '.join(JobStatus)}")
     identity = given.get("id", "")
     return JobFilter(
-        ids=(_number(given, "id"),) if identity else (),
+        ids=(whole(given, "id"),) if identity else (),
         types=(given["type"],) if given.get("type") else (),
         statuses=(JobStatus(status),) if status else (),
-        priority=_number(given, "priority") if given.get("priority") else None,
+        priority=whole(given, "priority") if given.get("priority") else None,
         tag=given.get("tag") or None,
         key=given.get("key") or None,
         fingerprint=given.get("fingerprint") or None,
-        instance=_number(given, "instance") if given.get("instance") else None,
+        instance=whole(given, "instance") if given.get("instance") else None,
     )
 
 
@@ -124,18 +127,18 @@ def agreed(action: str, given: Mapping[str, str]) -> Selection:
     return Selection(
         action=JobAction(action),
         filter=wanted(given),
-        number=_number(given, "number"),
-        last=_number(given, "last"),
+        number=whole(given, "number"),
+        last=whole(given, "last"),
     )
 
 
-def next_below(rows: list[JobRow]) -> int | None:
-    """Where the next page of a list begins; None: there is none."""
-    return rows[-1].id if len(rows) == SHOWN else None
+def whole(given: Mapping[str, str], name: str) -> int:
+    """A field that is a whole number.
 
-
-def _number(given: Mapping[str, str], name: str) -> int:
+    Raises:
+        InvalidRequest: it is none.
+    """
     text = given.get(name, "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
         raise InvalidRequest(f"{name} must be a whole number, not {text[:40]!r}")
     return int(text)

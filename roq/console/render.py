@@ -143,7 +143,10 @@ def utc(moment: float | datetime) -> str:
 
 def micro(moment: int | None) -> str:
     """A date with its time, from µs since 1970; a dash if there is none."""
-    return "–" if not moment else utc(moment / 1e6)
+    try:
+        return "–" if not moment else utc(moment // 1_000_000)
+    except (OverflowError, ValueError):
+        return f"{moment:,} µs"
 
 
 def clock(moment: float) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from roq.errors import ConfigError, Unavailable
+from roq.errors import ConfigError, InvalidRequest, Unavailable
 
 try:
     import sqlalchemy as sa
@@ -97,6 +97,7 @@ class JobDatabase:
         Raises:
             Unavailable: the database cannot be reached or written to; nothing was done, unless it
                 went away during the commit.
+            InvalidRequest: a value that the database cannot hold.
         """
         with self._told(), self.engine.begin() as connection:
             yield connection
@@ -107,6 +108,7 @@ class JobDatabase:
 
         Raises:
             Unavailable: the database cannot be reached.
+            InvalidRequest: as `write`.
         """
         with self._told(), self._reading.begin() as connection:
             yield connection
@@ -124,7 +126,11 @@ class JobDatabase:
                 f"all {POOL} connections to {self.name} were in use for {BUSY_SECONDS:g} s: "
                 "end transactions sooner, or use fewer threads"
             ) from None
-        except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
+        except (exc.DataError, OverflowError, UnicodeEncodeError) as error:
+            raise InvalidRequest(
+                f"a value that the database cannot hold: {sentence(error)}"
+            ) from None
+        except (exc.DatabaseError, exc.InterfaceError) as error:
             raise Unavailable(f"database {self.name}: {sentence(error)}") from error
 
     def close(self) -> None:
@@ -225,9 +231,9 @@ def parsed_url(text: str) -> sa.URL:
             raise ConfigError(f"jobs cannot be in {other}: use SQLite or PostgreSQL")
 
 
-def sentence(error: exc.DBAPIError) -> str:
+def sentence(error: Exception) -> str:
     """What the driver says, on one line, and what to do where that is known."""
-    told = " ".join(str(error.orig).split())
+    told = " ".join(str(error.orig if isinstance(error, exc.DBAPIError) else error).split())
     for part, hint in _HINTS.items():
         if part in told:
             return f"{told} ({hint})"

@@ -400,8 +400,13 @@ class Jobs:
             self._workers.remove(pair)
 
     def start(self, **settings: Any) -> JobWorker:
-        """Run jobs in a thread of its own until `close`; arguments as `worker`."""
+        """Run jobs in a thread of its own until `close`; arguments as `worker`.
+
+        Raises:
+            ConfigError, Unavailable: as `worker` and `JobWorker.run`; nothing runs then.
+        """
         worker = self.worker(**settings)
+        worker.enter()
         thread = threading.Thread(target=worker.run, name="roq-jobs", daemon=True)
         self._workers.append((worker, thread))
         thread.start()

@@ -8,6 +8,7 @@ others (`act`): in blocks, so that nobody waits for it, and written down in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -19,9 +20,12 @@ from roq.jobs.instances import MECHANISMS, JobInstances
 from roq.jobs.rows import Deltas, spread
 from roq.jobs.schedules import JobSchedules
 from roq.jobs.schema import AUDIT, COUNT, EDGE, ERROR, INSTANCE, JOB, PARAMS, RESULT, SETTING, TYPE
+from roq.jobs.search import BADLY, REACH, Condition, awaited, block, newest, number
 from roq.jobs.states import JobStatus, Waiting, why_waiting
 from roq.jobs.store import BLOCK, JobStore
 from roq.jobs.views import (
+    COUNTED_MAX,
+    ID_MAX,
     Action,
     AuditRow,
     ErrorRow,
@@ -29,6 +33,7 @@ from roq.jobs.views import (
     InstanceRow,
     JobCount,
     JobFilter,
+    JobList,
     JobPage,
     JobRow,
     JobSettings,
@@ -43,11 +48,25 @@ PAGE: Final = 100
 
 
 _MAY: Final[Mapping[Action, frozenset[JobStatus]]] = {
-    Action.RESTART: frozenset({JobStatus.FAILED, JobStatus.INTERRUPTED, JobStatus.TIMED_OUT}),
+    Action.RESTART: BADLY,
     Action.REQUEUE: frozenset({JobStatus.CREATED}),
     Action.DELETE: frozenset(JobStatus) - {JobStatus.RUNNING},
     Action.INTERRUPT: frozenset({JobStatus.RUNNING}),
 }
+
+
+_MARKS_MAX: Final = 1_000
+_ALIKE: Final = (
+    # From one fingerprint to the next one by the index: what lies between is not read.
+    "WITH RECURSIVE marks(mark, n) AS (SELECT min(fingerprint), 1 FROM job_error UNION ALL"
+    " SELECT (SELECT min(e.fingerprint) FROM job_error AS e WHERE e.fingerprint > marks.mark),"
+    " n + 1 FROM marks WHERE mark IS NOT NULL AND n < :most)"
+    " SELECT mark, (SELECT min(e.at) FROM job_error AS e WHERE e.fingerprint = mark) AS first,"
+    " (SELECT e.id FROM job_error AS e WHERE e.fingerprint = mark"
+    " ORDER BY e.at DESC, e.id DESC LIMIT 1) AS newest,"
+    " (SELECT count(*) FROM (SELECT 1 FROM job_error AS e WHERE e.fingerprint = mark"
+    " LIMIT :counted) AS c) AS number FROM marks WHERE mark IS NOT NULL"
+)
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,15 +137,37 @@ class JobOperations:
             below: only ids below that one; for the next page the last one of this page.
             most: rows.
         """
-        asked = rows().where(*conditions(wanted)).order_by(JOB.c.id.desc()).limit(_most(most))
-        if below is not None:
-            asked = asked.where(JOB.c.id < below)
+        return self.page(wanted, below=below, most=most, reach=None).jobs
+
+    def page(
+        self,
+        wanted: JobFilter,
+        *,
+        below: int | None = None,
+        most: int = PAGE,
+        reach: int | None = REACH,
+    ) -> JobList:
+        """Jobs that fit, the newest first, and where the next page begins.
+
+        Args:
+            wanted, below, most: as `jobs`.
+            reach: if there is no index for the filter, so many jobs are looked at, and those behind
+                for the next page; None: all.
+        """
         with self._database.read() as connection:
-            return [job_row(row) for row in connection.execute(asked)]
+            found = newest(connection, wanted, below=below, most=_most(most), reach=reach)
+            asked = rows().where(JOB.c.id.in_(found.ids)).order_by(JOB.c.id.desc())
+            jobs = [job_row(row) for row in connection.execute(asked)]
+        return JobList(jobs=jobs, below=found.below)
 
     def running(self, *, most: int = PAGE) -> list[JobRow]:
         """What runs, in the whole cluster, the longest first."""
-        asked = rows().where(JOB.c.status == "RUNNING").order_by(JOB.c.started).limit(_most(most))
+        asked = (
+            rows()
+            .where(sa.text("job.status = 'RUNNING'"))
+            .order_by(JOB.c.started)
+            .limit(_most(most))
+        )
         with self._database.read() as connection:
             return [job_row(row) for row in connection.execute(asked)]
 
@@ -136,6 +177,8 @@ class JobOperations:
         Raises:
             JobNotFound: there is none with this id.
         """
+        if not 0 < id <= ID_MAX:
+            raise JobNotFound("there is no job with such a number")
         with self._database.read() as connection:
             found = connection.execute(rows().where(JOB.c.id == id)).first()
             if found is None:
@@ -147,6 +190,7 @@ class JobOperations:
             edges = EDGE.c
             parents = sa.select(edges.parent).where(edges.child == id).order_by(edges.parent)
             children = sa.select(edges.child).where(edges.parent == id).order_by(edges.child)
+            blocks = connection.scalar(sa.select(JOB.c.id).where(JOB.c.id == id, awaited()))
             return JobPage(
                 job=job,
                 why=self._why(connection, job) if job.status is JobStatus.CREATED else "",
@@ -161,7 +205,11 @@ class JobOperations:
                 ],
                 parents=list(connection.scalars(parents.limit(PAGE))),
                 children=list(connection.scalars(children.limit(PAGE))),
-                actions=[action for action, statuses in _MAY.items() if job.status in statuses],
+                actions=[
+                    action
+                    for action, statuses in _MAY.items()
+                    if job.status in statuses and (action is not Action.DELETE or blocks is None)
+                ],
             )  # fmt: skip
 
     def _why(self, connection: sa.Connection, job: JobRow) -> str:
@@ -198,28 +246,23 @@ class JobOperations:
         )  # fmt: skip
 
     def failures(self, *, most: int = PAGE) -> list[FailureRow]:
-        """Runs that ended otherwise than well, those that ended alike together."""
-        mark, last = ERROR.c.fingerprint, sa.func.max(ERROR.c.id).label("newest")
-        alike = (
-            sa.select(
-                mark, last, sa.func.count().label("number"), sa.func.min(ERROR.c.at).label("first")
-            )
-            .group_by(mark)
-            .subquery()
-        )
-        asked = (
-            sa.select(ERROR, alike.c.number, alike.c.first)
-            .join(alike, alike.c.newest == ERROR.c.id)
-            .order_by(alike.c.number.desc())
-            .limit(_most(most))
-        )
+        """Runs that ended otherwise than well, those that ended alike together, the most first.
+
+        Of each `COUNTED_MAX` are counted at most.
+        """
         with self._database.read() as connection:
+            asked = self._database.run(connection, _ALIKE, most=_MARKS_MAX, counted=COUNTED_MAX)
+            alike = sorted(asked.all(), key=lambda row: (-row.number, -row.newest))[: _most(most)]
+            newest = sa.select(ERROR).where(ERROR.c.id.in_([row.newest for row in alike]))
+            last = {row.id: row for row in connection.execute(newest)}
             return [
                 FailureRow(
-                    fingerprint=row.fingerprint, text=row.text, number=row.number,
-                    first=row.first, last=row.at, type=row.type, job=row.job,
+                    fingerprint=row.mark, text=last[row.newest].text, number=row.number,
+                    first=row.first, last=last[row.newest].at, type=last[row.newest].type,
+                    job=last[row.newest].job,
                 )
-                for row in connection.execute(asked)
+                for row in alike
+                if row.newest in last
             ]  # fmt: skip
 
     def instance_list(self) -> list[InstanceRow]:
@@ -298,12 +341,17 @@ class JobOperations:
         Those of another status than the action is for are not counted, nor, for deletion, those
         that others wait for.
         """
-        asked = sa.select(sa.func.count(), sa.func.max(JOB.c.id)).where(
-            *conditions(wanted), *_for(action)
-        )
+        fits = _narrowed(action, wanted)
         with self._database.read() as connection:
-            number, last = connection.execute(asked).one()
-        return Selection(action=action, filter=wanted, number=int(number), last=int(last or 0))
+            last = connection.scalar(sa.select(sa.func.max(JOB.c.id)))
+            many = number(connection, fits) if fits.statuses else 0
+            if action is Action.DELETE and many:
+                many -= number(connection, fits, awaited())
+            if action is Action.REQUEUE and many:
+                # Without a status beside that of its index, which is enough for the count then.
+                any_status = msgspec.structs.replace(fits, statuses=())
+                many = number(connection, any_status, *_also(action))
+        return Selection(action=action, filter=wanted, number=many, last=int(last or 0))
 
     def act(
         self, selection: Selection, *, who: str, progress: Callable[[int], None] | None = None
@@ -315,20 +363,18 @@ class JobOperations:
             who: for the audit.
             progress: called after each block, with how many it were so far.
         """
+        fits, also = _narrowed(selection.action, selection.filter), _also(selection.action)
         done, at = 0, 0
         while done < selection.number and at < selection.last:
+            most = min(BLOCK, selection.number - done)
+            with self._database.read() as connection:
+                ids, at = block(connection, fits, also, above=at, last=selection.last, most=most)
+            if not ids:
+                continue
             with self._database.write() as connection:
-                most = min(BLOCK, selection.number - done)
-                asked = (
-                    sa.select(JOB.c.id)
-                    .where(*conditions(selection.filter), *_for(selection.action))
-                    .where(JOB.c.id > at, JOB.c.id <= selection.last)
-                    .order_by(JOB.c.id)
-                    .limit(most)
-                )
-                ids = list(connection.scalars(asked))
+                still = sa.select(JOB.c.id).where(JOB.c.id.in_(ids), *conditions(fits), *also)
+                ids = list(connection.scalars(still.order_by(JOB.c.id)))
                 done += self._apply(connection, selection.action, ids)
-                at = ids[-1] if len(ids) == most else selection.last
             if progress is not None:
                 progress(done)
         self._note(who, selection.action, msgspec.json.encode(selection.filter).decode(), done)
@@ -363,11 +409,10 @@ class JobOperations:
         ).all()
 
     def _restart(self, connection: sa.Connection, ids: list[int]) -> int:
-        before = {
-            row.id: row for row in connection.execute(sa.select(JOB).where(JOB.c.id.in_(ids)))
-        }
-        named = [each for each in ids if before[each].unique_key is not None]
-        plain = [each for each in ids if before[each].unique_key is None]
+        asked = sa.select(JOB).where(JOB.c.id.in_(ids)).order_by(JOB.c.id).with_for_update()
+        before = {row.id: row for row in connection.execute(asked)}
+        named = [each for each, row in before.items() if row.unique_key is not None]
+        plain = [each for each, row in before.items() if row.unique_key is None]
         fresh = (
             "status = 'CREATED', token = token + 1, failures = 0, timeouts = 0, losses = 0,"
             " due = 0, ended = NULL, error = NULL, dispatched = 0,"
@@ -380,7 +425,9 @@ class JobOperations:
         )
         changed = list(self._change(connection, fresh, which, plain)) if plain else []
         for each in named:  # one after the other: two may have the same `unique`
-            changed += self._change(connection, fresh, which + alone, [each])
+            # … as may one whose submission is committed at this moment, so that it is not seen.
+            with suppress(sa.exc.IntegrityError), connection.begin_nested():
+                changed += self._change(connection, fresh, which + alone, [each])
         deltas = Deltas()
         for row in changed:
             old = before[row.id]
@@ -427,15 +474,20 @@ class JobOperations:
             self._instances.note(connection, who, action, subject, number)
 
 
-def _for(action: Action) -> list[sa.ColumnElement[bool]]:
-    found: list[sa.ColumnElement[bool]] = [
-        JOB.c.status.in_([each.value for each in sorted(_MAY[action])])
-    ]
-    if action is Action.REQUEUE:
-        found.append(JOB.c.held == "")
-    if action is Action.DELETE:
-        found.append(sa.or_(JOB.c.children == 0, JOB.c.status == "COMPLETE"))
-    return found
+def _narrowed(action: Action, wanted: JobFilter) -> JobFilter:
+    """Only those of a status that the action is for."""
+    may = sorted(_MAY[action].intersection(wanted.statuses or _MAY[action]))
+    return msgspec.structs.replace(wanted, statuses=tuple(may))
+
+
+def _also(action: Action) -> list[Condition]:
+    match action:
+        case Action.REQUEUE:
+            return [sa.text("job.status = 'CREATED'"), sa.text("job.held = ''")]
+        case Action.DELETE:
+            return [sa.not_(awaited())]
+        case _:
+            return []
 
 
 def _most(number: int) -> int:

@@ -134,7 +134,7 @@ class RunLoop:
         self._call(lambda: None if running.task is None else _cancelled(running.task))
 
     def close(self) -> None:
-        """Cancel what is left, and end."""
+        """Begin nothing any more, and end with the last job; that is waited for `LOOP_SECONDS`."""
         if self._end is not None:
             self._call(self._end.set)
         self._thread.join(LOOP_SECONDS)

@@ -197,8 +197,9 @@ def raised(job: Job, error: BaseException) -> Ended:
     stopped = isinstance(error, JobInterrupted | asyncio.CancelledError)
     if stopped and job.stop is not None:
         text = f"{_WHY.get(job.stop, job.stop)}, after {job.place} items"
-        quiet = None if job.stop is RunEnd.STOPPED else Trouble(text, fingerprint=job.stop.value)
-        return Ended(job.run, job.stop, job.place, trouble=quiet)
+        goes_on = job.stop is RunEnd.STOPPED and job.run.restartable
+        trouble = None if goes_on else Trouble(text, fingerprint=job.stop.value)
+        return Ended(job.run, job.stop, job.place, trouble=trouble)
     return Ended(job.run, RunEnd.RAISED, job.place, trouble=told(error))
 
 

@@ -25,6 +25,11 @@ _ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """SQLite counts keys up for columns of the type INTEGER alone."""
 
 
+ENDED_BADLY: Final = "status IN ('FAILED', 'INTERRUPTED', 'TIMED_OUT')"
+BLOCKS: Final = "children = 1 AND status <> 'COMPLETE'"
+"""Of jobs that others may wait for."""
+
+
 def _when(condition: str) -> dict[str, Any]:
     return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
 
@@ -81,9 +86,11 @@ JOB: Final = sa.Table(
     sa.Index("job_unsent", "dispatched", **_when("status = 'CREATED' AND held = ''")),
     # What is COMPLETE is many and nobody's worry: it is listed by id, and deleted by age.
     sa.Index(
-        "job_ended_badly", "type", "status", "created", "id",
-        **_when("status IN ('FAILED', 'INTERRUPTED', 'TIMED_OUT')"),
+        "job_ended_badly", "type", "status", "priority", "id", **_when(ENDED_BADLY),
     ),
+    sa.Index("job_of_tag", "tag", "id", **_when("tag <> ''")),
+    sa.Index("job_with_key", "key", "id", **_when("key IS NOT NULL")),
+    sa.Index("job_blocks", "id", **_when(BLOCKS)),
     sa.Index("job_ended", "ended", **_when("status = 'COMPLETE'")),
     sqlite_autoincrement=True,
 )  # fmt: skip
@@ -117,6 +124,7 @@ ERROR: Final = sa.Table(
     sa.Column("trace", sa.Text, nullable=False),
     sa.Column("instance", sa.Text, nullable=False),
     sa.Index("job_error_alike", "fingerprint", "at"),
+    sa.Index("job_error_jobs", "fingerprint", "job"),
 )
 EDGE: Final = sa.Table(
     "job_edge",

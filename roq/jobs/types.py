@@ -120,7 +120,8 @@ class JobType(Generic[R]):
             unique: there is no other job of the type with this text that waits or runs.
             on_unique: what is done if there is: `raise`, `skip` (the handle is of that one), or
                 `replace` its params and tag, unless it runs.
-            key: jobs of the type with the same key run one at a time, in their order.
+            key: jobs of the type with the same key run one at a time, in their order; one that
+                waits to be tried again lets the others pass.
             after: jobs that have to be COMPLETE first.
             tag: a text for people, by which jobs can be listed.
             connection: a transaction of yours, in the same database: the job is there when you

@@ -17,6 +17,8 @@ from roq.jobs.timetable import CatchUp, Overlap
 BODY_BYTES: Final = 4096
 """So much of params and results is shown."""
 NAMES_MAX: Final = 1_000
+COUNTED_MAX: Final = 10_000
+ID_MAX: Final = 2**63 - 1
 
 
 class Action(StrEnum):
@@ -91,6 +93,15 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
 
 
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of jobs."""
+
+    jobs: list[JobRow]
+    below: int | None
+    """Where the next page begins; None: there are no others. Fewer jobs than were asked for may
+    come before it: those behind were not looked at yet."""
+
+
 class BodyText(msgspec.Struct, frozen=True, kw_only=True):
     """The beginning of params or a result."""
 
@@ -138,6 +149,7 @@ class FailureRow(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """Of the last one."""
     number: int
+    """Up to `COUNTED_MAX`: what is more is not counted."""
     first: int
     last: int
     type: str
@@ -238,8 +250,14 @@ def rows() -> sa.Select[Any]:
     )
 
 
-def conditions(wanted: JobFilter) -> list[sa.ColumnElement[bool]]:
+def conditions(
+    wanted: JobFilter, *, above: int = 0, top: int = ID_MAX
+) -> list[sa.ColumnElement[bool]]:
     """A filter in SQL; every value is a parameter.
+
+    Args:
+        wanted: which jobs.
+        above, top: only ids from there on, and up to that one.
 
     Raises:
         InvalidRequest: it names too much.
@@ -255,7 +273,7 @@ def conditions(wanted: JobFilter) -> list[sa.ColumnElement[bool]]:
         found.append(JOB.c.status.in_([each.value for each in wanted.statuses]))
     if wanted.fingerprint is not None:
         alike = sa.select(ERROR.c.job).where(ERROR.c.fingerprint == wanted.fingerprint)
-        found.append(JOB.c.id.in_(alike))
+        found.append(JOB.c.id.in_(alike.where(*_between(ERROR.c.job, above, top))))
     same = {
         JOB.c.priority: wanted.priority,
         JOB.c.tag: wanted.tag,
@@ -267,7 +285,11 @@ def conditions(wanted: JobFilter) -> list[sa.ColumnElement[bool]]:
         found.append(JOB.c.created >= wanted.created_after)
     if wanted.created_before is not None:
         found.append(JOB.c.created < wanted.created_before)
-    return found
+    return found + _between(JOB.c.id, above, top)
+
+
+def _between(column: sa.ColumnElement[int], above: int, top: int) -> list[sa.ColumnElement[bool]]:
+    return ([column > above] if above > 0 else []) + ([column <= top] if top < ID_MAX else [])
 
 
 def job_row(row: Row) -> JobRow:

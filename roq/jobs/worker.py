@@ -146,7 +146,8 @@ class JobWorker:
             Unavailable: the database cannot be reached in the beginning; or so many jobs do not end
                 at their time limits that the process has to be started again.
         """
-        self._enter()
+        if not self.id:
+            self.enter()
         with ExitStack() as open_:
             self._threads = RunThreads(self._number, self._done)
             open_.callback(self._threads.close)
@@ -164,6 +165,14 @@ class JobWorker:
                 f"instance {self.name} has too many jobs that do not stop at their time limits: "
                 "start the process again"
             )
+
+    def enter(self) -> None:
+        """Enter the instance into the database; `run` does, if nobody has.
+
+        Raises:
+            ConfigError, Unavailable: as `run`.
+        """
+        self._enter()
 
     def stop(self) -> None:
         """End: interrupt what runs, and give back what was not begun. From any thread."""

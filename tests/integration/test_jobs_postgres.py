@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from job_contract import StoreContract
-from job_lab import Lab
+from job_lab import Lab, new
 from postgres import postgres
 from schedule_contract import MINUTE, ScheduleContract, schedule
+from waiting import eventually
 
 import roq
+from roq.errors import InvalidRequest
 from roq.jobs.rows import Want
+from roq.jobs.states import JobStatus, RunEnd
+from roq.jobs.views import Action, JobFilter
 
 pytestmark = pytest.mark.integration
 
@@ -84,6 +89,32 @@ def test_a_claim_and_the_funeral_of_its_instance_exclude_each_other(lab: Lab) ->
     lab.check()
 
 
+@pytest.mark.parametrize(
+    "wanted", [JobFilter(tag="\0"), JobFilter(priority=2**40), JobFilter(ids=(2**63,))]
+)
+def test_what_postgresql_cannot_hold_is_refused(lab: Lab, wanted: JobFilter) -> None:
+    lab.submit()
+    with pytest.raises(InvalidRequest, match="cannot hold"):
+        lab.jobs.operate.select(Action.DELETE, wanted)
+
+
+def test_a_restart_meets_a_submission_with_the_same_unique(lab: Lab) -> None:
+    mine = lab.instance()
+    jobs = [lab.submit(unique=each, restartable=False) for each in "uv"]
+    for run in lab.claim(mine):
+        lab.finish(mine, run, RunEnd.RAISED)
+    operate = lab.jobs.operate
+    selection = operate.select(Action.RESTART, JobFilter())
+    with ThreadPoolExecutor(1) as pool:
+        with lab.database.write() as connection:
+            lab.store.submit(connection, [new(unique="u")], foreign=True)
+            restarting = pool.submit(operate.act, selection, who="me")
+            eventually(lambda: waits_for_a_lock(lab), "the restart waits for the submission")
+        assert restarting.result() == 1
+    assert [lab.status(job) for job in jobs] == [JobStatus.FAILED, JobStatus.CREATED]
+    lab.check()
+
+
 def test_an_instance_is_told_at_once(server: str, lab: Lab) -> None:
     done = threading.Event()
     with roq.Jobs(server) as jobs:
@@ -123,3 +154,10 @@ def test_a_job_is_there_with_the_users_commit_or_not_at_all(server: str, lab: La
 
 def _want() -> Want:
     return Want("A", 10, 1_000_000)
+
+
+def waits_for_a_lock(lab: Lab) -> bool:
+    """Whether some transaction waits for the end of another one."""
+    with lab.database.read() as connection:
+        found = lab.database.run(connection, "SELECT 1 FROM pg_locks WHERE NOT granted").first()
+    return found is not None

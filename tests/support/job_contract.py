@@ -8,8 +8,68 @@ from sqlalchemy import text
 
 from roq.errors import JobNotFound
 from roq.jobs.rows import Body, Ended
-from roq.jobs.states import HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd
+from roq.jobs.states import DEFAULT, HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd
 from roq.jobs.views import Action, JobFilter
+
+BADLY = JobFilter(statuses=(JobStatus.FAILED,))
+FILTERS = [
+    JobFilter(),
+    BADLY,
+    JobFilter(statuses=(JobStatus.FAILED, JobStatus.TIMED_OUT)),
+    JobFilter(types=("A",), priority=HIGH),
+    JobFilter(types=("Nope",)),
+    JobFilter(statuses=(JobStatus.RUNNING,)),
+    JobFilter(statuses=(JobStatus.CREATED, JobStatus.FAILED)),
+    JobFilter(tag="t"),
+    JobFilter(tag=""),
+    JobFilter(tag="t", statuses=(JobStatus.FAILED,)),
+    JobFilter(key="k"),
+    JobFilter(key="k", types=("B",)),
+    JobFilter(fingerprint="f" * 16),
+    JobFilter(fingerprint="f" * 16, types=("B",)),
+    JobFilter(ids=(1, 2, 3, 99)),
+    JobFilter(instance=1),
+    JobFilter(created_before=1),
+]
+
+
+def various(lab: Lab) -> None:
+    """Jobs of all statuses, some with tags, keys and children."""
+    mine = lab.instance("A", "B")
+    for n in range(24):
+        lab.submit("AB"[n % 2], priority=(DEFAULT, HIGH)[n % 3 == 0], restartable=False,
+                   tag="t" * (n % 4 == 0), key="k" if n % 6 == 0 else None)  # fmt: skip
+    ends = [RunEnd.DONE, RunEnd.RAISED, RunEnd.LIMIT, RunEnd.INTERRUPTED, RunEnd.RAISED]
+    for n, run in enumerate(lab.claim(mine, 12, "A", "B")):
+        if n < 10:
+            lab.finish(mine, run, ends[n % 5])
+    failed = lab.jobs.operate.jobs(BADLY)
+    lab.submit(parents=(failed[0].id, failed[-1].id))
+    lab.submit(due=2**60)
+
+
+def brute(lab: Lab, wanted: JobFilter) -> list[int]:
+    """The ids that fit, found by a look at each job."""
+    same = {"priority": wanted.priority, "tag": wanted.tag, "key": wanted.key}
+    with lab.database.read() as connection:
+        marks = connection.execute(text("SELECT job, fingerprint FROM job_error")).all()
+        return [
+            row.id
+            for row in connection.execute(text("SELECT * FROM job ORDER BY id DESC"))
+            if (not wanted.ids or row.id in wanted.ids)
+            and (not wanted.types or row.type in wanted.types)
+            and (not wanted.statuses or row.status in wanted.statuses)
+            and all(each is None or getattr(row, name) == each for name, each in same.items())
+            and (not wanted.fingerprint or (row.id, wanted.fingerprint) in marks)
+            and (wanted.instance is None or row.owner == wanted.instance)
+            and (wanted.created_before is None or row.created < wanted.created_before)
+        ]
+
+
+def may(lab: Lab, action: Action, job: int) -> bool:
+    """Whether the page of a job offers it; to requeue is for those that nothing holds."""
+    page = lab.jobs.operate.job(job)
+    return action in page.actions and (action is not Action.REQUEUE or not page.job.held.value)
 
 
 class StoreContract:
@@ -267,6 +327,17 @@ class StoreContract:
                 number = connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
                 assert (table, number) == (table, 0)
 
+    def test_a_failed_parent_is_deleted_when_nothing_waits_for_it_any_more(self, lab: Lab) -> None:
+        parent, mine = lab.submit(restartable=False), lab.instance()
+        child = lab.submit(parents=(parent,))
+        lab.finish(mine, lab.claim(mine)[0], RunEnd.RAISED)
+        assert Action.DELETE not in lab.jobs.operate.job(parent).actions
+        assert self._act(lab, Action.DELETE, parent) == 0
+        assert self._act(lab, Action.DELETE, child) == 1
+        assert Action.DELETE in lab.jobs.operate.job(parent).actions
+        assert self._act(lab, Action.DELETE, parent) == 1
+        lab.check()
+
     def test_old_results_are_deleted_and_other_ends_are_kept(self, lab: Lab) -> None:
         done, failed, mine = lab.submit(), lab.submit(restartable=False), lab.instance()
         for run in lab.claim(mine):
@@ -306,6 +377,18 @@ class StoreContract:
         assert [row.id for row in operate.jobs(JobFilter(), most=1)] == [unknown]
         assert [row.id for row in operate.jobs(JobFilter(), below=unknown)] == [waits]
         assert operate.jobs(JobFilter(tag="'; DROP TABLE job; --")) == []
+
+    def test_counts_and_lists_are_those_of_a_look_at_each_job(self, lab: Lab) -> None:
+        various(lab)
+        operate = lab.jobs.operate
+        for wanted in FILTERS:
+            fits = brute(lab, wanted)
+            assert [row.id for row in operate.jobs(wanted)] == fits, wanted
+            for action in Action:
+                selection = operate.select(action, wanted)
+                fit = [job for job in fits if may(lab, action, job)]
+                assert selection.number == len(fit), (action, wanted)
+        lab.check()
 
     def _act(self, lab: Lab, action: Action, job: int) -> int:
         operate = lab.jobs.operate

@@ -19,7 +19,10 @@ def results() -> RequestResults:
     return RequestResults(
         environment=environment(),
         rounds=3,
-        askers=[Requesting("roq_none", "RoQ none", "kept"), Requesting("nats", "a peer", "not kept")],
+        askers=[
+            Requesting("roq_none", "RoQ none", "kept"),
+            Requesting("nats", "a peer", "not kept"),
+        ],
         skipped={"gone": "it is not installed"},
         failures=["a peer: it broke"],
         rates={"roq_none": [1_000.0, 3_000.0, 900.0], "nats": [2_000.0, 4_000.0, 1_000.0]},

@@ -13,7 +13,7 @@ from job_lab import TROUBLE, Lab, new
 from roq.cli.commands import cli
 from roq.cli.jobs import loaded
 from roq.errors import ConfigError
-from roq.jobs.rows import Body
+from roq.jobs.rows import Body, Ended, Trouble
 from roq.jobs.states import RunEnd
 
 
@@ -80,6 +80,21 @@ def test_a_filter_by_everything(lab: Lab) -> None:
     listed = roq_jobs(lab, "list", str(job), *by, "--failure", TROUBLE.fingerprint, "--json")
     assert [row["id"] for row in json.loads(listed.output)] == [job]
     assert roq_jobs(lab, "restart", *by, "-y").output == "1 of 1 jobs: restart\n"
+
+
+def test_what_jobs_say_moves_no_cursor(lab: Lab) -> None:
+    hostile = "\x1b[2J\u202e\x9b"
+    job = lab.submit(restartable=False, params=Body("json", 1, hostile.encode()))
+    mine = lab.instance()
+    run = lab.claim(mine)[0]
+    trouble = Trouble(hostile, trace=f"Traceback\n{hostile}\nend", fingerprint="f")
+    with lab.database.write() as connection:
+        ended = Ended(run, RunEnd.RAISED, 0, trouble=trouble)
+        lab.store.finish(connection, mine, [ended], hostile)
+    for command in (["show", str(job)], ["list"], ["failures"], ["instances"]):
+        shown = roq_jobs(lab, *command).output
+        assert shown.replace("\n", "").isprintable(), command
+    assert "\nend\n" in roq_jobs(lab, "show", str(job)).output
 
 
 def test_switches(lab: Lab) -> None:

@@ -13,6 +13,7 @@ from roq.cli.output import (
     print_memory,
     print_table,
     rate_text,
+    visible,
 )
 from roq.client.admin.views import FromMemory, Listing
 from roq.protocol.public_answers import QueueRow
@@ -90,3 +91,16 @@ def test_what_is_told_from_memory_says_so(capsys: pytest.CaptureFixture[str]) ->
     assert (json.loads(captured.out), "from memory" in captured.err) == ([], True)
     print_memory(memory)
     assert capsys.readouterr().out.startswith("told from memory for 12 s")
+
+
+def test_what_others_have_written_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b]0;owned\x07\x9b2J\u202e\udcff"
+    print_table(("NAME",), [(hostile,)], "")
+    print_fields([("name", hostile)])
+    shown = capsys.readouterr().out
+    assert shown.replace("\n", "").isprintable()
+    assert shown.count("owned") == 2
+    print_json([hostile, "ü"])
+    printed = capsys.readouterr().out.rstrip("\n")
+    assert (printed.isprintable(), json.loads(printed)) == (True, [hostile, "ü"])
+    assert visible("a\n\tb\x1b", "\n") == "a\n\\tb\\x1b"

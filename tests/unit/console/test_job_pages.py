@@ -61,6 +61,26 @@ def test_a_job_says_why_it_does_not_run(console: PaperConsole) -> None:
     assert console.get("/jobs/list?status=GONE").status == 400
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/jobs/99999999999999999999", 400),
+        ("/jobs/" + "9" * 5000, 400),
+        ("/jobs/%D9%A3", 400),
+        ("/jobs/list?below=99999999999999999999", 400),
+        ("/jobs/list?below=x", 400),
+        ("/jobs/list?below=-1", 400),
+        ("/jobs/list?priority=999999999999999999", 200),
+        ("/jobs/list?tag=%00", 200),
+        ("/jobs/list?key=%ed%a0%80", 200),
+        ("/do/delete-jobs?tag=%00", 200),
+        ("/do/delete-jobs?id=99999999999999999999", 400),
+    ],
+)
+def test_nothing_in_an_address_is_a_fault(console: PaperConsole, path: str, status: int) -> None:
+    assert console.get(path).status == status
+
+
 def test_without_a_database_there_are_no_pages_of_jobs() -> None:
     with PaperConsole() as console:
         assert console.get("/jobs").status == 404

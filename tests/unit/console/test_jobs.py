@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.console.jobs import agreed, filters, next_below, table, wanted
+from roq.console.jobs import agreed, filters, table, wanted
 from roq.errors import InvalidRequest
 from roq.jobs.states import JobStatus
 from roq.jobs.views import Action, JobCount, JobFilter
@@ -47,4 +47,3 @@ def test_counts_are_a_row_for_each_type_and_priority() -> None:
     assert [(row["type"], row["priority"]) for row in rows] == [("A", 10), ("A", 1000), ("B", 100)]
     assert rows[2]["numbers"] == {"FAILED": 2, "RUNNING": 1}
     assert (rows[2]["items"], rows[2]["failures"], rows[1]["oldest"]) == (3, 2, 5)
-    assert next_below([]) is None

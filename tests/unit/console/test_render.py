@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.console.render import level, milliseconds, part, plural, spark, tone, utc
+from roq.console.render import level, micro, milliseconds, part, plural, spark, tone, utc
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,16 @@ def test_a_line_ends_at_the_right() -> None:
 def test_one_is_no_plural() -> None:
     assert (plural(1, "queue"), plural(2_000, "queue")) == ("1 queue", "2,000 queues")
     assert utc(0.0) == "1970-01-01 00:00:00"
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        (None, "–"),
+        (1_000_000, "1970-01-01 00:00:01"),
+        (253_402_300_799_999_999, "9999-12-31 23:59:59"),
+        (2**60, "1,152,921,504,606,846,976 µs"),
+    ],
+)
+def test_times_of_any_year_are_shown(moment: int | None, text: str) -> None:
+    assert micro(moment) == text

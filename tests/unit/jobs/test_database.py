@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roq.errors import ConfigError, Unavailable
+from roq.errors import ConfigError, InvalidRequest, Unavailable
 from roq.jobs.database import JobDatabase, parsed_url
 
 
@@ -46,6 +46,22 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     database = JobDatabase(str(tmp_path / "no" / "x.db"))
     with pytest.raises(Unavailable, match="its folder must exist"), database.read():
         pass
+
+
+@pytest.mark.parametrize("value", [2**63, "\udcff"])
+def test_what_no_database_holds_is_refused(tmp_path: Path, value: object) -> None:
+    database = JobDatabase(str(tmp_path / "x.db"))
+    with pytest.raises(InvalidRequest, match="cannot hold"), database.read() as connection:
+        database.run(connection, "SELECT :value", value=value)
+    database.close()
+
+
+def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("print('no database')\n" * 100)
+    database = JobDatabase(str(tmp_path / "x.db"))
+    with pytest.raises(Unavailable, match="not a database"), database.read():
+        pass
+    database.close()
 
 
 def test_what_fails_is_undone(tmp_path: Path) -> None:

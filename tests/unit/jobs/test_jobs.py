@@ -126,3 +126,16 @@ def test_a_schedule_has_a_type_of_the_same_program(jobs: Jobs, tmp_path: Path) -
         theirs = other.type("A")(lambda job: None)
         with pytest.raises(roq.ConfigError, match="type that was made by this"):
             jobs.schedule("s", theirs, every=60)
+
+
+def test_who_starts_an_instance_hears_why_it_cannot_begin(jobs: Jobs) -> None:
+    jobs.type("A")(lambda job: None)
+    jobs.open()
+    with jobs.database.write() as connection:
+        jobs.database.run(
+            connection,
+            "INSERT INTO job_instance (name, host, pid, threads, types, started, expires)"
+            " VALUES ('o', 'elsewhere', 1, 1, '[]', 1, 9999999999999999)",
+        )
+    with pytest.raises(roq.ConfigError, match="another host"):
+        jobs.start()

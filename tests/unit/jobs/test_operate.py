@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from job_lab import Lab, new
 
-from roq.errors import InvalidRequest
+from roq.errors import InvalidRequest, JobNotFound
 from roq.jobs.states import JobStatus
 from roq.jobs.store import BLOCK
 from roq.jobs.views import Action, JobFilter
@@ -60,3 +60,18 @@ def test_a_type_that_nobody_declared_has_no_switch(lab: Lab) -> None:
     with pytest.raises(InvalidRequest, match="database, queue"):
         lab.jobs.operate.dispatch("pigeon", who="me")
     assert lab.jobs.operate.settings().dispatch == "database"
+
+
+def test_numbers_that_no_job_has(lab: Lab) -> None:
+    job = lab.submit()
+    operate = lab.jobs.operate
+    for number in (0, -1, 2**63, 10**20):
+        with pytest.raises(JobNotFound):
+            operate.job(number)
+        with pytest.raises(JobNotFound):
+            lab.submit(parents=(number,))
+    assert [row.id for row in operate.jobs(JobFilter(), below=2**63)] == [job]
+    with pytest.raises(InvalidRequest, match="cannot hold"):
+        operate.jobs(JobFilter(ids=(2**63,)))
+    with pytest.raises(InvalidRequest, match="cannot hold"):
+        operate.select(Action.DELETE, JobFilter(tag="\udcff"))

@@ -113,6 +113,15 @@ def test_an_interrupted_job_says_why(why: RunEnd) -> None:
     assert ended.trouble is not None
 
 
+def test_who_stays_behind_when_its_instance_ends_says_why() -> None:
+    kind: JobType[Any] = JobType(Nobody(), lambda job: None, name="A")
+    for restartable, text in ((True, None), (False, "its instance ends, after 3 items")):
+        job = Job(replace(RUN, restartable=restartable, saved=3), kind, lambda *_: False)
+        job.stop = RunEnd.STOPPED
+        trouble = raised(job, JobInterrupted()).trouble
+        assert (None if trouble is None else trouble.text) == text
+
+
 def test_a_handler_that_swallows_the_interruption_and_returns_is_done() -> None:
     def handler(job: Job) -> str:
         for _ in range(3):
