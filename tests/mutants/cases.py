@@ -413,6 +413,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          ""),
         ("if not holding.untold and not holding.unconfirmed:", "if not holding.untold:"),
         ("            holding.untell()\n", ""),
+        ("            seat.returning += given\n", ""),
+        ("        seat.returning = 0\n", ""),
+        ("                holding.number = segment.lease\n", "                pass\n"),
     ),
     *_of(
         "roq/jobs/timetable.py",
