@@ -16,6 +16,7 @@ import msgspec
 from roq.client.admin import rules
 from roq.client.admin.wording import place_of
 from roq.client.letters import Wanted
+from roq.console.guard import whole
 from roq.console.letters import Letters, agreed
 from roq.console.pages import wanted_letters
 from roq.console.source import Source
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 COUNT_MAX: Final = 100_000
 TEXT_MAX: Final = 256
-DIGITS_MAX: Final = 18
 DEFAULT: Final = "default"
 
 
@@ -88,10 +88,7 @@ class Intent:
         Raises:
             InvalidRequest: it is none.
         """
-        text = self[name]
-        if not text.isdecimal() or not text.isascii() or len(text) > DIGITS_MAX:
-            raise InvalidRequest(f"{name} must be a whole number, not {text!r}")
-        return int(text)
+        return whole({name: self[name]}, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -22,12 +22,15 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roq.console.settings import ConsoleSettings, is_loopback
+from roq.errors import InvalidRequest
 
 SESSION_SECONDS: Final = 12 * 60 * 60
 BODY_BYTES_MAX: Final = 64 * 1024
 ENDED_MAX: Final = 10_000
 """So many ended sessions are remembered; if there are more, all sessions end."""
 OPEN_PATH: Final = "/login"
+DIGITS_MAX: Final = 18
+"""Of a number in a form or an address; more does not fit 64 bits."""
 OPEN_FOLDER: Final = "/static/"
 """What who has not logged in may see, beside that path."""
 HEADERS: Final = {
@@ -263,6 +266,18 @@ class _Bounded:
             return message
 
         await self._app(scope, bounded, send)
+
+
+def whole(given: Mapping[str, str], name: str) -> int:
+    """A field that is a whole number.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    text = given.get(name, "")
+    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
+        raise InvalidRequest(f"{name} must be a whole number, not {text[:40]!r}")
+    return int(text)
 
 
 def form_is_ours(session: WebSession, word: str) -> bool:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from roq.console.actions import Action, Field, Intent
+from roq.console.guard import whole
 from roq.console.jobs import (
     FILTERS,
     MAY,
@@ -19,7 +20,6 @@ from roq.console.jobs import (
     filters,
     table,
     wanted,
-    whole,
 )
 from roq.console.pages import Asked, Page, View, is_missing
 from roq.errors import InvalidRequest, RoQError

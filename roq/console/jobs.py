@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from roq.console.actions import DIGITS_MAX
+from roq.console.guard import whole
 from roq.console.looks import Look, Looks
 from roq.errors import InvalidRequest
 from roq.jobs.jobs import Jobs
@@ -130,15 +130,3 @@ def agreed(action: str, given: Mapping[str, str]) -> Selection:
         number=whole(given, "number"),
         last=whole(given, "last"),
     )
-
-
-def whole(given: Mapping[str, str], name: str) -> int:
-    """A field that is a whole number.
-
-    Raises:
-        InvalidRequest: it is none.
-    """
-    text = given.get(name, "")
-    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
-        raise InvalidRequest(f"{name} must be a whole number, not {text[:40]!r}")
-    return int(text)

@@ -22,7 +22,7 @@ CELLS_MAX: Final = 32
 """Of so many types, priorities and statuses jobs are found one after the other."""
 
 
-class Found(NamedTuple):
+class FoundIds(NamedTuple):
     """Jobs of a page, the newest first."""
 
     ids: list[int]
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 def newest(
     connection: sa.Connection, wanted: JobFilter, *, below: int | None, most: int, reach: int | None
-) -> Found:
+) -> FoundIds:
     """The newest jobs that fit.
 
     Args:
@@ -46,7 +46,7 @@ def newest(
     cells = _cells(connection, wanted)
     there = sum(cell.number for cell in cells)
     if not there or top < 1:
-        return Found([], None)
+        return FoundIds([], None)
     low: int | None = 0
     badly = wanted.statuses and BADLY.issuperset(wanted.statuses)
     if badly and _by_cells(wanted) and len(cells) <= CELLS_MAX:
@@ -66,8 +66,8 @@ def newest(
     )
     ids = list(connection.scalars(asked))
     if len(ids) == most:
-        return Found(ids, ids[-1])
-    return Found(ids, low + 1 if low and len(ids) < enough else None)
+        return FoundIds(ids, ids[-1])
+    return FoundIds(ids, low + 1 if low and len(ids) < enough else None)
 
 
 def block(
@@ -149,7 +149,7 @@ def _by_cells(wanted: JobFilter) -> bool:
     return wanted == rest
 
 
-def _ended_badly(connection: sa.Connection, cells: list[Any], top: int, most: int) -> Found:
+def _ended_badly(connection: sa.Connection, cells: list[Any], top: int, most: int) -> FoundIds:
     """The newest of each cell, one after the other, and the newest of those."""
     ids: list[int] = []
     for cell in cells:
@@ -162,7 +162,7 @@ def _ended_badly(connection: sa.Connection, cells: list[Any], top: int, most: in
         )
         ids += connection.scalars(asked)
     ids = sorted(ids, reverse=True)[:most]
-    return Found(ids, ids[-1] if len(ids) == most else None)
+    return FoundIds(ids, ids[-1] if len(ids) == most else None)
 
 
 def _has_index(wanted: JobFilter) -> bool:

@@ -54,7 +54,6 @@ RENEW_PARTS: Final = 3
 RENEW_SECONDS_MAX: Final = 5.0
 _LEASED_PARTS: Final = 5
 
-
 Return = tuple[Holding, Run, Settlement]
 """Messages that the user returns, and how."""
 Told = tuple[Holding, list[Run], int]

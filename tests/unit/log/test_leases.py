@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from roq.log.group_changes import Tried
-import pytest
-
 from roq.log.leases import (
     Lease,
     Member,
