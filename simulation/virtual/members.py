@@ -203,6 +203,8 @@ class MemberShell:
 
     def _work(self) -> None:
         holding = None if self.left else self.shell.take()
+        while holding is not None and not holding.open:  # put back: users are not handed any of it
+            holding = self.shell.take()
         if holding is None:
             self._working = False
             return

@@ -411,5 +411,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          ""),
         ("if not holding.untold and not holding.unconfirmed:", "if not holding.untold:"),
         ("            holding.untell()\n", ""),
+        ("            seat.returning += given\n", ""),
+        ("        seat.returning = 0\n", ""),
     ),
 )  # fmt: skip

@@ -143,13 +143,13 @@ class Server:
 class Client:
     """One member, and its user."""
 
-    def __init__(self, number: int, world: World) -> None:
+    def __init__(self, number: int, world: World, mode: str = "shared") -> None:
         self.world = world
+        settings = GroupSettings(mode=mode, lease_seconds=LEASE, retry_seconds=0.5)
         self.machine = ConsumerMachine(
             Membership(
-                id=bytes((number,)) * 16, name=str(number), group="g",
-                settings=GroupSettings(lease_seconds=LEASE, retry_seconds=0.5), latest=False,
-                start_us=0, prefetch=8, prefetch_bytes=1 << 20,
+                id=bytes((number,)) * 16, name=str(number), group="g", settings=settings,
+                latest=False, start_us=0, prefetch=8, prefetch_bytes=1 << 20,
             )
         )  # fmt: skip
         self.wires: dict[int, Wire] = {}
@@ -363,3 +363,50 @@ def test_what_was_confirmed_is_never_handed_out_again_and_all_is_done(seed: int)
     for _ in range(1_500):
         world.step()
     world.finish()
+
+
+def test_in_order_nothing_comes_before_all_that_was_returned_is_back_on_the_disk() -> None:
+    """It would go back again, as it may overtake something: at the pace of the network, for as long
+    as the disk does not write."""
+    world = World(0)
+    server, client = world.servers[0], Client(9, world, "exclusive")
+    world.clients = [client]
+    client.connect(server)
+    wire = client.wires[1]
+
+    def go_on() -> None:
+        for _ in range(20):
+            world.pass_time(0.1)
+            while wire.to_exchange:
+                server.take(wire, world.now)
+            server.hand_out(world.now, world.random)
+            server.settle()
+            while wire.to_member:
+                client.take(wire, server.info.log)
+
+    def write() -> None:
+        group = server.log.gather(server.core.snapshot, server.core.consumers.take_changes)
+        assert group is not None
+        perform(server.files, group)
+        server.log.commit(group.end)
+        server.core.consumers.kept()
+
+    for _ in range(6):
+        server.publish(world.random)
+    go_on()
+    write()
+    go_on()
+    held, client.holdings = client.holdings, []
+    assert len(held) > 1
+    for holding in held:
+        count = len(holding.batch)
+        holding.settle(0, count, RETURNED)
+        verdict = Settlement(counted=holding is held[0])
+        back = holding, Run(holding.offset, holding.first, count), verdict
+        client.send(client.machine.tell([], [back], world.now))
+    go_on()
+    assert client.holdings == []
+    write()
+    go_on()
+    again = [(each.offset, each.first) for each in client.holdings]
+    assert again[: len(held)] == [(each.offset, each.first) for each in held]

@@ -19,6 +19,7 @@ import msgspec
 
 from roq.client.consume.holding import Holding, Segment, batch_of, column_of, pass_over
 from roq.client.consume.message import Settlement
+from roq.client.consume.ordering import ORDERED
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import consuming, documents
@@ -149,6 +150,8 @@ class Seat:
     unconfirmed: deque[tuple[int, list[Told]]] = field(default_factory=deque)
     returns: list[Return] = field(default_factory=list)
     """What the user has returned while it was not in."""
+    returning: int = 0
+    """Messages that were returned, and the exchange has not confirmed that."""
     lease_seconds: float = 30.0
     trouble: str = ""
 
@@ -180,6 +183,7 @@ class ConsumerMachine:
         self.resolved = 0
         self.attempts = member.settings.attempts
         self._member = member
+        self._ordered = member.settings.mode in ORDERED
         self._seats: dict[LogId, Seat] = {}
         self._created_us: int | None = None
         self._started = False
@@ -248,7 +252,10 @@ class ConsumerMachine:
         if letter == LEASED and len(parts) == _LEASED_PARTS:
             asks = self._leased(log, seat, parts, now)
         elif letter == DONE:
+            returning = seat.returning
             self._confirmed(seat, consuming.decode(parts[1], DoneConfirmed))
+            if self._ordered and returning and not seat.returning:
+                asks = [self._credit(log, seat, now)]
         elif letter == JOIN:
             asks = self._joined(log, seat, documents.decode(parts[1], Joined), now)
         elif letter == LEAVE and seat.up:
@@ -287,6 +294,7 @@ class ConsumerMachine:
                     Returned(lease, first, length, verdict.delay, verdict.counted, verdict.reason)
                 )
             self._told(seat, holding, given)
+            seat.returning += given
             told.setdefault(holding.log, []).append((holding, [], given))
             self.stats.returned += given
         for log, done in by_seat.items():
@@ -565,7 +573,8 @@ class ConsumerMachine:
         seats = max(1, len(self._seats))
         share = max(1, -(-member.prefetch // seats))
         share_bytes = max(1, -(-member.prefetch_bytes // seats))
-        if self._closing:
+        if self._closing or (seat.returning and self._ordered):
+            # What came before all of that is free again would overtake some of it.
             return Credit(seat.arrived, seat.arrived_bytes, share)
         return Credit(
             seat.arrived + max(0, share - seat.open),
@@ -579,6 +588,7 @@ class ConsumerMachine:
             _, told = seat.unconfirmed.popleft()
             for holding, runs, returned in told:
                 holding.unconfirmed -= 1
+                seat.returning -= returned
                 for each in holding.segments if refused else ():
                     if each.lease in refused:
                         self._lose(seat, holding, range(each.first, each.first + each.length))
@@ -595,6 +605,7 @@ class ConsumerMachine:
                 holding.unconfirmed = 0
                 self.resolved += returned
         seat.unconfirmed.clear()
+        seat.returning = 0
 
     def _lose(self, seat: Seat, holding: Holding, indexes: Iterable[int]) -> None:
         """These messages are somebody else's."""

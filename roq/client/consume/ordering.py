@@ -3,15 +3,19 @@
 In an exclusive group everything of an exchange has one order, in a keyed one everything of a key
 group. When a message is to be tried again, nothing behind it is begun before it comes again: what
 the member has got already, and what is on its way until the exchange has heard of it, goes back. It
-was not tried, and comes behind the one that failed.
+was not tried, and comes behind the one that failed. For that all of it is back before the exchange
+sends anything: the member grants it nothing meanwhile (`ConsumerMachine`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from roq.client.consume.holding import GIVEN, OPEN, RETURNED, Holding
 
+ORDERED: Final = frozenset({"exclusive", "keyed"})
+"""Modes in which nothing goes on before a message that has failed."""
 _Place = tuple[int, int]
 
 

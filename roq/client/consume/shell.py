@@ -25,7 +25,7 @@ from roq.client.consume.machine import (
     SeatPhase,
 )
 from roq.client.consume.message import DONE, NOT_TRIED, Settlement
-from roq.client.consume.ordering import Ordering
+from roq.client.consume.ordering import ORDERED, Ordering
 from roq.client.io.engine import Translate
 from roq.errors import (
     Closed,
@@ -43,8 +43,6 @@ from roq.runtime.interfaces import Loop, Timer
 from roq.runtime.structured_logs import RateLimited
 
 TICK_SECONDS: Final = 0.25
-ORDERED: Final = frozenset({"exclusive", "keyed"})
-"""Modes in which nothing goes on before a message that has failed."""
 FLUSH_SECONDS: Final = 0.002
 """Between two looks at what the user has settled."""
 HURRY_PARTS: Final = 4

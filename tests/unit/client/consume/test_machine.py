@@ -454,3 +454,42 @@ def test_of_a_batch_of_two_holdings_each_goes_on_with_its_own_messages() -> None
     script.confirm(2)
     assert not seat.holdings
     assert (script.machine.stats.confirmed, seat.open, seat.open_bytes) == (5, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "waits"), [("exclusive", True), ("keyed", True), ("shared", False)]
+)
+def test_in_order_nothing_more_is_taken_until_what_was_returned_is_back(
+    mode: str, waits: bool
+) -> None:
+    column = pack_column(KEY_GROUPS, bytes((1, 1, 1)))
+    script = Script(settings=GroupSettings(mode=mode))
+    script.enter()
+    one, two, three = (script.lease(number, extensions=column) for number in (1, 2, 3))
+    assert one is not None
+    assert two is not None
+    assert three is not None
+    room = []
+    for each in (one, two):
+        each.settle(0, 3, RETURNED)
+        (ask,) = script.machine.tell([], [(each, Run(each.offset, 0, 3), Settlement())], 0.0)
+        room.append(read(ask, Done).credit.messages - 9)
+    three.settle(0, 3, ACKED)
+    room.append(script.told(three).credit.messages - 9)
+    assert room == ([0, 0, 0] if waits else [4, 7, 10])
+    assert script.take(1, DONE, consuming.encode(DoneConfirmed(1))) == []
+    asks = script.take(1, DONE, consuming.encode(DoneConfirmed(2)))
+    assert [read(ask, Credit).messages - 9 for ask in asks] == ([10] if waits else [])
+    assert script.take(1, DONE, consuming.encode(DoneConfirmed(3))) == []
+
+
+def test_what_was_returned_is_back_when_the_member_has_joined_anew() -> None:
+    script = Script(settings=GroupSettings(mode="exclusive"))
+    script.enter()
+    held = script.lease(1)
+    assert held is not None
+    held.settle(0, 3, RETURNED)
+    script.machine.tell([], [(held, Run(0, 0, 3), Settlement())], 0.0)
+    script.machine.down(LogId(1, 1))
+    (credit,) = script.joined(1, join_in(script.machine.up(LogId(1, 1), 0.0)))
+    assert read(credit, Credit).messages == 10
