@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 READ_BYTES: Final = 1 << 20
+LeaseState: TypeAlias = Literal["held", "resumed", "acked", "back", "kept", "lost", "cut"]
+"""What a member does with messages, or hears of them."""
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
@@ -102,6 +104,35 @@ class Lost(_Record, frozen=True, array_like=True, tag="lost"):
     text: str
 
 
+# --- members of a consumer group ------------------------------------------------------------------
+
+
+class Entered(_Record, frozen=True, array_like=True, tag="entered"):
+    """A member has come into its group."""
+
+    member: str
+    """Its id, hexadecimal."""
+
+
+class Lease(_Record, frozen=True, array_like=True, tag="lease"):
+    """Messages of one batch, and what a member does with them or hears of them."""
+
+    state: LeaseState
+    """`held`: it begins with them; `resumed`: it holds them by another lease now; `acked`, `back`:
+    it is about to acknowledge them, or to give them back; `kept`: its acknowledgement is confirmed;
+    `lost`: they are another member's; `cut`: their exchange has gone with what was said to it."""
+    log: str
+    offset: int
+    first: int
+    """Index in the batch."""
+    count: int
+    lease: int
+    """By which it holds them, or was confirmed; 0: that is not said, or not known."""
+    stream: str
+    sequence: int
+    """Of the first of them."""
+
+
 # --- both -----------------------------------------------------------------------------------------
 
 
@@ -117,11 +148,20 @@ class Finished(_Record, frozen=True, array_like=True, tag="finished"):
 
 
 Record: TypeAlias = (
-    Opened | Upto | State | Back | Refused | Subscribed | Got | Wrong | Lost | Finished
-)
+    Opened | Upto | State | Back | Refused | Subscribed | Got | Wrong | Lost | Entered | Lease
+    | Finished
+)  # fmt: skip
 
 _decoder = msgspec.json.Decoder(Record)
 _encoder = msgspec.json.Encoder()
+
+
+class Written(Protocol):
+    """Where records go."""
+
+    def write(self, record: Record) -> None:
+        """Write a record."""
+        ...
 
 
 class Journal:

@@ -14,8 +14,10 @@ from typing import Final, NamedTuple
 
 from roq.simulation.real.journal import (
     Back,
+    Entered,
     Finished,
     Got,
+    Lease,
     Lost,
     Opened,
     Record,
@@ -25,6 +27,7 @@ from roq.simulation.real.journal import (
     Upto,
     Wrong,
 )
+from roq.simulation.real.sharing import Sharing
 from roq.testing.positions import Positions, Span
 
 LATE_SECONDS: Final = 60.0
@@ -148,12 +151,20 @@ class Tally:
     """Of `publish()`, and of subscribers at work."""
     failed: int = 0
     """Given up by publishers."""
+    shared_wrong: int = 0
+    """Of consumer groups; see `Sharing.findings`."""
 
     @property
     def violations(self) -> int:
         """What never may be, however much was broken."""
         return (
-            self.lost + self.duplicated + self.reordered + self.foreign + self.errors + self.failed
+            self.lost
+            + self.duplicated
+            + self.reordered
+            + self.foreign
+            + self.errors
+            + self.failed
+            + self.shared_wrong
         )
 
 
@@ -177,10 +188,12 @@ class Judge:
     Attributes:
         tally: the sums so far; losses are added by `check`.
         findings: what was wrong, in sentences; the caller may empty it.
+        groups: the consumer group of each queue that has one.
     """
 
     def __init__(self) -> None:
         self.tally = Tally()
+        self.groups: dict[str, Sharing] = {}
         self.findings: list[str] = []
         self._slowest = 0.0
         self._streams: dict[str, Stream] = {}
@@ -200,6 +213,12 @@ class Judge:
                 self.end(worker)
                 self._readers[subscriber] = Reader(worker, queue, topic, when)
                 self._present[worker] = subscriber
+            case Entered():
+                self.end(worker)
+                self._present[worker] = queue
+                self.groups.setdefault(queue, Sharing())
+            case Lease():
+                self.groups[queue].take(worker, record)
             case Upto() | State():
                 self._progress(worker, record)
             case Got():
@@ -225,6 +244,8 @@ class Judge:
             self._streams[present].ended = True
         elif present in self._readers:
             self._readers[present].ended = True
+        elif present in self.groups:
+            self.groups[present].end(worker)
 
     def _progress(self, worker: str, record: Upto | State) -> None:
         stream = self._streams[self._present[worker]]
@@ -304,6 +325,19 @@ class Judge:
                     )
         return late
 
+    def undone(self, marks: Mapping[str, int]) -> list[str]:
+        """Groups that have not done everything below these marks, in sentences."""
+        return [
+            f"{queue}: {each}"
+            for queue, group in self.groups.items()
+            for each in group.undone(self._marks_of(queue, marks))
+        ]
+
+    def give_up(self, marks: Mapping[str, int]) -> None:
+        """What groups have not done below these marks will never be done; it is counted."""
+        for queue, group in self.groups.items():
+            group.give_up(self._marks_of(queue, marks))
+
     def take_slowest(self) -> float:
         """The longest `publish()` of all publishers since the last such question, seconds."""
         slowest, self._slowest = self._slowest, 0.0
@@ -326,6 +360,11 @@ class Judge:
         for stream in self._streams.values():
             stream.settled = stream.ended
             stream.forget()
+        for group in self.groups.values():
+            self.findings += group.findings
+            self.tally.shared_wrong += len(group.findings)
+            group.findings.clear()
+            group.check()
 
     def finish(self) -> Expected:
         """Nothing more comes: also what is missing at the end of a stream never will."""
@@ -349,6 +388,9 @@ class Judge:
         expected = Expected(sent, len(self._readers), wanted)
         self.check()
         return expected
+
+    def _marks_of(self, queue: str, marks: Mapping[str, int]) -> dict[str, int]:
+        return {name: n for name, n in marks.items() if self._streams[name].queue == queue}
 
     def _owes(self, stream: Stream, name: str, reader: Reader, count: int) -> bool:
         """Whether any of the first `count` messages was published when the reader was there."""

@@ -1,4 +1,4 @@
-"""One publisher or subscriber in its own process: `python -m roq.simulation.real.worker JOB FD`.
+"""A publisher, subscriber or consumer in a process: `python -m roq.simulation.real.worker JOB FD`.
 
 Commands come over a pipe (see commands.py), and what it does goes to a journal (see journal.py). It
 goes on whatever happens to the cluster, until it is told to finish or the pipe ends.
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import msgspec
@@ -24,6 +25,7 @@ from roq.simulation.real import naive
 from roq.simulation.real.commands import Commands, Finish, Move, Open, Rate
 from roq.simulation.real.journal import (
     Back,
+    Entered,
     Finished,
     Got,
     Journal,
@@ -35,6 +37,7 @@ from roq.simulation.real.journal import (
     Upto,
     Wrong,
 )
+from roq.simulation.real.member import Member
 from roq.simulation.real.timings import Timings
 
 CONNECT_SECONDS: Final = 5.0
@@ -50,6 +53,10 @@ BEHIND_SECONDS: Final = 0.05
 CHUNK: Final = 50
 """Messages at a time when as many go as go."""
 STREAM_LETTERS: Final = 12
+GROUP: Final = "workers"
+LEASE_SECONDS: Final = 3.0
+RETRY_SECONDS: Final = (0.2, 1.0)
+PREFETCH: Final = 200
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +71,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """File."""
     topic: str = "load"
     """Of a publisher; the prefix that a subscriber wants."""
+    mode: str = ""
+    """Of its consumer group, if it is a member of one."""
     calls: str = ""
     """File for how long each `publish()` took; empty: none."""
     rate: float = 0.0
@@ -193,13 +202,17 @@ class Receiver:
 
     def take(self, batch: Batch) -> None:
         """The next batch."""
-        stream, payloads = batch.publisher.hex(), batch.payloads
-        now = time.monotonic()
-        self.latency.add(max(0.0, time.time() - batch.timestamp), len(payloads))
-        for sequence, found in enumerate(payloads, batch.sequence):
+        count = len(batch.payloads)
+        self.latency.add(max(0.0, time.time() - batch.timestamp), count)
+        self.compare(batch)
+        self._journal.write(Got(time.monotonic(), batch.publisher.hex(), batch.sequence, count))
+
+    def compare(self, batch: Batch) -> None:
+        """Write down what is not as it was sent."""
+        stream = batch.publisher.hex()
+        for sequence, found in enumerate(batch.payloads, batch.sequence):
             if found != payload(stream, sequence, len(found)):
-                self._journal.write(Wrong(now, stream, sequence))
-        self._journal.write(Got(now, stream, batch.sequence, len(payloads)))
+                self._journal.write(Wrong(time.monotonic(), stream, sequence))
 
     def gap(self, gap: Gap) -> None:
         """A loss that the subscriber has reported."""
@@ -229,6 +242,7 @@ class Worker:
         if not job.publishes:
             threading.Thread(target=self._hear, daemon=True).start()
         work = self._publish if job.publishes else self._subscribe
+        work = self._consume if job.mode else work
         if job.naive:
             work = self._publish_naively if job.publishes else self._subscribe_naively
         while not self._stop.is_set():
@@ -313,6 +327,36 @@ class Worker:
             for batch in subscriber.batches():
                 receiver.take(batch)
         self._finished(latency=receiver.latency.counts())
+
+    # --- members of a consumer group --------------------------------------------------------------
+
+    def _consume(self) -> None:
+        job, (retry, retry_max) = self._job, RETRY_SECONDS
+        with (
+            roq.connect(job.addresses, timeout=CONNECT_SECONDS) as cluster,
+            cluster.consumer(
+                job.queue, GROUP, mode=job.mode, prefetch=PREFETCH, lease=LEASE_SECONDS,
+                attempts=0, retry=retry, retry_max=retry_max,
+            ) as consumer,
+        ):  # fmt: skip
+            self._journal.write(Entered(time.monotonic(), consumer.id.hex()))
+            seats, receiver = consumer._shell.seats, Receiver(self._journal)  # noqa: SLF001
+            member = Member(self._journal, Random(consumer.id), lambda log: log in seats)
+            try:
+                while not self._stop.is_set():
+                    for batch in consumer.batches(wait=STATE_SECONDS):
+                        receiver.compare(batch.batch)
+                        self._stop.wait(member.begin(batch))
+                        member.end(batch)
+                        member.look()
+                        if self._stop.is_set():
+                            break
+                    member.look()
+            except RoQError as error:
+                self._refused(error, working=True)
+                return
+        member.look()
+        self._finished()
 
     def _at_the_end(self, close: Callable[[], None]) -> None:
         """Close when it is to finish."""

@@ -1,4 +1,4 @@
-"""Publishers and subscribers: processes that may be killed and replaced at any time."""
+"""Publishers, subscribers and consumers: processes that may be killed and replaced at any time."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from roq.runtime.process import Child, spawn
 from roq.simulation.real.commands import Command, Finish, Open, Rate, line
 from roq.simulation.real.journal import (
     Back,
+    Entered,
     Finished,
     Got,
     Opened,
@@ -144,7 +145,11 @@ class Worker:
 
     def _note(self, record: Record) -> None:
         match record:
-            case Opened(when=when, stream=name) | Subscribed(when=when, subscriber=name):
+            case (
+                Opened(when=when, stream=name)
+                | Subscribed(when=when, subscriber=name)
+                | Entered(when=when, member=name)
+            ):
                 self.id, self.opened, self.trouble = name, when, ""
             case State():
                 self.state, self.messages = record, record.published
@@ -210,7 +215,12 @@ class Workers:
     @property
     def subscribers(self) -> list[Worker]:
         """Those that subscribe."""
-        return [worker for worker in self.all if not worker.job.publishes]
+        return [each for each in self.all if not each.job.publishes and not each.job.mode]
+
+    @property
+    def members(self) -> list[Worker]:
+        """Those that are members of a consumer group."""
+        return [worker for worker in self.all if worker.job.mode]
 
     # --- one by one -------------------------------------------------------------------------------
 
@@ -237,6 +247,14 @@ class Workers:
         """Start a subscriber."""
         return self._start(self._job(queue=queue, topic=prefix, size=200), far=far)
 
+    def member(self, queue: str, mode: str) -> Worker:
+        """Start a member of the queue's consumer group.
+
+        Args:
+            mode: of the group.
+        """
+        return self._start(self._job(queue=queue, mode=mode))
+
     def kill(self, worker: Worker) -> None:
         """Kill one of them for good."""
         worker.kill()
@@ -252,6 +270,8 @@ class Workers:
             return self.publisher(
                 job.queue, job.topic, rate=job.rate, calls=bool(job.calls), far=worker.far
             )
+        if job.mode:
+            return self.member(job.queue, job.mode)
         return self.subscriber(job.queue, job.topic, far=worker.far)
 
     def read(self) -> None:
@@ -390,9 +410,11 @@ class Workers:
         calls: bool = False,
         waits: bool = False,
         naive: bool = False,
+        mode: str = "",
     ) -> Job:
         self._serial += 1
-        name = f"{'publisher' if publishes else 'subscriber'}-{self._serial}"
+        kind = "publisher" if publishes else "member" if mode else "subscriber"
+        name = f"{kind}-{self._serial}"
         return Job(
             name=name,
             addresses=self._addresses,
@@ -406,6 +428,7 @@ class Workers:
             burst=burst,
             waits=waits,
             naive=naive,
+            mode=mode,
         )
 
     def _start(self, job: Job, *, far: bool = False) -> Worker:

@@ -83,6 +83,20 @@ def test_and_nothing_of_durable_queues_is_lost(tmp_path: Path) -> None:
     assert "host-kill" in outcome["kinds"]
 
 
+def test_and_consumer_groups_are_given_everything_and_nothing_twice(tmp_path: Path) -> None:
+    outcome = played(
+        "chaos", "--local", "--zookeepers", "0", "--durability", "flush", "--groups",
+        "--seed", SEED, "--seconds", "45", "--only", "exchange", "--only", "member",
+        *PATIENT, output=tmp_path,
+    )  # fmt: skip
+    assert not wrong(outcome)
+    groups = outcome["groups"]
+    assert isinstance(groups, dict)
+    assert sorted(groups) == ["solo", "trio"]
+    assert all(group["delivered"] > 0 for group in groups.values())
+    assert {"member-kill", "member-pause"} <= set(outcome["kinds"])
+
+
 @contextmanager
 def running(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A run that has begun to break things."""

@@ -31,6 +31,9 @@ WISHES: Final = (
     Wish("solo", exchanges=1, publishers=2, subscribers=2),
     Wish("trio", exchanges=3, publishers=3, subscribers=2, host=1, far=1),
 )
+GROUPS: Final = {"solo": "exclusive", "trio": "shared"}
+"""The mode of the consumer group of each queue, if they have one."""
+MEMBERS: Final = 2
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -46,6 +49,9 @@ class Result(msgspec.Struct, kw_only=True):
     steps: list[Outcome]
     tally: dict[str, int]
     """Of all messages; see `judge.Tally`."""
+    groups: dict[str, dict[str, int]] = {}
+    """By queue: messages that its consumer group was given, those of them that came again, by
+    cause, and those that went with their log before anybody had done them."""
     ended: list[str] = []
     """Daemons that have ended by themselves; they were started again."""
 
@@ -115,6 +121,10 @@ def run(
                 break
         result.seconds = player.elapsed
         result.tally = asdict(made.workers.judge.tally)
+        for queue, group in made.workers.judge.groups.items():
+            result.groups[queue] = {
+                "delivered": group.delivered, "gone": group.gone, **group.again,
+            }  # fmt: skip
         result.ended = [text for daemon in made.parts.daemons for text in daemon.ended]
     return result
 
@@ -140,6 +150,8 @@ def _usable(made: Environment, kinds: Sequence[Kind]) -> tuple[list[Kind], list[
     lacking = {text.partition(":")[0]: text for text in made.machines.lacking}
     other = "file: it is in ZooKeeper" if made.parts.zookeepers else "zookeeper: it is a file"
     lacking[other.partition(":")[0]] = f"of the registry, {other}"
+    if not made.workers.members:
+        lacking["members"] = "members: there are no consumer groups (--groups)"
     usable, skipped = [], []
     for kind in kinds:
         needs = FAULTS[kind.name].needs
@@ -196,6 +208,10 @@ def _saved(made: Environment, folder: Path) -> Path:
     "--durability", type=click.Choice(DURABILITIES), default=VOLATILE, show_default=True,
     help="Of the queues; of durable ones nothing may be lost.",
 )  # fmt: skip
+@click.option(
+    "--groups", "shared", is_flag=True,
+    help="With a consumer group at each queue, whose members are killed and paused as well.",
+)  # fmt: skip
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(
     seed: int | None,
@@ -206,6 +222,7 @@ def main(
     local: bool,
     zookeepers: str,
     durability: str,
+    shared: bool,
     output: Path,
     as_json: bool,
 ) -> bool:
@@ -219,7 +236,7 @@ def main(
     Example:
       sudo python -m roq.simulation.experiments.chaos --seconds 300
       sudo python -m roq.simulation.experiments.chaos --seed 7 --only host --only link
-      sudo python -m roq.simulation.experiments.chaos --durability flush --seconds 300
+      sudo python -m roq.simulation.experiments.chaos --durability flush --groups --seconds 300
     """
     try:
         kinds = chosen({name: fault.kind for name, fault in FAULTS.items()}, only)
@@ -236,7 +253,10 @@ def main(
         seconds,
         kinds=kinds,
         networked=not reason,
-        wishes=[replace(wish, durability=durability) for wish in WISHES],
+        wishes=[
+            replace(wish, durability=durability, mode=GROUPS[wish.name], members=MEMBERS * shared)
+            for wish in WISHES
+        ],
         zookeepers=int(zookeepers),
         steps=steps,
         patience=patience,
@@ -244,6 +264,7 @@ def main(
         logs=output / "chaos-logs",
     )
     name = NAME if durability == VOLATILE else f"{NAME}_{durability}"
+    name += "_groups" * shared
     results.told(result, name, output, _show, as_json=as_json)
     return result.ok
 
@@ -268,6 +289,8 @@ def _show(result: Result) -> None:
     out.print(results.table(f"Seed {result.seed}, {result.seconds:.0f} s", columns, rows))
     out.print()
     out.print("  ".join(f"{name} {count:,}" for name, count in result.tally.items()))
+    for queue, counts in result.groups.items():
+        out.print(f"group of {queue}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
     for text, times in Counter(result.ended).items():
         out.print(f"{text}, {times} times" if times > 1 else text)
     for text in result.skipped:

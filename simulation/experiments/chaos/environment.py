@@ -42,6 +42,10 @@ class Wish:
     host: int = 0
     """Monitor and first exchange are on this host, the next exchange on the next one, …"""
     durability: str = VOLATILE
+    members: int = 0
+    """Of a consumer group that works beside the subscribers."""
+    mode: str = "shared"
+    """Of that group."""
 
     @property
     def durable(self) -> bool:
@@ -226,9 +230,11 @@ def _furnish(made: Environment, wish: Wish, *, calls: bool) -> None:
         # Every second one wants one topic only.
         prefix = f"{wish.name}." if each % 2 == 0 else f"{wish.name}.1"
         made.workers.subscriber(wish.name, prefix, far=each < wish.far)
-    subscribers = made.workers.subscribers
+    for _ in range(wish.members):
+        made.workers.member(wish.name, wish.mode)
+    readers = made.workers.subscribers + made.workers.members
     deadline = time.monotonic() + START_SECONDS
-    while any(worker.opened is None for worker in subscribers):
+    while any(worker.opened is None for worker in readers):
         made.rest(0.05)
         if time.monotonic() > deadline:
             raise ScenarioError("; ".join(made.workers.troubles()))

@@ -33,10 +33,10 @@ class Fault:
     """A kind of fault and how it is done.
 
     Attributes:
-        needs: `links`, `disks` or `clocks` of the site, `zookeeper` or a `file` as the registry;
-            empty: nothing.
+        needs: `links`, `disks` or `clocks` of the site, `zookeeper` or a `file` as the registry,
+            `members` of consumer groups; empty: nothing.
         forgets: memory of exchanges is lost, with what was acknowledged a while ago.
-        deafens: subscribers do not get what is published meanwhile.
+        deafens: subscribers, or consumers, do not get what is published meanwhile.
     """
 
     kind: Kind
@@ -167,7 +167,7 @@ def _queues_in(file: Path) -> int:
 
 
 def kill_client(kind: str) -> Callable[[Environment, Draw], Happening]:
-    """SIGKILL a publisher or subscriber; another one takes its place."""
+    """SIGKILL a publisher, subscriber or consumer; another one takes its place."""
 
     def happen(environment: Environment, draw: Draw) -> Happening:
         hit = pick(getattr(environment.workers, kind), draw.dice)
@@ -179,7 +179,7 @@ def kill_client(kind: str) -> Callable[[Environment, Draw], Happening]:
 
 
 def pause_client(kind: str) -> Callable[[Environment, Draw], Happening]:
-    """SIGSTOP a publisher or subscriber, and SIGCONT."""
+    """SIGSTOP a publisher, subscriber or consumer, and SIGCONT."""
 
     def happen(environment: Environment, draw: Draw) -> Happening:
         hit = pick(getattr(environment.workers, kind), draw.dice)
@@ -353,6 +353,8 @@ _ALL: Final = (
     Fault(_kind("publisher-pause", 1, 0.5, 6), pause_client("publishers")),
     Fault(_kind("subscriber-kill", 1, 0, 2), kill_client("subscribers")),
     Fault(_kind("subscriber-pause", 1, 0.5, 6), pause_client("subscribers"), deafens=True),
+    Fault(_kind("member-kill", 2, 0, 2), kill_client("members"), needs="members"),
+    Fault(_kind("member-pause", 2, 0.5, 8), pause_client("members"), needs="members", deafens=True),
     Fault(_kind("host-kill", 2, 1, 12), kill_host, forgets=True),
     Fault(_kind("link-cut", 2, 0.5, 12), cut_link, needs="links", forgets=True, deafens=True),
     Fault(_kind("link-deaf", 1, 0.5, 10), deafen, needs="links", forgets=True, deafens=True),

@@ -176,8 +176,14 @@ class Player:
         # What a dead publisher had acknowledged may have died with an exchange, too.
         forgotten = any(FAULTS[each.draw.kind].forgets for each in happened) and not self._durable
         marks = judge.acked(ended=not forgotten)
-        self._environment.until(lambda: not judge.behind(marks), CAUGHT_UP_SECONDS * self._patience)
-        return judge.behind(marks)
+
+        def caught_up() -> bool:
+            return not judge.behind(marks) and not judge.undone(marks)
+
+        self._environment.until(caught_up, CAUGHT_UP_SECONDS * self._patience)
+        undone = [] if self._may_lose(happened) else judge.undone(marks)
+        judge.give_up(marks)
+        return judge.behind(marks) + undone
 
     def _judged(self, happened: list[_Active], before: Tally) -> list[str]:
         """What the judge has found that must not be."""
@@ -186,12 +192,15 @@ class Player:
         lost = judge.tally.counted_lost - before.counted_lost
         if self._durable:
             return [*findings, f"{lost} messages of durable queues are lost"] if lost else findings
-        faults = [FAULTS[each.draw.kind] for each in happened]
-        # Beyond the replay allowance messages may be lost with an exchange; they are counted.
-        may_lose = any(each.forgets for each in faults) and any(each.deafens for each in faults)
-        if judge.tally.violations == before.violations and may_lose:
+        if judge.tally.violations == before.violations and self._may_lose(happened):
             return []
         return findings
+
+    def _may_lose(self, happened: list[_Active]) -> bool:
+        """Beyond the replay allowance messages may be lost with an exchange; they are counted."""
+        faults = [FAULTS[each.draw.kind] for each in happened]
+        lost = any(each.forgets for each in faults) and any(each.deafens for each in faults)
+        return lost and not self._durable
 
 
 def _line(outcome: Outcome) -> str:
