@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from roq.log.group_changes import Tried
 
-_EPOCHS: Final = 1 << 20
-_COUNT_BITS: Final = 43
-"""Leases of one process."""
+_EPOCHS: Final = 1 << 36
+"""Of processes: see `roq.model.child_epoch`."""
+_COUNT_BITS: Final = 26
+"""A process that gives more leases goes on among the numbers of the next one."""
 
 
 class Piece(NamedTuple):
@@ -126,8 +127,8 @@ class Member:
 
 
 class NumberedLeases:
-    """Gives the numbers of leases: one for all groups of a process, and others than those of the
-    processes before.
+    """Gives the numbers of leases: one for all groups of a process, and higher ones than those of
+    the processes before.
 
     Args:
         epoch: of the process.

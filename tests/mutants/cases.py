@@ -413,5 +413,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            holding.untell()\n", ""),
         ("            seat.returning += given\n", ""),
         ("        seat.returning = 0\n", ""),
+        ("                holding.number = segment.lease\n", "                pass\n"),
     ),
 )  # fmt: skip

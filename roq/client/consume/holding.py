@@ -48,7 +48,7 @@ class Holding:
 
     Attributes:
         log, offset: of the batch.
-        number: of the lease by which it came; its exchange uses none twice.
+        number: of a lease by which it is held; no process of its exchange uses one twice.
         first: index in the batch of the first of these messages.
         batch: these messages alone.
         count: how many of these are held, or were; the others are somebody else's.

@@ -138,7 +138,7 @@ class Seat:
     ask_at: float = float("inf")
     make: bool = False
     holdings: dict[int, Holding] = field(default_factory=dict)
-    """By number of the lease by which each came; those of which anything is not confirmed."""
+    """By their numbers; those of which anything is not confirmed."""
     arrived: int = 0
     arrived_bytes: int = 0
     granted: int = 0
@@ -429,6 +429,8 @@ class ConsumerMachine:
             self.stats.lost += lost
             self.resolved += settled
             holding.untell()
+            for segment in holding.segments[:1]:  # that of an earlier process may be used again
+                holding.number = segment.lease
             if holding.untold:
                 self._keep(seat, holding)
         returns, seat.returns = seat.returns, []

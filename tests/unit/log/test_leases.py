@@ -14,6 +14,7 @@ from roq.log.leases import (
     runs_of,
     split_by_attempts,
 )
+from roq.model import HOST_EPOCH_MAX, child_epoch
 
 
 def member(granted: int, window: int, granted_bytes: int = 1) -> Member:
@@ -44,6 +45,15 @@ def test_a_lease_has_a_bit_for_each_message_and_a_number_of_its_own() -> None:
     one = Lease(numbers.next(), member(1, 1), Piece(5, 2, 3, 1, "no"))
     assert (one.open, one.attempts, one.reason) == (0b111, 1, "no")
     assert numbers.next() > one.number
+
+
+@pytest.mark.parametrize("host", [5, 20, 2_004, HOST_EPOCH_MAX])
+def test_the_numbers_of_a_later_process_are_higher(host: int) -> None:
+    before, later = NumberedLeases(child_epoch(4, 2)), NumberedLeases(child_epoch(host, 2))
+    numbers = [before.next() for _ in range(1_000)]
+    first = later.next()
+    assert first > numbers[-1]
+    assert first < 1 << 63
 
 
 def test_bits_are_read_as_runs() -> None:

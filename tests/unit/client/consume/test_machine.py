@@ -493,3 +493,21 @@ def test_what_was_returned_is_back_when_the_member_has_joined_anew() -> None:
     script.machine.down(LogId(1, 1))
     (credit,) = script.joined(1, join_in(script.machine.up(LogId(1, 1), 0.0)))
     assert read(credit, Credit).messages == 10
+
+
+def test_a_process_that_uses_the_number_of_an_earlier_lease_takes_nothing_from_the_list() -> None:
+    """Numbers may meet when a process has given very many of them."""
+    script = Script()
+    script.enter()
+    before = script.lease(4)
+    assert before is not None
+    script.machine.down(LogId(1, 1))
+    script.joined(1, join_in(script.machine.up(LogId(1, 1), 1.0)), again=[(3, 0, 0, 3)])
+    after = script.lease(4)
+    assert after is not None
+    seat = script.machine.seats[LogId(1, 1)]
+    assert list(seat.holdings.values()) == [before, after]
+    before.settle(0, 3, ACKED)
+    assert script.told(before).whole == [3]
+    script.confirm(1)
+    assert list(seat.holdings.values()) == [after]
