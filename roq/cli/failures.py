@@ -81,8 +81,9 @@ def failed(error: RoQError) -> Failed:
     if isinstance(error, InvalidName | ConfigError):
         return Failed(text, USAGE)
     hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
-    # The error may say what to do by itself.
-    return Failed(text, REFUSED, "" if "`roq " in text else hint)
+    # The error may say what to do by itself, or be of a database and not of a cluster.
+    told = "`roq " in text or text.startswith("database ")
+    return Failed(text, REFUSED, "" if told else hint)
 
 
 def daemon_failed(error: RoQError) -> Failed:

@@ -214,10 +214,10 @@ def running(target: JobsTarget, limit: int) -> None:
     Example:
       roq jobs running
     """
-    _print_jobs(target, target.operate().running(most=limit))
+    _print_jobs(target, target.operate().running(most=limit), "No job runs.")
 
 
-def _print_jobs(target: JobsTarget, rows: list[JobRow]) -> None:
+def _print_jobs(target: JobsTarget, rows: list[JobRow], empty: str = "No job fits.") -> None:
     if target.as_json:
         print_json([fields_of(row) for row in rows])
         return
@@ -233,7 +233,7 @@ def _print_jobs(target: JobsTarget, rows: list[JobRow]) -> None:
             )
             for row in rows
         ],
-        "No job fits.",
+        empty,
     )  # fmt: skip
 
 

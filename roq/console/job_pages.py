@@ -29,6 +29,7 @@ from roq.jobs.states import JobStatus
 from roq.jobs.views import COUNTED_MAX
 from roq.jobs.views import Action as JobAction
 
+SWITCH: Final = ("on", "off")
 STATUSES: Final = tuple(status.value for status in JobStatus)
 
 
@@ -184,6 +185,8 @@ def _act(action: JobAction, intent: Intent) -> str:
 
 
 def _switch(intent: Intent) -> str:
+    if intent["to"] not in SWITCH:
+        raise InvalidRequest(f"jobs are switched {' or '.join(SWITCH)}, not {intent['to']!r}")
     on, name = intent["to"] == "on", intent["name"]
     _of(intent).operate().switch(on, who=intent.who, type=name or None)
     return f"{name or 'all jobs'}: {'on' if on else 'off'}"
@@ -239,7 +242,7 @@ JOB_ACTIONS: Final[dict[str, Action]] = {
         ],
         fields=lambda intent: [
             Field("name", "Type", value=intent["name"], help="Empty: all types."),
-            Field("to", "To", "select", intent["to"] or "off", ("on", "off")),
+            Field("to", "To", "select", intent["to"] or "off", SWITCH),
         ],
     ),
     "dispatch-jobs": Action(

@@ -47,7 +47,7 @@ def test_tables_for_people(lab: Lab) -> None:
     assert TROUBLE.fingerprint in roq_jobs(lab, "failures").output
     assert "live" in roq_jobs(lab, "instances").output
     assert "600" in roq_jobs(lab, "types").output
-    assert "No job fits" in roq_jobs(lab, "running").output + roq_jobs(lab, "running").stderr
+    assert "No job runs" in roq_jobs(lab, "running").output + roq_jobs(lab, "running").stderr
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,13 @@ def test_switches(lab: Lab) -> None:
     assert roq_jobs(lab, "on").output == "All jobs: on\n"
     refused = roq_jobs(lab, "off", "B")
     assert refused.exit_code == 1
+
+
+def test_a_file_that_is_no_database_is_said_without_a_word_of_clusters(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("import roq\n" * 100)
+    done = CliRunner().invoke(cli, ["jobs", "counts", "--database", str(tmp_path / "shop.py")])
+    assert (done.exit_code, "not a database" in done.output) == (1, True)
+    assert "cluster" not in done.output
 
 
 def test_a_program_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,10 @@ from paper_console import SCRIPT, PaperConsole
 
 from roq.console.job_pages import JOB_PAGES
 from roq.jobs.jobs import Jobs
+from roq.jobs.operate import JobOperations, Selection
 from roq.jobs.states import JobStatus
 from roq.jobs.timetable import planned
-from roq.jobs.views import Action, JobFilter
+from roq.jobs.views import Action, JobFilter, JobList
 
 PATHS = [path.format(job=1) for path in JOB_PAGES]
 
@@ -109,10 +110,41 @@ def test_never_more_are_deleted_than_were_counted(console: PaperConsole, databas
     assert database.operate.audit()[0].who == "operator at 127.0.0.1"
 
 
+def test_the_words_of_a_form_and_its_number_are_one_count(
+    console: PaperConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[Selection] = []
+    select = JobOperations.select
+
+    def note(operate: JobOperations, action: Action, which: JobFilter) -> Selection:
+        counted.append(select(operate, action, which))
+        return counted[-1]
+
+    monkeypatch.setattr(JobOperations, "select", note)
+    text = console.get("/do/delete-jobs").text
+    (selection,) = counted
+    assert f"{selection.number} jobs as of now" in text
+    assert f'name="number" value="{selection.number}"' in text
+
+
+def test_a_list_that_goes_on_behind_its_reach_offers_that(
+    console: PaperConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JobOperations, "page", lambda *_, **__: JobList(jobs=[], below=17))
+    text = console.get("/jobs/list?type=Rare").text
+    assert "No job like that from 17 on." in text
+    assert "/jobs/list?type=Rare&amp;below=17" in text
+    assert "/do/restart-jobs" in text
+
+
 def test_jobs_are_switched_off_and_dispatched_otherwise(
     console: PaperConsole, database: Jobs
 ) -> None:
     word = {"form": console.form("/do/switch-jobs"), "stamp": ""}
+    for odd in ({"to": "sideways"}, {}):
+        console.post("/do/switch-jobs", word | odd)
+        assert console.console.audit.deeds()[0].state == "failed"
+    assert database.operate.settings().on
     console.post("/do/switch-jobs", word | {"name": "", "to": "off"})
     console.post("/do/dispatch-jobs", word | {"mechanism": "queue"})
     assert (database.operate.settings().on, database.operate.settings().dispatch) == (
