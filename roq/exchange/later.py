@@ -19,37 +19,33 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from heapq import heappop, heappush
-from typing import Final, Generic, NamedTuple, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.commit import NO_PIN, LateLog
 from roq.exchange.counters import Counters
+from roq.exchange.delayed_message import (
+    KeptMessage,
+    columns_of,
+    delivered,
+    in_batches,
+    messages_of,
+    row_of,
+)
 from roq.exchange.disk_room import DiskRoom
 from roq.exchange.events import Effect, Publish, Send
 from roq.exchange.readers import RefusedRequest, check_queue, refusal, tagged
 from roq.exchange.requests import Request
 from roq.log.log import Log
+from roq.log.steady_clock import SteadyClock
 from roq.log.streams import Stream, StreamTable
-from roq.log.timing_wheel import Row, SteadyClock, TimingWheel
+from roq.log.timing_wheel import Row, TimingWheel
 from roq.model import PUBLISHER_ID_BYTES, Limits, PublisherId
 from roq.protocol import documents
 from roq.protocol.attributes import (
-    NO_ATTRIBUTES,
-    Attributes,
-    BatchAttributes,
     pack_attributes,
-    packed_size,
 )
-from roq.protocol.batch import HEADER_BYTES, Kind, pack, read_body, read_header
-from roq.protocol.channel import CONTROL
-from roq.protocol.columns import (
-    KEY_GROUPS,
-    PRIORITIES,
-    key_group,
-    pack_column,
-    pack_tags,
-    tag_bits,
-)
+from roq.protocol.batch import HEADER_BYTES, pack, read_header
 from roq.protocol.later import (
     CANCEL_DELAYED,
     DELAY_SECONDS_MAX,
@@ -57,11 +53,9 @@ from roq.protocol.later import (
     LATER_TOPIC,
     CancelDelayed,
     CancelledDelayed,
-    Delayed,
     DelayedList,
     DelayedRequest,
     Place,
-    decode_delayed,
     encode_delayed,
     pack_settled,
     read_settled,
@@ -95,18 +89,6 @@ COPIES_MAX: Final = 2_000
 """Messages that are appended again in one turn."""
 _DUE_SLACK_US: Final = 24 * 3_600 * 1_000_000
 """So far beyond the bound a publisher's clock may be."""
-
-
-class KeptMessage(NamedTuple):
-    """A delayed message in memory."""
-
-    message: Delayed
-    attributes: Attributes
-
-    @property
-    def bytes(self) -> int:
-        """What it takes, about."""
-        return len(self.message.payload) + len(self.message.topic) + 200
 
 
 class Later(Generic[B]):
@@ -194,7 +176,7 @@ class Later(Generic[B]):
         """
         self._taken = []
         try:
-            taken = _messages(batch)
+            taken = messages_of(batch)
         except RemoteProtocolError as error:
             self._counters.malformed += 1
             return "malformed", str(error)
@@ -219,7 +201,7 @@ class Later(Generic[B]):
     def accept(self, offset: int) -> None:
         """The batch that `why_not` let pass is in the log, at this offset."""
         for index, held in enumerate(self._taken):
-            self._add(_row(held, offset, index), held)
+            self._add(row_of(held, offset, index), held)
         self._taken = []
         if self._late is not None:
             self._late.pinned_from = min(self._late.pinned_from, offset)
@@ -272,8 +254,8 @@ class Later(Generic[B]):
                 area = bytes(memoryview(cast("bytes", batch))[HEADER_BYTES:][: header.ext_bytes])
                 settled.update(read_settled(area))
             if topic.name == LATER_TOPIC:
-                for index, held in enumerate(_messages(batch)):
-                    self._pending.add(_row(held, offset, index), self.clock.now_us)
+                for index, held in enumerate(messages_of(batch)):
+                    self._pending.add(row_of(held, offset, index), self.clock.now_us)
         if settled:
             self._pending.settle(settled)
         if self._late is not None and self._pending.oldest is not None:
@@ -340,7 +322,7 @@ class Later(Generic[B]):
     def _read(self, offset: int) -> list[KeptMessage]:
         record = self._log.record(offset)
         try:
-            return [] if record is None else _messages(record[2])
+            return [] if record is None else messages_of(record[2])
         except RemoteProtocolError:
             return []
 
@@ -358,17 +340,17 @@ class Later(Generic[B]):
             size += found[1].bytes
         effects: list[Effect] = []
         for topic, found_here in by_topic.items():
-            for part in _parts(found_here, self._limits):
+            for part in in_batches(found_here, self._limits):
                 effects += self._publish(topic, part)
         return effects
 
     def _publish(self, topic: bytes, part: list[tuple[Row, KeptMessage]]) -> list[Effect]:
         """Append these as one batch of the exchange's own."""
-        given = [_delivered(held) for _, held in part]
+        given = [delivered(held) for _, held in part]
         attributes = pack_attributes(dict(enumerate(given)))
         payloads = [held.message.payload for _, held in part]
         places = [row.place for row, _ in part]
-        appended = self._append(topic, payloads, attributes, places, _columns(given))
+        appended = self._append(topic, payloads, attributes, places, columns_of(given))
         if appended is None:
             again_us = self.clock.now_us + RETRY_US
             for row, held in part:
@@ -447,7 +429,7 @@ class Later(Generic[B]):
             if row.at < len(messages):
                 found.append((row, messages[row.at]))
         settled = {row.place for row in rows} - {row.place for row, _ in found}
-        for part in _parts(found, self._limits):
+        for part in in_batches(found, self._limits):
             given = {index: each.attributes for index, (_, each) in enumerate(part)}
             offset = late.end
             places = [row.place for row, _ in part]
@@ -456,7 +438,7 @@ class Later(Generic[B]):
                 break
             settled.update(places)
             for index, (_, held) in enumerate(part):
-                self._pending.add(_row(held, offset, index), self.clock.now_us)
+                self._pending.add(row_of(held, offset, index), self.clock.now_us)
         self._pending.settle(settled, [row.due_us for row in rows])
 
     # --- what is asked ----------------------------------------------------------------------------
@@ -531,84 +513,5 @@ class Later(Generic[B]):
         assert self._near_bytes == sum(held.bytes for _, held in self._near.values())  # noqa: S101
 
 
-def _messages(batch: object) -> list[KeptMessage]:
-    """The delayed messages of a batch; none, if it has none.
-
-    Raises:
-        RemoteProtocolError: it is no batch of delayed messages.
-    """
-    data = cast("bytes", batch)
-    header = read_header(data)
-    if header.kind != Kind.DATA:
-        return []
-    payloads, packed = read_body(data, header)
-    if not header.link_number and payloads == [b""]:
-        return []  # it stands for a message that was cancelled
-    given = None if packed is None else BatchAttributes(packed, 0, header.count)
-    found = []
-    for index, payload in enumerate(payloads):
-        message = decode_delayed(payload)
-        _check_topic(message.topic)
-        if not message.publisher:
-            message = Delayed(
-                message.due_us, message.topic, message.payload, message.id, header.publisher,
-                header.created_us,
-            )  # fmt: skip
-        found.append(KeptMessage(message, NO_ATTRIBUTES if given is None else given.of(index)))
-    return found
-
-
-def _check_topic(topic: bytes) -> None:
-    if topic[:1] == bytes((CONTROL,)) or topic == LATER_TOPIC:
-        raise RemoteProtocolError("a delayed message has a topic of its own")
-    try:
-        topic.decode()
-    except UnicodeDecodeError:
-        raise RemoteProtocolError("a topic is UTF-8") from None
-
-
-def _row(held: KeptMessage, offset: int, index: int) -> Row:
-    message = held.message
-    return Row(message.due_us, offset, index, len(message.payload), message.id)
-
-
 def _place(row: Row) -> Place:
     return row.place
-
-
-def _parts(
-    found: list[tuple[Row, KeptMessage]], limits: Limits
-) -> Iterable[list[tuple[Row, KeptMessage]]]:
-    """As many batches as these need."""
-    part: list[tuple[Row, KeptMessage]] = []
-    size = 0
-    for each in found:
-        more = each[1].bytes + packed_size(each[1].attributes)
-        if part and (len(part) >= limits.batch_messages or size + more > limits.batch_bytes):
-            yield part
-            part, size = [], 0
-        part.append(each)
-        size += more
-    if part:
-        yield part
-
-
-def _delivered(held: KeptMessage) -> Attributes:
-    """With what tells where it comes from."""
-    message, given = held.message, held.attributes
-    mine = {
-        "roq.delayed.id": message.id.hex(),
-        "roq.delayed.publisher": message.publisher.hex(),
-        "roq.delayed.published": str(message.published_us),
-        "roq.delayed.due": str(message.due_us),
-    }
-    return Attributes(given.key, given.tags, {**given.properties, **mine}, given.priority)
-
-
-def _columns(given: list[Attributes]) -> bytes:
-    """What the batch says of its messages to the exchange, as that of a publisher does."""
-    return (
-        pack_column(KEY_GROUPS, bytes(key_group(each.key) for each in given))
-        + pack_column(PRIORITIES, bytes(each.priority for each in given))
-        + pack_tags(tag_bits(tag for each in given for tag in each.tags))
-    )

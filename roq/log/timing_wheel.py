@@ -3,10 +3,6 @@
 A wheel of three rings: what is due in the next minute lies in a heap of rows for each second, what
 is due within two hours for each minute, the rest for each hour. A row has 32 bytes, whatever its
 message has; as its time comes near it goes from ring to ring, a bounded number in each step.
-
-The clock by which they are due goes with the monotonic one. Small steps of the wall clock, as time
-servers make them, are followed at once. A jump is not, unless it has stood for ten minutes: then
-the clock was wrong before, and was set right.
 """
 
 from __future__ import annotations
@@ -31,8 +27,6 @@ STEP_ROWS: Final = 20_000
 """Rows that are moved in one step."""
 _BLOCK: Final = 12
 """Offsets are counted in blocks of 2 to the power of this."""
-SMALL_US: Final = 1_000_000
-STANDS_SECONDS: Final = 600.0
 
 
 class Row(NamedTuple):
@@ -231,38 +225,6 @@ class TimingWheel:
                 bucket += _ROW.pack(*row)
             if not left:
                 return
-
-
-class SteadyClock:
-    """Attributes:
-    now_us: the time, µs UTC; 0: it was never looked.
-    """
-
-    def __init__(self) -> None:
-        self.now_us = 0
-        self._ahead_us: int | None = None
-        """Of the monotonic clock, what this one is ahead."""
-        self._jump_us = 0
-        """Likewise of the wall clock, as it was when it was seen to have jumped."""
-        self._since: float | None = None
-
-    def look(self, now: float, wall_us: int) -> int:
-        """It is so late.
-
-        Args:
-            now: monotonic, seconds.
-            wall_us: what the system's wall clock says, µs UTC.
-        """
-        steady_us = int(now * 1_000_000)
-        ahead_us = wall_us - steady_us
-        if self._ahead_us is None or abs(ahead_us - self._ahead_us) <= SMALL_US:
-            self._ahead_us, self._since = ahead_us, None
-        elif self._since is None or abs(ahead_us - self._jump_us) > SMALL_US:
-            self._jump_us, self._since = ahead_us, now
-        elif now - self._since >= STANDS_SECONDS:
-            self._ahead_us, self._since = ahead_us, None
-        self.now_us = steady_us + self._ahead_us
-        return self.now_us
 
 
 def _read(rows: bytes | bytearray) -> Iterator[Row]:

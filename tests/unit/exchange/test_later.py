@@ -13,7 +13,7 @@ from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog, perform
-from roq.log.timing_wheel import SteadyClock
+from roq.log.steady_clock import SteadyClock
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import batch, channel, documents

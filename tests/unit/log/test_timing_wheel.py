@@ -8,7 +8,7 @@ import pytest
 
 from roq.errors import RemoteProtocolError
 from roq.log import timing_wheel
-from roq.log.timing_wheel import ROW_BYTES, SECOND, STANDS_SECONDS, Row, SteadyClock, TimingWheel
+from roq.log.timing_wheel import ROW_BYTES, SECOND, Row, TimingWheel
 
 NOW = 1_700_000_000 * SECOND
 
@@ -89,37 +89,3 @@ def test_an_id_is_not_found_across_two_rows() -> None:
     pending.add(row(1, 5.0), NOW)
     packed = pending.pack()
     assert pending.find(packed[3:11]) is None
-
-
-BEGIN = 1_700_000_000_000_000
-DAY = 86_400 * SECOND
-
-
-def test_it_goes_with_the_wall_clock() -> None:
-    clock = SteadyClock()
-    assert clock.look(5.0, BEGIN) == BEGIN
-    assert clock.look(6.0, BEGIN + SECOND) == BEGIN + SECOND
-    assert clock.look(7.0, BEGIN + 2 * SECOND + 900_000) == BEGIN + 2 * SECOND + 900_000
-
-
-@pytest.mark.parametrize("jump", [-DAY, DAY, 2 * SECOND])
-def test_a_jump_is_followed_when_it_has_stood(jump: int) -> None:
-    clock = SteadyClock()
-    clock.look(0.0, BEGIN)
-    for seconds in range(0, int(STANDS_SECONDS), 50):
-        now = BEGIN + seconds * SECOND
-        assert clock.look(float(seconds), now + jump) == now
-    now = BEGIN + int(STANDS_SECONDS) * SECOND
-    assert clock.look(STANDS_SECONDS, now + jump) == now + jump
-
-
-def test_another_jump_has_to_stand_as_long() -> None:
-    clock = SteadyClock()
-    clock.look(0.0, BEGIN)
-    clock.look(1.0, BEGIN + SECOND + DAY)
-    now = BEGIN + 500 * SECOND
-    assert clock.look(500.0, now - DAY) == now
-    now = BEGIN + 700 * SECOND
-    assert clock.look(700.0, now - DAY) == now
-    assert clock.look(701.0, now + SECOND) == now + SECOND
-    assert clock.now_us == now + SECOND
