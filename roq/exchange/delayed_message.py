@@ -77,6 +77,7 @@ def _check_topic(topic: bytes) -> None:
 
 
 def row_of(held: KeptMessage, offset: int, index: int) -> Row:
+    """What is noted of it, at this place of the log."""
     message = held.message
     return Row(message.due_us, offset, index, len(message.payload), message.id)
 

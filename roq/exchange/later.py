@@ -83,10 +83,13 @@ UNSYNCED_MAX: Final = 20_000
 """With so many entries on their way to the disk nothing more is published."""
 RETRY_US: Final = 1_000_000
 """A message for whose topic there is no room is tried again after so long."""
+UNREAD_US: Final = 10_000_000
+"""What the disk did not give is read again after so long."""
 FULL_SECONDS: Final = 0.05
 """Between looks whether the disk has caught up."""
 COPIES_MAX: Final = 2_000
 """Messages that are appended again in one turn."""
+NEVER: Final = float("inf")
 _DUE_SLACK_US: Final = 24 * 3_600 * 1_000_000
 """So far beyond the bound a publisher's clock may be."""
 
@@ -103,7 +106,8 @@ class Later(Generic[B]):
 
     Attributes:
         clock: by which messages become due.
-        published, cancelled, refused: messages since the start.
+        published, cancelled, refused, lost: messages since the start; lost is what the disk has
+            not kept.
     """
 
     def __init__(
@@ -119,7 +123,7 @@ class Later(Generic[B]):
         late: LateLog[B | bytes] | None = None,
     ) -> None:
         self.clock = SteadyClock()
-        self.published = self.cancelled = self.refused = 0
+        self.published = self.cancelled = self.refused = self.lost = 0
         self._queue = queue
         self._limits = limits
         self._log = log
@@ -151,6 +155,8 @@ class Later(Generic[B]):
         """When the log is synced so far, nothing below the other offset waits."""
         self._clear_below = 0
         """Nothing waits below it, as was found by looking at each."""
+        self._read_at = self._copy_at = 0.0
+        """Nothing is read before: the disk has just refused that."""
         self._more = False
         """Whether there may be more that is near."""
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
@@ -221,7 +227,7 @@ class Later(Generic[B]):
     def _hold(self, row: Row, held: KeptMessage) -> None:
         self._near[row.place] = row, held
         self._near_bytes += held.bytes
-        heappush(self._heap, (row.due_us, row.place))
+        heappush(self._heap, (held.message.due_us, row.place))
 
     # --- what outlives the process ----------------------------------------------------------------
 
@@ -270,11 +276,13 @@ class Later(Generic[B]):
             return None
         if not self._has_room():
             return self._now + FULL_SECONDS
+        due = NEVER
         if (self._loading or self._more) and self._near_bytes < NEAR_BYTES:
-            return self._now
-        if not self._heap:
-            return None
-        return self._now + max(0, self._heap[0][0] - self.clock.now_us) / 1_000_000
+            due = max(self._now, self._read_at)
+        if self._heap:
+            ahead_us = max(0, self._heap[0][0] - self.clock.now_us)
+            due = min(due, self._now + ahead_us / 1_000_000)
+        return None if due == NEVER else due
 
     def run(self) -> list[Effect]:
         """Publish what is due, some of it; and what is to be told by now."""
@@ -296,14 +304,14 @@ class Later(Generic[B]):
 
     def _load(self) -> None:
         """Read some of what is near."""
-        if self._near_bytes >= NEAR_BYTES:
+        if self._near_bytes >= NEAR_BYTES or self._now < self._read_at:
             return
         if not self._loading:
             rows = self._pending.advance(self.clock.now_us + NEAR_US)
             self._more = bool(rows)
             self._loading.update((row.place, row) for row in sorted(rows, key=_place))
         batches = 0
-        messages: list[KeptMessage] = []
+        messages: list[KeptMessage] | None = []
         read = -1
         while self._loading and self._near_bytes < NEAR_BYTES:
             place, row = next(iter(self._loading.items()))
@@ -313,16 +321,34 @@ class Later(Generic[B]):
                 if batches > LOAD_BATCHES:
                     return
                 read, messages = row.offset, self._read(row.offset)
+            if kept is None:
+                if messages is None:
+                    self._put_off(row.offset)
+                    return
+                kept = messages[row.at] if row.at < len(messages) else None
             del self._loading[place]
-            if kept is None and row.at >= len(messages):
-                self._pending.forget(row)  # the disk has lost it
-                continue
-            self._hold(row, messages[row.at] if kept is None else kept)
+            if kept is None:
+                self._pending.forget(row)
+                self.lost += 1
+            else:
+                self._hold(row, kept)
 
-    def _read(self, offset: int) -> list[KeptMessage]:
+    def _put_off(self, offset: int) -> None:
+        """The disk does not give this batch: it is read again later, and others meanwhile."""
+        self._read_at = self._now + FULL_SECONDS
+        again_us = self.clock.now_us + NEAR_US + UNREAD_US
+        for row in [row for row in self._loading.values() if row.offset == offset]:
+            del self._loading[row.place]
+            self._pending.forget(row)
+            self._pending.add(row._replace(due_us=again_us), self.clock.now_us)
+
+    def _read(self, offset: int) -> list[KeptMessage] | None:
+        """The messages of a batch; none, if it is lost; None: the disk does not give it now."""
         record = self._log.record(offset)
+        if record is None:
+            return [] if self._late is None or self._late.is_lost(offset) else None
         try:
-            return [] if record is None else messages_of(record[2])
+            return messages_of(record[2])
         except RemoteProtocolError:
             return []
 
@@ -416,19 +442,28 @@ class Later(Generic[B]):
         late = self._late
         if late is None or late.pressed_below <= max(self._clear_below, late.pinned_from):
             return
+        if self._now < self._copy_at:
+            return
         rows = self._pending.below(late.pressed_below, COPIES_MAX)
         if not rows:
             if all(row.offset >= late.pressed_below for row in self._given_out()):
                 self._clear_below = late.pressed_below
             return
         found: list[tuple[Row, KeptMessage]] = []
-        read, messages = -1, list[KeptMessage]()
+        settled: set[Place] = set()
+        messages: list[KeptMessage] | None = None
+        read = -1
         for row in sorted(rows, key=_place):
             if row.offset != read:
                 read, messages = row.offset, self._read(row.offset)
+            if messages is None:
+                self._copy_at = self._now + UNREAD_US / 1_000_000
+                break
             if row.at < len(messages):
                 found.append((row, messages[row.at]))
-        settled = {row.place for row in rows} - {row.place for row, _ in found}
+            else:
+                settled.add(row.place)
+                self.lost += 1
         for part in in_batches(found, self._limits):
             given = {index: each.attributes for index, (_, each) in enumerate(part)}
             offset = late.end

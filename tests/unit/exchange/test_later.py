@@ -475,3 +475,121 @@ def test_nothing_is_lost_and_nothing_comes_twice_whatever_the_power_does(seed: i
     again = {number: places for number, places in lives.seen.items() if len(places) > 1}
     assert not again, "nothing came twice"
     assert lives.log.floor > 0 or lives.log.end < 400
+
+
+@dataclass
+class OnDisk:
+    """A durable exchange with a disk that does what it is told, and one publisher."""
+
+    files: LossyFiles = field(default_factory=LossyFiles)
+    now: float = 0.0
+    link: int = 0
+    first: dict[bytes, int] = field(default_factory=dict)
+    got: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings = LogSettings(
+            queue=QUEUE, exchange=NUMBER, epoch=1, cluster="c", host="h", ring_bytes=4_000,
+            topics_max=100, topics_spare=12, capacity_bytes=1 << 30, keep_us=100 * SECOND,
+            now_us=START_US, segment_bytes=3_000, segment_entries=30,
+        )  # fmt: skip
+        self.log: SegmentLog[bytes] = open_log(self.files, settings)
+        limits = Limits(ring_bytes=4_000, log_bytes=1 << 20)
+        self.core: ExchangeCore[bytes] = ExchangeCore(
+            QUEUE, NUMBER, 1, limits, late=self.log, place="here"
+        )
+        self.begin()
+        hello = Hello(queue=QUEUE, publisher=publisher_id("p"), epoch=1, attempt=1)
+        self.core.handle(Received(b"p", (channel.HELLO, documents.encode(hello))), self.now)
+
+    def begin(self) -> None:
+        self.core.begin(self.now, START_US + int(self.now * SECOND))
+
+    def turn(self, seconds: float = 0.5) -> None:
+        self.now += seconds
+        self.begin()
+        self.core.handle(Tick(), self.now)
+        self.core.take_acks()
+        self.core.take_answers()
+        self.core.check()
+        group = self.log.gather(self.core.snapshot)
+        if group is not None:
+            perform(self.files, group)
+            self.log.commit(group.end)
+        for topic, _, data, _ in self.core.take_committed(1_000):
+            header = batch.read_header(data)
+            if topic.name == b"t" and not header.link_number and header.kind == batch.Kind.DATA:
+                self.got += batch.read_payloads(data, header)
+
+    def send(self, topic: bytes, *payloads: bytes) -> bool:
+        first = self.first.get(topic, 0)
+        data = batch.pack(
+            list(payloads), publisher=publisher_id("p"), epoch=1, link_number=self.link + 1,
+            first_sequence=first, created_us=7,
+        )  # fmt: skip
+        before = self.log.end
+        self.core.append(b"p", topic, data, len(data))
+        if self.log.end == before:
+            return False
+        self.link += 1
+        self.first[topic] = first + len(payloads)
+        return True
+
+    def bury(self) -> None:
+        """What was sent is on the disk alone."""
+        for _ in range(60):
+            self.send(b"t", b"x" * 200)
+            self.turn(0.01)
+
+
+def test_what_the_disk_does_not_give_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
+    made.bury()
+    made.turn(15.0)
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> bytes:
+            raise OSError(24, "Too many open files")
+
+        patch.setattr(made.files, "read", refuse)
+        for _ in range(40):
+            made.turn(0.2)
+    assert (made.got, len(made.core.later), made.core.later.lost) == ([], 5, 0)
+    for _ in range(40):
+        made.turn()
+    assert sorted(made.got) == [b"m%d" % each for each in range(5)]
+    assert (len(made.core.later), made.core.later.lost) == (0, 0)
+
+
+def test_what_the_disk_refuses_while_a_segment_is_to_leave_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, *(encode_delayed(message(each, 500.0)) for each in range(5)))
+    made.bury()
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> bytes:
+            raise OSError(5, "Input/output error")
+
+        patch.setattr(made.files, "read", refuse)
+        for _ in range(10):
+            made.turn(30.0)
+            made.send(b"t", b"x")
+        assert made.log.pressed_below > 0
+    while made.now < 520.0:
+        made.turn(5.0)
+        made.send(b"t", b"x")
+    assert sorted(made.got) == [b"m%d" % each for each in range(5)]
+
+
+def test_what_is_damaged_is_counted_and_waits_no_more() -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
+    made.bury()
+    first = min(each for each in made.files.names() if each.endswith(".seg"))
+    made.files.write(first, 0, [bytes(made.files.size(first))])
+    while made.now < 30.0:
+        made.turn(1.0)
+    assert (made.got, len(made.core.later), made.core.later.lost) == ([], 0, 5)
