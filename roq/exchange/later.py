@@ -300,7 +300,10 @@ class Later(Generic[B]):
 
     def _has_room(self) -> bool:
         late = self._late
-        return late is None or not (self._disk.full or late.end - late.synced >= UNSYNCED_MAX)
+        if late is None:
+            return True
+        few = late.end - late.synced < UNSYNCED_MAX
+        return few and self._disk.takes_own(late.unsynced_bytes + TURN_BYTES)
 
     def _load(self) -> None:
         """Read some of what is near."""

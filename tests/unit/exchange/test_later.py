@@ -9,6 +9,7 @@ import pytest
 from exchange_driver import NUMBER, QUEUE, Exchange, exchange, publisher_id
 
 from roq.exchange import later as later_module
+from roq.exchange.disk_room import Room
 from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
 from roq.log.recovery import LogSettings, open_log
@@ -593,3 +594,41 @@ def test_what_is_damaged_is_counted_and_waits_no_more() -> None:
     while made.now < 30.0:
         made.turn(1.0)
     assert (made.got, len(made.core.later), made.core.later.lost) == ([], 0, 5)
+
+
+GB = 1 << 30
+
+
+def test_one_that_waits_for_days_does_not_keep_a_full_disk_full() -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, encode_delayed(message(1, 1e6)), encode_delayed(message(2, 90.0)))
+
+    def measure() -> None:
+        """Nothing else is on that disk, and it has room for so much of the log."""
+        free = 10 * GB if made.log.kept < 20_000 else 200 << 20
+        made.core.disk.measured(Room(free, 10 * GB, 10**6, 10**6))
+
+    while not made.core.disk.full:
+        made.send(b"t", b"x" * 200)
+        made.turn(0.1)
+        measure()
+    while made.core.disk.full:
+        assert made.now < 1_000.0, "what is old enough leaves, and there is room again"
+        made.turn(1.0)
+        measure()
+    assert made.got == [b"m2"], "what is due is published all the same"
+    assert len(made.core.later) == 1
+    assert made.send(b"t", b"again")
+
+
+def test_a_log_that_is_retired_or_sealed_gets_nothing_from_what_is_due() -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, encode_delayed(message(1, 5.0)))
+    made.core.disk.retire(retired=True)
+    for _ in range(20):
+        made.turn()
+    assert made.got == []
+    made.core.disk.retire(retired=False)
+    made.turn()
+    made.turn()
+    assert made.got == [b"m1"]
