@@ -22,6 +22,7 @@ from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
+from roq.exchange.backpressure import Backpressure
 from roq.exchange.commit import NO_PIN, LateLog
 from roq.exchange.counters import Counters
 from roq.exchange.delayed_message import (
@@ -85,6 +86,8 @@ RETRY_US: Final = 1_000_000
 """A message for whose topic there is no room is tried again after so long."""
 UNREAD_US: Final = 10_000_000
 """What the disk did not give is read again after so long."""
+HELD_SECONDS: Final = 0.1
+"""While a slow reader leaves no room for what is due, so long is waited between two looks."""
 FULL_SECONDS: Final = 0.05
 """Between looks whether the disk has caught up."""
 COPIES_MAX: Final = 2_000
@@ -99,7 +102,7 @@ class Later(Generic[B]):
 
     Args:
         queue, limits: id of the queue, and what it allows.
-        number, streams, counters, disk: of the exchange.
+        number, streams, counters, disk, backpressure: of the exchange.
         epoch: of this process.
         log: where everything is appended.
         late: the log, if it commits later than it accepts.
@@ -120,6 +123,7 @@ class Later(Generic[B]):
         streams: StreamTable,
         counters: Counters,
         disk: DiskRoom,
+        backpressure: Backpressure[B | bytes],
         late: LateLog[B | bytes] | None = None,
     ) -> None:
         self.clock = SteadyClock()
@@ -130,6 +134,7 @@ class Later(Generic[B]):
         self._streams = streams
         self._counters = counters
         self._disk = disk
+        self._backpressure = backpressure
         self._late = late
         self._epoch = epoch
         name = queue + number.to_bytes(4, "little") + epoch.to_bytes(8, "little")
@@ -157,6 +162,8 @@ class Later(Generic[B]):
         """Nothing waits below it, as was found by looking at each."""
         self._read_at = self._copy_at = 0.0
         """Nothing is read before: the disk has just refused that."""
+        self._publish_at = 0.0
+        """Nothing is published before: a slow reader leaves no room for it."""
         self._more = False
         """Whether there may be more that is near."""
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
@@ -281,7 +288,7 @@ class Later(Generic[B]):
             due = max(self._now, self._read_at)
         if self._heap:
             ahead_us = max(0, self._heap[0][0] - self.clock.now_us)
-            due = min(due, self._now + ahead_us / 1_000_000)
+            due = min(due, max(self._now + ahead_us / 1_000_000, self._publish_at))
         return None if due == NEVER else due
 
     def run(self) -> list[Effect]:
@@ -359,6 +366,8 @@ class Later(Generic[B]):
         heap, now_us = self._heap, self.clock.now_us
         by_topic: dict[bytes, list[tuple[Row, KeptMessage]]] = {}
         taken = size = 0
+        if self._now < self._publish_at:
+            return []
         while heap and heap[0][0] <= now_us and taken < TURN_MESSAGES and size < TURN_BYTES:
             found = self._near.pop(heappop(heap)[1], None)
             if found is None:
@@ -374,7 +383,13 @@ class Later(Generic[B]):
         return effects
 
     def _publish(self, topic: bytes, part: list[tuple[Row, KeptMessage]]) -> list[Effect]:
-        """Append these as one batch of the exchange's own."""
+        """Append these as one batch of the exchange's own, if there is room for it."""
+        size = sum(held.bytes for _, held in part)
+        if self._now < self._publish_at or not self._backpressure.room(size):
+            self._publish_at = self._now + HELD_SECONDS
+            for row, held in part:
+                self._hold(row, held)
+            return []
         given = [delivered(held) for _, held in part]
         attributes = pack_attributes(dict(enumerate(given)))
         payloads = [held.message.payload for _, held in part]

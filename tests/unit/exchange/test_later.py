@@ -23,6 +23,7 @@ from roq.protocol.channel import (
     FETCH,
     FETCHED_ENTRY,
     HEADS,
+    READER_BYTES,
     STREAMS,
     Fetched,
     FetchRequest,
@@ -114,12 +115,12 @@ class Clock:
                 return
 
     def published(self) -> list[tuple[bytes, bytes, Attributes]]:
-        """What subscribers have got."""
+        """What subscribers have got of the exchange's own."""
         found = []
         for parts in self.there.live:
             if len(parts) == 3:
                 header = batch.read_header(parts[2])
-                if header.kind == batch.Kind.DATA:
+                if header.kind == batch.Kind.DATA and not header.link_number:
                     payloads, packed = batch.read_body(parts[2], header)
                     assert packed is not None
                     given = BatchAttributes(packed, 0, header.count)
@@ -317,6 +318,24 @@ def test_many_that_are_due_at_once_are_published_turn_by_turn() -> None:
         made.send(*(message(number, 20.0) for number in range(first, first + 500)))
     made.wait(21.0)
     assert sorted(made.payloads()) == sorted(b"m%d" % number for number in range(3_000))
+
+
+def test_what_is_due_pushes_out_nothing_that_a_group_has_still_to_do() -> None:
+    made = clock(ring_bytes=40_000)
+    made.send(*(message(number, 5.0, payload=b"%d" % number * 900) for number in range(8)))
+    core = made.there.core
+    core.backpressure.report(b"g" * READER_BYTES, b"g", 0, patient=True)
+    core.intake.look()
+    for first in range(60):  # until there is no room for one more
+        made.there.append(b"p", b"t", wrapped([b"n" * 900], made.number + 1 + first, first))
+    for _ in range(20):
+        made.wait(1.0)
+        assert core.log.floor == 0, "the group has not read that"
+    waits = len(core.later)
+    assert waits > 0
+    core.backpressure.report(b"g" * READER_BYTES, b"g", core.log.end, patient=True)
+    made.wait(2.0)
+    assert sorted(made.payloads()) == [b"%d" % number * 900 for number in range(8)]
 
 
 # --- on a disk ------------------------------------------------------------------------------------
