@@ -4,10 +4,10 @@ the exchange publishes when it is due. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from roq.errors import RemoteProtocolError
-from roq.log.timing_wheel import Row
+from roq.log.timing_wheel import SIZE_MAX, Row
 from roq.model import Limits
 from roq.protocol.attributes import (
     NO_ATTRIBUTES,
@@ -27,17 +27,27 @@ from roq.protocol.columns import (
 )
 from roq.protocol.later import LATER_TOPIC, Delayed, decode_delayed
 
+OBJECTS_BYTES: Final = 200
+TEXT_BYTES: Final = 50
+"""Of a text in memory, beside its characters."""
+
 
 class KeptMessage(NamedTuple):
     """A delayed message in memory."""
 
     message: Delayed
     attributes: Attributes
+    bytes: int
+    """What it takes, about; on a disk it is less."""
 
-    @property
-    def bytes(self) -> int:
-        """What it takes, about."""
-        return len(self.message.payload) + len(self.message.topic) + 200
+
+def kept(message: Delayed, given: Attributes) -> KeptMessage:
+    """This one, with what it takes."""
+    size = len(message.payload) + len(message.topic) + OBJECTS_BYTES
+    if given is not NO_ATTRIBUTES:
+        texts = 1 + len(given.tags) + 2 * len(given.properties)
+        size += packed_size(given) + TEXT_BYTES * texts
+    return KeptMessage(message, given, min(size, SIZE_MAX))
 
 
 def messages_of(batch: object) -> list[KeptMessage]:
@@ -63,7 +73,7 @@ def messages_of(batch: object) -> list[KeptMessage]:
                 message.due_us, message.topic, message.payload, message.id, header.publisher,
                 header.created_us,
             )  # fmt: skip
-        found.append(KeptMessage(message, NO_ATTRIBUTES if given is None else given.of(index)))
+        found.append(kept(message, NO_ATTRIBUTES if given is None else given.of(index)))
     return found
 
 
@@ -79,7 +89,7 @@ def _check_topic(topic: bytes) -> None:
 def row_of(held: KeptMessage, offset: int, index: int) -> Row:
     """What is noted of it, at this place of the log."""
     message = held.message
-    return Row(message.due_us, offset, index, len(message.payload), message.id)
+    return Row(message.due_us, offset, index, held.bytes, message.id)
 
 
 def in_batches(
@@ -89,7 +99,7 @@ def in_batches(
     part: list[tuple[Row, KeptMessage]] = []
     size = 0
     for each in found:
-        more = each[1].bytes + packed_size(each[1].attributes)
+        more = each[1].bytes
         if part and (len(part) >= limits.batch_messages or size + more > limits.batch_bytes):
             yield part
             part, size = [], 0

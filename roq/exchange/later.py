@@ -199,7 +199,7 @@ class Later(Generic[B]):
             return "invalid_request", (
                 f"a message is delayed by {DELAY_SECONDS_MAX // 86_400} days at most"
             )
-        size = sum(len(each.message.payload) for each in taken)
+        size = sum(each.bytes for each in taken)
         pending = self._pending
         if pending.count + len(taken) > PENDING_MAX or pending.bytes + size > self._bytes_max:
             self.refused += len(taken)

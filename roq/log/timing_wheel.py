@@ -18,6 +18,7 @@ from roq.protocol.later import Place
 
 _ROW: Final = Struct("<QQII8s")
 ROW_BYTES: Final = _ROW.size
+SIZE_MAX: Final = (1 << 32) - 1
 SECOND: Final = 1_000_000
 """In µs, as all times here."""
 _WIDTHS: Final = (SECOND, 60 * SECOND, 3_600 * SECOND)
@@ -38,7 +39,7 @@ class Row(NamedTuple):
     at: int
     """In its batch."""
     size: int
-    """Bytes of its payload."""
+    """Bytes that it takes, with all that it has."""
     id: bytes
 
     @property
@@ -52,7 +53,7 @@ class TimingWheel:
 
     Attributes:
         count: those that wait, with those that were given out and not yet `forget` was told.
-        bytes: of their payloads.
+        bytes: that they take.
     """
 
     def __init__(self) -> None:

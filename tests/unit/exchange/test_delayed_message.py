@@ -33,3 +33,16 @@ def test_it_is_known_who_has_published_it_and_when() -> None:
 def test_a_topic_that_is_no_program_s_is_refused(topic: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         messages_of(sent(Delayed(9, topic, b"", b"12345678")))
+
+
+def test_all_that_it_has_counts_for_what_it_takes() -> None:
+    bare = Delayed(9, b"t", b"x", b"12345678")
+    given = {
+        0: Attributes(),
+        1: Attributes(properties={"p": "y" * 4_000}),
+        2: Attributes(properties={f"{number:03}": "zz" for number in range(100)}),
+    }
+    plain, long, many = (held.bytes for held in messages_of(sent(bare, bare, bare, given=given)))
+    assert 200 < plain < 400
+    assert plain + 4_000 < long < plain + 4_200
+    assert many > plain + 100 * (5 + 2 * 49), "each of them is two objects"

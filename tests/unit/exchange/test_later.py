@@ -230,6 +230,18 @@ def test_what_waits_is_bounded_in_bytes_and_number(monkeypatch: pytest.MonkeyPat
     assert made.send(message(4, 90.0))
 
 
+def test_properties_count_for_what_waits() -> None:
+    made = clock(ring_bytes=400_000)
+    given = {0: Attributes(properties={"p": "y" * 4_000})}
+    sent = 0
+    while sent < 100 and made.send(message(sent, 50.0, payload=b"x"), attributes=given):
+        sent += 1
+    assert 20 < sent < 25, "100,000 bytes are kept at most"
+    made.wait(51.0)
+    assert made.there.core.later.check() is None
+    assert made.send(message(200, 90.0), attributes=given)
+
+
 def test_it_is_hidden_from_readers() -> None:
     made = clock()
     made.send(message(1, 50.0))
