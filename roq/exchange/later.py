@@ -91,7 +91,8 @@ HELD_SECONDS: Final = 0.1
 FULL_SECONDS: Final = 0.05
 """Between looks whether the disk has caught up."""
 COPIES_MAX: Final = 2_000
-"""Messages that are appended again in one turn."""
+COPIES_BYTES: Final = 1024 * 1024
+"""What is appended again in one turn."""
 NEVER: Final = float("inf")
 _DUE_SLACK_US: Final = 24 * 3_600 * 1_000_000
 """So far beyond the bound a publisher's clock may be."""
@@ -162,6 +163,8 @@ class Later(Generic[B]):
         """Nothing waits below it, as was found by looking at each."""
         self._read_at = self._copy_at = 0.0
         """Nothing is read before: the disk has just refused that."""
+        self._copying = False
+        """Whether there may be more that is to be appended again."""
         self._publish_at = 0.0
         """Nothing is published before: a slow reader leaves no room for it."""
         self._more = False
@@ -279,11 +282,11 @@ class Later(Generic[B]):
     @property
     def deadline(self) -> float | None:
         """When `run` has something to do, monotonic seconds; None: nothing soon."""
-        if not (self._heap or self._loading or self._more):
+        if not (self._heap or self._loading or self._more or self._copying):
             return None
         if not self._has_room():
             return self._now + FULL_SECONDS
-        due = NEVER
+        due = max(self._now + FULL_SECONDS, self._copy_at) if self._copying else NEVER
         if (self._loading or self._more) and self._near_bytes < NEAR_BYTES:
             due = max(self._now, self._read_at)
         if self._heap:
@@ -361,6 +364,24 @@ class Later(Generic[B]):
             return messages_of(record[2])
         except RemoteProtocolError:
             return []
+
+    def _read_all(self, rows: list[Row]) -> tuple[list[tuple[Row, KeptMessage]], list[Row]]:
+        """The messages that the disk gives, and the rows of the others; what is lost is gone."""
+        found: list[tuple[Row, KeptMessage]] = []
+        back: list[Row] = []
+        messages: list[KeptMessage] | None = None
+        read = -1
+        for row in sorted(rows, key=_place):
+            if row.offset != read and not back:
+                read, messages = row.offset, self._read(row.offset)
+            if back or messages is None:
+                back.append(row)
+            elif row.at < len(messages):
+                found.append((row, messages[row.at]))
+            else:
+                self._pending.forget(row)
+                self.lost += 1
+        return found, back
 
     def _publish_due(self) -> list[Effect]:
         heap, now_us = self._heap, self.clock.now_us
@@ -459,40 +480,31 @@ class Later(Generic[B]):
         """Append again what waits in the segment that is to leave, some of it."""
         late = self._late
         if late is None or late.pressed_below <= max(self._clear_below, late.pinned_from):
+            self._copying = False
             return
         if self._now < self._copy_at:
             return
-        rows = self._pending.below(late.pressed_below, COPIES_MAX)
-        if not rows:
+        rows = self._pending.below(late.pressed_below, COPIES_MAX, COPIES_BYTES)
+        self._copying = rows is not None
+        if rows is None:
             if all(row.offset >= late.pressed_below for row in self._given_out()):
                 self._clear_below = late.pressed_below
             return
-        found: list[tuple[Row, KeptMessage]] = []
-        settled: set[Place] = set()
-        messages: list[KeptMessage] | None = None
-        read = -1
-        for row in sorted(rows, key=_place):
-            if row.offset != read:
-                read, messages = row.offset, self._read(row.offset)
-            if messages is None:
-                self._copy_at = self._now + UNREAD_US / 1_000_000
-                break
-            if row.at < len(messages):
-                found.append((row, messages[row.at]))
-            else:
-                settled.add(row.place)
-                self.lost += 1
+        found, back = self._read_all(rows)
         for part in in_batches(found, self._limits):
             given = {index: each.attributes for index, (_, each) in enumerate(part)}
             offset = late.end
             places = [row.place for row, _ in part]
             payloads = [encode_delayed(held.message) for _, held in part]
             if self._append(LATER_TOPIC, payloads, pack_attributes(given), places) is None:
-                break
-            settled.update(places)
-            for index, (_, held) in enumerate(part):
+                back += [row for row, _ in part]
+                continue
+            for index, (row, held) in enumerate(part):
+                self._pending.forget(row)
                 self._pending.add(row_of(held, offset, index), self.clock.now_us)
-        self._pending.settle(settled, [row.due_us for row in rows])
+        for row in back:
+            self._pending.put_back(row, self.clock.now_us)
+            self._copy_at = self._now + UNREAD_US / 1_000_000
 
     # --- what is asked ----------------------------------------------------------------------------
 
@@ -551,7 +563,7 @@ class Later(Generic[B]):
         elif self._loading.pop(place, None) is not None:
             self._pending.forget(row)
         else:
-            self._pending.settle({place}, [row.due_us])
+            self._pending.remove(row)
         self._kept.pop(place, None)
         self.cancelled += 1
 
