@@ -39,3 +39,10 @@ def test_another_jump_has_to_stand_as_long() -> None:
     assert clock.look(700.0, now - DAY) == now
     assert clock.look(701.0, now + SECOND) == now + SECOND
     assert clock.now_us == now + SECOND
+
+
+def test_where_a_process_begins_there_is_nothing_but_the_wall_clock() -> None:
+    clock = SteadyClock()
+    assert clock.look(0.0, BEGIN + DAY) == BEGIN + DAY
+    assert clock.look(1.0, BEGIN + SECOND) == BEGIN + DAY + SECOND, "going back is a jump now"
+    assert clock.look(1.0 + STANDS_SECONDS, BEGIN + 601 * SECOND) == BEGIN + 601 * SECOND
