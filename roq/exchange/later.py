@@ -90,6 +90,8 @@ HELD_SECONDS: Final = 0.1
 """While a slow reader leaves no room for what is due, so long is waited between two looks."""
 FULL_SECONDS: Final = 0.05
 """Between looks whether the disk has caught up."""
+OWED_MAX: Final = 4_096
+"""Answers that wait until what they say is kept."""
 COPIES_MAX: Final = 2_000
 COPIES_BYTES: Final = 1024 * 1024
 """What is appended again in one turn."""
@@ -297,6 +299,7 @@ class Later(Generic[B]):
     def run(self) -> list[Effect]:
         """Publish what is due, some of it; and what is to be told by now."""
         effects: list[Effect] = []
+        self._copying = False
         if self._pending.count or (self._late is not None and self._late.pinned_from < NO_PIN):
             self._look_at_pin()
             if self._has_room():
@@ -480,8 +483,8 @@ class Later(Generic[B]):
         """Append again what waits in the segment that is to leave, some of it."""
         late = self._late
         if late is None or late.pressed_below <= max(self._clear_below, late.pinned_from):
-            self._copying = False
             return
+        self._copying = True
         if self._now < self._copy_at:
             return
         rows = self._pending.below(late.pressed_below, COPIES_MAX, COPIES_BYTES)
@@ -507,6 +510,10 @@ class Later(Generic[B]):
             self._copy_at = self._now + UNREAD_US / 1_000_000
 
     # --- what is asked ----------------------------------------------------------------------------
+
+    def gone(self, route: bytes) -> None:
+        """A reader is not there any more: nothing is owed to it."""
+        self._owed = [each for each in self._owed if each[1].route != route]
 
     def serves(self, letter: bytes) -> bool:
         """Whether this first frame is a request about delayed messages."""
@@ -536,6 +543,8 @@ class Later(Generic[B]):
     def _cancel(self, asked: Request) -> list[Effect]:
         request = documents.decode(asked.document, CancelDelayed)
         check_queue(request.queue, self._queue)
+        if len(self._owed) >= OWED_MAX:
+            raise RefusedRequest("full", "too many answers wait for the disk here; try again")
         row = self._find(request.message)
         if row is not None:
             if not self._has_room() or (
@@ -547,6 +556,9 @@ class Later(Generic[B]):
             id=request.id, generation=self._log.generation, found=row is not None
         )
         parts = (CANCEL_DELAYED + asked.reader, documents.encode(answer))
+        if row is None and not self._owed:
+            return [Send(asked.route, parts)]
+        # Of what is not found the cancellation may be one of those that are not kept yet.
         self._owed.append((self._log.end, Send(asked.route, parts)))
         return []
 
@@ -575,6 +587,7 @@ class Later(Generic[B]):
         self._pending.check()
         waiting = sum(1 for _ in self._pending) + len(self._near) + len(self._loading)
         assert waiting == self._pending.count <= PENDING_MAX + TURN_MESSAGES  # noqa: S101
+        assert len(self._owed) <= OWED_MAX  # noqa: S101
         assert self._near_bytes == sum(held.bytes for _, held in self._near.values())  # noqa: S101
 
 

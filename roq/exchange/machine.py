@@ -399,6 +399,7 @@ class ExchangeCore(Generic[B]):
         self.fetches.cancel(route)
         self.requests.drop(route)
         self.consumers.gone(route)
+        self.later.gone(route)
         return []
 
     def _subscribed(self, prefix: bytes) -> list[Effect]:

@@ -10,7 +10,7 @@ from exchange_driver import NUMBER, QUEUE, Exchange, exchange, publisher_id
 
 from roq.exchange import later as later_module
 from roq.exchange.disk_room import Room
-from roq.exchange.events import Received
+from roq.exchange.events import Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog, perform
@@ -24,6 +24,7 @@ from roq.protocol.channel import (
     FETCHED_ENTRY,
     HEADS,
     READER_BYTES,
+    REFUSED,
     STREAMS,
     Fetched,
     FetchRequest,
@@ -627,6 +628,31 @@ def test_what_is_damaged_is_counted_and_waits_no_more() -> None:
     assert (made.got, len(made.core.later), made.core.later.lost) == ([], 0, 5)
 
 
+def asked(made: OnDisk, number: int, route: bytes = b"r") -> list[bytes]:
+    """The letters of what is answered at once to a cancellation."""
+    request = CancelDelayed(id=1, queue=QUEUE, message=name(number))
+    received = Received(route, (CANCEL_DELAYED, documents.encode(request)))
+    effects = [*made.core.handle(received, made.now)]
+    while made.core.requests:
+        effects += made.core.answer_next(made.now)
+    return [each.parts[0] for each in effects if isinstance(each, Send)]
+
+
+def test_answers_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(later_module, "OWED_MAX", 3)
+    made = OnDisk()
+    assert asked(made, 99) == [CANCEL_DELAYED], "there is nothing to wait for"
+    made.send(LATER_TOPIC, *(encode_delayed(message(each, 500.0)) for each in range(9)))
+    assert asked(made, 0) == asked(made, 0) == asked(made, 99) == []
+    assert asked(made, 1) == [REFUSED]
+    assert len(made.core.later) == 8
+    made.core.handle(Unreachable(b"r"), made.now)
+    assert asked(made, 1, b"s") == []
+    made.turn()
+    told = [each for each in made.core.take_answers() if isinstance(each, Send)]
+    assert [(each.route, each.parts[0]) for each in told] == [(b"s", CANCEL_DELAYED)]
+
+
 GB = 1 << 30
 
 
@@ -649,6 +675,9 @@ def test_one_that_waits_for_days_does_not_keep_a_full_disk_full() -> None:
         measure()
     assert made.got == [b"m2"], "what is due is published all the same"
     assert len(made.core.later) == 1
+    for _ in range(5):
+        made.turn(1.0)
+    assert made.core.later.deadline is None, "nothing is left to do for it"
     assert made.send(b"t", b"again")
 
 
