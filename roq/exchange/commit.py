@@ -65,6 +65,13 @@ class LateLog(Log[B], Protocol[B]):
         """The snapshots up to this one of `want_snapshot` are on the disk."""
         ...
 
+    def is_lost(self, offset: int) -> bool:
+        """Of an entry for which `record` has given None: whether it will never give it.
+
+        It is not there, or its sum is wrong. Else the disk could not be asked, and may be later.
+        """
+        ...
+
     @property
     def hot(self) -> Log[B]:
         """What of it is in memory."""

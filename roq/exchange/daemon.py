@@ -575,7 +575,7 @@ class ExchangeServer:
             self._disk.look()
             if self.core.disk.is_to_be_tried(now):
                 self._give_up("another process is to try whether its log can be written")
-        self._troubles.look(now, self.core.disk_full)
+        self._troubles.look(now, self.core.disk_full, self.core.later.lost)
         at = self.reactor.beat_after(self.core.next_deadline())
         self._timer = self.reactor.call_at(at, self._tick)
 

@@ -2,7 +2,9 @@
 
     room --(less is free than is to stay free)--> full --(a quarter more than that is free)--> room
 
-While it is full nothing is accepted; readers and retention go on, and what leaves makes room. What
+While it is full nothing is accepted; readers and retention go on, and what leaves makes room. So do
+delayed messages: what is due is published, and what waits in the oldest segment is appended again,
+as it could not leave otherwise. What
 is accepted and not yet written fits into what was free, so the disk is not full when it is written.
 
     room, full --(a write or sync has failed)--> sealed
@@ -28,7 +30,8 @@ SEALED_SECONDS: Final = 20.0
 """So long a sealed log is only read, before another process tries whether it can be written: often
 enough to be back soon, and too seldom for the host manager to give the exchange up."""
 WRITTEN_SHARE: Final = 0.5
-"""Of what is to stay free this may be taken by what is accepted already, and by indexes."""
+"""Of what is to stay free this may be taken by what is accepted already, by indexes, and by what
+the exchange writes by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class DiskRoom:
         self._place = place
         self._short = False
         """Less is free than has to be."""
+        self._files = True
+        """Whether the exchange may make files by itself."""
         self._sealed_at: float | None = None
 
     def measured(self, room: Room) -> None:
@@ -74,6 +79,7 @@ class DiskRoom:
         short_of_bytes = room.bytes_free < more * least_bytes
         short_of_files = room.files_free < more * least_files
         self._short = short_of_bytes or short_of_files
+        self._files = room.files_free >= WRITTEN_SHARE * least_files
         if self._sealed_at is not None:
             return
         self.full = self._short or self.retired
@@ -96,6 +102,11 @@ class DiskRoom:
         self.retired = retired
         if self._sealed_at is None:
             self.full = self._short or retired
+
+    def takes_own(self, size: int) -> bool:
+        """Whether the exchange may write something by itself, if so much is not written by then."""
+        writable = self._sealed_at is None and not self.retired
+        return writable and self._files and size <= self.spare
 
     def seal(self, why: str, now: float) -> None:
         """The log cannot be written any more, for this reason: nothing is accepted from now on."""

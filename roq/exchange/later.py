@@ -19,37 +19,34 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from heapq import heappop, heappush
-from typing import Final, Generic, NamedTuple, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
+from roq.exchange.backpressure import Backpressure
 from roq.exchange.commit import NO_PIN, LateLog
 from roq.exchange.counters import Counters
+from roq.exchange.delayed_message import (
+    KeptMessage,
+    columns_of,
+    delivered,
+    in_batches,
+    messages_of,
+    row_of,
+)
 from roq.exchange.disk_room import DiskRoom
 from roq.exchange.events import Effect, Publish, Send
 from roq.exchange.readers import RefusedRequest, check_queue, refusal, tagged
 from roq.exchange.requests import Request
 from roq.log.log import Log
+from roq.log.steady_clock import SteadyClock
 from roq.log.streams import Stream, StreamTable
-from roq.log.timing_wheel import Row, SteadyClock, TimingWheel
+from roq.log.timing_wheel import Row, TimingWheel
 from roq.model import PUBLISHER_ID_BYTES, Limits, PublisherId
 from roq.protocol import documents
 from roq.protocol.attributes import (
-    NO_ATTRIBUTES,
-    Attributes,
-    BatchAttributes,
     pack_attributes,
-    packed_size,
 )
-from roq.protocol.batch import HEADER_BYTES, Kind, pack, read_body, read_header
-from roq.protocol.channel import CONTROL
-from roq.protocol.columns import (
-    KEY_GROUPS,
-    PRIORITIES,
-    key_group,
-    pack_column,
-    pack_tags,
-    tag_bits,
-)
+from roq.protocol.batch import HEADER_BYTES, pack, read_header
 from roq.protocol.later import (
     CANCEL_DELAYED,
     DELAY_SECONDS_MAX,
@@ -57,11 +54,9 @@ from roq.protocol.later import (
     LATER_TOPIC,
     CancelDelayed,
     CancelledDelayed,
-    Delayed,
     DelayedList,
     DelayedRequest,
     Place,
-    decode_delayed,
     encode_delayed,
     pack_settled,
     read_settled,
@@ -89,24 +84,20 @@ UNSYNCED_MAX: Final = 20_000
 """With so many entries on their way to the disk nothing more is published."""
 RETRY_US: Final = 1_000_000
 """A message for whose topic there is no room is tried again after so long."""
+UNREAD_US: Final = 10_000_000
+"""What the disk did not give is read again after so long."""
+HELD_SECONDS: Final = 0.1
+"""While a slow reader leaves no room for what is due, so long is waited between two looks."""
 FULL_SECONDS: Final = 0.05
 """Between looks whether the disk has caught up."""
+OWED_MAX: Final = 4_096
+"""Answers that wait until what they say is kept."""
 COPIES_MAX: Final = 2_000
-"""Messages that are appended again in one turn."""
+COPIES_BYTES: Final = 1024 * 1024
+"""What is appended again in one turn."""
+NEVER: Final = float("inf")
 _DUE_SLACK_US: Final = 24 * 3_600 * 1_000_000
 """So far beyond the bound a publisher's clock may be."""
-
-
-class KeptMessage(NamedTuple):
-    """A delayed message in memory."""
-
-    message: Delayed
-    attributes: Attributes
-
-    @property
-    def bytes(self) -> int:
-        """What it takes, about."""
-        return len(self.message.payload) + len(self.message.topic) + 200
 
 
 class Later(Generic[B]):
@@ -114,14 +105,15 @@ class Later(Generic[B]):
 
     Args:
         queue, limits: id of the queue, and what it allows.
-        number, streams, counters, disk: of the exchange.
+        number, streams, counters, disk, backpressure: of the exchange.
         epoch: of this process.
         log: where everything is appended.
         late: the log, if it commits later than it accepts.
 
     Attributes:
         clock: by which messages become due.
-        published, cancelled, refused: messages since the start.
+        published, cancelled, refused, lost: messages since the start; lost is what the disk has
+            not kept.
     """
 
     def __init__(
@@ -134,16 +126,18 @@ class Later(Generic[B]):
         streams: StreamTable,
         counters: Counters,
         disk: DiskRoom,
+        backpressure: Backpressure[B | bytes],
         late: LateLog[B | bytes] | None = None,
     ) -> None:
         self.clock = SteadyClock()
-        self.published = self.cancelled = self.refused = 0
+        self.published = self.cancelled = self.refused = self.lost = 0
         self._queue = queue
         self._limits = limits
         self._log = log
         self._streams = streams
         self._counters = counters
         self._disk = disk
+        self._backpressure = backpressure
         self._late = late
         self._epoch = epoch
         name = queue + number.to_bytes(4, "little") + epoch.to_bytes(8, "little")
@@ -169,6 +163,12 @@ class Later(Generic[B]):
         """When the log is synced so far, nothing below the other offset waits."""
         self._clear_below = 0
         """Nothing waits below it, as was found by looking at each."""
+        self._read_at = self._copy_at = 0.0
+        """Nothing is read before: the disk has just refused that."""
+        self._copying = False
+        """Whether there may be more that is to be appended again."""
+        self._publish_at = 0.0
+        """Nothing is published before: a slow reader leaves no room for it."""
         self._more = False
         """Whether there may be more that is near."""
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
@@ -194,7 +194,7 @@ class Later(Generic[B]):
         """
         self._taken = []
         try:
-            taken = _messages(batch)
+            taken = messages_of(batch)
         except RemoteProtocolError as error:
             self._counters.malformed += 1
             return "malformed", str(error)
@@ -204,7 +204,7 @@ class Later(Generic[B]):
             return "invalid_request", (
                 f"a message is delayed by {DELAY_SECONDS_MAX // 86_400} days at most"
             )
-        size = sum(len(each.message.payload) for each in taken)
+        size = sum(each.bytes for each in taken)
         pending = self._pending
         if pending.count + len(taken) > PENDING_MAX or pending.bytes + size > self._bytes_max:
             self.refused += len(taken)
@@ -219,7 +219,7 @@ class Later(Generic[B]):
     def accept(self, offset: int) -> None:
         """The batch that `why_not` let pass is in the log, at this offset."""
         for index, held in enumerate(self._taken):
-            self._add(_row(held, offset, index), held)
+            self._add(row_of(held, offset, index), held)
         self._taken = []
         if self._late is not None:
             self._late.pinned_from = min(self._late.pinned_from, offset)
@@ -239,7 +239,7 @@ class Later(Generic[B]):
     def _hold(self, row: Row, held: KeptMessage) -> None:
         self._near[row.place] = row, held
         self._near_bytes += held.bytes
-        heappush(self._heap, (row.due_us, row.place))
+        heappush(self._heap, (held.message.due_us, row.place))
 
     # --- what outlives the process ----------------------------------------------------------------
 
@@ -272,8 +272,8 @@ class Later(Generic[B]):
                 area = bytes(memoryview(cast("bytes", batch))[HEADER_BYTES:][: header.ext_bytes])
                 settled.update(read_settled(area))
             if topic.name == LATER_TOPIC:
-                for index, held in enumerate(_messages(batch)):
-                    self._pending.add(_row(held, offset, index), self.clock.now_us)
+                for index, held in enumerate(messages_of(batch)):
+                    self._pending.add(row_of(held, offset, index), self.clock.now_us)
         if settled:
             self._pending.settle(settled)
         if self._late is not None and self._pending.oldest is not None:
@@ -284,19 +284,22 @@ class Later(Generic[B]):
     @property
     def deadline(self) -> float | None:
         """When `run` has something to do, monotonic seconds; None: nothing soon."""
-        if not (self._heap or self._loading or self._more):
+        if not (self._heap or self._loading or self._more or self._copying):
             return None
         if not self._has_room():
             return self._now + FULL_SECONDS
+        due = max(self._now + FULL_SECONDS, self._copy_at) if self._copying else NEVER
         if (self._loading or self._more) and self._near_bytes < NEAR_BYTES:
-            return self._now
-        if not self._heap:
-            return None
-        return self._now + max(0, self._heap[0][0] - self.clock.now_us) / 1_000_000
+            due = max(self._now, self._read_at)
+        if self._heap:
+            ahead_us = max(0, self._heap[0][0] - self.clock.now_us)
+            due = min(due, max(self._now + ahead_us / 1_000_000, self._publish_at))
+        return None if due == NEVER else due
 
     def run(self) -> list[Effect]:
         """Publish what is due, some of it; and what is to be told by now."""
         effects: list[Effect] = []
+        self._copying = False
         if self._pending.count or (self._late is not None and self._late.pinned_from < NO_PIN):
             self._look_at_pin()
             if self._has_room():
@@ -310,18 +313,21 @@ class Later(Generic[B]):
 
     def _has_room(self) -> bool:
         late = self._late
-        return late is None or not (self._disk.full or late.end - late.synced >= UNSYNCED_MAX)
+        if late is None:
+            return True
+        few = late.end - late.synced < UNSYNCED_MAX
+        return few and self._disk.takes_own(late.unsynced_bytes + TURN_BYTES)
 
     def _load(self) -> None:
         """Read some of what is near."""
-        if self._near_bytes >= NEAR_BYTES:
+        if self._near_bytes >= NEAR_BYTES or self._now < self._read_at:
             return
         if not self._loading:
             rows = self._pending.advance(self.clock.now_us + NEAR_US)
             self._more = bool(rows)
             self._loading.update((row.place, row) for row in sorted(rows, key=_place))
         batches = 0
-        messages: list[KeptMessage] = []
+        messages: list[KeptMessage] | None = []
         read = -1
         while self._loading and self._near_bytes < NEAR_BYTES:
             place, row = next(iter(self._loading.items()))
@@ -331,23 +337,61 @@ class Later(Generic[B]):
                 if batches > LOAD_BATCHES:
                     return
                 read, messages = row.offset, self._read(row.offset)
+            if kept is None:
+                if messages is None:
+                    self._put_off(row.offset)
+                    return
+                kept = messages[row.at] if row.at < len(messages) else None
             del self._loading[place]
-            if kept is None and row.at >= len(messages):
-                self._pending.forget(row)  # the disk has lost it
-                continue
-            self._hold(row, messages[row.at] if kept is None else kept)
+            if kept is None:
+                self._pending.forget(row)
+                self.lost += 1
+            else:
+                self._hold(row, kept)
 
-    def _read(self, offset: int) -> list[KeptMessage]:
+    def _put_off(self, offset: int) -> None:
+        """The disk does not give this batch: it is read again later, and others meanwhile."""
+        self._read_at = self._now + FULL_SECONDS
+        again_us = self.clock.now_us + NEAR_US + UNREAD_US
+        for row in [row for row in self._loading.values() if row.offset == offset]:
+            del self._loading[row.place]
+            self._pending.forget(row)
+            self._pending.add(row._replace(due_us=again_us), self.clock.now_us)
+
+    def _read(self, offset: int) -> list[KeptMessage] | None:
+        """The messages of a batch; none, if it is lost; None: the disk does not give it now."""
         record = self._log.record(offset)
+        if record is None:
+            return [] if self._late is None or self._late.is_lost(offset) else None
         try:
-            return [] if record is None else _messages(record[2])
+            return messages_of(record[2])
         except RemoteProtocolError:
             return []
+
+    def _read_all(self, rows: list[Row]) -> tuple[list[tuple[Row, KeptMessage]], list[Row]]:
+        """The messages that the disk gives, and the rows of the others; what is lost is gone."""
+        found: list[tuple[Row, KeptMessage]] = []
+        back: list[Row] = []
+        messages: list[KeptMessage] | None = None
+        read = -1
+        for row in sorted(rows, key=_place):
+            if row.offset != read and not back:
+                read, messages = row.offset, self._read(row.offset)
+            if back or messages is None:
+                back.append(row)
+            elif row.at < len(messages):
+                found.append((row, messages[row.at]))
+            else:
+                self._pending.forget(row)
+                self.lost += 1
+        return found, back
 
     def _publish_due(self) -> list[Effect]:
         heap, now_us = self._heap, self.clock.now_us
         by_topic: dict[bytes, list[tuple[Row, KeptMessage]]] = {}
         taken = size = 0
+        if self._now < self._publish_at:
+            return []
         while heap and heap[0][0] <= now_us and taken < TURN_MESSAGES and size < TURN_BYTES:
             found = self._near.pop(heappop(heap)[1], None)
             if found is None:
@@ -358,17 +402,23 @@ class Later(Generic[B]):
             size += found[1].bytes
         effects: list[Effect] = []
         for topic, found_here in by_topic.items():
-            for part in _parts(found_here, self._limits):
+            for part in in_batches(found_here, self._limits):
                 effects += self._publish(topic, part)
         return effects
 
     def _publish(self, topic: bytes, part: list[tuple[Row, KeptMessage]]) -> list[Effect]:
-        """Append these as one batch of the exchange's own."""
-        given = [_delivered(held) for _, held in part]
+        """Append these as one batch of the exchange's own, if there is room for it."""
+        size = sum(held.bytes for _, held in part)
+        if self._now < self._publish_at or not self._backpressure.room(size):
+            self._publish_at = self._now + HELD_SECONDS
+            for row, held in part:
+                self._hold(row, held)
+            return []
+        given = [delivered(held) for _, held in part]
         attributes = pack_attributes(dict(enumerate(given)))
         payloads = [held.message.payload for _, held in part]
         places = [row.place for row, _ in part]
-        appended = self._append(topic, payloads, attributes, places, _columns(given))
+        appended = self._append(topic, payloads, attributes, places, columns_of(given))
         if appended is None:
             again_us = self.clock.now_us + RETRY_US
             for row, held in part:
@@ -434,32 +484,36 @@ class Later(Generic[B]):
         late = self._late
         if late is None or late.pressed_below <= max(self._clear_below, late.pinned_from):
             return
-        rows = self._pending.below(late.pressed_below, COPIES_MAX)
-        if not rows:
+        self._copying = True
+        if self._now < self._copy_at:
+            return
+        rows = self._pending.below(late.pressed_below, COPIES_MAX, COPIES_BYTES)
+        self._copying = rows is not None
+        if rows is None:
             if all(row.offset >= late.pressed_below for row in self._given_out()):
                 self._clear_below = late.pressed_below
             return
-        found: list[tuple[Row, KeptMessage]] = []
-        read, messages = -1, list[KeptMessage]()
-        for row in sorted(rows, key=_place):
-            if row.offset != read:
-                read, messages = row.offset, self._read(row.offset)
-            if row.at < len(messages):
-                found.append((row, messages[row.at]))
-        settled = {row.place for row in rows} - {row.place for row, _ in found}
-        for part in _parts(found, self._limits):
+        found, back = self._read_all(rows)
+        for part in in_batches(found, self._limits):
             given = {index: each.attributes for index, (_, each) in enumerate(part)}
             offset = late.end
             places = [row.place for row, _ in part]
             payloads = [encode_delayed(held.message) for _, held in part]
             if self._append(LATER_TOPIC, payloads, pack_attributes(given), places) is None:
-                break
-            settled.update(places)
-            for index, (_, held) in enumerate(part):
-                self._pending.add(_row(held, offset, index), self.clock.now_us)
-        self._pending.settle(settled, [row.due_us for row in rows])
+                back += [row for row, _ in part]
+                continue
+            for index, (row, held) in enumerate(part):
+                self._pending.forget(row)
+                self._pending.add(row_of(held, offset, index), self.clock.now_us)
+        for row in back:
+            self._pending.put_back(row, self.clock.now_us)
+            self._copy_at = self._now + UNREAD_US / 1_000_000
 
     # --- what is asked ----------------------------------------------------------------------------
+
+    def gone(self, route: bytes) -> None:
+        """A reader is not there any more: nothing is owed to it."""
+        self._owed = [each for each in self._owed if each[1].route != route]
 
     def serves(self, letter: bytes) -> bool:
         """Whether this first frame is a request about delayed messages."""
@@ -489,6 +543,8 @@ class Later(Generic[B]):
     def _cancel(self, asked: Request) -> list[Effect]:
         request = documents.decode(asked.document, CancelDelayed)
         check_queue(request.queue, self._queue)
+        if len(self._owed) >= OWED_MAX:
+            raise RefusedRequest("full", "too many answers wait for the disk here; try again")
         row = self._find(request.message)
         if row is not None:
             if not self._has_room() or (
@@ -500,6 +556,9 @@ class Later(Generic[B]):
             id=request.id, generation=self._log.generation, found=row is not None
         )
         parts = (CANCEL_DELAYED + asked.reader, documents.encode(answer))
+        if row is None and not self._owed:
+            return [Send(asked.route, parts)]
+        # Of what is not found the cancellation may be one of those that are not kept yet.
         self._owed.append((self._log.end, Send(asked.route, parts)))
         return []
 
@@ -516,7 +575,7 @@ class Later(Generic[B]):
         elif self._loading.pop(place, None) is not None:
             self._pending.forget(row)
         else:
-            self._pending.settle({place}, [row.due_us])
+            self._pending.remove(row)
         self._kept.pop(place, None)
         self.cancelled += 1
 
@@ -528,87 +587,9 @@ class Later(Generic[B]):
         self._pending.check()
         waiting = sum(1 for _ in self._pending) + len(self._near) + len(self._loading)
         assert waiting == self._pending.count <= PENDING_MAX + TURN_MESSAGES  # noqa: S101
+        assert len(self._owed) <= OWED_MAX  # noqa: S101
         assert self._near_bytes == sum(held.bytes for _, held in self._near.values())  # noqa: S101
-
-
-def _messages(batch: object) -> list[KeptMessage]:
-    """The delayed messages of a batch; none, if it has none.
-
-    Raises:
-        RemoteProtocolError: it is no batch of delayed messages.
-    """
-    data = cast("bytes", batch)
-    header = read_header(data)
-    if header.kind != Kind.DATA:
-        return []
-    payloads, packed = read_body(data, header)
-    if not header.link_number and payloads == [b""]:
-        return []  # it stands for a message that was cancelled
-    given = None if packed is None else BatchAttributes(packed, 0, header.count)
-    found = []
-    for index, payload in enumerate(payloads):
-        message = decode_delayed(payload)
-        _check_topic(message.topic)
-        if not message.publisher:
-            message = Delayed(
-                message.due_us, message.topic, message.payload, message.id, header.publisher,
-                header.created_us,
-            )  # fmt: skip
-        found.append(KeptMessage(message, NO_ATTRIBUTES if given is None else given.of(index)))
-    return found
-
-
-def _check_topic(topic: bytes) -> None:
-    if topic[:1] == bytes((CONTROL,)) or topic == LATER_TOPIC:
-        raise RemoteProtocolError("a delayed message has a topic of its own")
-    try:
-        topic.decode()
-    except UnicodeDecodeError:
-        raise RemoteProtocolError("a topic is UTF-8") from None
-
-
-def _row(held: KeptMessage, offset: int, index: int) -> Row:
-    message = held.message
-    return Row(message.due_us, offset, index, len(message.payload), message.id)
 
 
 def _place(row: Row) -> Place:
     return row.place
-
-
-def _parts(
-    found: list[tuple[Row, KeptMessage]], limits: Limits
-) -> Iterable[list[tuple[Row, KeptMessage]]]:
-    """As many batches as these need."""
-    part: list[tuple[Row, KeptMessage]] = []
-    size = 0
-    for each in found:
-        more = each[1].bytes + packed_size(each[1].attributes)
-        if part and (len(part) >= limits.batch_messages or size + more > limits.batch_bytes):
-            yield part
-            part, size = [], 0
-        part.append(each)
-        size += more
-    if part:
-        yield part
-
-
-def _delivered(held: KeptMessage) -> Attributes:
-    """With what tells where it comes from."""
-    message, given = held.message, held.attributes
-    mine = {
-        "roq.delayed.id": message.id.hex(),
-        "roq.delayed.publisher": message.publisher.hex(),
-        "roq.delayed.published": str(message.published_us),
-        "roq.delayed.due": str(message.due_us),
-    }
-    return Attributes(given.key, given.tags, {**given.properties, **mine}, given.priority)
-
-
-def _columns(given: list[Attributes]) -> bytes:
-    """What the batch says of its messages to the exchange, as that of a publisher does."""
-    return (
-        pack_column(KEY_GROUPS, bytes(key_group(each.key) for each in given))
-        + pack_column(PRIORITIES, bytes(each.priority for each in given))
-        + pack_tags(tag_bits(tag for each in given for tag in each.tags))
-    )

@@ -143,8 +143,9 @@ class ExchangeCore(Generic[B]):
         )  # fmt: skip
         self.disk = DiskRoom(limits, place)
         self.later: Later[B] = Later(
-            queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk, late
-        )
+            queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk,
+            self.backpressure, late,
+        )  # fmt: skip
         ready = Ready(
             exchange=number, exchange_epoch=epoch, generation=log.generation, expected=1,
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
@@ -398,6 +399,7 @@ class ExchangeCore(Generic[B]):
         self.fetches.cancel(route)
         self.requests.drop(route)
         self.consumers.gone(route)
+        self.later.gone(route)
         return []
 
     def _subscribed(self, prefix: bytes) -> list[Effect]:

@@ -25,18 +25,26 @@ class TroubleLog(Generic[B]):
         self._told = counters.abuse()
         self._told_cut_off = 0
         self._told_full = False
+        self._told_lost = 0
         self._next = 0.0
 
-    def look(self, now: float, disk_full: str = "") -> None:
+    def look(self, now: float, disk_full: str = "", delayed_lost: int = 0) -> None:
         """Write a line if there is something new to tell, and time for it.
 
         Args:
+            delayed_lost: delayed messages that the disk has not kept, since the start.
             disk_full: why nothing is accepted for want of room; told when that begins and ends.
         """
         if bool(disk_full) != self._told_full:
             self._told_full = bool(disk_full)
             text = disk_full or "the disk has room again: everything is accepted"
             log.warning("%s", text, extra={"event": "disk_full" if disk_full else "disk_room"})
+        if delayed_lost > self._told_lost:
+            log.error(
+                "%d delayed messages are lost: their batches in the log are damaged, or not there",
+                delayed_lost - self._told_lost, extra={"event": "delayed_lost"},
+            )  # fmt: skip
+            self._told_lost = delayed_lost
         if now >= self._next:
             self._next = now + REPEAT_SECONDS
             self.tell()

@@ -1,6 +1,10 @@
 """Reads old entries from segments: in chunks, over an index of each segment.
 
-What cannot be read is None, and counted. Segments are told from other files by their names:
+What cannot be read is None. If its sum is wrong, or its file is not there, it is lost: counted, and
+not read again. If the system has refused to read it, it is not: questions that wait for the disk
+read it again, others when it has been forgotten that it was refused.
+
+Segments are told from other files by their names:
 `<base>-<epoch>.seg`, with an index `<base>-<epoch>.idx` once they are complete.
 """
 
@@ -35,6 +39,8 @@ from roq.log.records import (
 )
 from roq.protocol.entry import IDENTITY, read_entry
 from roq.protocol.entry import MAGIC as ENTRY_MAGIC
+
+T = TypeVar("T")
 
 READ_AHEAD_BYTES: Final = 256 * 1024
 """What is read from a file at once."""
@@ -83,11 +89,15 @@ class Segment:
 
 class _Large(NamedTuple):
     """A record that does not lie within a chunk: whose file and place, the bytes asked for, and
-    what the file gave."""
+    what the file gave; None: the system has refused to read it."""
 
     of: tuple[str, int]
     asked: int
-    data: bytes
+    data: bytes | None
+
+
+class _Refused(Exception):
+    """The system did not read what was asked for."""
 
 
 class SegmentReader:
@@ -107,8 +117,9 @@ class SegmentReader:
         self._identity = identity
         self._growing = ""
         self._growing_index = SegmentIndex(0)
-        self._loaded: OrderedDict[str, SegmentIndex] = OrderedDict()
-        self._chunks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._loaded: OrderedDict[str, SegmentIndex | None] = OrderedDict()
+        self._chunks: OrderedDict[tuple[str, int], bytes | None] = OrderedDict()
+        """Both: what was read last; None: the system has refused to."""
         self._large = _Large(("", 0), 0, b"")
         self.patient = True
         self._passed: OrderedDict[tuple[bytes, int], int] = OrderedDict()
@@ -127,12 +138,15 @@ class SegmentReader:
             del self._chunks[key]
 
     def record(self, segment: Segment, offset: int) -> Found | None:
-        """The record of an entry; None, and marked as lost, if it cannot be read."""
-        index = self.index(segment)
-        position = index.position(offset)
+        """The record of an entry; None if it is lost, or the system does not read it now."""
+        try:
+            index = self._index(segment)
+            position = index.position(offset)
+            found = None if position == LOST else self._record_at(segment.name, position)
+        except _Refused:
+            return None
         if position == LOST:
             return None
-        found = self._record_at(segment.name, position)
         if (
             found is None
             or found.offset != offset
@@ -144,8 +158,17 @@ class SegmentReader:
             return None
         return found
 
+    def is_lost(self, segment: Segment, offset: int) -> bool:
+        """Whether an entry, for which `record` gave None, is lost."""
+        try:
+            return self._index(segment).position(offset) == LOST
+        except _Refused:
+            return False
+
     def _record_at(self, name: str, position: int) -> Found | None:
-        whole = self._large.data if self._large.of == (name, position) else None
+        large, whole = self._large, None
+        if large.of == (name, position) and (large.data is not None or not self.patient):
+            whole = _given(large.data)
         if whole is None:
             chunk_at = position - position % READ_AHEAD_BYTES
             chunk = self._chunk(name, chunk_at)
@@ -161,66 +184,74 @@ class SegmentReader:
 
     def _chunk(self, name: str, at: int) -> bytes:
         key = name, at
-        chunk = self._chunks.get(key)
-        if chunk is not None:
-            self._chunks.move_to_end(key)
-            return chunk
         if name == self._growing:  # what was written a moment ago is in the system's memory
-            return self._bytes(name, at, READ_AHEAD_BYTES)
-        if not self.patient:
+            return _given(self._bytes(name, at, READ_AHEAD_BYTES))
+        if self._chunks.get(key) is not None or (key in self._chunks and not self.patient):
+            self._chunks.move_to_end(key)
+        elif self.patient:
+            self._keep_chunk(key, self._bytes(name, at, READ_AHEAD_BYTES))
+        else:
             raise NotAtHand(
                 partial(self._bytes, name, at, READ_AHEAD_BYTES),
-                lambda data: self._keep_chunk(key, cast("bytes", data)),
+                lambda data: self._keep_chunk(key, cast("bytes | None", data)),
             )
-        return self._keep_chunk(key, self._bytes(name, at, READ_AHEAD_BYTES))
+        return _given(self._chunks[key])
 
-    def _keep_chunk(self, key: tuple[str, int], chunk: bytes) -> bytes:
+    def _keep_chunk(self, key: tuple[str, int], chunk: bytes | None) -> None:
         self._chunks[key] = chunk
         if len(self._chunks) > CHUNKS_MAX:
             self._chunks.popitem(last=False)
-        return chunk
 
     def _beyond(self, name: str, position: int, size: int) -> bytes:
         """From here on so many bytes: of a record that does not lie within a chunk."""
 
         def keep(data: object) -> None:
-            self._large = _Large((name, position), size, cast("bytes", data))
+            self._large = _Large((name, position), size, cast("bytes | None", data))
 
         if not self.patient and name != self._growing:
             raise NotAtHand(partial(self._bytes, name, position, size), keep)
         keep(self._bytes(name, position, size))
-        return self._large.data
+        return _given(self._large.data)
 
-    def _bytes(self, name: str, at: int, size: int) -> bytes:
+    def _bytes(self, name: str, at: int, size: int) -> bytes | None:
+        """What the file gives; None: the system refuses to read it. Any thread."""
         try:
             return self._files.read(name, at, size)
-        except OSError:  # to a reader the same as a record that is not whole; it is counted
+        except FileNotFoundError:  # to a reader the same as a record that is not whole
             return b""
+        except OSError:
+            return None
 
-    def index(self, segment: Segment) -> SegmentIndex:
+    def _index(self, segment: Segment) -> SegmentIndex:
         """Where the entries of a segment stand."""
-        if segment.name == self._growing:
+        name = segment.name
+        if name == self._growing:
             return self._growing_index
-        index = self._loaded.get(segment.name)
-        if index is not None:
-            self._loaded.move_to_end(segment.name)
-            return index
-        load = partial(self._load, segment)
-        if not self.patient:
+        if self._loaded.get(name) is not None or (name in self._loaded and not self.patient):
+            self._loaded.move_to_end(name)
+        elif self.patient:
+            self._keep_index(segment, self._load(segment))
+        else:
             raise NotAtHand(
-                load, lambda found: self._keep_index(segment, cast("SegmentIndex | None", found))
+                partial(self._load, segment),
+                lambda found: self._keep_index(segment, cast("SegmentIndex | None", found)),
             )
-        return self._keep_index(segment, load())
+        return _given(self._loaded[name])
 
     def passed(self, asked: tuple[bytes, int]) -> int:
         """Up to which offset there is none, of a question that is asked again; else 0."""
         return self._passed.pop(asked, 0)
 
     def index_for(self, asked: tuple[bytes, int], segment: Segment) -> SegmentIndex:
-        """As `index`; below the segment there is no entry that is asked for: a topic, and from
-        which offset on."""
+        """Where the entries of a segment stand; nowhere, if the system does not read that now.
+
+        Args:
+            asked: a topic, and an offset: from there to the segment there is no entry of it.
+        """
         try:
-            return self.index(segment)
+            return self._index(segment)
+        except _Refused:
+            return SegmentIndex(segment.base)
         except NotAtHand:
             # Asked again it goes on here: more segments may be on the way than are kept indexes of.
             self._passed[asked] = segment.base
@@ -241,25 +272,30 @@ class SegmentReader:
         return low
 
     def _load(self, segment: Segment) -> SegmentIndex | None:
-        """The index of a segment; None: the disk does not give the segment. Any thread."""
+        """The index of a segment, empty if there is no such file; None: as `_bytes`. Any thread."""
         try:
             return load_index(self._files, segment)
-        except OSError:  # to a reader the same as a segment that is not whole; it is counted
+        except FileNotFoundError:
+            return SegmentIndex(segment.base)
+        except OSError:
             return None
 
-    def _keep_index(self, segment: Segment, index: SegmentIndex | None) -> SegmentIndex:
-        if index is None:
-            index = SegmentIndex(segment.base)
-            while index.end < segment.end:
-                index.add_lost()
-            self.unreadable += segment.end - segment.base
+    def _keep_index(self, segment: Segment, index: SegmentIndex | None) -> None:
+        while index is not None and index.end < segment.end:
+            index.add_lost()
+            self.unreadable += 1
         self._remember(segment.name, index)
-        return index
 
-    def _remember(self, name: str, index: SegmentIndex) -> None:
+    def _remember(self, name: str, index: SegmentIndex | None) -> None:
         self._loaded[name] = index
         if len(self._loaded) > INDEXES_MAX:
             self._loaded.popitem(last=False)
+
+
+def _given(found: T | None) -> T:
+    if found is None:
+        raise _Refused
+    return found
 
 
 def segment_name(base: int, epoch: int) -> str:

@@ -11,8 +11,9 @@ A log that runs *ahead* of its disk commits what is written, and has it synced l
 be lost by a power cut then; the next process leaves so many offsets out that none is used again.
 
 Old entries are read from the files, in chunks and over an index of each segment. What the disk has
-lost (a record whose sum is wrong, a segment that is not there) is `None` when it is asked for, and
-passed over by everything else. Whole segments leave: by their size, or by their age.
+lost (a record whose sum is wrong, a segment that is not there), or does not give now, is `None`
+when it is asked for, and passed over by everything else. Whole segments leave: by their size, or
+by their age.
 """
 
 from __future__ import annotations
@@ -243,27 +244,29 @@ class SegmentLog(Generic[B]):
 
     def append(self, topic: bytes, batch: B | bytes, size: int) -> bytes | None:
         """Take a batch of `size` bytes in; gives its entry frame, None if the topic is refused."""
-        frame = self.hot.append(topic, batch, size)
-        if frame is not None:
+        if (frame := self.hot.append(topic, batch, size)) is not None:
             self._account(topic, size)
         return frame
 
     def append_spare(self, topic: bytes, batch: B | bytes, size: int) -> bytes | None:
         """As `append`, and a new topic may use the part of the table that is kept."""
-        frame = self.hot.append_spare(topic, batch, size)
-        if frame is not None:
+        if (frame := self.hot.append_spare(topic, batch, size)) is not None:
             self._account(topic, size)
         return frame
 
     def record(self, offset: int) -> Record[B | bytes] | None:
-        """The entry at this offset; None if the disk has lost it."""
+        """The entry at this offset; None if the disk has lost it, or does not give it now."""
         if offset >= self.hot.floor:
             return self.hot.record(offset)
         segment = self._segment_of(offset)
-        found = None if segment is None else self._reader.record(segment, offset)
-        if found is None:
+        if segment is None or (found := self._reader.record(segment, offset)) is None:
             return None
         return self.hot.topic(found.topic), found.frame, found.body, len(found.body)
+
+    def is_lost(self, offset: int) -> bool:
+        """As `LateLog.is_lost`."""
+        segment = self._segment_of(offset)
+        return segment is None or self._reader.is_lost(segment, offset)
 
     def following(self, offset: int) -> int:
         """This offset, or the first one above it that was not left out."""
@@ -557,15 +560,12 @@ class SegmentLog(Generic[B]):
     def _below(self, last: int, until: int) -> int:
         """The newest entry below `until` of the topic whose newest one is `last`; -1: none."""
         while last >= until:
-            record = self.record(last)
-            if record is None:
+            if (record := self.record(last)) is None:
                 return -1
             entry = read_entry(record[1])
             if entry.kind != EntryKind.ENTRY or entry.previous >= last:
                 return -1
-            last = entry.previous
-            if last < self.floor:
-                return -1
+            last = entry.previous if entry.previous >= self.floor else -1
         return last
 
 

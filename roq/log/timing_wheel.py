@@ -3,17 +3,16 @@
 A wheel of three rings: what is due in the next minute lies in a heap of rows for each second, what
 is due within two hours for each minute, the rest for each hour. A row has 32 bytes, whatever its
 message has; as its time comes near it goes from ring to ring, a bounded number in each step.
-
-The clock by which they are due goes with the monotonic one. Small steps of the wall clock, as time
-servers make them, are followed at once. A jump is not, unless it has stood for ten minutes: then
-the clock was wrong before, and was set right.
 """
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import merge, nsmallest
+from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple, cast
 
@@ -22,6 +21,7 @@ from roq.protocol.later import Place
 
 _ROW: Final = Struct("<QQII8s")
 ROW_BYTES: Final = _ROW.size
+SIZE_MAX: Final = (1 << 32) - 1
 SECOND: Final = 1_000_000
 """In µs, as all times here."""
 _WIDTHS: Final = (SECOND, 60 * SECOND, 3_600 * SECOND)
@@ -29,10 +29,11 @@ _REACHES: Final = (60 * SECOND, 7_200 * SECOND)
 """What is due within these goes into the first ring, and into the second."""
 STEP_ROWS: Final = 20_000
 """Rows that are moved in one step."""
+SWEEP_ROWS: Final = 5_000
+"""Rows that are looked at in one step."""
+_FAR: Final = 1 << 64
 _BLOCK: Final = 12
 """Offsets are counted in blocks of 2 to the power of this."""
-SMALL_US: Final = 1_000_000
-STANDS_SECONDS: Final = 600.0
 
 
 class Row(NamedTuple):
@@ -44,7 +45,7 @@ class Row(NamedTuple):
     at: int
     """In its batch."""
     size: int
-    """Bytes of its payload."""
+    """Bytes that it takes, with all that it has."""
     id: bytes
 
     @property
@@ -58,7 +59,7 @@ class TimingWheel:
 
     Attributes:
         count: those that wait, with those that were given out and not yet `forget` was told.
-        bytes: of their payloads.
+        bytes: that they take.
     """
 
     def __init__(self) -> None:
@@ -66,6 +67,14 @@ class TimingWheel:
         self.bytes = 0
         self._rings: tuple[dict[int, bytearray], ...] = ({}, {}, {})
         self._blocks: Counter[int] = Counter()
+        self._first = [_FAR] * len(_WIDTHS)
+        """Of each ring: no bucket has a lower number."""
+        self._swept = self._level = 0
+        """Below which offset rows are looked for, and in which ring that is;"""
+        self._to_sweep: list[int] = []
+        """its buckets that are not looked at,"""
+        self._unswept = _FAR
+        """but for the end of the last of these, behind so many rows."""
 
     def __iter__(self) -> Iterator[Row]:
         """Those that were not given out, in no order."""
@@ -76,7 +85,15 @@ class TimingWheel:
     def add(self, row: Row, now_us: int) -> None:
         """One more waits."""
         self.note(row)
-        self._put(row, now_us)
+        self.put_back(row, now_us)
+
+    def put_back(self, row: Row, now_us: int) -> None:
+        """One that was given out waits on."""
+        ahead = row.due_us - now_us
+        level = 0 if ahead < _REACHES[0] else 1 if ahead < _REACHES[1] else 2
+        self._bucket(level, row.due_us).extend(_ROW.pack(*row))
+        if row.offset < self._swept:
+            self._begin_sweep(self._swept)
 
     def note(self, row: Row) -> None:
         """One more waits, and counts as given out."""
@@ -102,7 +119,7 @@ class TimingWheel:
         self._unroll(1, until_us + _WIDTHS[1] // 2)
         seconds = self._rings[0]
         found: list[Row] = []
-        for second in sorted(each for each in seconds if each * SECOND < until_us):
+        for second in self._before(0, until_us):
             rows = seconds[second]
             found += _read(_cut(rows, STEP_ROWS - len(found)))
             if rows:
@@ -138,41 +155,66 @@ class TimingWheel:
             for number in sorted(ring):
                 if len(here) >= most and number * width > here[most - 1].due_us:
                     break
-                here = nsmallest(most, [*here, *_read(ring[number])])
+                here = nsmallest(most, [*here, *_soonest_of(ring[number], most)])
             found = list(merge(found, here))[:most]
         return found
 
-    def below(self, offset: int, most: int) -> list[Row]:
-        """Some that lie below an offset, so many at most."""
+    def below(self, offset: int, most: int, most_bytes: int) -> list[Row] | None:
+        """Give out some that lie below an offset; None: none does, of those not given out.
+
+        It looks at a bounded number of rows, and goes on there when it is asked for the same again.
+
+        Args:
+            most, most_bytes: so many rows, and so much that they take; one row may take more.
+        """
+        if offset != self._swept:
+            self._begin_sweep(offset)
         found: list[Row] = []
-        for row in self:
+        for _ in range(SWEEP_ROWS):
+            if not self._to_sweep and self._level == 0:
+                return found or None
+            if not self._to_sweep:  # rows go from ring to ring downwards alone: none is missed
+                self._level -= 1
+                self._to_sweep = list(self._rings[self._level])
+                self._unswept = _FAR
+                continue
+            number = self._to_sweep[-1]
+            rows = self._rings[self._level].get(number, b"")
+            self._unswept = min(self._unswept, len(rows) // ROW_BYTES) - 1
+            if self._unswept < 0:
+                self._to_sweep.pop()
+                self._unswept = _FAR
+                continue
+            row = Row(*_ROW.unpack_from(rows, self._unswept * ROW_BYTES))
             if row.offset < offset:
+                self._take(self._level, number, self._unswept * ROW_BYTES)
                 found.append(row)
-                if len(found) >= most:
+                most_bytes -= row.size
+                if len(found) >= most or most_bytes <= 0:
                     break
         return found
 
-    def settle(self, places: set[Place], dues: Iterable[int] | None = None) -> None:
-        """These do not wait any more, as far as they were not given out.
+    def remove(self, row: Row) -> None:
+        """One that was not given out does not wait any more."""
+        packed = _ROW.pack(*row)
+        for level, width in enumerate(_WIDTHS):
+            rows = self._rings[level].get(row.due_us // width)
+            at = -1 if rows is None else _find(rows, packed)
+            if at >= 0:
+                self._take(level, row.due_us // width, at)
+                self.forget(row)
+                return
 
-        Args:
-            dues: when they are due; None: that is not known, and all are looked at.
-        """
-        times = None if dues is None else list(dues)
-        for width, ring in zip(_WIDTHS, self._rings, strict=True):
-            numbers = list(ring) if times is None else {due // width for due in times}
-            for number in numbers:
-                rows = ring.get(number)
-                if rows is None:
-                    continue
+    def settle(self, places: set[Place]) -> None:
+        """These do not wait any more, as far as they were not given out; all are looked at."""
+        for ring in self._rings:
+            for number, rows in list(ring.items()):
                 kept = bytearray()
                 for row in _read(rows):
                     if row.place in places:
                         self.forget(row)
                     else:
                         kept += _ROW.pack(*row)
-                if len(kept) == len(rows):
-                    continue
                 if kept:
                     ring[number] = kept
                 else:
@@ -198,75 +240,82 @@ class TimingWheel:
         """Assert the invariants."""
         assert self.count == sum(self._blocks.values()) >= sum(1 for _ in self)  # noqa: S101
         assert all(count > 0 for count in self._blocks.values())  # noqa: S101
-        for width, ring in zip(_WIDTHS, self._rings, strict=True):
+        for width, ring, first in zip(_WIDTHS, self._rings, self._first, strict=True):
+            assert first <= min(ring, default=_FAR)  # noqa: S101
             for number, rows in ring.items():
                 assert rows, "no bucket is empty"  # noqa: S101
                 assert all(row.due_us // width == number for row in _read(rows))  # noqa: S101
 
-    def _put(self, row: Row, now_us: int) -> None:
-        ahead = row.due_us - now_us
-        level = 0 if ahead < _REACHES[0] else 1 if ahead < _REACHES[1] else 2
-        number = row.due_us // _WIDTHS[level]
-        ring = self._rings[level]
-        rows = ring.get(number)
+    def _begin_sweep(self, offset: int) -> None:
+        """Look at all again, whether they lie below this."""
+        self._swept, self._level = offset, len(_WIDTHS)
+        self._to_sweep, self._unswept = [], _FAR
+
+    def _take(self, level: int, number: int, at: int) -> None:
+        """Cut one row out of a bucket; the last one takes its place."""
+        rows = self._rings[level][number]
+        last = _cut(rows, 1)
+        if at < len(rows):
+            rows[at : at + ROW_BYTES] = last
+        if not rows:
+            del self._rings[level][number]
+
+    def _bucket(self, level: int, due_us: int) -> bytearray:
+        """Where rows lie that are due then."""
+        number = due_us // _WIDTHS[level]
+        rows = self._rings[level].get(number)
         if rows is None:
-            rows = ring[number] = bytearray()
-        rows += _ROW.pack(*row)
+            rows = self._rings[level][number] = bytearray()
+            self._first[level] = min(self._first[level], number)
+        return rows
+
+    def _before(self, level: int, until_us: int) -> list[int]:
+        """The buckets of a ring that begin before this, in order."""
+        ring, width = self._rings[level], _WIDTHS[level]
+        if self._first[level] * width >= until_us:
+            return []
+        numbers = sorted(each for each in ring if each * width < until_us)
+        self._first[level] = numbers[0] if numbers else min(ring, default=_FAR)
+        return numbers
 
     def _unroll(self, level: int, until_us: int) -> None:
         """What begins before this goes into lower rings; some of it."""
-        ring, width, below = self._rings[level], _WIDTHS[level], self._rings[level - 1]
-        left = STEP_ROWS
-        for number in sorted(each for each in ring if each * width < until_us):
+        ring, left = self._rings[level], STEP_ROWS
+        for number in self._before(level, until_us):
             rows = ring[number]
             part = _cut(rows, left)
             left -= len(part) // ROW_BYTES
             if not rows:
                 del ring[number]
             for row in _read(part):
-                lower = row.due_us // _WIDTHS[level - 1]
-                bucket = below.get(lower)
-                if bucket is None:
-                    bucket = below[lower] = bytearray()
-                bucket += _ROW.pack(*row)
+                self._bucket(level - 1, row.due_us).extend(_ROW.pack(*row))
             if not left:
                 return
 
 
-class SteadyClock:
-    """Attributes:
-    now_us: the time, µs UTC; 0: it was never looked.
-    """
-
-    def __init__(self) -> None:
-        self.now_us = 0
-        self._ahead_us: int | None = None
-        """Of the monotonic clock, what this one is ahead."""
-        self._jump_us = 0
-        """Likewise of the wall clock, as it was when it was seen to have jumped."""
-        self._since: float | None = None
-
-    def look(self, now: float, wall_us: int) -> int:
-        """It is so late.
-
-        Args:
-            now: monotonic, seconds.
-            wall_us: what the system's wall clock says, µs UTC.
-        """
-        steady_us = int(now * 1_000_000)
-        ahead_us = wall_us - steady_us
-        if self._ahead_us is None or abs(ahead_us - self._ahead_us) <= SMALL_US:
-            self._ahead_us, self._since = ahead_us, None
-        elif self._since is None or abs(ahead_us - self._jump_us) > SMALL_US:
-            self._jump_us, self._since = ahead_us, now
-        elif now - self._since >= STANDS_SECONDS:
-            self._ahead_us, self._since = ahead_us, None
-        self.now_us = steady_us + self._ahead_us
-        return self.now_us
-
-
 def _read(rows: bytes | bytearray) -> Iterator[Row]:
     return cast("Iterator[Row]", map(Row._make, _ROW.iter_unpack(bytes(rows))))
+
+
+def _soonest_of(rows: bytearray, most: int) -> list[Row]:
+    """The soonest of a bucket, so many at most, in no order; few others are unpacked."""
+    if len(rows) <= 4 * most * ROW_BYTES:
+        return list(_read(rows))
+    dues = array("Q", bytes(rows))[:: ROW_BYTES // 8]
+    if sys.byteorder == "big":
+        dues.byteswap()
+    last = nsmallest(most, dues)[-1]
+    places = [at for at, due in enumerate(dues) if due < last]
+    places += islice((at for at, due in enumerate(dues) if due == last), most - len(places))
+    return [Row(*_ROW.unpack_from(rows, at * ROW_BYTES)) for at in places]
+
+
+def _find(rows: bytearray, packed: bytes) -> int:
+    """Where this row stands in a bucket; -1: it does not."""
+    at = rows.find(packed)
+    while at >= 0 and at % ROW_BYTES:
+        at = rows.find(packed, at + 1)
+    return at
 
 
 def _cut(rows: bytearray, most: int) -> bytes:

@@ -73,7 +73,7 @@ class DelayedList(msgspec.Struct, frozen=True, kw_only=True):
     generation: ChildEpoch
     pending: Whole
     size: Whole
-    """Bytes of all payloads that wait."""
+    """Bytes that all messages that wait take, as the exchange counts them against its bound."""
     messages: list[tuple[bytes, Whole]]
     """(id, when it is due in µs UTC), the soonest first."""
 

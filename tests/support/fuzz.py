@@ -677,7 +677,10 @@ DECODERS: dict[str, tuple[str, ...]] = {
         "client/request/service", "log/group_changes", "log/group_filter", "log/groups",
         "protocol/consuming",
     ),
-    "later": ("client/consume/delayed", "exchange/later", "log/timing_wheel", "protocol/later"),
+    "later": (
+        "client/consume/delayed", "exchange/delayed_message", "exchange/later", "log/timing_wheel",
+        "protocol/later",
+    ),
     "log": (
         "exchange/snapshot", "log/index", "log/meta", "log/records", "log/recovery", "log/snapshot",
     ),

@@ -48,7 +48,7 @@ class PendingMessages(msgspec.Struct, frozen=True, kw_only=True):
     pending: int
     """How many wait, at all exchanges that have answered."""
     size: int
-    """Bytes of their payloads."""
+    """Bytes that they take, with all that they have, as exchanges count them."""
     messages: list[PendingMessage]
     """The soonest of them, in order."""
     missing: dict[str, str]

@@ -64,3 +64,22 @@ def test_what_is_retired_takes_nothing_until_that_is_taken_back_and_there_is_roo
     disk.retire(retired=True)
     disk.retire(retired=False)
     assert disk.full
+
+
+def test_of_what_is_to_stay_free_the_exchange_may_take_half_by_itself() -> None:
+    disk = DiskRoom(Limits(disk_free_bytes=1_000, disk_free_files=0), "/logs")
+    disk.measured(Room(800, 1_000_000, 0, 0))
+    assert disk.full
+    assert [disk.takes_own(size) for size in (300, 301)] == [True, False]
+    disk.retire(retired=True)
+    assert not disk.takes_own(1)
+    disk.retire(retired=False)
+    disk.seal("it cannot be written", 1.0)
+    assert not disk.takes_own(0)
+
+
+def test_it_makes_no_files_beyond_half_of_those_that_are_to_be_left() -> None:
+    disk = DiskRoom(Limits(disk_free_bytes=0, disk_free_files=100), "/logs")
+    for free, taken in ((60, True), (40, False)):
+        disk.measured(Room(1_000, 1_000, free, 10_000))
+        assert (disk.full, disk.takes_own(1)) == (True, taken)

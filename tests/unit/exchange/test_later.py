@@ -9,11 +9,12 @@ import pytest
 from exchange_driver import NUMBER, QUEUE, Exchange, exchange, publisher_id
 
 from roq.exchange import later as later_module
-from roq.exchange.events import Received
+from roq.exchange.disk_room import Room
+from roq.exchange.events import Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog, perform
-from roq.log.timing_wheel import SteadyClock
+from roq.log.steady_clock import SteadyClock
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import batch, channel, documents
@@ -22,6 +23,8 @@ from roq.protocol.channel import (
     FETCH,
     FETCHED_ENTRY,
     HEADS,
+    READER_BYTES,
+    REFUSED,
     STREAMS,
     Fetched,
     FetchRequest,
@@ -113,12 +116,12 @@ class Clock:
                 return
 
     def published(self) -> list[tuple[bytes, bytes, Attributes]]:
-        """What subscribers have got."""
+        """What subscribers have got of the exchange's own."""
         found = []
         for parts in self.there.live:
             if len(parts) == 3:
                 header = batch.read_header(parts[2])
-                if header.kind == batch.Kind.DATA:
+                if header.kind == batch.Kind.DATA and not header.link_number:
                     payloads, packed = batch.read_body(parts[2], header)
                     assert packed is not None
                     given = BatchAttributes(packed, 0, header.count)
@@ -228,6 +231,18 @@ def test_what_waits_is_bounded_in_bytes_and_number(monkeypatch: pytest.MonkeyPat
     assert made.send(message(4, 90.0))
 
 
+def test_properties_count_for_what_waits() -> None:
+    made = clock(ring_bytes=400_000)
+    given = {0: Attributes(properties={"p": "y" * 4_000})}
+    sent = 0
+    while sent < 100 and made.send(message(sent, 50.0, payload=b"x"), attributes=given):
+        sent += 1
+    assert 20 < sent < 25, "100,000 bytes are kept at most"
+    made.wait(51.0)
+    assert made.there.core.later.check() is None
+    assert made.send(message(200, 90.0), attributes=given)
+
+
 def test_it_is_hidden_from_readers() -> None:
     made = clock()
     made.send(message(1, 50.0))
@@ -316,6 +331,24 @@ def test_many_that_are_due_at_once_are_published_turn_by_turn() -> None:
         made.send(*(message(number, 20.0) for number in range(first, first + 500)))
     made.wait(21.0)
     assert sorted(made.payloads()) == sorted(b"m%d" % number for number in range(3_000))
+
+
+def test_what_is_due_pushes_out_nothing_that_a_group_has_still_to_do() -> None:
+    made = clock(ring_bytes=40_000)
+    made.send(*(message(number, 5.0, payload=b"%d" % number * 900) for number in range(8)))
+    core = made.there.core
+    core.backpressure.report(b"g" * READER_BYTES, b"g", 0, patient=True)
+    core.intake.look()
+    for first in range(60):  # until there is no room for one more
+        made.there.append(b"p", b"t", wrapped([b"n" * 900], made.number + 1 + first, first))
+    for _ in range(20):
+        made.wait(1.0)
+        assert core.log.floor == 0, "the group has not read that"
+    waits = len(core.later)
+    assert waits > 0
+    core.backpressure.report(b"g" * READER_BYTES, b"g", core.log.end, patient=True)
+    made.wait(2.0)
+    assert sorted(made.payloads()) == [b"%d" % number * 900 for number in range(8)]
 
 
 # --- on a disk ------------------------------------------------------------------------------------
@@ -475,3 +508,187 @@ def test_nothing_is_lost_and_nothing_comes_twice_whatever_the_power_does(seed: i
     again = {number: places for number, places in lives.seen.items() if len(places) > 1}
     assert not again, "nothing came twice"
     assert lives.log.floor > 0 or lives.log.end < 400
+
+
+@dataclass
+class OnDisk:
+    """A durable exchange with a disk that does what it is told, and one publisher."""
+
+    files: LossyFiles = field(default_factory=LossyFiles)
+    now: float = 0.0
+    link: int = 0
+    first: dict[bytes, int] = field(default_factory=dict)
+    got: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings = LogSettings(
+            queue=QUEUE, exchange=NUMBER, epoch=1, cluster="c", host="h", ring_bytes=4_000,
+            topics_max=100, topics_spare=12, capacity_bytes=1 << 30, keep_us=100 * SECOND,
+            now_us=START_US, segment_bytes=3_000, segment_entries=30,
+        )  # fmt: skip
+        self.log: SegmentLog[bytes] = open_log(self.files, settings)
+        limits = Limits(ring_bytes=4_000, log_bytes=1 << 20)
+        self.core: ExchangeCore[bytes] = ExchangeCore(
+            QUEUE, NUMBER, 1, limits, late=self.log, place="here"
+        )
+        self.begin()
+        hello = Hello(queue=QUEUE, publisher=publisher_id("p"), epoch=1, attempt=1)
+        self.core.handle(Received(b"p", (channel.HELLO, documents.encode(hello))), self.now)
+
+    def begin(self) -> None:
+        self.core.begin(self.now, START_US + int(self.now * SECOND))
+
+    def turn(self, seconds: float = 0.5) -> None:
+        self.now += seconds
+        self.begin()
+        self.core.handle(Tick(), self.now)
+        self.core.take_acks()
+        self.core.take_answers()
+        self.core.check()
+        group = self.log.gather(self.core.snapshot)
+        if group is not None:
+            perform(self.files, group)
+            self.log.commit(group.end)
+        for topic, _, data, _ in self.core.take_committed(1_000):
+            header = batch.read_header(data)
+            if topic.name == b"t" and not header.link_number and header.kind == batch.Kind.DATA:
+                self.got += batch.read_payloads(data, header)
+
+    def send(self, topic: bytes, *payloads: bytes) -> bool:
+        first = self.first.get(topic, 0)
+        data = batch.pack(
+            list(payloads), publisher=publisher_id("p"), epoch=1, link_number=self.link + 1,
+            first_sequence=first, created_us=7,
+        )  # fmt: skip
+        before = self.log.end
+        self.core.append(b"p", topic, data, len(data))
+        if self.log.end == before:
+            return False
+        self.link += 1
+        self.first[topic] = first + len(payloads)
+        return True
+
+    def bury(self) -> None:
+        """What was sent is on the disk alone."""
+        for _ in range(60):
+            self.send(b"t", b"x" * 200)
+            self.turn(0.01)
+
+
+def test_what_the_disk_does_not_give_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
+    made.bury()
+    made.turn(15.0)
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> bytes:
+            raise OSError(24, "Too many open files")
+
+        patch.setattr(made.files, "read", refuse)
+        for _ in range(40):
+            made.turn(0.2)
+    assert (made.got, len(made.core.later), made.core.later.lost) == ([], 5, 0)
+    for _ in range(40):
+        made.turn()
+    assert sorted(made.got) == [b"m%d" % each for each in range(5)]
+    assert (len(made.core.later), made.core.later.lost) == (0, 0)
+
+
+def test_what_the_disk_refuses_while_a_segment_is_to_leave_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, *(encode_delayed(message(each, 500.0)) for each in range(5)))
+    made.bury()
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> bytes:
+            raise OSError(5, "Input/output error")
+
+        patch.setattr(made.files, "read", refuse)
+        for _ in range(10):
+            made.turn(30.0)
+            made.send(b"t", b"x")
+        assert made.log.pressed_below > 0
+    while made.now < 520.0:
+        made.turn(5.0)
+        made.send(b"t", b"x")
+    assert sorted(made.got) == [b"m%d" % each for each in range(5)]
+
+
+def test_what_is_damaged_is_counted_and_waits_no_more() -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
+    made.bury()
+    first = min(each for each in made.files.names() if each.endswith(".seg"))
+    made.files.write(first, 0, [bytes(made.files.size(first))])
+    while made.now < 30.0:
+        made.turn(1.0)
+    assert (made.got, len(made.core.later), made.core.later.lost) == ([], 0, 5)
+
+
+def asked(made: OnDisk, number: int, route: bytes = b"r") -> list[bytes]:
+    """The letters of what is answered at once to a cancellation."""
+    request = CancelDelayed(id=1, queue=QUEUE, message=name(number))
+    received = Received(route, (CANCEL_DELAYED, documents.encode(request)))
+    effects = [*made.core.handle(received, made.now)]
+    while made.core.requests:
+        effects += made.core.answer_next(made.now)
+    return [each.parts[0] for each in effects if isinstance(each, Send)]
+
+
+def test_answers_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(later_module, "OWED_MAX", 3)
+    made = OnDisk()
+    assert asked(made, 99) == [CANCEL_DELAYED], "there is nothing to wait for"
+    made.send(LATER_TOPIC, *(encode_delayed(message(each, 500.0)) for each in range(9)))
+    assert asked(made, 0) == asked(made, 0) == asked(made, 99) == []
+    assert asked(made, 1) == [REFUSED]
+    assert len(made.core.later) == 8
+    made.core.handle(Unreachable(b"r"), made.now)
+    assert asked(made, 1, b"s") == []
+    made.turn()
+    told = [each for each in made.core.take_answers() if isinstance(each, Send)]
+    assert [(each.route, each.parts[0]) for each in told] == [(b"s", CANCEL_DELAYED)]
+
+
+GB = 1 << 30
+
+
+def test_one_that_waits_for_days_does_not_keep_a_full_disk_full() -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, encode_delayed(message(1, 1e6)), encode_delayed(message(2, 90.0)))
+
+    def measure() -> None:
+        """Nothing else is on that disk, and it has room for so much of the log."""
+        free = 10 * GB if made.log.kept < 20_000 else 200 << 20
+        made.core.disk.measured(Room(free, 10 * GB, 10**6, 10**6))
+
+    while not made.core.disk.full:
+        made.send(b"t", b"x" * 200)
+        made.turn(0.1)
+        measure()
+    while made.core.disk.full:
+        assert made.now < 1_000.0, "what is old enough leaves, and there is room again"
+        made.turn(1.0)
+        measure()
+    assert made.got == [b"m2"], "what is due is published all the same"
+    assert len(made.core.later) == 1
+    for _ in range(5):
+        made.turn(1.0)
+    assert made.core.later.deadline is None, "nothing is left to do for it"
+    assert made.send(b"t", b"again")
+
+
+def test_a_log_that_is_retired_or_sealed_gets_nothing_from_what_is_due() -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, encode_delayed(message(1, 5.0)))
+    made.core.disk.retire(retired=True)
+    for _ in range(20):
+        made.turn()
+    assert made.got == []
+    made.core.disk.retire(retired=False)
+    made.turn()
+    made.turn()
+    assert made.got == [b"m1"]

@@ -120,3 +120,29 @@ def test_what_was_read_is_kept_while_others_read() -> None:
         except NotAtHand as miss:
             miss.keep(miss.load())
             readers.insert(0, one)
+
+
+@pytest.mark.parametrize("size", [500, 2 * READ_AHEAD_BYTES])
+def test_who_does_not_wait_is_answered_though_the_system_refuses_to_read(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_of(random.Random(3), [size] * 4)
+
+    def refuse(*_: object) -> bytes:
+        raise OSError(24, "Too many open files")
+
+    log.patient = False
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFiles, "read", refuse)
+        for _ in range(3):
+            try:
+                assert log.record(1) is None
+                break
+            except NotAtHand as miss:
+                miss.keep(miss.load())
+        else:
+            raise AssertionError("it asks for the same for ever")
+    assert not log.is_lost(1)
+    log.patient = True
+    assert log.record(1) is not None
+    assert log.unreadable == 0

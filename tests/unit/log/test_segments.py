@@ -242,8 +242,24 @@ def test_a_segment_that_the_disk_does_not_give_is_gone_to_readers_and_raises_not
     files.broken = segments(files)[1].removesuffix(SEGMENT_SUFFIX)
     assert [each for each in range(35) if log.record(each) is None] == list(range(10, 20))
     assert log.next_of(b"t", 10) == 20
-    assert log.unreadable == 10
+    assert (log.unreadable, log.is_lost(12)) == (0, False)
+    files.broken = ""  # it may have been out of descriptors
+    assert all(log.record(each) is not None for each in range(35))
     log.check()
+
+
+def test_what_is_wrong_or_not_there_is_lost_for_good() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings()), 35)
+    log = open_log(files, settings(6))
+    files.remove(segments(files)[1])
+    for name in [name for name in files.names() if name.endswith(INDEX_SUFFIX)]:
+        files.remove(name)
+    files.contents[segments(files)[0]][-20] ^= 1
+    assert [each for each in range(35) if log.record(each) is None] == list(range(9, 20))
+    assert (log.unreadable, log.is_lost(9), log.is_lost(12), log.is_lost(8)) == (
+        10, True, True, False,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("readers", [1, 3])

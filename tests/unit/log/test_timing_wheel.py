@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from roq.errors import RemoteProtocolError
 from roq.log import timing_wheel
-from roq.log.timing_wheel import ROW_BYTES, SECOND, STANDS_SECONDS, Row, SteadyClock, TimingWheel
+from roq.log.timing_wheel import ROW_BYTES, SECOND, Row, TimingWheel
 
 NOW = 1_700_000_000 * SECOND
 
@@ -39,7 +40,10 @@ def test_it_agrees_with_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
         elif model and chance.random() < 0.5:
             gone = model.pop(chance.choice(list(model)))
             assert pending.find(gone.id) == gone
-            pending.settle({gone.place}, [gone.due_us] if chance.random() < 0.5 else None)
+            if chance.random() < 0.5:
+                pending.remove(gone)
+            else:
+                pending.settle({gone.place})
             assert pending.find(gone.id) is None
         else:
             now_us += int(chance.choice([1.0, 60.0, 5_000.0]) * SECOND)
@@ -64,15 +68,82 @@ def test_it_agrees_with_a_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> No
     assert sorted(again) == sorted(model.values())
 
 
-def test_what_lies_below_an_offset_is_found() -> None:
+def test_what_lies_below_an_offset_is_given_out() -> None:
     pending = TimingWheel()
     for number in range(1_000):
         pending.add(row(number, number * 50.0), NOW)
-    assert sorted(each.offset for each in pending.below(40, 99)) == [0, 10, 20, 30]
-    assert len(pending.below(5_000, 99)) == 99
-    assert pending.oldest == 0
+    found = pending.below(40, 99, 1 << 30)
+    assert found is not None
+    assert sorted(each.offset for each in found) == [0, 10, 20, 30]
+    assert (pending.below(40, 99, 1 << 30), pending.count, len(list(pending))) == (None, 1_000, 996)
+    pending.put_back(found[0], NOW)
+    assert pending.below(40, 99, 1 << 30) == found[:1]
+    for each in found:
+        pending.put_back(each, NOW)
+    assert len(pending.below(5_000, 99, 1 << 30) or ()) == 99
+    assert len(pending.below(5_000, 99, 1) or ()) == 1
     pending.settle({each.place for each in pending if each.offset < 5_000})
-    assert pending.oldest == 4_096
+    pending.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_sweep_misses_nothing_whatever_happens_meanwhile(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing_wheel, "STEP_ROWS", 7)
+    monkeypatch.setattr(timing_wheel, "SWEEP_ROWS", 7)
+    chance = random.Random(seed)
+    pending, now_us, rows = TimingWheel(), NOW, dict[int, Row]()
+    for number in range(400):
+        rows[number] = row(number, chance.choice([40.0, 5_000.0, 20_000.0]) * chance.random())
+        pending.add(rows[number], now_us)
+    steps = 0
+    while (found := pending.below(2_000, 3, 1 << 30)) is not None:
+        steps += 1
+        assert steps < 5_000
+        assert len(found) <= 3
+        for each in found:
+            if chance.random() < 0.1:
+                pending.put_back(each, now_us)
+            else:
+                pending.forget(rows.pop(int.from_bytes(each.id, "big")))
+        if chance.random() < 0.2:
+            now_us += 400 * SECOND
+            for each in pending.advance(now_us):
+                pending.forget(rows.pop(int.from_bytes(each.id, "big")))
+        if chance.random() < 0.2 and (rest := list(pending)):
+            gone = chance.choice(rest)
+            pending.remove(gone)
+            del rows[int.from_bytes(gone.id, "big")]
+        pending.check()
+    assert sorted(pending) == sorted(rows.values())
+    assert all(each.offset >= 2_000 for each in pending)
+
+
+def test_one_of_many_is_listed_and_removed_without_unpacking_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pending, unpacked = TimingWheel(), list[int]()
+    rows = [row(number, 36_000 + number % 3_000 / 10) for number in range(20_000)]
+    for each in rows:
+        pending.add(each, NOW)
+    read = timing_wheel._read
+
+    def counted(data: bytes | bytearray) -> Iterator[Row]:
+        unpacked.append(len(data) // ROW_BYTES)
+        return read(data)
+
+    monkeypatch.setattr(timing_wheel, "_read", counted)
+    assert pending.find(rows[7].id) == rows[7]
+    pending.remove(rows[7])
+    pending.remove(rows[7])
+    soonest = pending.soonest(10)
+    assert sum(unpacked) < 100
+    monkeypatch.undo()
+    assert pending.count == 19_999
+    assert [each.due_us for each in soonest] == sorted(each.due_us for each in pending)[:10]
+    assert rows[7] not in set(pending)
+    pending.check()
 
 
 def test_a_row_takes_32_bytes() -> None:
@@ -89,37 +160,3 @@ def test_an_id_is_not_found_across_two_rows() -> None:
     pending.add(row(1, 5.0), NOW)
     packed = pending.pack()
     assert pending.find(packed[3:11]) is None
-
-
-BEGIN = 1_700_000_000_000_000
-DAY = 86_400 * SECOND
-
-
-def test_it_goes_with_the_wall_clock() -> None:
-    clock = SteadyClock()
-    assert clock.look(5.0, BEGIN) == BEGIN
-    assert clock.look(6.0, BEGIN + SECOND) == BEGIN + SECOND
-    assert clock.look(7.0, BEGIN + 2 * SECOND + 900_000) == BEGIN + 2 * SECOND + 900_000
-
-
-@pytest.mark.parametrize("jump", [-DAY, DAY, 2 * SECOND])
-def test_a_jump_is_followed_when_it_has_stood(jump: int) -> None:
-    clock = SteadyClock()
-    clock.look(0.0, BEGIN)
-    for seconds in range(0, int(STANDS_SECONDS), 50):
-        now = BEGIN + seconds * SECOND
-        assert clock.look(float(seconds), now + jump) == now
-    now = BEGIN + int(STANDS_SECONDS) * SECOND
-    assert clock.look(STANDS_SECONDS, now + jump) == now + jump
-
-
-def test_another_jump_has_to_stand_as_long() -> None:
-    clock = SteadyClock()
-    clock.look(0.0, BEGIN)
-    clock.look(1.0, BEGIN + SECOND + DAY)
-    now = BEGIN + 500 * SECOND
-    assert clock.look(500.0, now - DAY) == now
-    now = BEGIN + 700 * SECOND
-    assert clock.look(700.0, now - DAY) == now
-    assert clock.look(701.0, now + SECOND) == now + SECOND
-    assert clock.now_us == now + SECOND
