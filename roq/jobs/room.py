@@ -17,7 +17,7 @@ _UNKNOWN_SECONDS: Final = 0.1
 _SMOOTHING: Final = 0.1
 
 
-class Places(NamedTuple):
+class JobPlaces(NamedTuple):
     """What an instance has room for now."""
 
     free: int
@@ -26,7 +26,7 @@ class Places(NamedTuple):
     """Short runs that it has: on those threads, or waiting for one."""
 
 
-class Room:
+class JobRoom:
     """How long jobs of each type take, and what follows for an instance.
 
     Args:
@@ -42,7 +42,7 @@ class Room:
         mean = self._mean.get(kind, _UNKNOWN_SECONDS)
         self._mean[kind] = mean + _SMOOTHING * (seconds - mean)
 
-    def places(self, runs: Iterable[tuple[str, float]]) -> Places:
+    def places(self, runs: Iterable[tuple[str, float]]) -> JobPlaces:
         """What there is room for, from the type of each run that is there, and for how many
         seconds it has had a thread."""
         long = short = 0
@@ -51,9 +51,9 @@ class Room:
                 short += 1
             else:
                 long += 1
-        return Places(max(0, self._threads - long), short)
+        return JobPlaces(max(0, self._threads - long), short)
 
-    def ahead(self, kind: str, places: Places) -> int:
+    def ahead(self, kind: str, places: JobPlaces) -> int:
         """How many jobs of a type may wait for the free threads."""
         return claim_ahead(places.free, self._mean.get(kind, _UNKNOWN_SECONDS))
 
@@ -62,7 +62,7 @@ def chosen(
     jobs: Sequence[tuple[int, int, str]],
     wants: Mapping[str, Want],
     most: Mapping[str, int],
-    places: Places,
+    places: JobPlaces,
 ) -> list[tuple[int, int, str]]:
     """Which jobs (id, token, type) an instance takes of those that are offered in order.
 

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from roq.jobs.database import JobDatabase, Row
 from roq.jobs.held import BLOCK, HeldJobs
-from roq.jobs.room import Places, chosen
+from roq.jobs.room import JobPlaces, chosen
 from roq.jobs.rows import (
     Body,
     Claimed,
@@ -231,7 +231,7 @@ class JobStore(HeldJobs):
         owner: int,
         wants: Sequence[Want],
         jobs: Sequence[tuple[int, int, str]],
-        places: Places,
+        places: JobPlaces,
     ) -> Claims:
         """Make jobs this instance's; those that are not there any more, or have no place or slot,
         are left out. Slots that are not needed are given back.

@@ -24,7 +24,7 @@ from roq.errors import Unavailable
 from roq.jobs.database import JobDatabase
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, TIDY_MAX, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads
-from roq.jobs.room import Places, Room
+from roq.jobs.room import JobPlaces, JobRoom
 from roq.jobs.rows import Body, Claimed, Claims, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job, unbegun
 from roq.jobs.schedules import JobSchedules, NewSchedule
@@ -138,7 +138,7 @@ class JobWorker:
         self._looked = self._renewed = self._tidied = float("-inf")
         self._unsure = False
         """A commit has failed, and may have claimed something nevertheless."""
-        self._room = Room(threads)
+        self._room = JobRoom(threads)
         self._short: frozenset[str] = frozenset()
         self._written_places: dict[tuple[int, int], int] = {}
         self._loop: RunLoop | None = None
@@ -380,17 +380,17 @@ class JobWorker:
 
     # --- how much is claimed ----------------------------------------------------------------------
 
-    def _places(self) -> Places:
+    def _places(self) -> JobPlaces:
         """What there is room for now."""
         if self._stopping or monotonic() - self._renewed > DOUBT_SECONDS:
-            return Places(0)
+            return JobPlaces(0)
         now = monotonic()
         return self._room.places(
             (each.kind.name, 0.0 if each.began is None else now - each.began)
             for each in self._running.values()
         )
 
-    def _wants(self, places: Places) -> list[Want]:
+    def _wants(self, places: JobPlaces) -> list[Want]:
         look = self._look
         if look is None or not look.on:
             return []
@@ -403,7 +403,7 @@ class JobWorker:
             if kind.name not in look.off
         ]
 
-    def _want(self, kind: JobType[Any], places: Places, running: int, look: Look) -> Want:
+    def _want(self, kind: JobType[Any], places: JobPlaces, running: int, look: Look) -> Want:
         ahead = self._room.ahead(kind.name, places)
         most = places.free + ahead - places.short if ahead else places.free
         if kind.threads is not None:

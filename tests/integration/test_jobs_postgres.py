@@ -19,7 +19,7 @@ from roq.errors import InvalidRequest
 from roq.jobs import worker
 from roq.jobs.database import Undone
 from roq.jobs.instances import JobInstances
-from roq.jobs.room import Places
+from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Ended, Want
 from roq.jobs.states import JobStatus, RunEnd
 from roq.jobs.store import JobStore
@@ -78,7 +78,7 @@ def test_two_claim_at_once_and_get_different_jobs(lab: Lab) -> None:
     with lab.database.write() as mine:
         held = lab.store.candidates(mine, [_want()], 2)
         assert {run.id for run in lab.claim(two)}.isdisjoint(job for job, _, _ in held)
-        assert len(lab.store.claim(mine, one, [_want()], held, Places(2)).runs) == 2
+        assert len(lab.store.claim(mine, one, [_want()], held, JobPlaces(2)).runs) == 2
     lab.check()
 
 
@@ -86,7 +86,7 @@ def test_a_claim_and_the_funeral_of_its_instance_exclude_each_other(lab: Lab) ->
     job, mine = lab.submit(), lab.instance()
     with lab.database.write() as claiming:
         jobs = lab.store.candidates(claiming, [_want()], 1)
-        assert len(lab.store.claim(claiming, mine, [_want()], jobs, Places(1)).runs) == 1
+        assert len(lab.store.claim(claiming, mine, [_want()], jobs, JobPlaces(1)).runs) == 1
         with lab.database.write() as reaping:
             # It has expired, but its row is in use: nobody can take it for dead now.
             assert lab.instances.reap(reaping) == 0

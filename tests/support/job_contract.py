@@ -7,7 +7,7 @@ from job_lab import SPAN, Lab, new
 from sqlalchemy import event, text
 
 from roq.errors import JobNotFound
-from roq.jobs.room import Places
+from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Body, Ended, Want
 from roq.jobs.states import DEFAULT, HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd
 from roq.jobs.views import Action, JobFilter
@@ -499,7 +499,7 @@ class HeldContract:
             for run in runs:
                 lab.store.finish(connection, mine, [Ended(run, RunEnd.DONE, 0)])
             jobs = lab.store.candidates(connection, wants, 9)
-            assert len(lab.store.claim(connection, mine, wants, jobs, Places(9)).runs) == 1
+            assert len(lab.store.claim(connection, mine, wants, jobs, JobPlaces(9)).runs) == 1
         assert sum("job_count" in each for each in statements) == 1
         assert "job_count" in statements[-1]
         lab.check()

@@ -10,7 +10,7 @@ from sqlalchemy import event, text
 from roq.errors import JobNotFound
 from roq.jobs.instances import TypeFacts
 from roq.jobs.jobs import Jobs
-from roq.jobs.room import Places
+from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Claimed, Ended, NewJob, Submitted, Trouble, Want
 from roq.jobs.states import DEFAULT, JobStatus, RunEnd
 
@@ -92,14 +92,14 @@ class Lab:
         """By an instance with so many free threads."""
         with self.store.write() as connection:
             jobs = self.store.candidates(connection, wants, most)
-            return list(self.store.claim(connection, owner, wants, jobs, Places(most)).runs)
+            return list(self.store.claim(connection, owner, wants, jobs, JobPlaces(most)).runs)
 
     def claim_named(self, owner: int, job: int, token: int) -> list[Claimed]:
         """As a message of a queue has it."""
         with self.database.write() as connection:
             wants = [Want("A", 1, SPAN)]
             named = [(job, token, "A")]
-            return list(self.store.claim(connection, owner, wants, named, Places(1)).runs)
+            return list(self.store.claim(connection, owner, wants, named, JobPlaces(1)).runs)
 
     def finish(self, owner: int, run: Claimed, end: RunEnd = RunEnd.DONE, saved: int = 0) -> bool:
         trouble = None if end is RunEnd.DONE else TROUBLE
