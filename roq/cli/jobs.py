@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from types import FrameType
@@ -129,8 +131,11 @@ def work(
     def stop(number: int, _frame: FrameType | None) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, signal.SIG_DFL)
-        note(f"{signal.Signals(number).name}: jobs are interrupted; once more ends at once.")
         worker.stop()
+        said = f"{signal.Signals(number).name}: jobs are interrupted; once more ends at once.\n"
+        with suppress(OSError):
+            # Not through a stream: the signal may have come while its thread was writing there.
+            os.write(2, said.encode())
 
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, stop)

@@ -30,12 +30,30 @@ MICROSECONDS: Final = 1_000_000
 BUSY_SECONDS: Final = 10.0
 """How long a transaction waits for its turn to write, or for a connection of the pool."""
 POOL: Final = 16
+OWN_POOL: Final = 3
+"""Connections of an instance itself: transactions of handlers never take them all."""
+LOCK_SECONDS: Final = 2.0
+"""How long an instance waits for a row that a transaction of some program has changed."""
+_PATIENCE: Final[Mapping[str, int]] = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 10_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+}
+"""Of libpq: a server that does not answer is an error, not a wait without an end."""
+_AGAIN: Final = frozenset({"40001", "40P01"})
+"""What PostgreSQL calls transactions that it has undone in favour of others."""
 CHANNEL: Final = "roq_jobs"
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 _READ: Final = "roq_read"
 
+
 Row = Any
 """SQLAlchemy's rows have the columns that a statement names: no type says more."""
+
+
+class Undone(Unavailable):
+    """The database has undone a transaction in favour of another one: it may be tried again."""
 
 
 class JobDatabase:
@@ -44,6 +62,7 @@ class JobDatabase:
     Args:
         url: of SQLAlchemy; or a path, which is a file of SQLite.
         clock: µs since 1970 in place of the database's clock; for tests, and SQLite alone.
+        instance: for an instance itself: few connections, and short waits for locks.
 
     Attributes:
         engine: SQLAlchemy's, for transactions of the program's own.
@@ -52,21 +71,36 @@ class JobDatabase:
         ConfigError: no such database is supported, or its driver is not installed.
     """
 
-    def __init__(self, url: str, clock: Callable[[], int] | None = None) -> None:
-        self.url = parsed_url(url)
+    def __init__(
+        self,
+        url: str | sa.URL,
+        clock: Callable[[], int] | None = None,
+        *,
+        instance: bool = False,
+    ) -> None:
+        self.url = parsed_url(url) if isinstance(url, str) else url
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self._clock = clock or _host_clock
         self._process = os.getpid()
+        self._pool = OWN_POOL if instance else POOL
         self.engine = self._engine()
+        if instance and not self.sqlite:
+            sa.event.listen(self.engine, "connect", _impatient)
+
+    def for_instance(self) -> JobDatabase:
+        """The same database, with connections of an instance's own."""
+        return JobDatabase(self.url, self._clock, instance=True)
 
     def _engine(self) -> sa.Engine:
-        arguments: dict[str, Any] = {"timeout": BUSY_SECONDS} if self.sqlite else {}
+        arguments: dict[str, Any] = {"timeout": BUSY_SECONDS}
+        if not self.sqlite:
+            arguments = {k: v for k, v in _PATIENCE.items() if k not in self.url.query}
         try:
             engine = sa.create_engine(
                 self.url,
                 connect_args=arguments,
                 poolclass=sa.QueuePool,
-                pool_size=POOL,
+                pool_size=self._pool,
                 max_overflow=0,
                 pool_timeout=BUSY_SECONDS,
                 pool_pre_ping=not self.sqlite,
@@ -123,7 +157,7 @@ class JobDatabase:
             yield
         except exc.TimeoutError:
             raise Unavailable(
-                f"all {POOL} connections to {self.name} were in use for {BUSY_SECONDS:g} s: "
+                f"all {self._pool} connections to {self.name} were in use for {BUSY_SECONDS:g} s: "
                 "end transactions sooner, or use fewer threads"
             ) from None
         except (exc.DataError, OverflowError, UnicodeEncodeError) as error:
@@ -131,7 +165,8 @@ class JobDatabase:
                 f"a value that the database cannot hold: {sentence(error)}"
             ) from None
         except (exc.DatabaseError, exc.InterfaceError) as error:
-            raise Unavailable(f"database {self.name}: {sentence(error)}") from error
+            kind = Undone if getattr(error.orig, "sqlstate", None) in _AGAIN else Unavailable
+            raise kind(f"database {self.name}: {sentence(error)}") from error
 
     def close(self) -> None:
         """Close all connections that nobody uses."""
@@ -182,7 +217,17 @@ class JobDatabase:
     @property
     def skip_locked(self) -> str:
         """What a SELECT ends with that takes rows which no other transaction is about to change."""
+        return "" if self.sqlite else " FOR NO KEY UPDATE SKIP LOCKED"
+
+    @property
+    def skip_used(self) -> str:
+        """… and of which none says that it needs them: they may be deleted."""
         return "" if self.sqlite else " FOR UPDATE SKIP LOCKED"
+
+    @property
+    def needed(self) -> str:
+        """What a SELECT ends with whose rows may be changed, but not deleted meanwhile."""
+        return "" if self.sqlite else " FOR KEY SHARE"
 
     def notify(self, connection: sa.Connection) -> None:
         """When this transaction is committed, have instances look for jobs at once.
@@ -244,6 +289,7 @@ _HINTS: Final[Mapping[str, str]] = {
     "database or disk is full": "make room on its disk; nothing was changed",
     "readonly database": "its file, or its folder, cannot be written by this user",
     "database is locked": "a transaction of some program has been open for too long",
+    "due to lock timeout": "a transaction of some program has been open for too long",
     "unable to open database file": "its folder must exist and be writable by this user",
     "read-only transaction": "this is a standby, or set to read only",
 }
@@ -272,6 +318,11 @@ def _connected(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "cache_size=-32000"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _impatient(connection: Any, _record: object) -> None:
+    connection.execute(f"SET lock_timeout = {int(LOCK_SECONDS * 1000)}")
+    connection.commit()
 
 
 def _begun(connection: sa.Connection) -> None:

@@ -166,16 +166,17 @@ class QueueMessages:
     @property
     def connected(self) -> bool:
         """Whether jobs are heard of by the queue now; else the database is asked."""
-        return self._cluster is not None
+        wanted = len(self._types) * len(PRIORITIES)
+        return self._cluster is not None and len(self._consumers) == wanted
 
-    def take(self, wants: Iterable[Want], most: int) -> list[ReadyJob]:
-        """Jobs to claim, by priority; never waits."""
+    def take(self, wants: Iterable[Want]) -> list[ReadyJob]:
+        """Jobs of each type that might be claimed, by priority; never waits."""
         allowed = {want.type: want.most for want in wants}
         for (priority, kind), consumer in self._consumers.items():
             self._receive(consumer, priority, kind, allowed.get(kind, 0))
         found: list[ReadyJob] = []
         for job in sorted(self._held):
-            if len(found) < most and allowed.get(job.type, 0) > 0:
+            if allowed.get(job.type, 0) > 0:
                 allowed[job.type] -= 1
                 found.append(job)
         return found
@@ -196,7 +197,7 @@ class QueueMessages:
                     message.ack()  # of something else that publishes here
 
     def settle(self, jobs: Iterable[ReadyJob]) -> None:
-        """These were looked at, and that is committed: acknowledge them."""
+        """These were claimed, or are not to be claimed, and that is committed: acknowledge them."""
         for job in jobs:
             for message in self._held.pop(job, []):
                 with contextlib.suppress(LeaseLost, RoQError):  # another one will find it stale
@@ -207,28 +208,35 @@ class QueueMessages:
         if look.dispatch != "queue":
             self.close()
             return
-        if self._cluster is None and monotonic() - self._tried > AWAY_SECONDS:
+        if self._cluster is not None or monotonic() - self._tried > AWAY_SECONDS:
             self._open()
         with self._store.database.write() as connection:
             ready = self._store.unsent(connection, before=1)
         self._sender.send(ready)
-        if self._cluster is not None and monotonic() - self._searched > LOOK_SECONDS:
+        searches = self.connected and monotonic() - self._searched > LOOK_SECONDS
+        if self._cluster is not None and searches:
             self._searched = monotonic()
             self._sender.send(self._lost(self._cluster, look))
 
     def _open(self) -> None:
-        self._tried = monotonic()
+        """Connect, and consume what is not consumed; what takes long goes on at the next look."""
+        self._tried = began = monotonic()
+        pairs = [(each, kind) for kind in self._types for each in sorted(PRIORITIES.values())]
         try:
-            self._cluster = roq.client.cluster.connect(self._addresses, timeout=ANSWER_SECONDS)
-            self._cluster.create_queue(self._queue, exists_ok=True, durability="none")
-            for kind in self._types:
-                for priority in sorted(PRIORITIES.values()):
-                    consumer = self._cluster.consumer(
-                        self._queue, group_of(kind, priority), topic=topic_of(kind, priority),
-                        prefetch=self._prefetch, attempts=0, timeout=ANSWER_SECONDS,
-                    )  # fmt: skip
-                    consumer._on_ready(self._ready)  # noqa: SLF001 - as roq.aio does
-                    self._consumers[priority, kind] = consumer
+            if self._cluster is None:
+                self._cluster = roq.client.cluster.connect(self._addresses, timeout=ANSWER_SECONDS)
+                self._cluster.create_queue(self._queue, exists_ok=True, durability="none")
+            for priority, kind in pairs:
+                if (priority, kind) in self._consumers:
+                    continue
+                if monotonic() - began > ANSWER_SECONDS:
+                    return
+                consumer = self._cluster.consumer(
+                    self._queue, group_of(kind, priority), topic=topic_of(kind, priority),
+                    prefetch=self._prefetch, attempts=0, timeout=ANSWER_SECONDS,
+                )  # fmt: skip
+                consumer._on_ready(self._ready)  # noqa: SLF001 - as roq.aio does
+                self._consumers[priority, kind] = consumer
         except RoQError as error:
             log.warning("jobs come by the database alone: %s", error, extra={"event": "jobs_queue"})
             self.close()

@@ -6,7 +6,7 @@ not, others take it for dead and end its runs (`JobStore.reap`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -14,10 +14,11 @@ import sqlalchemy as sa
 
 from roq.errors import ConfigError
 from roq.jobs.database import MICROSECONDS, JobDatabase, host_identity
+from roq.jobs.held import BLOCK, LEFT
 from roq.jobs.rows import Claimed, Deltas, Ended, LivingInstance, Look, Trouble, spread
 from roq.jobs.schema import AUDIT
 from roq.jobs.states import JobStatus, RunEnd
-from roq.jobs.store import BLOCK, CLAIMED, OWN_SHARD_MIN, JobStore, claimed_of
+from roq.jobs.store import CLAIMED, OWN_SHARD_MIN, JobStore, claimed_of
 
 RENEW_SECONDS: Final = 3.0
 EXPIRE_SECONDS: Final = 15.0
@@ -27,6 +28,8 @@ DOUBT_SECONDS: Final = 10.0
 before others take it for dead."""
 RESULT_SECONDS: Final = 24 * 3600.0
 """So long is a job kept after it is COMPLETE."""
+TIDY_MAX: Final = 500
+"""Old jobs that one call of `tidy` deletes."""
 MECHANISMS: Final = ("database", "queue")
 _BELONGING: Final = (
     ("job_params", "job"),
@@ -178,8 +181,10 @@ class JobInstances:
             " (SELECT min(deadline) FROM job WHERE status = 'RUNNING') AS deadline,"
             " (SELECT min(CASE WHEN dead = 1 THEN 0 ELSE expires END) FROM job_instance)"
             " AS expires,"
+            " (SELECT min(parent) FROM job_edge WHERE child = :left) AS finished,"
             " (SELECT min(s.next) FROM job_schedule AS s JOIN job_type AS t ON t.name = s.type"
             " WHERE s.enabled = 1 AND t.enabled = 1) AS fires",
+            left=LEFT,
         ).one()
         return Look(
             now=now,
@@ -188,7 +193,7 @@ class JobInstances:
             off=frozenset(row.name for row in types if not row.enabled),
             limits={row.name: row.cluster_limit for row in types},
             interrupt=frozenset((row.id, row.token) for row in stop),
-            due=checks.due is not None and checks.due <= now,
+            due=checks.finished is not None or (checks.due is not None and checks.due <= now),
             dead=checks.expires is not None and checks.expires <= now,
             late=checks.deadline is not None and checks.deadline <= now,
             fires=checks.fires is not None and checks.fires <= now,
@@ -213,6 +218,29 @@ class JobInstances:
                 owner=owner,
             )
 
+    def give_back(
+        self, connection: sa.Connection, owner: int, known: Collection[tuple[int, int]]
+    ) -> int:
+        """End runs that an instance has claimed without having heard of it; gives how many.
+
+        Args:
+            connection: the transaction.
+            owner: the instance.
+            known: (id, token) of the runs that it knows.
+        """
+        rows = self._database.run(
+            connection,
+            f"SELECT {CLAIMED} FROM job WHERE status = 'RUNNING' AND owner = :owner",
+            owner=owner,
+        ).all()
+        unknown = [
+            Ended(claimed_of(row), RunEnd.UNSTARTED, row.saved)
+            for row in rows
+            if (row.id, row.token) not in known
+        ]
+        self._store.finish(connection, owner, unknown)
+        return len(unknown)
+
     # --- the dead ---------------------------------------------------------------------------------
 
     def reap(self, connection: sa.Connection) -> int:
@@ -227,7 +255,8 @@ class JobInstances:
             connection,
             f"SELECT {CLAIMED}, job.owner, i.name AS instance FROM job JOIN job_instance AS i"
             " ON i.id = job.owner WHERE job.status = 'RUNNING' AND i.dead = 1"
-            f" LIMIT {BLOCK}" + ("" if self._database.sqlite else " FOR UPDATE OF job SKIP LOCKED"),
+            f" LIMIT {BLOCK}"
+            + ("" if self._database.sqlite else " FOR NO KEY UPDATE OF job SKIP LOCKED"),
         ).all()
         for owner in sorted({row.owner for row in rows}):
             theirs = [row for row in rows if row.owner == owner]
@@ -285,23 +314,35 @@ class JobInstances:
         old = run(
             connection,
             "SELECT id FROM job WHERE status = 'COMPLETE' AND ended <= :before"
-            f" ORDER BY ended LIMIT 500{self._database.skip_locked}",
+            f" ORDER BY ended LIMIT {TIDY_MAX}{self._database.skip_used}",
             before=before,
         ).all()
-        self._store.count(connection, deltas)
         self.delete(connection, [row.id for row in old])
+        self._store.count(connection, deltas)
         return len(old)
 
     def delete(self, connection: sa.Connection, ids: Sequence[int]) -> int:
-        """Delete jobs that do not run, with all that belongs to them; gives how many there were."""
+        """Delete jobs that do not run, and for which no other one waits, with all that belongs to
+        them; gives how many there were."""
         if not ids:
             return 0
+        self._store.release_left(connection)
         given = self._database.given(("id", "bigint"))
+        # They are locked first, so that the next statement sees each job that waits for one of
+        # them; one that a transaction needs just now is left out.
+        free = self._database.run(
+            connection,
+            f"SELECT id FROM job WHERE id IN (SELECT id FROM {given} AS d)"
+            f" AND status <> 'RUNNING' ORDER BY id{self._database.skip_used}",
+            spread(ids),
+        ).all()
         gone = self._database.run(
             connection,
-            f"DELETE FROM job WHERE id IN (SELECT id FROM {given} AS d) AND status <> 'RUNNING'"
+            f"DELETE FROM job WHERE id IN (SELECT id FROM {given} AS d) AND (status = 'COMPLETE'"
+            " OR NOT EXISTS (SELECT 1 FROM job_edge AS e JOIN job AS c ON c.id = e.child"
+            " WHERE e.parent = job.id AND c.status = 'CREATED'))"
             " RETURNING id, type, priority, status, items, failures, key",
-            spread(ids),
+            spread(row.id for row in free),
         ).all()
         deltas = Deltas()
         for row in gone:
@@ -313,8 +354,8 @@ class JobInstances:
                 f"DELETE FROM {table} WHERE {column} IN (SELECT id FROM {given} AS d)",
                 rows,
             )
-        self._store.count(connection, deltas)
         self._store.release_keys(connection, {(row.type, row.key) for row in gone})
+        self._store.count(connection, deltas)
         return len(gone)
 
     def set(self, connection: sa.Connection, name: str, value: str) -> None:

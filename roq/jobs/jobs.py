@@ -13,13 +13,13 @@ from typing import Any, Final, Self, TypeVar
 import sqlalchemy as sa
 
 from roq.errors import ConfigError, JobExists, Unavailable
-from roq.jobs.database import JobDatabase
+from roq.jobs.database import JobDatabase, Undone
 from roq.jobs.dispatch import QUEUE, QueueMessages, QueueSender
 from roq.jobs.handle import JobHandle
 from roq.jobs.instances import JobInstances
 from roq.jobs.operate import JobOperations
 from roq.jobs.rows import Body, NewJob, ReadyJob, Submitted
-from roq.jobs.schedules import NewSchedule
+from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.schema import prepare
 from roq.jobs.states import DEFAULT, TIME_LIMIT_SECONDS, JobStatus
 from roq.jobs.store import JobStore
@@ -29,8 +29,9 @@ from roq.jobs.worker import GRACE_SECONDS, JobWorker
 from roq.model import check_name
 
 R = TypeVar("R")
-TRIES: Final = 3
-"""Of a submission that met another one with the same `unique` that had just ended."""
+TRIES: Final = 5
+"""Of a submission that met another one with the same `unique` that had just ended, or that was
+undone in favour of another transaction."""
 THREADS: Final = 8
 PREFETCH_MIN: Final = 64
 """Messages of each type and priority that an instance holds at least."""
@@ -266,12 +267,18 @@ class Jobs:
         told: list[Submitted] = []
         sent = False
         for left in reversed(range(TRIES)):
-            with self.database.write() as connection:
-                sent = self._by_queue(connection)
-                told = self.store.submit(connection, jobs, sent=sent)
-                again = any(each.id == 0 for each in told)
-                if again or any(each.outcome == "exists" for each in told):
-                    connection.rollback()
+            again = False
+            try:
+                with self.database.write() as connection:
+                    sent = self._by_queue(connection)
+                    told = self.store.submit(connection, jobs, sent=sent)
+                    again = any(each.id == 0 for each in told)
+                    if again or any(each.outcome == "exists" for each in told):
+                        connection.rollback()
+            except Undone:
+                if not left:
+                    raise
+                continue
             if not again:
                 break
             if not left:
@@ -280,7 +287,7 @@ class Jobs:
             self._sending().send(
                 ReadyJob(job.priority, each.id, 1, job.type)
                 for job, each in zip(jobs, told, strict=True)
-                if each.outcome == "new" and not (job.due or job.key or job.parents)
+                if each.ready
             )
         for worker, _ in list(self._workers):
             worker.hint()
@@ -364,24 +371,27 @@ class Jobs:
         if not 1 <= threads <= 1_000:
             raise ConfigError(f"an instance has 1 to 1,000 threads, not {threads}")
         self.open()
+        # Handlers' transactions may use up the connections of `engine`.
+        store = JobStore(self.database.for_instance(), self.store.jitter)
         return JobWorker(
-            self.store,
-            self.instances,
+            store,
+            JobInstances(store),
             {each: self.types[each] for each in wanted},
             threads=threads,
             name=name,
             grace=grace,
             changed=self._tell,
-            messages=None if self.cluster is None else self._messages(wanted, threads),
+            messages=None if self.cluster is None else self._messages(store, wanted, threads),
             schedules=[each for each in self.schedules.values() if each.type in wanted],
+            fired=JobSchedules(self.store, self.instances).time_of,
         )
 
     def _messages(
-        self, types: list[str], threads: int
+        self, store: JobStore, types: list[str], threads: int
     ) -> Callable[[Callable[[], None]], QueueMessages]:
         cluster, sender = str(self.cluster), self._sending()
         return lambda ready: QueueMessages(
-            cluster, self.store, sender, types, prefetch=max(PREFETCH_MIN, 4 * threads),
+            cluster, store, sender, types, prefetch=max(PREFETCH_MIN, 4 * threads),
             ready=ready, queue=self.queue,
         )  # fmt: skip
 

@@ -16,13 +16,14 @@ import sqlalchemy as sa
 
 from roq.errors import InvalidRequest, JobNotFound
 from roq.jobs.database import MICROSECONDS, JobDatabase, Row
+from roq.jobs.held import BLOCK, LEFT
 from roq.jobs.instances import MECHANISMS, JobInstances
 from roq.jobs.rows import Deltas, spread
 from roq.jobs.schedules import JobSchedules
 from roq.jobs.schema import AUDIT, COUNT, EDGE, ERROR, INSTANCE, JOB, PARAMS, RESULT, SETTING, TYPE
 from roq.jobs.search import BADLY, REACH, Condition, awaited, block, newest, number
 from roq.jobs.states import JobStatus, Waiting, why_waiting
-from roq.jobs.store import BLOCK, JobStore
+from roq.jobs.store import JobStore
 from roq.jobs.views import (
     COUNTED_MAX,
     ID_MAX,
@@ -189,7 +190,7 @@ class JobOperations:
             )
             edges = EDGE.c
             parents = sa.select(edges.parent).where(edges.child == id).order_by(edges.parent)
-            children = sa.select(edges.child).where(edges.parent == id).order_by(edges.child)
+            children = sa.select(edges.child).where(edges.parent == id, edges.child != LEFT)
             blocks = connection.scalar(sa.select(JOB.c.id).where(JOB.c.id == id, awaited()))
             return JobPage(
                 job=job,
@@ -204,7 +205,7 @@ class JobOperations:
                     for row in errors
                 ],
                 parents=list(connection.scalars(parents.limit(PAGE))),
-                children=list(connection.scalars(children.limit(PAGE))),
+                children=list(connection.scalars(children.order_by(edges.child).limit(PAGE))),
                 actions=[
                     action
                     for action, statuses in _MAY.items()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -11,9 +13,10 @@ from time import monotonic
 from typing import Any, Final
 
 from roq.jobs.rows import Ended
-from roq.jobs.run import Job, execute, execute_async, raised
-from roq.jobs.states import RunEnd
+from roq.jobs.run import Job, execute, execute_async, unbegun
 from roq.jobs.types import JobType
+
+log = logging.getLogger(__name__)
 
 LOOP_SECONDS: Final = 5.0
 """For the event loop to end."""
@@ -23,19 +26,21 @@ class Running:
     """A job that was claimed and whose end is not written down.
 
     Attributes:
-        began: when its handler was called, by the monotonic clock; None: it waits for a thread.
+        claimed: when it came here, by the monotonic clock.
+        began: when it got a thread; None: it waits for one.
         seconds: how long it took; of one that has ended.
         asked: when it was asked to stop.
         owner: the instance that has claimed it.
     """
 
-    __slots__ = ("asked", "began", "job", "kind", "order", "owner", "seconds", "task")
+    __slots__ = ("asked", "began", "claimed", "job", "kind", "order", "owner", "seconds", "task")
 
     def __init__(self, job: Job, kind: JobType[Any], owner: int) -> None:
         self.job = job
         self.kind = kind
         self.owner = owner
         self.order = job.run.order
+        self.claimed = monotonic()
         self.began: float | None = None
         self.seconds = 0.0
         self.asked: float | None = None
@@ -77,11 +82,17 @@ class RunThreads:
                 heapq.heappush(self._heap, each)
             self._condition.notify(len(runs))
 
-    def take_back(self) -> list[Running]:
-        """Those that were not begun; they will not be."""
+    def take_back(self, before: float = math.inf) -> list[Running]:
+        """Those that were not begun, and are to stop or came before that time; they will not be."""
         with self._condition:
-            left, self._heap = self._heap, []
-        return left
+            taken: list[Running] = []
+            left: list[Running] = []
+            for each in self._heap:
+                back = each.claimed < before or each.job.stop is not None
+                (taken if back else left).append(each)
+            heapq.heapify(left)
+            self._heap = left
+        return taken
 
     def close(self) -> None:
         """Let each thread end after its job."""
@@ -127,11 +138,17 @@ class RunLoop:
     def put(self, running: Running) -> None:
         """Have it run."""
         running.began = monotonic()
-        self._call(lambda: self._begin(running))
+        if not self._call(lambda: self._begin(running)):
+            self._done(running, unbegun(running.job))
 
     def cancel(self, running: Running) -> None:
         """Interrupt it."""
         self._call(lambda: None if running.task is None else _cancelled(running.task))
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes jobs. A task that a handler has made can end it, by SystemExit."""
+        return self._thread.is_alive()
 
     def close(self) -> None:
         """Begin nothing any more, and end with the last job; that is waited for `LOOP_SECONDS`."""
@@ -139,9 +156,14 @@ class RunLoop:
             self._call(self._end.set)
         self._thread.join(LOOP_SECONDS)
 
-    def _call(self, function: Callable[[], None]) -> None:
-        if self._loop is not None and not self._loop.is_closed():
+    def _call(self, function: Callable[[], None]) -> bool:
+        """Have the loop do it; False: it has ended."""
+        try:
+            assert self._loop is not None  # noqa: S101 - waited for
             self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            return False
+        return True
 
     def _begin(self, running: Running) -> None:
         assert self._group is not None  # noqa: S101 - set before anything is put
@@ -150,13 +172,19 @@ class RunLoop:
 
     def _ended(self, running: Running, task: asyncio.Task[None]) -> None:
         if task.cancelled():  # before its first step, so that it could not say so itself
-            self._done(running, raised(running.job, asyncio.CancelledError()))
+            self._done(running, unbegun(running.job))
 
     async def _one(self, running: Running) -> None:
         self._done(running, await execute_async(running.kind, running.job))
 
     def _run(self) -> None:
-        asyncio.run(self._main())
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - SystemExit of a task that a handler has made
+            log.warning(
+                "the loop of coroutines has ended, and their jobs with it: %r", error,
+                extra={"event": "jobs_loop"},
+            )  # fmt: skip
 
     async def _main(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
@@ -168,8 +196,3 @@ class RunLoop:
 
 def _cancelled(task: asyncio.Task[None]) -> None:
     task.cancel()
-
-
-def unstarted(running: Running) -> Ended:
-    """The end of a run that was claimed and not begun."""
-    return Ended(running.job.run, RunEnd.UNSTARTED, running.job.place)

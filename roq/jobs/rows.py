@@ -55,6 +55,8 @@ class Submitted(NamedTuple):
     """Its own, or that of the one with the same `unique`."""
     outcome: str
     """`new`, `skipped`, `replaced`, or `exists` if that is an error."""
+    ready: bool = False
+    """It is new, and may be claimed as soon as this is committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,17 @@ class Claimed:
     def order(self) -> tuple[int, int, int, int]:
         """Jobs are run in this order."""
         return self.priority, self.created, self.sequence, self.id
+
+
+class Claims(NamedTuple):
+    """What came of a claim."""
+
+    runs: Sequence[Claimed] = ()
+    """By priority and age."""
+    passed: frozenset[int] = frozenset()
+    """Jobs that were not asked for: there was no place, or no slot, for them."""
+    short: frozenset[str] = frozenset()
+    """Types for which there were too few slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +122,7 @@ class Want:
         limit: µs that a job of it may take.
         limited: whether each needs a slot of the cluster.
         running: those that it runs.
+        ahead: how many may wait for a thread; 0: none, each needs one that is free.
     """
 
     type: str
@@ -116,6 +130,7 @@ class Want:
     limit: int
     limited: bool = False
     running: int = 0
+    ahead: int = 0
 
 
 class LivingInstance(NamedTuple):
@@ -166,6 +181,11 @@ class Deltas:
         cell[0] += number
         cell[1] += items
         cell[2] += failures
+
+    def merge(self, others: Deltas) -> None:
+        """These, too."""
+        for (kind, priority, status), cell in others.cells.items():
+            self.add(kind, priority, JobStatus(status), *cell)
 
     def move(self, run: Claimed, before: JobStatus, after: JobStatus, failures: int) -> None:
         """A job goes from one status to the next, now with so many failures."""

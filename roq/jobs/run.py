@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any, Final, Protocol, TypeVar
@@ -143,39 +145,75 @@ class Job:
             JobOutdated: this run is not the valid one any more: roll back.
         """
         body = self._kind.encode_result(result)
-        if not self._finish(self.run, self.place, body, connection):
+        # From now on its row is the transaction's: its instance leaves it alone.
+        self.finished = True
+        done = False
+        try:
+            done = self._finish(self.run, self.place, body, connection)
+        finally:
+            self.finished = done
+        if not done:
             raise JobOutdated(
                 f"run {self.token} of job {self.id} is not the valid one any more: roll back what "
                 "was to be committed with it"
             )
-        self.finished = True
 
 
 def execute(kind: JobType[Any], job: Job) -> Ended:
-    """Run the handler, in this thread; whatever it raises is an end."""
+    """Run the handler, in this thread, if it is not to stop; whatever it raises is an end."""
+    if job.stop is not None:
+        return unbegun(job)
     try:
         params = kind.decode(job.run.params)
-    except Unreadable as error:
-        return unreadable(job, error)
-    try:
         result = kind.handler(job, params) if kind.takes_params else kind.handler(job)
         return returned(kind, job, result)
+    except Unreadable as error:
+        return unreadable(job, error)
     except BaseException as error:  # noqa: BLE001 - a job may raise anything, and the thread goes on
         return raised(job, error)
 
 
 async def execute_async(kind: JobType[Any], job: Job) -> Ended:
     """Run the coroutine of a handler; it is interrupted by cancelling the task."""
+    if job.stop is not None:
+        return unbegun(job)
     try:
         params = kind.decode(job.run.params)
+        made = kind.handler(job, params) if kind.takes_params else kind.handler(job)
+        return returned(kind, job, await _here(made, os.getpid()))
     except Unreadable as error:
         return unreadable(job, error)
-    try:
-        job.check()
-        made = kind.handler(job, params) if kind.takes_params else kind.handler(job)
-        return returned(kind, job, await made)
     except BaseException as error:  # noqa: BLE001 - as above; cancelling is how a job is interrupted
         return raised(job, error)
+
+
+@types.coroutine
+def _here(made: Coroutine[Any, Any, T], process: int) -> Generator[Any, Any, T]:
+    """The coroutine, step by step in this process alone: if a step has forked, its child ends with
+    the step, and does not go on with the loop and with the jobs of others."""
+    error: BaseException | None = None
+    while True:
+        try:
+            awaited = made.send(None) if error is None else made.throw(error)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            if os.getpid() != process:
+                os._exit(0)
+        try:
+            yield awaited
+            error = None
+        except BaseException as raised_here:  # noqa: BLE001 - it is the coroutine's
+            error = raised_here
+
+
+def unbegun(job: Job) -> Ended:
+    """The end of a run whose handler was not called. Nothing of it was done, so it may run again by
+    itself, unless an operator has interrupted it."""
+    if job.stop is RunEnd.INTERRUPTED:
+        return raised(job, JobInterrupted())
+    return Ended(job.run, RunEnd.UNSTARTED, job.place)
 
 
 def returned(kind: JobType[Any], job: Job, result: object) -> Ended:
@@ -221,7 +259,7 @@ def told(error: BaseException) -> Trouble:
 def _safe(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as second:  # noqa: BLE001 - whatever a foreign __str__ raises
+    except BaseException as second:  # noqa: BLE001 - whatever a foreign __str__ raises
         return f"(its text cannot be made: {type(second).__name__})"
 
 

@@ -18,11 +18,12 @@ import sqlalchemy as sa
 
 from roq.errors import InvalidRequest, JobExists
 from roq.jobs.database import JobDatabase, Row
+from roq.jobs.held import BLOCK
 from roq.jobs.instances import JobInstances
 from roq.jobs.rows import Body, Claimed, Look, NewJob
 from roq.jobs.schema import SCHEDULE
 from roq.jobs.states import JobStatus
-from roq.jobs.store import BLOCK, JobStore
+from roq.jobs.store import JobStore
 from roq.jobs.timetable import Overlap, SchedulePlan, decide, next_time
 from roq.jobs.types import CODEC, PARAMS_BYTES_MAX, checked_text
 from roq.jobs.views import FiredRow, ScheduleRow

@@ -29,6 +29,8 @@ LOSSES_MAX: Final = 10
 RETRY_SECONDS: Final = 1.0
 RETRY_SECONDS_MAX: Final = 60.0
 TIME_LIMIT_SECONDS: Final = 600.0
+SHORT_SECONDS: Final = 0.01
+"""Jobs that take less are short: several may wait for one thread."""
 
 
 class JobStatus(StrEnum):
@@ -69,7 +71,7 @@ class RunEnd(StrEnum):
     STOPPED = "stopped"
     """Its instance was told to end."""
     UNSTARTED = "unstarted"
-    """Its instance was told to end before the job had a thread."""
+    """It was claimed, and never had a thread: its instance ends, or had none for too long."""
     INTERRUPTED = "interrupted"
     """An operator wanted that."""
     LIMIT = "limit"
@@ -269,9 +271,9 @@ def claim_ahead(threads: int, mean_seconds: float) -> int:
         threads: that run jobs.
         mean_seconds: how long jobs take, lately.
     """
-    if mean_seconds >= 0.01:
+    if mean_seconds >= SHORT_SECONDS:
         return 0
-    return min(500, int(threads * 0.01 / max(mean_seconds, 1e-6)))
+    return min(500, int(threads * SHORT_SECONDS / max(mean_seconds, 1e-6)))
 
 
 def fair_share(limit: int, instances: Collection[int], me: int, subject: str) -> int:

@@ -11,18 +11,21 @@ statement. Three rules hold everywhere:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from roq.errors import JobNotFound
 from roq.jobs.database import JobDatabase, Row
+from roq.jobs.held import BLOCK, HeldJobs
+from roq.jobs.room import JobPlaces, chosen
 from roq.jobs.rows import (
     Body,
     Claimed,
+    Claims,
     Deltas,
     Ended,
     NewJob,
@@ -32,10 +35,8 @@ from roq.jobs.rows import (
     Want,
     spread,
 )
-from roq.jobs.states import Attempts, HeldFor, JobStatus, after
+from roq.jobs.states import Attempts, JobStatus, after
 
-BLOCK: Final = 500
-"""Jobs that one statement releases, reaps or deletes, at most."""
 SHARDS: Final = 8
 OWN_SHARD_MIN: Final = 1_000
 """Counters of transactions that are not ours are rows of their own from here on, so that nobody
@@ -44,10 +45,11 @@ CLAIMED: Final = (
     "job.id, job.token, job.type, job.priority, job.created, job.batch_sequence, job.failures,"
     " job.timeouts, job.losses, job.restartable, job.items, job.saved, job.tag"
 )
+_GATHERED: Final = "roq_counts"
 _ORDER: Final = "priority, created, batch_sequence, id"
 
 
-class JobStore:
+class JobStore(HeldJobs):
     """The SQL of a job's life.
 
     Args:
@@ -56,9 +58,9 @@ class JobStore:
     """
 
     def __init__(self, database: JobDatabase, jitter: Callable[[], float] = random.random) -> None:
-        self.database = database
+        super().__init__(database)
         self.jitter = jitter
-        self._shard = 0 if database.sqlite else os.getpid() % SHARDS
+        self._shard = 0 if database.sqlite else os.urandom(1)[0] % SHARDS
         given = database.given
         self._insert = (
             "INSERT INTO job (type, priority, status, created, batch_sequence, due, held,"
@@ -71,7 +73,8 @@ class JobStore:
                 ("held", "text"), ("restartable", "int"), ("items", "bigint"), ("tag", "text"),
                 ("unique_key", "text"), ("key", "text"), ("waits", "bigint"),
             )
-            + " AS d WHERE true ORDER BY n ON CONFLICT DO NOTHING RETURNING id, batch_sequence"
+            + " AS d WHERE true ORDER BY n ON CONFLICT DO NOTHING"
+            " RETURNING id, batch_sequence, held"
         )  # fmt: skip
         self._count = (
             "INSERT INTO job_count (type, priority, status, shard, number, items, failures)"
@@ -133,18 +136,20 @@ class JobStore:
             JobNotFound: a job that one of them is to wait for does not exist.
         """
         now = self.database.now(connection)
-        open_parents = self._parents(connection, jobs)
-        rows = [
-            [
-                n, job.type, job.priority, job.due,
-                *self._held(job, now, open_parents, foreign=foreign),
-            ]
-            for n, job in enumerate(jobs)
-        ]  # fmt: skip
+        open_parents = self.open_parents(connection, jobs, foreign=foreign)
+        rows = []
+        for n, job in enumerate(jobs):
+            held, due, waits = self.held_columns(job, now, open_parents, foreign=foreign)
+            rows.append(
+                [
+                    n, job.type, job.priority, due, held, int(job.restartable), job.items, job.tag,
+                    job.unique, job.key, waits,
+                ]
+            )  # fmt: skip
         found: dict[int, Submitted] = {}
         at = now if sent else 0
         for row in self.database.run(connection, self._insert, rows, now=now, sent=at):
-            found[row.batch_sequence] = Submitted(row.id, "new")
+            found[row.batch_sequence] = Submitted(row.id, "new", ready=not row.held)
         deltas = Deltas()
         bodies, edges = [], []
         for n, told in found.items():
@@ -155,60 +160,17 @@ class JobStore:
             edges += [[each, told.id] for each in set(job.parents) & open_parents]
         for n, job in enumerate(jobs):
             if n not in found:
-                found[n] = self._there_already(connection, job)
+                found[n] = self._there_already(connection, job, deltas)
         self._write_bodies(connection, "job_params", bodies)
-        if edges:
-            self.database.run(
-                connection,
-                "INSERT INTO job_edge (parent, child) SELECT parent, child FROM "
-                + self.database.given(("parent", "bigint"), ("child", "bigint"))
-                + " AS d WHERE true",
-                edges,
-            )
-        self.count(connection, deltas, foreign=foreign)
+        self.write_edges(connection, edges)
         self.database.notify(connection)
         if not foreign:
             keyed = {(job.type, job.key) for job in jobs if job.key is not None}
             self.release_keys(connection, keyed)
+        self.count(connection, deltas, foreign=foreign)
         return [found[n] for n in range(len(jobs))]
 
-    def _held(
-        self, job: NewJob, now: int, open_parents: set[int], *, foreign: bool
-    ) -> list[object]:
-        """The columns of a new job from `held` on."""
-        waits = len(set(job.parents) & open_parents)
-        if waits:
-            held = HeldFor.PARENTS
-        elif job.due > now or (foreign and job.key is not None):
-            # Whose turn it is among those of a key is decided in a short transaction of ours.
-            held = HeldFor.LATER
-        else:
-            held = HeldFor.KEY if job.key is not None else HeldFor.NO
-        return [
-            held.value, int(job.restartable), job.items, job.tag, job.unique, job.key, waits,
-        ]  # fmt: skip
-
-    def _parents(self, connection: sa.Connection, jobs: Sequence[NewJob]) -> set[int]:
-        """Those of the jobs to be waited for that are not COMPLETE; they know that from now on."""
-        named = {each for job in jobs for each in job.parents}
-        if not named:
-            return set()
-        ids, rows = self.database.given(("id", "bigint")), spread(sorted(named))
-        there = self.database.run(
-            connection, f"SELECT id FROM job WHERE id IN (SELECT id FROM {ids} AS d)", rows
-        )
-        missing = named - {row.id for row in there}
-        if missing:
-            raise JobNotFound(f"there is no job {min(missing)} that another one could wait for")
-        marked = self.database.run(
-            connection,
-            f"UPDATE job SET children = 1 WHERE id IN (SELECT id FROM {ids} AS d)"
-            " AND status <> 'COMPLETE' RETURNING id",
-            rows,
-        )
-        return {row.id for row in marked}
-
-    def _there_already(self, connection: sa.Connection, job: NewJob) -> Submitted:
+    def _there_already(self, connection: sa.Connection, job: NewJob, deltas: Deltas) -> Submitted:
         """A job was not inserted because one with the same `unique` waits or runs."""
         row = self.database.run(
             connection,
@@ -237,9 +199,7 @@ class JobStore:
         self.database.run(connection, "DELETE FROM job_params WHERE job = :id", id=row.id)
         if job.params is not None:
             self._write_bodies(connection, "job_params", [_body_row(row.id, job.params)])
-        deltas = Deltas()
         deltas.add(job.type, row.priority, JobStatus.CREATED, 0, job.items - row.items, 0)
-        self.count(connection, deltas)
         return Submitted(row.id, "replaced")
 
     # --- claim ------------------------------------------------------------------------------------
@@ -247,7 +207,10 @@ class JobStore:
     def candidates(
         self, connection: sa.Connection, wants: Iterable[Want], most: int
     ) -> list[tuple[int, int, str]]:
-        """The next jobs (id, token, type) over these types, by priority and age."""
+        """The next jobs (id, token, type) of each of these types, together by priority and age.
+
+        They are more than may be claimed: which of them is decided when their slots are known.
+        """
         found: list[Row] = []
         for want in wants:
             if want.most > 0:
@@ -260,7 +223,7 @@ class JobStore:
                     most=min(want.most, most),
                 )
         found.sort(key=lambda row: (row.priority, row.created, row.batch_sequence, row.id))
-        return [(row.id, row.token, row.type) for row in found[:most]]
+        return [(row.id, row.token, row.type) for row in found]
 
     def claim(
         self,
@@ -268,10 +231,10 @@ class JobStore:
         owner: int,
         wants: Sequence[Want],
         jobs: Sequence[tuple[int, int, str]],
-        short: set[str],
-    ) -> list[Claimed]:
-        """Make jobs this instance's; those that are not there any more, or have no slot, are left
-        out. Slots that are not needed for them are given back.
+        places: JobPlaces,
+    ) -> Claims:
+        """Make jobs this instance's; those that are not there any more, or have no place or slot,
+        are left out. Slots that are not needed are given back.
 
         The instance is seen to be alive in this transaction, and cannot be taken for dead before it
         ends.
@@ -281,29 +244,33 @@ class JobStore:
             owner: the instance.
             wants: the types that it runs, and how much of each.
             jobs: (id, token, type), in the order in which they are to run.
-            short: gets the types for which there were too few slots.
+            places: of the instance.
         """
         if not self.is_alive(connection, owner):
-            return []
+            return Claims(passed=frozenset(id_ for id_, _, _ in jobs))
         allowed = {want.type: want for want in wants}
-        asked: dict[str, int] = dict.fromkeys(allowed, 0)
-        for _, _, kind in jobs:
-            if kind in asked:
-                asked[kind] += 1
-        credit = {
-            kind: self._slots(connection, owner, allowed[kind], number)
-            if allowed[kind].limited
-            else number
-            for kind, number in asked.items()
-        }
-        short |= {kind for kind, number in asked.items() if credit[kind] < number}
-        rows = []
-        for job, token, kind in jobs:
-            if credit.get(kind, 0) > 0:
-                credit[kind] -= 1
-                rows.append([job, token, allowed[kind].limit, kind])
+        most = {want.type: want.most for want in wants}
+        short = set()
+        slots = {kind: want for kind, want in allowed.items() if want.limited}
+        while True:
+            picked = chosen(jobs, allowed, most, places)
+            asked = {kind: sum(each == kind for _, _, each in picked) for kind in slots}
+            # Without slots for a type, its places go to the others.
+            lacking = set()
+            for kind, number in asked.items():
+                if number and kind in slots:
+                    most[kind] = self._slots(connection, owner, slots[kind], number)
+                    lacking |= {kind} if most[kind] < number else set()
+            short |= lacking
+            slots = {kind: want for kind, want in slots.items() if not asked[kind]}
+            if not lacking:
+                break
+        for want in slots.values():
+            self._slots(connection, owner, want, 0)
+        rows = [[job, token, allowed[kind].limit, kind] for job, token, kind in picked]
+        passed = {id_ for id_, _, _ in jobs} - {id_ for id_, _, _ in picked}
         if not rows:
-            return []
+            return Claims(passed=frozenset(passed), short=frozenset(short))
         now = self.database.now(connection)
         taken = self.database.run(connection, self._claim, rows, owner=owner, now=now).all()
         params = self._params(connection, [row.id for row in taken])
@@ -312,7 +279,9 @@ class JobStore:
         for run in claimed:
             deltas.move(run, JobStatus.CREATED, JobStatus.RUNNING, run.attempts.failures)
         self.count(connection, deltas)
-        return sorted(claimed, key=lambda run: run.order)
+        return Claims(
+            sorted(claimed, key=lambda run: run.order), frozenset(passed), frozenset(short)
+        )
 
     def first_priority(self, connection: sa.Connection, kind: str) -> int | None:
         """The priority of the next job of a type; None: none may be claimed."""
@@ -472,7 +441,6 @@ class JobStore:
                 results.append(_body_row(each.run.id, each.result))
             if each.trouble is not None:
                 troubles.append(_trouble_row(each, each.trouble, now, instance))
-        self.count(connection, deltas, foreign=foreign)
         self._write_bodies(connection, "job_result", results)
         self.database.run_each(
             connection,
@@ -481,81 +449,40 @@ class JobStore:
             " :instance)",
             troubles,
         )
-        complete = [
-            row.id for row in hit.values() if row.children and row.status == JobStatus.COMPLETE
-        ]
-        self._release_children(connection, complete, now)
+        done = [row for row in hit.values() if row.status == JobStatus.COMPLETE]
+        if foreign:
+            self.leave(connection, [row.id for row in done if row.children or row.key])
+        else:
+            self.release_children(connection, [row.id for row in done if row.children])
+            self.release_keys(connection, {(row.type, row.key) for row in hit.values() if row.key})
         if any(row.status == JobStatus.CREATED for row in hit.values()):
             self.database.notify(connection)
-        self.release_keys(connection, {(row.type, row.key) for row in hit.values() if row.key})
+        self.count(connection, deltas, foreign=foreign)
         return set(hit)
 
-    def _release_children(self, connection: sa.Connection, parents: list[int], now: int) -> None:
-        if not parents:
-            return
-        freed = self.database.run(
-            connection,
-            "UPDATE job SET waits = job.waits - d.number, held = CASE"
-            " WHEN job.waits > d.number THEN 'parents' WHEN job.due > :now THEN 'later'"
-            " WHEN job.key IS NOT NULL THEN 'key' ELSE '' END FROM (SELECT child,"
-            " count(*) AS number FROM job_edge WHERE parent IN (SELECT id FROM"
-            f" {self.database.given(('id', 'bigint'))} AS e) GROUP BY child) AS d"
-            " WHERE job.id = d.child AND job.status = 'CREATED' AND job.held = 'parents'"
-            " RETURNING job.type, job.key, job.held",
-            spread(parents),
-            now=now,
-        ).all()
-        if freed:
-            self.database.notify(connection)
-        self.release_keys(
-            connection, {(row.type, row.key) for row in freed if row.held == HeldFor.KEY.value}
-        )
-
-    # --- what waits -------------------------------------------------------------------------------
-
-    def release_due(self, connection: sa.Connection) -> int:
-        """Let jobs that are due be claimed; gives how many."""
-        due = self.database.run(
-            connection,
-            "UPDATE job SET held = CASE WHEN key IS NULL THEN '' ELSE 'key' END, dispatched = 0"
-            " WHERE id IN (SELECT id FROM job WHERE status = 'CREATED' AND held = 'later'"
-            f" AND due <= :now ORDER BY due LIMIT {BLOCK}{self.database.skip_locked})"
-            " RETURNING type, key",
-            now=self.database.now(connection),
-        ).all()
-        if due:
-            self.database.notify(connection)
-        self.release_keys(connection, {(row.type, row.key) for row in due if row.key is not None})
-        return len(due)
-
-    def release_keys(
-        self, connection: sa.Connection, keys: Iterable[tuple[str, str | None]]
-    ) -> None:
-        """Of each (type, key) let the first job that waits be claimed, if none may be or runs."""
-        pairs = sorted({(kind, key) for kind, key in keys if key is not None})
-        if not pairs:
-            return
-        self.database.lock(connection, [f"roq.jobs.key {kind}\n{key}" for kind, key in pairs])
-        self.database.run(
-            connection,
-            "UPDATE job SET held = '', dispatched = 0 WHERE id IN (SELECT (SELECT j.id"
-            " FROM job AS j WHERE j.type = d.type AND j.key = d.key AND j.status = 'CREATED'"
-            " AND j.held = 'key'"
-            " ORDER BY j.priority, j.created, j.batch_sequence, j.id LIMIT 1) FROM "
-            + self.database.given(("type", "text"), ("key", "text"))
-            + " AS d WHERE NOT EXISTS (SELECT 1 FROM job AS o WHERE o.type = d.type"
-            " AND o.key = d.key AND (o.status = 'RUNNING' OR (o.status = 'CREATED'"
-            " AND o.held = ''))))",
-            [list(pair) for pair in pairs],
-        )
-        self.database.notify(connection)
-
     # --- helpers --------------------------------------------------------------------------------
 
-    # --- helpers --------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction of ours of several steps: its counters change once, at its end, so that
+        two of them never wait for each other's.
+
+        Raises:
+            Unavailable: as `JobDatabase.write`.
+        """
+        with self.database.write() as connection:
+            gathered = Deltas()
+            connection.execution_options(**{_GATHERED: gathered})
+            yield connection
+            connection.execution_options(**{_GATHERED: None})
+            self.count(connection, gathered)
 
     def count(self, connection: sa.Connection, deltas: Deltas, *, foreign: bool = False) -> None:
-        """Change the counters."""
+        """Change the counters; the last step of a transaction, so that nobody waits for more."""
+        gathered: Deltas | None = connection.get_execution_options().get(_GATHERED)
+        if gathered is not None:
+            gathered.merge(deltas)
+            return
         shard = self._shard
         if foreign:
             shard = OWN_SHARD_MIN + int.from_bytes(os.urandom(7), "big")

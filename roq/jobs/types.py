@@ -246,8 +246,9 @@ class JobType(Generic[R]):
                 raw = self._upgrade(body.version, msgspec.json.decode(body.body))
                 return msgspec.convert(raw, self._params_type)
             return msgspec.json.decode(body.body, type=self._params_type)
-        except Exception as error:  # noqa: BLE001 - an upgrade is the user's; the job says what it raised
-            raise Unreadable(f"its params cannot be read: {error}") from None
+        except BaseException as error:  # noqa: BLE001 - an upgrade is the user's; the job says what it raised
+            said = str(error) or type(error).__name__
+            raise Unreadable(f"its params cannot be read: {said}") from None
 
     def encode_result(self, result: Any) -> Body | None:
         """What a handler has returned, for the database; None is nothing.

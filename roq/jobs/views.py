@@ -296,7 +296,7 @@ def job_row(row: Row) -> JobRow:
     """A row of `rows` as a value."""
     return JobRow(
         id=row.id, type=row.type, priority=row.priority, status=JobStatus(row.status),
-        held=HeldFor(row.held), created=row.created, due=row.due, started=row.started,
+        held=HeldFor(row.held), created=row.created, due=abs(row.due), started=row.started,
         ended=row.ended, token=row.token, owner=row.owner, instance=row.instance,
         failures=row.failures, timeouts=row.timeouts, losses=row.losses,
         restartable=bool(row.restartable), items=row.items, saved=row.saved, tag=row.tag,

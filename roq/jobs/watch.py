@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -36,9 +37,9 @@ class ChangeWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread; one that a database does not answer ends later."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(2 * LISTEN_SECONDS)
 
     def _run(self) -> None:
         watch = self._watch_file if self._database.sqlite else self._listen
@@ -75,3 +76,46 @@ class ChangeWatch:
         finally:
             held.invalidate()
             held.close()
+
+
+class Ticker:
+    """A thread that calls a function again and again, whatever others wait for.
+
+    Args:
+        seconds: between two calls.
+        call: the function; it is to raise nothing, and to wait for nothing.
+    """
+
+    def __init__(self, seconds: float, call: Callable[[], None]) -> None:
+        self._seconds = seconds
+        self._call = call
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="roq-jobs-ticker", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._seconds):
+            self._call()
+
+
+class Wake:
+    """Wakes the thread that waits for it: from any other one, and from a signal's handler in that
+    thread itself (an `Event` may lock itself out there)."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def set(self) -> None:
+        """End the wait, or the next one if there is none."""
+        if self._calls.empty():
+            self._calls.put(None)
+
+    def wait(self, seconds: float) -> None:
+        """Return when `set` was called since the last wait, or after so many seconds."""
+        with contextlib.suppress(queue.Empty):
+            self._calls.get(timeout=seconds)

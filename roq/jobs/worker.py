@@ -8,8 +8,8 @@ before. So nothing waits for a timer, and the disk syncs once for all.
 from __future__ import annotations
 
 import logging
+import math
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,15 +22,16 @@ import sqlalchemy as sa
 from roq.client.naming import client_name
 from roq.errors import Unavailable
 from roq.jobs.database import JobDatabase
-from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, JobInstances
-from roq.jobs.pool import RunLoop, Running, RunThreads, unstarted
-from roq.jobs.rows import Body, Claimed, Ended, Look, ReadyJob, Trouble, Want
-from roq.jobs.run import Job
+from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, TIDY_MAX, JobInstances
+from roq.jobs.pool import RunLoop, Running, RunThreads
+from roq.jobs.room import JobPlaces, JobRoom
+from roq.jobs.rows import Body, Claimed, Claims, Ended, Look, ReadyJob, Trouble, Want
+from roq.jobs.run import Job, unbegun
 from roq.jobs.schedules import JobSchedules, NewSchedule
-from roq.jobs.states import JobStatus, RunEnd, claim_ahead, lent
+from roq.jobs.states import JobStatus, RunEnd, lent
 from roq.jobs.store import JobStore
 from roq.jobs.types import JobType
-from roq.jobs.watch import ChangeWatch
+from roq.jobs.watch import ChangeWatch, Ticker, Wake
 from roq.runtime.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,9 @@ LOOK_SECONDS: Final = 0.5
 TIDY_SECONDS: Final = 60.0
 GRACE_SECONDS: Final = 30.0
 """For jobs to stop, when the instance ends."""
-_SMOOTHING: Final = 0.1
+HEAP_SECONDS: Final = 1.0
+"""So long may a run that was claimed wait for a thread: then another instance may have it."""
+_WAIT_MICROSECONDS: Final = int((HEAP_SECONDS + LOOK_SECONDS) * 1_000_000)
 
 
 class Messages(Protocol):
@@ -51,12 +54,12 @@ class Messages(Protocol):
         """Whether it does so now."""
         ...
 
-    def take(self, wants: Iterable[Want], most: int) -> list[ReadyJob]:
-        """Jobs to claim, by priority; never waits."""
+    def take(self, wants: Iterable[Want]) -> list[ReadyJob]:
+        """Jobs of each type that might be claimed, by priority; never waits."""
         ...
 
     def settle(self, jobs: Iterable[ReadyJob]) -> None:
-        """These were looked at, and that is committed: acknowledge them."""
+        """These were claimed, or are not to be claimed, and that is committed: acknowledge them."""
         ...
 
     def look(self, look: Look) -> None:
@@ -85,7 +88,7 @@ class JobWorker:
     """One instance. `run` works until `stop`; made by `Jobs.worker`.
 
     Args:
-        store, instances: the SQL.
+        store, instances: the SQL, with connections of the instance's own; closed in the end.
         types: those that it runs, by name.
         threads: jobs that it runs at once.
         name: by which people find it; None: program, host and process id.
@@ -93,6 +96,8 @@ class JobWorker:
         changed: told when runs have ended.
         messages: makes what hears of jobs by a queue, from what it calls when there may be some.
         schedules: that it declares when it begins. It fires all that there are.
+        fired: tells handlers for which time of a schedule a run was submitted, over connections
+            that are theirs; None: over the instance's own.
     """
 
     def __init__(
@@ -107,6 +112,7 @@ class JobWorker:
         changed: Callable[[], None] | None = None,
         messages: Callable[[Callable[[], None]], Messages] | None = None,
         schedules: Sequence[NewSchedule] = (),
+        fired: Callable[[Claimed], int | None] | None = None,
     ) -> None:
         self.name = client_name(name)
         self.stats = WorkerStats()
@@ -116,6 +122,7 @@ class JobWorker:
         self._instances = instances
         self._schedules = JobSchedules(store, instances)
         self._declared = schedules
+        self._fired = fired or self._schedules.time_of
         self._types = dict(types)
         self._number = threads
         self._grace = grace
@@ -123,15 +130,17 @@ class JobWorker:
         self._messages = None if messages is None else messages(self.hint)
         self._running: dict[tuple[int, int], Running] = {}
         self._ended: deque[tuple[Running, Ended]] = deque()
-        self._wake = threading.Event()
+        self._wake = Wake()
         self._more = True
         """There may be something to claim."""
         self._stopping = False
         self._look: Look | None = None
         self._looked = self._renewed = self._tidied = float("-inf")
-        self._mean = 0.1
-        self._short: set[str] = set()
-        self._places: dict[tuple[int, int], int] = {}
+        self._unsure = False
+        """A commit has failed, and may have claimed something nevertheless."""
+        self._room = JobRoom(threads)
+        self._short: frozenset[str] = frozenset()
+        self._written_places: dict[tuple[int, int], int] = {}
         self._loop: RunLoop | None = None
         self._away = Backoff(store.jitter, most=2.0, first=0.2)
         self._stuck = False
@@ -146,17 +155,20 @@ class JobWorker:
             Unavailable: the database cannot be reached in the beginning; or so many jobs do not end
                 at their time limits that the process has to be started again.
         """
-        if not self.id:
-            self.enter()
         with ExitStack() as open_:
+            open_.callback(self._database.close)
+            if not self.id:
+                self.enter()
             self._threads = RunThreads(self._number, self._done)
             open_.callback(self._threads.close)
             watch = ChangeWatch(self._database, self.hint)
             open_.callback(watch.close)
+            # Its own thread waits for the database, and that may be what does not answer.
+            open_.callback(Ticker(LOOK_SECONDS, self._doubt).close)
             if self._messages is not None:
                 open_.callback(self._messages.close)
             while not self._stopping:
-                self._wait(self._turn())
+                self._wake.wait(self._turn())
             self._drain()
             if self._loop is not None:
                 self._loop.close()
@@ -172,7 +184,11 @@ class JobWorker:
         Raises:
             ConfigError, Unavailable: as `run`.
         """
-        self._enter()
+        try:
+            self._enter()
+        except BaseException:
+            self._database.close()
+            raise
 
     def stop(self) -> None:
         """End: interrupt what runs, and give back what was not begun. From any thread."""
@@ -199,18 +215,13 @@ class JobWorker:
         self._renewed = monotonic()
         log.info("instance %s runs jobs", self.name, extra={"event": "jobs_instance"})
 
-    def _wait(self, pause: float) -> None:
-        self._wake.wait(pause)
-        self._wake.clear()
-
     def _drain(self) -> None:
         """The ordered end: what was not begun goes back, what runs is interrupted and awaited."""
-        for running in self._threads.take_back():
-            self._done(running, unstarted(running))
+        self._take_back()
         self._interrupt(self._running.values(), RunEnd.STOPPED)
         until = monotonic() + self._grace
         while self._running and monotonic() < until:
-            self._wait(self._turn())
+            self._wake.wait(self._turn())
             self._wake.wait(0 if self._ended else min(LOOK_SECONDS, max(0.0, until - monotonic())))
         try:
             with self._database.write() as connection:
@@ -230,67 +241,74 @@ class JobWorker:
     def _turn(self) -> float:
         """Do what there is to do; gives the seconds after which it is done again at the latest."""
         try:
-            if monotonic() - self._looked >= LOOK_SECONDS:
-                self._see()
-            self._commit()
+            try:
+                if monotonic() - self._looked >= LOOK_SECONDS:
+                    self._see()
+            finally:
+                # Whatever keeps others' jobs from being released is no reason to keep these.
+                self._commit()
         except Unavailable as error:
             log.warning("instance %s: %s", self.name, error, extra={"event": "jobs_away"})
-            self._doubt()
             return max(0.05, self._away.wait())
         self._away.reset()
         return 0.0 if self._ended else LOOK_SECONDS
 
     def _doubt(self) -> None:
-        """The database is away: before others take this instance for dead, its jobs stop."""
+        """The database is away: before others take this instance for dead, its jobs stop.
+
+        In a thread of its own.
+        """
         if monotonic() - self._renewed > DOUBT_SECONDS:
-            self._interrupt(self._running.values(), RunEnd.LOST)
+            self._interrupt(self._running.copy().values(), RunEnd.LOST)
 
     def _commit(self) -> None:
         """One transaction: what has ended, and what is claimed."""
         ended = self._take_ended()
-        wants = self._wants()
-        room = self._room()
+        places = self._places()
+        wants = self._wants(places)
+        most = max((want.most for want in wants), default=0)
         look, messages = self._look, self._messages
         by_queue = messages is not None and look is not None and look.dispatch == "queue"
         by_queue = by_queue and messages is not None and messages.connected
-        named = messages.take(wants, room) if messages is not None and by_queue else []
-        claim = bool(named) or (self._more and room > 0) or any(each.limited for each in wants)
+        named = messages.take(wants) if messages is not None and by_queue else []
+        claim = bool(named) or (self._more and most > 0) or any(each.limited for each in wants)
         if not ended and not claim:
             return
         self._more = False
-        claimed: list[Claimed] = []
-        short: set[str] = set()
-        hit: set[tuple[int, int]] = set()
+        claims = Claims()
+        jobs: list[tuple[int, int, str]] = []
         looked: list[ReadyJob] = []
         try:
-            with self._database.write() as connection:
+            with self._store.write() as connection:
                 checked = [
                     checked_end(self._database, connection, running.job, end)
                     for running, end in ended
                 ]
                 hit = self._store.finish(connection, self.id, checked, self.name)
+                if any(running.job.finished for running, _ in ended):
+                    self._store.release_left(connection)
                 if claim and by_queue:
-                    looked, jobs = self._chosen(connection, named, wants, room)
+                    looked, jobs = self._chosen(connection, named, wants)
                 elif claim:
-                    jobs = self._store.candidates(connection, wants, room)
-                else:
-                    jobs = []
+                    jobs = self._store.candidates(connection, wants, most)
                 if claim:
-                    claimed = self._store.claim(connection, self.id, wants, jobs, short)
+                    claims = self._store.claim(connection, self.id, wants, jobs, places)
         except Unavailable:
             self._ended.extendleft(reversed(ended))
             self._more = True
+            self._unsure = self._unsure or claim
             raise
-        self._more = self._more or len(jobs) >= room > 0
-        if messages is not None and looked:
-            messages.settle(looked)
-            self.stats.stale += max(0, len(looked) - len(claimed))
-        self._short = short
+        self._more = self._more or len(claims.runs) < len(jobs) or len(jobs) >= most > 0
+        settled = [job for job in looked if job.id not in claims.passed]
+        if messages is not None and settled:
+            messages.settle(settled)
+            self.stats.stale += max(0, len(settled) - len(claims.runs))
+        self._short = claims.short
         self._written(ended, hit)
-        self._begin(claimed)
+        self._begin(claims.runs)
 
     def _chosen(
-        self, connection: sa.Connection, named: list[ReadyJob], wants: list[Want], room: int
+        self, connection: sa.Connection, named: list[ReadyJob], wants: list[Want]
     ) -> tuple[list[ReadyJob], list[tuple[int, int, str]]]:
         """Which messages are acted upon, and the jobs (id, token, type) to claim.
 
@@ -312,7 +330,8 @@ class JobWorker:
         jobs = [(job.id, job.token, job.type) for job in looked]
         higher = [want for want in wants if want.type in passed_over]
         if higher:
-            jobs += self._store.candidates(connection, higher, room - len(jobs))
+            found = self._store.candidates(connection, higher, max(want.most for want in higher))
+            jobs += [each for each in found if each not in jobs]
         return looked, jobs
 
     def _take_ended(self) -> list[tuple[Running, Ended]]:
@@ -325,9 +344,9 @@ class JobWorker:
         """The ends are committed: threads and slots of these runs are free."""
         for running, each in ended:
             self._running.pop((each.run.id, each.run.token), None)
-            self._places.pop((each.run.id, each.run.token), None)
+            self._written_places.pop((each.run.id, each.run.token), None)
             if running.began is not None and not running.kind.is_async:
-                self._mean += _SMOOTHING * (running.seconds - self._mean)
+                self._room.ran(running.kind.name, running.seconds)
             if (each.run.id, each.run.token) not in hit and not running.job.finished:
                 self.stats.outdated += 1
             elif each.end is RunEnd.DONE:
@@ -337,17 +356,16 @@ class JobWorker:
         if ended and self._changed is not None:
             self._changed()
 
-    def _begin(self, claimed: list[Claimed]) -> None:
+    def _begin(self, claimed: Sequence[Claimed]) -> None:
         self.stats.claimed += len(claimed)
         threaded = []
         for run in claimed:
             kind = self._types[run.type]
-            running = Running(
-                Job(run, kind, self._finish_in, self._schedules.time_of), kind, self.id
-            )
+            running = Running(Job(run, kind, self._finish_in, self._fired), kind, self.id)
             self._running[run.id, run.token] = running
             if kind.is_async:
-                self._loop = self._loop or RunLoop(self._done)
+                if self._loop is None or not self._loop.alive:
+                    self._loop = RunLoop(self._done)
                 self._loop.put(running)
             else:
                 threaded.append(running)
@@ -362,28 +380,32 @@ class JobWorker:
 
     # --- how much is claimed ----------------------------------------------------------------------
 
-    def _room(self) -> int:
-        """Jobs to claim now."""
+    def _places(self) -> JobPlaces:
+        """What there is room for now."""
         if self._stopping or monotonic() - self._renewed > DOUBT_SECONDS:
-            return 0
-        return max(0, self._number + claim_ahead(self._number, self._mean) - len(self._running))
+            return JobPlaces(0)
+        now = monotonic()
+        return self._room.places(
+            (each.kind.name, 0.0 if each.began is None else now - each.began)
+            for each in self._running.values()
+        )
 
-    def _wants(self) -> list[Want]:
+    def _wants(self, places: JobPlaces) -> list[Want]:
         look = self._look
         if look is None or not look.on:
             return []
         running: dict[str, int] = {}
         for each in self._running.values():
             running[each.kind.name] = running.get(each.kind.name, 0) + 1
-        room = self._room()
         return [
-            self._want(kind, room, running.get(kind.name, 0), look)
+            self._want(kind, places, running.get(kind.name, 0), look)
             for kind in self._types.values()
             if kind.name not in look.off
         ]
 
-    def _want(self, kind: JobType[Any], room: int, running: int, look: Look) -> Want:
-        most = room
+    def _want(self, kind: JobType[Any], places: JobPlaces, running: int, look: Look) -> Want:
+        ahead = self._room.ahead(kind.name, places)
+        most = places.free + ahead - places.short if ahead else places.free
         if kind.threads is not None:
             most = min(most, kind.threads - running)
         limit = look.limits.get(kind.name)
@@ -391,8 +413,11 @@ class JobWorker:
             users = [peer.id for peer in look.peers if kind.name in peer.types]
             hungry = [peer.id for peer in look.peers if kind.name in peer.wants]
             most = min(most, lent(limit, users, hungry, self.id, kind.name) - running)
-        span = int(kind.time_limit * 1_000_000)
-        return Want(kind.name, max(0, most), span, limited=limit is not None, running=running)
+        # Its time begins with the claim, and so do the seconds that it may wait for a thread.
+        span = int(kind.time_limit * 1_000_000) + _WAIT_MICROSECONDS // 2
+        return Want(
+            kind.name, max(0, most), span, limited=limit is not None, running=running, ahead=ahead
+        )
 
     # --- twice a second ---------------------------------------------------------------------------
 
@@ -402,17 +427,20 @@ class JobWorker:
             look = self._look = self._instances.look(connection, self.id)
         now = self._looked = monotonic()
         self._more = True
+        # Before any dead is buried: it might be this one, whose clock was set forward.
+        if (now - self._renewed >= RENEW_SECONDS or look.dead) and not self._renew():
+            return
         for running in list(self._running.values()):
             key = (running.job.id, running.job.token)
             if key in look.interrupt:
                 self._interrupt([running], RunEnd.INTERRUPTED)
             elif running.began is not None and now - running.began > running.kind.time_limit:
                 self._interrupt([running], RunEnd.LIMIT)
-        renew = now - self._renewed >= RENEW_SECONDS
+        self._take_back(now - HEAP_SECONDS)
         tidy = now - self._tidied >= TIDY_SECONDS
         places = self._moved()
-        if renew or tidy or places or look.due or look.dead or look.late:
-            self._act(look, places, renew=renew, tidy=tidy)
+        if tidy or places or look.due or look.dead or look.late or self._unsure:
+            self._act(look, places, tidy=tidy)
         if look.on and look.fires:
             # Apart from all else: no schedule may keep an instance from renewing itself.
             with self._database.write() as connection:
@@ -424,14 +452,23 @@ class JobWorker:
             self._stuck = True
             self.stop()
 
-    def _act(
-        self, look: Look, places: list[tuple[Claimed, int]], *, renew: bool, tidy: bool
-    ) -> None:
-        alive = True
+    def _renew(self) -> bool:
+        """Say that this instance lives, in a transaction that waits for nobody."""
         began = monotonic()
         with self._database.write() as connection:
-            if renew:
-                alive = self._instances.renew(connection, self.id, self._short)
+            alive = self._instances.renew(connection, self.id, self._short)
+        if alive:
+            # From before it was asked: the database's time began no earlier.
+            self._renewed = began
+        else:
+            self._born_again()
+        return alive
+
+    def _act(self, look: Look, places: list[tuple[Claimed, int]], *, tidy: bool) -> None:
+        began, old = monotonic(), 0
+        with self._store.write() as connection:
+            if self._unsure or tidy:
+                self._instances.give_back(connection, self.id, self._running.keys())
             self._instances.save(connection, self.id, places)
             if look.due:
                 self._store.release_due(connection)
@@ -440,15 +477,11 @@ class JobWorker:
             if look.late:
                 self._instances.end_late(connection)
             if tidy:
-                self._instances.tidy(connection)
+                old = self._instances.tidy(connection)
                 self._schedules.tidy(connection)
-        if tidy:
+        self._unsure = False
+        if tidy and old < TIDY_MAX:
             self._tidied = began
-        if not alive:
-            self._born_again()
-        elif renew:
-            # From before it was asked: the database's time began no earlier.
-            self._renewed = began
 
     def _born_again(self) -> None:
         """Others took this instance for dead: its runs are not valid, and it is another one now."""
@@ -459,13 +492,20 @@ class JobWorker:
         self._interrupt(self._running.values(), RunEnd.LOST)
         self._enter()
 
+    def _take_back(self, before: float = math.inf) -> None:
+        """What is not begun, and is to stop or came before that time, is not begun here."""
+        for running in self._threads.take_back(before):
+            self._done(running, unbegun(running.job))
+
     def _moved(self) -> list[tuple[Claimed, int]]:
         """Runs that are further than when it was written down last."""
         moved = []
         for key, running in self._running.items():
             place = running.job.place
-            if place != self._places.get(key, running.job.run.saved):
-                self._places[key] = place
+            if running.job.finished:
+                continue  # its row is changed by a transaction of the handler's
+            if place != self._written_places.get(key, running.job.run.saved):
+                self._written_places[key] = place
                 moved.append((running.job.run, place))
         return moved
 
@@ -482,7 +522,7 @@ class JobWorker:
 def _is_stuck(running: Running, now: float) -> bool:
     """Whether a run goes on though it was to stop, for as long again as it might take in all."""
     return (
-        running.job.stop is RunEnd.LIMIT
+        running.job.stop not in {None, RunEnd.STOPPED}
         and running.asked is not None
         and now - running.asked > running.kind.time_limit
     )
@@ -490,7 +530,7 @@ def _is_stuck(running: Running, now: float) -> bool:
 
 def checked_end(database: JobDatabase, connection: sa.Connection, job: Job, ended: Ended) -> Ended:
     """The end of a run; a handler that has completed its job by itself must have committed that."""
-    if not job.finished:
+    if not job.finished or ended.end is not RunEnd.DONE:
         return ended
     row = database.run(
         connection,

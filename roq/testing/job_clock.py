@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from roq.errors import InvalidRequest
 from roq.jobs.database import MICROSECONDS
 from roq.jobs.jobs import Jobs
+from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Body, Claimed, Ended, Want
 from roq.jobs.run import Job, execute, execute_async
 from roq.jobs.schedules import JobSchedules
@@ -112,7 +113,8 @@ class JobClock:
                 if kind.name not in look.off
             ]
             found = program.store.candidates(connection, wants, AT_ONCE)
-            return program.store.claim(connection, self._owner, wants, found, set())
+            places = JobPlaces(AT_ONCE)
+            return list(program.store.claim(connection, self._owner, wants, found, places).runs)
 
     def _run(self, run: Claimed) -> None:
         program, kind = self._program, self._program.types[run.type]

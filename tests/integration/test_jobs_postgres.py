@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from job_contract import StoreContract
+from job_contract import HeldContract, StoreContract
 from job_lab import Lab, new
-from postgres import postgres
+from postgres import frozen, postgres
 from schedule_contract import MINUTE, ScheduleContract, schedule
 from waiting import eventually
 
 import roq
 from roq.errors import InvalidRequest
-from roq.jobs.rows import Want
+from roq.jobs import worker
+from roq.jobs.database import Undone
+from roq.jobs.instances import JobInstances
+from roq.jobs.room import JobPlaces
+from roq.jobs.rows import Ended, Want
 from roq.jobs.states import JobStatus, RunEnd
+from roq.jobs.store import JobStore
 from roq.jobs.views import Action, JobFilter
 
 pytestmark = pytest.mark.integration
@@ -36,7 +42,7 @@ def lab(server: str) -> Iterator[Lab]:
     made.close()
 
 
-class TestPostgreSQL(StoreContract):
+class TestPostgreSQL(StoreContract, HeldContract):
     """All of it."""
 
 
@@ -72,7 +78,7 @@ def test_two_claim_at_once_and_get_different_jobs(lab: Lab) -> None:
     with lab.database.write() as mine:
         held = lab.store.candidates(mine, [_want()], 2)
         assert {run.id for run in lab.claim(two)}.isdisjoint(job for job, _, _ in held)
-        assert len(lab.store.claim(mine, one, [_want()], held, set())) == 2
+        assert len(lab.store.claim(mine, one, [_want()], held, JobPlaces(2)).runs) == 2
     lab.check()
 
 
@@ -80,7 +86,7 @@ def test_a_claim_and_the_funeral_of_its_instance_exclude_each_other(lab: Lab) ->
     job, mine = lab.submit(), lab.instance()
     with lab.database.write() as claiming:
         jobs = lab.store.candidates(claiming, [_want()], 1)
-        assert len(lab.store.claim(claiming, mine, [_want()], jobs, set())) == 1
+        assert len(lab.store.claim(claiming, mine, [_want()], jobs, JobPlaces(1)).runs) == 1
         with lab.database.write() as reaping:
             # It has expired, but its row is in use: nobody can take it for dead now.
             assert lab.instances.reap(reaping) == 0
@@ -150,6 +156,135 @@ def test_a_job_is_there_with_the_users_commit_or_not_at_all(server: str, lab: La
             gone.status()
         assert {kept.status(), other.status()} == {roq.JobStatus.CREATED}
     lab.check()
+
+
+@pytest.fixture
+def instance(lab: Lab) -> Iterator[JobInstances]:
+    """The SQL of an instance, with connections of its own: it waits for no lock for long."""
+    store = JobStore(lab.database.for_instance(), lambda: 0.0)
+    yield JobInstances(store)
+    store.database.close()
+
+
+def test_a_users_open_transaction_holds_up_no_instance(lab: Lab, instance: JobInstances) -> None:
+    mine, store = lab.instance(), instance._store
+    parent, next_ = lab.submit(key="k"), lab.submit(key="k")
+    (run,) = lab.claim(mine)
+    with lab.database.write() as users:
+        (child,) = store.submit(users, [new(parents=(parent,), key="c")], foreign=True)
+        with store.write() as connection:
+            assert instance.renew(connection, mine)
+            assert store.finish(connection, mine, [Ended(run, RunEnd.STOPPED, 0)])
+        (run,) = lab.claim(mine)
+        with store.write() as connection:
+            instance.save(connection, mine, [(run, 7)])
+            assert store.finish(connection, mine, [Ended(run, RunEnd.DONE, 0)])
+            assert store.release_due(connection) == 0
+            assert instance.delete(connection, [parent]) == 0, "a transaction needs it"
+        assert [run.id for run in lab.claim(mine)] == [next_]
+    lab.release()
+    assert [run.id for run in lab.claim(mine)] == [child.id]
+    lab.check()
+
+
+def test_a_handlers_open_transaction_holds_up_no_others_of_its_key(
+    lab: Lab, instance: JobInstances
+) -> None:
+    mine, store = lab.instance(), instance._store
+    parent, child = lab.submit(key="k"), lab.submit()
+    lab.set("job", "held = 'parents', waits = 1", child)
+    with lab.database.write() as connection:
+        store.write_edges(connection, [[parent, child]])
+    lab.set("job", "children = 1", parent)
+    (run,) = lab.claim(mine)
+    with lab.database.write() as users:
+        assert store.finish(users, mine, [Ended(run, RunEnd.DONE, 0)], foreign=True)
+        with store.write() as connection:
+            next_ = store.submit(connection, [new(key="k")])[0].id
+            late = store.submit(connection, [new(parents=(child,))], foreign=True)[0].id
+            assert store.release_due(connection) == 0
+        assert lab.claim(mine) == []
+    lab.release()
+    assert [run.id for run in lab.claim(mine)] == [child, next_]
+    assert lab.field(late, "held") == "parents"
+    lab.check()
+
+
+def test_one_that_waits_for_a_lock_says_so_soon(lab: Lab, instance: JobInstances) -> None:
+    job = lab.submit()
+    with lab.database.write() as users:
+        lab.database.run(users, "UPDATE job SET tag = 'x' WHERE id = :id", id=job)
+        with (
+            pytest.raises(roq.Unavailable, match="open for too long"),
+            instance._store.write() as connection,
+        ):
+            lab.database.run(connection, "UPDATE job SET tag = 'y' WHERE id = :id", id=job)
+
+
+def test_a_job_is_not_deleted_while_another_one_comes_to_wait_for_it(lab: Lab) -> None:
+    parent = lab.submit()
+    for foreign in (False, True):
+        with lab.database.write() as submitting:
+            lab.store.submit(submitting, [new(parents=(parent,))], foreign=foreign)
+            assert lab.delete(parent) == 0
+        assert lab.delete(parent) == 0
+    lab.check()
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_none_comes_to_wait_for_a_job_that_is_being_deleted(lab: Lab, foreign: bool) -> None:
+    parent, told = lab.submit(), queue.SimpleQueue[BaseException | None]()
+
+    def submit() -> None:
+        try:
+            with lab.database.write() as connection:
+                lab.store.submit(connection, [new(parents=(parent,))], foreign=foreign)
+        except roq.JobNotFound as error:
+            told.put(error)
+        else:
+            told.put(None)
+
+    with lab.database.write() as deleting:
+        assert lab.instances.delete(deleting, [parent]) == 1
+        thread = threading.Thread(target=submit)
+        thread.start()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        while True:
+            with lab.database.read() as connection:
+                if lab.database.run(connection, waiting).scalar_one():
+                    break
+            threading.Event().wait(0.02)
+    thread.join(30)
+    assert isinstance(told.get(timeout=30), roq.JobNotFound)
+    lab.check()
+
+
+def test_what_the_database_has_undone_is_told_apart(lab: Lab) -> None:
+    for code in ("40P01", "40001"):
+        with pytest.raises(Undone), lab.database.write() as connection:
+            connection.exec_driver_sql(f"DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")
+
+
+def test_jobs_stop_when_the_server_is_frozen(
+    server: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "DOUBT_SECONDS", 2.0)
+    begun, stopped = threading.Event(), threading.Event()
+    with roq.Jobs(server) as jobs:
+
+        @jobs.type("A", restartable=True)
+        def run(job: roq.Job) -> None:
+            begun.set()
+            while not job.interrupted and not stopped.is_set():
+                threading.Event().wait(0.01)
+            stopped.set()
+
+        handle = run.submit()
+        jobs.start(threads=1)
+        assert begun.wait(30)
+        with frozen(server):
+            assert stopped.wait(30)
+        assert handle.wait(60) is roq.JobStatus.COMPLETE
 
 
 def _want() -> Want:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from job_lab import Lab, new
-from sqlalchemy import text
+from job_lab import SPAN, Lab, new
+from sqlalchemy import event, text
 
 from roq.errors import JobNotFound
-from roq.jobs.rows import Body, Ended
+from roq.jobs.room import JobPlaces
+from roq.jobs.rows import Body, Ended, Want
 from roq.jobs.states import DEFAULT, HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd
 from roq.jobs.views import Action, JobFilter
 
@@ -393,3 +394,125 @@ class StoreContract:
     def _act(self, lab: Lab, action: Action, job: int) -> int:
         operate = lab.jobs.operate
         return operate.act(operate.select(action, JobFilter(ids=(job,))), who="me")
+
+
+class HeldContract:
+    """Jobs that wait for others, of users' transactions too. Each test has a `lab` without jobs."""
+
+    @pytest.mark.parametrize("key", [None, "k"])
+    def test_a_user_submits_after_others(self, lab: Lab, key: str | None) -> None:
+        mine = lab.instance()
+        done = lab.submit()
+        lab.finish(mine, lab.claim(mine)[0])
+        parent = lab.submit()
+        child = lab.submit_foreign(parents=(done, parent), key=key)
+        (run,) = lab.claim(mine)
+        assert run.id == parent
+        lab.release()
+        assert lab.field(child, "held") == "parents"
+        assert lab.claim(mine) == []
+        lab.finish(mine, run)
+        assert [run.id for run in lab.claim(mine)] == [child]
+        lab.check()
+
+    def test_a_parent_that_is_complete_before_anybody_looks(self, lab: Lab) -> None:
+        mine, parent = lab.instance(), lab.submit()
+        child = lab.submit_foreign(parents=(parent,))
+        lab.finish(mine, lab.claim(mine)[0])
+        with lab.database.read() as connection:
+            assert lab.instances.look(connection, mine).due
+        lab.release()
+        assert [run.id for run in lab.claim(mine)] == [child]
+
+    def test_the_time_of_such_a_job_holds(self, lab: Lab) -> None:
+        mine, parent = lab.instance(), lab.submit()
+        child = lab.submit_foreign(parents=(parent,), due=2**60)
+        assert lab.jobs.operate.job(child).job.due == 2**60
+        lab.finish(mine, lab.claim(mine)[0])
+        lab.release()
+        assert (lab.field(child, "held"), lab.field(child, "due")) == ("later", 2**60)
+        assert lab.claim(mine) == []
+        lab.let_due()
+        assert len(lab.claim(mine)) == 1
+
+    def test_a_user_cannot_submit_after_a_job_that_is_not_there(self, lab: Lab) -> None:
+        with pytest.raises(JobNotFound, match="no job 999"):
+            lab.submit_foreign(parents=(999,))
+
+    def test_a_user_finishes_a_job_that_others_wait_for(self, lab: Lab) -> None:
+        mine, parent = lab.instance(), lab.submit(key="k")
+        child, next_ = lab.submit(parents=(parent,)), lab.submit(key="k")
+        (run,) = lab.claim(mine)
+        assert lab.finish_foreign(mine, run)
+        assert not lab.finish_foreign(mine, run)
+        with lab.database.read() as connection:
+            assert lab.instances.look(connection, mine).due
+        lab.release()
+        assert [run.id for run in lab.claim(mine)] == [child, next_]
+        assert lab.jobs.operate.job(parent).children == [child]
+        with lab.database.read() as connection:
+            assert not lab.instances.look(connection, mine).due
+        lab.check()
+
+    def test_a_finished_job_is_not_deleted_before_others_are_let_go(self, lab: Lab) -> None:
+        mine, parent = lab.instance(), lab.submit()
+        child = lab.submit(parents=(parent,))
+        lab.finish_foreign(mine, lab.claim(mine)[0])
+        assert lab.delete(parent) == 1
+        assert [run.id for run in lab.claim(mine)] == [child]
+
+    def test_a_job_that_others_wait_for_is_not_deleted(self, lab: Lab) -> None:
+        mine = lab.instance()
+        first, second = lab.submit(restartable=False), lab.submit(restartable=False)
+        children = [lab.submit(parents=(first,)), lab.submit_foreign(parents=(second,))]
+        for run in lab.claim(mine):
+            lab.finish(mine, run, RunEnd.RAISED)
+        assert lab.delete(first, second) == 0
+        lab.release()
+        assert lab.delete(first, second) == 0
+        assert lab.delete(*children) == 2
+        assert lab.delete(first, second) == 2
+        lab.check()
+
+    def test_a_type_without_slots_leaves_its_places_to_others(self, lab: Lab) -> None:
+        lab.declare("Limited", 1)
+        first, mine = lab.instance("Limited"), lab.instance("Limited", "Free")
+        for _ in range(5):
+            lab.submit("Limited")
+        free = [lab.submit("Free") for _ in range(2)]
+        assert len(lab.claim(first, 2, "Limited", limited=True)) == 1
+        wants = [Want("Limited", 2, SPAN, limited=True), Want("Free", 2, SPAN)]
+        assert [run.id for run in lab.claims(mine, wants, 2)] == free
+        lab.check()
+
+    def test_counters_change_once_in_a_transaction_of_ours(self, lab: Lab) -> None:
+        mine, wants = lab.instance("A", "B"), [Want(each, 9, SPAN) for each in "BA"]
+        lab.submit("A"), lab.submit("B")
+        runs = lab.claims(mine, wants, 9)
+        lab.submit("A")
+        statements: list[str] = []
+        event.listen(
+            lab.database.engine, "before_cursor_execute",
+            lambda _c, _u, statement, *_rest: statements.append(statement),
+        )  # fmt: skip
+        with lab.store.write() as connection:
+            for run in runs:
+                lab.store.finish(connection, mine, [Ended(run, RunEnd.DONE, 0)])
+            jobs = lab.store.candidates(connection, wants, 9)
+            assert len(lab.store.claim(connection, mine, wants, jobs, JobPlaces(9)).runs) == 1
+        assert sum("job_count" in each for each in statements) == 1
+        assert "job_count" in statements[-1]
+        lab.check()
+
+    def test_what_an_instance_does_not_know_of_goes_back(self, lab: Lab) -> None:
+        mine, other = lab.instance(), lab.instance()
+        known, unknown = lab.submit(restartable=False), lab.submit(restartable=False)
+        (run,), _ = lab.claim(mine, 1), lab.claim(mine, 1)
+        theirs = lab.submit(restartable=False)
+        lab.claim(other)
+        with lab.store.write() as connection:
+            assert lab.instances.give_back(connection, mine, {(run.id, run.token)}) == 1
+        running = [each for each in (known, theirs) if lab.status(each) is JobStatus.RUNNING]
+        assert running == [known, theirs]
+        assert (lab.status(unknown), lab.field(unknown, "losses")) == (JobStatus.CREATED, 0)
+        lab.check()

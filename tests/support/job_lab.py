@@ -10,6 +10,7 @@ from sqlalchemy import event, text
 from roq.errors import JobNotFound
 from roq.jobs.instances import TypeFacts
 from roq.jobs.jobs import Jobs
+from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Claimed, Ended, NewJob, Submitted, Trouble, Want
 from roq.jobs.states import DEFAULT, JobStatus, RunEnd
 
@@ -51,6 +52,26 @@ class Lab:
         with self.database.write() as connection:
             return self.store.submit(connection, jobs)
 
+    def submit_foreign(self, kind: str = "A", **given: Any) -> int:
+        """In a transaction of a user's."""
+        with self.database.write() as connection:
+            return self.store.submit(connection, [new(kind, **given)], foreign=True)[0].id
+
+    def finish_foreign(self, owner: int, run: Claimed) -> bool:
+        """As `job.finish` does in a handler's transaction."""
+        with self.database.write() as connection:
+            done = [Ended(run, RunEnd.DONE, 0)]
+            return bool(self.store.finish(connection, owner, done, "test", foreign=True))
+
+    def release(self) -> None:
+        """What an instance does twice a second."""
+        with self.store.write() as connection:
+            self.store.release_due(connection)
+
+    def delete(self, *jobs: int) -> int:
+        with self.store.write() as connection:
+            return self.instances.delete(connection, jobs)
+
     def instance(self, *types: str) -> int:
         with self.database.write() as connection:
             return self.instances.register(connection, "test", 1, 8, types or ("A",))
@@ -65,15 +86,20 @@ class Lab:
         wants = [
             Want(kind, most, SPAN, limited=limited, running=running) for kind in types or ("A",)
         ]
-        with self.database.write() as connection:
+        return self.claims(owner, wants, most)
+
+    def claims(self, owner: int, wants: Sequence[Want], most: int) -> list[Claimed]:
+        """By an instance with so many free threads."""
+        with self.store.write() as connection:
             jobs = self.store.candidates(connection, wants, most)
-            return self.store.claim(connection, owner, wants, jobs, set())
+            return list(self.store.claim(connection, owner, wants, jobs, JobPlaces(most)).runs)
 
     def claim_named(self, owner: int, job: int, token: int) -> list[Claimed]:
         """As a message of a queue has it."""
         with self.database.write() as connection:
             wants = [Want("A", 1, SPAN)]
-            return self.store.claim(connection, owner, wants, [(job, token, "A")], set())
+            named = [(job, token, "A")]
+            return list(self.store.claim(connection, owner, wants, named, JobPlaces(1)).runs)
 
     def finish(self, owner: int, run: Claimed, end: RunEnd = RunEnd.DONE, saved: int = 0) -> bool:
         trouble = None if end is RunEnd.DONE else TROUBLE

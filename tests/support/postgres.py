@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,24 @@ def postgres() -> Iterator[str]:
             yield f"postgresql+psycopg://roq@/postgres?host={home}"
         finally:
             _run([*control, "-w", "-m", "immediate", "stop"], home)
+
+
+@contextmanager
+def frozen(url: str) -> Iterator[None]:
+    """No process of this server does anything meanwhile, and no connection is closed."""
+    home = Path(url.partition("host=")[2])
+    head = int((home / "data" / "postmaster.pid").read_text().split()[0])
+    children = Path(f"/proc/{head}/task/{head}/children").read_text().split()
+    processes = [head, *map(int, children)]
+    try:
+        for each in processes:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGSTOP)
+        yield
+    finally:
+        for each in processes:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT)
 
 
 def _run(command: list[str | Path], home: Path) -> None:

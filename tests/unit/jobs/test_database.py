@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
 
 from roq.errors import ConfigError, InvalidRequest, Unavailable
-from roq.jobs.database import JobDatabase, parsed_url
+from roq.jobs.database import POOL, JobDatabase, parsed_url
 
 
 @pytest.mark.parametrize("url", ["", ":memory:", "sqlite://", "sqlite:///:memory:", "a\0b"])
@@ -88,3 +89,32 @@ def fill(database: JobDatabase, *statements: str) -> None:
     with database.write() as connection:
         for each in statements:
             database.run(connection, each)
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[dict[str, object]] = []
+
+    def connect(*_: object, **arguments: object) -> None:
+        given.append(arguments)
+        raise OSError("nobody there")
+
+    monkeypatch.setattr("psycopg.connect", connect)
+    for url in ("postgresql://host/jobs", "postgresql://host/jobs?connect_timeout=3"):
+        with pytest.raises(OSError, match="nobody there"), JobDatabase(url).read():
+            pass
+    assert [int(str(each["connect_timeout"])) for each in given] == [5, 3]
+    assert all(each["tcp_user_timeout"] for each in given)
+
+
+def test_an_instance_has_connections_of_its_own(tmp_path: Path) -> None:
+    shared = JobDatabase(str(tmp_path / "jobs.db"), lambda: 7)
+    own = shared.for_instance()
+    with contextlib.ExitStack() as held:
+        for _ in range(POOL):
+            held.enter_context(shared.engine.connect())
+        with own.write() as connection:
+            assert own.now(connection) == 7
+    own.close()
+    shared.close()

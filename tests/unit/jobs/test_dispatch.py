@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from job_lab import Lab, new
 
-from roq.jobs.dispatch import _by_topic, group_of, topic_of
+from roq.jobs import dispatch
+from roq.jobs.dispatch import QueueMessages, QueueSender, _by_topic, group_of, topic_of
 from roq.jobs.rows import ReadyJob
 from roq.jobs.states import HIGH, LOW, PRIORITIES
 from roq.model import check_name
@@ -78,3 +80,58 @@ def test_what_runs_or_ran_is_not_sent_before_it_waits_again(lab: Lab) -> None:
 def test_a_message_of_another_types_job_claims_nothing(lab: Lab) -> None:
     job = lab.submit("B")
     assert lab.claim_named(lab.instance(), job, 1) == []
+
+
+class SlowCluster:
+    """Each answer takes as long as an instance waits for one."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock = clock
+        self.consumers = 0
+
+    def create_queue(self, *_: object, **__: object) -> None:
+        self.clock[0] += 0.5
+
+    def consumer(self, *_: object, **__: object) -> SlowCluster:
+        self.clock[0] += 0.9
+        self.consumers += 1
+        return self
+
+    def _on_ready(self, _ready: object) -> None: ...
+
+    def groups(self, *_: object, **__: object) -> list[object]:
+        return []
+
+    def close(self) -> None: ...
+
+
+class Sink:
+    """Sends nothing."""
+
+    def send(self, jobs: Iterable[ReadyJob]) -> None:
+        list(jobs)
+
+
+def test_a_slow_cluster_does_not_keep_an_instance_from_its_jobs(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    slow = SlowCluster(clock)
+    monkeypatch.setattr(dispatch, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("roq.client.cluster.connect", lambda *_, **__: slow)
+    types = [str(each) for each in range(10)]
+    messages = QueueMessages(
+        "", lab.store, cast("QueueSender", Sink()), types, prefetch=1, ready=lambda: None
+    )
+    lab.jobs.operate.dispatch("queue", who="test")
+    with lab.database.read() as connection:
+        look = lab.instances.look(connection, 0)
+    looks = 0
+    while not messages.connected:
+        before = clock[0]
+        messages.look(look)
+        assert clock[0] - before < 3.0
+        looks += 1
+    assert slow.consumers == len(types) * len(PRIORITIES)
+    assert looks > 1
+    messages.close()

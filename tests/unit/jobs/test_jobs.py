@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import roq
-from roq.jobs.jobs import Jobs
-from roq.jobs.rows import Body
+from roq.jobs.database import Undone
+from roq.jobs.jobs import TRIES, Jobs
+from roq.jobs.rows import Body, ReadyJob, Submitted
+from roq.jobs.store import OWN_SHARD_MIN
 
 
 @pytest.fixture
@@ -139,3 +142,66 @@ def test_who_starts_an_instance_hears_why_it_cannot_begin(jobs: Jobs) -> None:
         )
     with pytest.raises(roq.ConfigError, match="another host"):
         jobs.start()
+
+
+class Sink:
+    """Keeps what would be sent."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+
+    def send(self, jobs: Iterable[ReadyJob]) -> None:
+        self.ids += [each.id for each in jobs]
+
+    def close(self) -> None: ...
+
+
+def test_messages_of_all_that_may_be_claimed_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, sink = roq.Jobs(str(tmp_path / "jobs.db"), "127.0.0.1:1"), Sink()
+    monkeypatch.setattr(jobs, "_sending", lambda: sink)
+    kind = jobs.type("A")(lambda job: None)
+    done = kind.submit()
+    with jobs.database.write() as connection:
+        connection.exec_driver_sql("UPDATE job SET status = 'COMPLETE'")
+    jobs.operate.dispatch("queue", who="me")
+    past = datetime(2020, 1, 1, tzinfo=UTC)
+    ready = [kind.submit(due=past), kind.submit(after=[done]), kind.submit()]
+    kind.submit(due=datetime(2999, 1, 1, tzinfo=UTC))
+    kind.submit(after=[ready[0]])
+    assert sink.ids == [each.id for each in ready]
+    jobs.close()
+
+
+def test_a_submission_that_the_database_has_undone_is_tried_again(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = jobs.type("A")(lambda job: None)
+    submit, undone = jobs.store.submit, [1, 2]
+
+    def unlucky(*args: Any, **given: Any) -> list[Submitted]:
+        told = submit(*args, **given)
+        if undone:
+            undone.pop()
+            raise Undone("in favour of another one")
+        return told
+
+    monkeypatch.setattr(jobs.store, "submit", unlucky)
+    kind.submit(unique="u")
+    assert [row.number for row in jobs.operate.counts()] == [1]
+    undone += [0] * TRIES
+    with pytest.raises(roq.Unavailable):
+        kind.submit()
+    assert undone == []
+
+
+def test_a_user_replaces_without_touching_what_others_count(jobs: Jobs) -> None:
+    kind = jobs.type("A", items=lambda params: params)(lambda job, params: None)
+    kind.submit(1, unique="u")
+    with jobs.engine.begin() as connection:
+        kind.submit(5, unique="u", on_unique="replace", connection=connection)
+    with jobs.database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT shard, items FROM job_count ORDER BY shard").all()
+    assert tuple(rows[0]) == (0, 1)
+    assert [items for shard, items in rows if shard >= OWN_SHARD_MIN] == [4]

@@ -12,9 +12,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from roq.jobs.handle import JobHandle
-from roq.jobs.pool import RunLoop, Running, RunThreads, unstarted
+from roq.jobs.pool import RunLoop, Running, RunThreads
 from roq.jobs.rows import Claimed, Ended, NewJob
-from roq.jobs.run import Job
+from roq.jobs.run import Job, unbegun
 from roq.jobs.states import Attempts, RunEnd
 from roq.jobs.types import JobType
 
@@ -67,7 +67,7 @@ def test_what_was_not_begun_is_taken_back() -> None:
     assert begun.wait(30)
     threads.put([running(blocks, id=2)])
     (left,) = threads.take_back()
-    assert unstarted(left).end is RunEnd.UNSTARTED
+    assert unbegun(left.job).end is RunEnd.UNSTARTED
     go.set()
     assert ends.get(timeout=30).run.id == 1
     threads.close()
@@ -86,6 +86,47 @@ def test_a_coroutine_is_cancelled_even_before_its_first_step() -> None:
         loop.put(each)
         each.job.stop = RunEnd.STOPPED
         loop.cancel(each)
-        assert ends.get(timeout=30).end is RunEnd.STOPPED
+        assert ends.get(timeout=30).end in {RunEnd.UNSTARTED, RunEnd.STOPPED}
     loop.close()
     assert ends.empty()
+
+
+def test_what_waits_for_a_thread_for_long_or_is_to_stop_is_taken_back() -> None:
+    ends: queue.SimpleQueue[Ended] = queue.SimpleQueue()
+    threads = RunThreads(1, lambda _each, ended: ends.put(ended))
+    begun, go = threading.Event(), threading.Event()
+
+    def blocks(job: Job) -> None:
+        begun.set()
+        go.wait(30)
+
+    threads.put([running(blocks)])
+    assert begun.wait(30)
+    old, stopped, new = (running(blocks, id=each) for each in (2, 3, 4))
+    stopped.job.stop = RunEnd.INTERRUPTED
+    old.claimed -= 10
+    threads.put([new, old, stopped])
+    assert {each.job.id for each in threads.take_back(new.claimed - 5)} == {2, 3}
+    go.set()
+    assert [ends.get(timeout=30).run.id for _ in range(2)] == [1, 4]
+    threads.close()
+
+
+def test_a_task_that_ends_the_loop_ends_no_more_than_it() -> None:
+    ends: queue.SimpleQueue[Ended] = queue.SimpleQueue()
+    loop = RunLoop(lambda _each, ended: ends.put(ended))
+    tasks: list[asyncio.Task[None]] = []
+
+    async def leaves() -> None:
+        raise SystemExit(3)
+
+    async def handler(job: Job) -> None:
+        tasks.append(asyncio.create_task(leaves()))  # noqa: TID251 - as handlers may
+        await asyncio.Event().wait()
+
+    loop.put(running(handler))
+    assert ends.get(timeout=30).end is RunEnd.RAISED
+    loop.close()
+    assert not loop.alive
+    loop.put(running(handler))
+    assert ends.get(timeout=30).end is RunEnd.UNSTARTED

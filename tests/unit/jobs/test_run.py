@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -108,7 +109,11 @@ def test_items_are_done_one_by_one_and_a_later_run_goes_on() -> None:
 
 @pytest.mark.parametrize("why", [RunEnd.LIMIT, RunEnd.INTERRUPTED])
 def test_an_interrupted_job_says_why(why: RunEnd) -> None:
-    ended = run(lambda job: job.check(), stop=why)
+    def handler(job: Job) -> None:
+        job.stop = why
+        job.check()
+
+    ended = run(handler)
     assert ended.end is why
     assert ended.trouble is not None
 
@@ -124,12 +129,75 @@ def test_who_stays_behind_when_its_instance_ends_says_why() -> None:
 
 def test_a_handler_that_swallows_the_interruption_and_returns_is_done() -> None:
     def handler(job: Job) -> str:
+        job.stop = RunEnd.STOPPED
         for _ in range(3):
             with pytest.raises(JobInterrupted):
                 job.check()
         return "done"
 
-    assert run(handler, stop=RunEnd.STOPPED).end is RunEnd.DONE
+    assert run(handler).end is RunEnd.DONE
+
+
+@pytest.mark.parametrize(
+    ("why", "end"),
+    [
+        (RunEnd.STOPPED, RunEnd.UNSTARTED),
+        (RunEnd.LOST, RunEnd.UNSTARTED),
+        (RunEnd.INTERRUPTED, RunEnd.INTERRUPTED),
+    ],
+)
+def test_a_run_that_is_to_stop_before_it_begins_is_not_begun(why: RunEnd, end: RunEnd) -> None:
+    called: list[Job] = []
+
+    async def coroutine(job: Job) -> None:
+        called.append(job)
+
+    assert run(called.append, stop=why).end is end
+    assert run(coroutine, stop=why).end is end
+    assert called == []
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_an_upgrade_may_raise_anything(error: BaseException) -> None:
+    def upgrade(version: int, raw: object) -> object:
+        raise error
+
+    def handler(job: Job, params: int) -> None:
+        raise AssertionError
+
+    kind: JobType[Any] = JobType(Nobody(), handler, name="A", version=2, upgrade=upgrade)
+    job = Job(RUN, kind, lambda *_: False)
+    assert execute(kind, job).end is RunEnd.REFUSED
+
+
+def test_a_child_that_a_coroutine_has_forked_ends_with_its_step() -> None:
+    steps: list[int] = []
+
+    async def forks(job: Job) -> int:
+        child = os.fork()
+        if child == 0:
+            await asyncio.sleep(0)
+            os._exit(7)  # not reached
+        _, status = os.waitpid(child, 0)  # noqa: ASYNC222 - it ends at once
+        return os.waitstatus_to_exitcode(status)
+
+    async def other(job: Job) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+            steps.append(os.getpid())
+
+    async def both() -> list[Ended]:
+        made = [JobType[Any](Nobody(), each, name="A") for each in (other, forks)]
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(execute_async(each, Job(RUN, each, lambda *_: False)))
+                for each in made
+            ]
+        return [each.result() for each in tasks]
+
+    _, ended = asyncio.run(both())
+    assert ended.result == Body("json", 1, b"0")
+    assert set(steps) == {os.getpid()}
 
 
 def test_an_interruption_that_nobody_wanted_is_a_failure() -> None:
@@ -170,7 +238,12 @@ def test_texts_are_made_storable() -> None:
         def __str__(self) -> str:
             raise ValueError
 
+    class Worse(Exception):
+        def __str__(self) -> str:
+            raise SystemExit
+
     assert "cannot be made" in told(Bad()).text
+    assert "cannot be made" in told(Worse()).text
     job = Job(RUN, JobType(Nobody(), lambda job: None, name="A"), lambda *_: False)
     assert raised(job, Bad()).end is RunEnd.RAISED
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import Queue
+from time import time_ns
 
 import pytest
+import sqlalchemy as sa
 
 import roq
 from roq.jobs import worker
+from roq.jobs.database import POOL
 from roq.jobs.jobs import Jobs
+from roq.jobs.rows import Look, ReadyJob, Want
 from roq.jobs.views import Action, JobFilter
+from roq.jobs.worker import JobWorker
 
 SECONDS = 30.0
 
@@ -289,3 +296,328 @@ def test_jobs_that_are_off_fire_no_schedules(jobs: Jobs) -> None:
     jobs.operate.switch(True, who="me")
     assert fired.wait(SECONDS)
     assert running.stats.claimed > 0
+
+
+def eventually(jobs: Jobs, condition: Callable[[], bool]) -> None:
+    for _ in range(int(SECONDS / 0.05)):
+        if condition():
+            return
+        jobs.wait_for_change(0.05)
+    raise AssertionError("not in time")
+
+
+def interrupt(jobs: Jobs, job: int) -> None:
+    operate = jobs.operate
+    assert operate.act(operate.select(Action.INTERRUPT, JobFilter(ids=(job,))), who="me") == 1
+
+
+def test_after_short_jobs_no_more_long_ones_are_claimed_than_there_are_threads(jobs: Jobs) -> None:
+    go = threading.Event()
+
+    @jobs.type("Tiny")
+    def tiny(job: roq.Job) -> None:
+        """Nothing."""
+
+    @jobs.type("Long")
+    def long(job: roq.Job) -> None:
+        go.wait(SECONDS)
+
+    @jobs.type("Coroutine")
+    async def coroutine(job: roq.Job) -> None:
+        await asyncio.to_thread(go.wait, SECONDS)
+
+    tiny.submit_many([None] * 200)
+    running = jobs.start(threads=2)
+    eventually(jobs, lambda: running.stats.complete == 200)
+    handles = long.submit_many([None] * 10) + coroutine.submit_many([None] * 10)
+    eventually(jobs, lambda: running.stats.claimed == 202)
+    last = jobs.handle(tiny.submit().id, tiny)
+    with pytest.raises(roq.Unavailable):
+        last.wait(1.5 * worker.LOOK_SECONDS)
+    assert running.stats.claimed == 202
+    go.set()
+    for each in handles:
+        assert each.wait(SECONDS) is roq.JobStatus.COMPLETE
+
+
+def test_what_waits_for_a_thread_too_long_goes_back(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+
+    @jobs.type("A")
+    def run(job: roq.Job, params: bool) -> None:
+        if params:
+            go.wait(SECONDS)
+
+    running = jobs.start(threads=1)
+    monkeypatch.setattr(running._room, "ahead", lambda *_: 0 if running._running else 50)
+    blocking, *waiting = run.submit_many([True, False, False])
+    eventually(jobs, lambda: running.stats.claimed >= 1)
+    eventually(jobs, lambda: all(each.status() == "CREATED" for each in waiting))
+    assert blocking.status() is roq.JobStatus.RUNNING
+    go.set()
+    for each in (blocking, *waiting):
+        assert each.wait(SECONDS) is roq.JobStatus.COMPLETE
+    with jobs.database.read() as connection:
+        assert connection.exec_driver_sql("SELECT sum(losses + failures) FROM job").scalar() == 0
+
+
+def test_what_is_interrupted_before_it_begins_is_not_begun(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "HEAP_SECONDS", SECONDS)
+    go = threading.Event()
+    began: list[int] = []
+
+    @jobs.type("A")
+    def run(job: roq.Job) -> None:
+        began.append(job.id)
+        go.wait(SECONDS)
+
+    running = jobs.start(threads=1)
+    monkeypatch.setattr(running._room, "ahead", lambda *_: 50)
+    blocking = run.submit()
+    eventually(jobs, lambda: bool(began))
+    waiting = run.submit()
+    eventually(jobs, lambda: waiting.status() is roq.JobStatus.RUNNING)
+    interrupt(jobs, waiting.id)
+    assert waiting.wait(SECONDS) is roq.JobStatus.INTERRUPTED
+    go.set()
+    assert blocking.wait(SECONDS) is roq.JobStatus.COMPLETE
+    assert began == [blocking.id]
+
+
+def test_jobs_stop_when_the_database_does_not_answer(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "DOUBT_SECONDS", 1.0)
+    begun, frozen = threading.Event(), threading.Event()
+    stopped: list[bool] = []
+
+    @jobs.type("A", restartable=True)
+    def run(job: roq.Job) -> None:
+        if not stopped:
+            begun.set()
+            while not job.interrupted:
+                threading.Event().wait(0.01)
+            stopped.append(frozen.is_set())
+            frozen.clear()
+            job.check()
+
+    handle = run.submit()
+    running = jobs.start(threads=1)
+    look = running._instances.look
+
+    def slow(connection: sa.Connection, owner: int) -> Look:
+        if begun.is_set() and not stopped:
+            frozen.set()
+            while not stopped:
+                threading.Event().wait(0.01)
+        return look(connection, owner)
+
+    monkeypatch.setattr(running._instances, "look", slow)
+    assert handle.wait(SECONDS) is roq.JobStatus.COMPLETE
+    assert stopped == [True]
+
+
+def test_handlers_may_use_all_connections_of_the_engine(jobs: Jobs) -> None:
+    @jobs.type("A")
+    def run(job: roq.Job) -> None:
+        """Nothing."""
+
+    run.submit_many([None] * 3)
+    with contextlib.ExitStack() as held:
+        for _ in range(POOL):
+            held.enter_context(jobs.engine.connect())
+        running = jobs.start(threads=1)
+        eventually(jobs, lambda: running.stats.complete == 3)
+
+
+def test_what_a_lost_commit_has_claimed_is_run(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    @jobs.type("A")
+    def run(job: roq.Job) -> int:
+        return job.token
+
+    jobs.open()
+    running = jobs.worker(threads=1)
+    write, lost = running._database.write, []
+
+    @contextlib.contextmanager
+    def loses_an_answer() -> Iterator[sa.Connection]:
+        with write() as connection:
+            yield connection
+            claimed = connection.exec_driver_sql("SELECT id FROM job WHERE status = 'RUNNING'")
+            now = None if lost else claimed.scalar()
+        if now is not None:
+            lost.append(now)
+            raise roq.Unavailable("the connection was lost, and the commit was not")
+
+    monkeypatch.setattr(running._database, "write", loses_an_answer)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    handle = run.submit()
+    assert handle.result(SECONDS) == 4
+    assert lost == [handle.id]
+    running.stop()
+    thread.join()
+
+
+class Messages:
+    """A queue that brings what it is given."""
+
+    connected = True
+
+    def __init__(self) -> None:
+        self.held: list[ReadyJob] = []
+        self.settled: list[int] = []
+
+    def take(self, wants: Iterable[Want]) -> list[ReadyJob]:
+        room = {want.type: want.most for want in wants}
+        return [job for job in sorted(self.held) if room.get(job.type, 0) > 0]
+
+    def settle(self, jobs: Iterable[ReadyJob]) -> None:
+        for job in jobs:
+            self.held.remove(job)
+            self.settled.append(job.id)
+
+    def look(self, look: Look) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_messages_of_jobs_without_a_slot_are_kept_and_hold_up_no_others(jobs: Jobs) -> None:
+    @jobs.type("Limited", cluster_limit=1)
+    def limited(job: roq.Job) -> None:
+        """Nothing."""
+
+    @jobs.type("Free")
+    def free(job: roq.Job) -> None:
+        """Nothing."""
+
+    jobs.operate.dispatch("queue", who="me")
+    with jobs.database.write() as connection:
+        jobs.instances.declare(connection, [limited.facts])
+        other = jobs.instances.register(connection, "other", 1, 1, ["Limited"])
+        connection.exec_driver_sql("UPDATE job_slot SET owner = :other", {"other": other})
+    messages = Messages()
+    running = JobWorker(
+        jobs.store, jobs.instances, jobs.types, threads=1, messages=lambda _ready: messages
+    )
+    handles = [limited.submit(), limited.submit(), free.submit()]
+    messages.held = [
+        ReadyJob(100, each.id, 1, name)
+        for each, name in zip(handles, ("Limited", "Limited", "Free"), strict=True)
+    ]
+    messages.held.append(ReadyJob(100, 999, 1, "Free"))
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    assert handles[2].wait(SECONDS) is roq.JobStatus.COMPLETE
+    eventually(jobs, lambda: len(messages.settled) == 2)
+    assert messages.settled == [handles[2].id, 999], "the last one is stale"
+    with jobs.database.write() as connection:
+        connection.exec_driver_sql("UPDATE job_slot SET owner = NULL")
+    for each in handles:
+        assert each.wait(SECONDS) is roq.JobStatus.COMPLETE
+    eventually(jobs, lambda: messages.held == [])
+    assert running.stats.stale == 1
+    running.stop()
+    thread.join()
+
+
+def test_all_old_results_are_deleted_however_many(jobs: Jobs) -> None:
+    @jobs.type("A")
+    def run(job: roq.Job) -> None:
+        """Nothing."""
+
+    run.submit_many([None] * 1_001)
+    with jobs.database.write() as connection:
+        connection.exec_driver_sql("UPDATE job SET status = 'COMPLETE', ended = 1")
+        connection.exec_driver_sql("UPDATE job_count SET status = 'COMPLETE'")
+    jobs.start(threads=1)
+    eventually(jobs, lambda: jobs.operate.counts() == [])
+
+
+def test_a_clock_that_is_set_forward_does_not_bury_its_own_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "RENEW_SECONDS", SECONDS)
+    step = 0
+    with roq.Jobs(str(tmp_path / "jobs.db"), clock=lambda: time_ns() // 1000 + step) as jobs:
+        go = threading.Event()
+
+        @jobs.type("A")
+        def run(job: roq.Job) -> None:
+            go.wait(SECONDS)
+
+        handle = run.submit()
+        running = jobs.start(threads=1)
+        eventually(jobs, lambda: handle.status() is roq.JobStatus.RUNNING)
+        first = running.id
+        later = run.submit(due=datetime.now(UTC) + timedelta(seconds=18))
+        step = 20_000_000
+        # What is due by the new clock is seen by the look that might bury.
+        eventually(jobs, lambda: jobs.operate.job(later.id).job.held == "")
+        assert (running.id, handle.status()) == (first, roq.JobStatus.RUNNING)
+        go.set()
+        assert handle.wait(SECONDS) is roq.JobStatus.COMPLETE
+
+
+def test_threads_that_do_not_hear_an_operator_are_too_many_as_well(jobs: Jobs) -> None:
+    go = threading.Event()
+
+    @jobs.type("Deaf", time_limit=1.0)
+    def deaf(job: roq.Job) -> None:
+        interrupt(jobs, job.id)
+        go.wait(SECONDS)
+
+    deaf.submit()
+    with pytest.raises(roq.Unavailable, match="start the process again"):
+        jobs.worker(threads=1, grace=0.1).run()
+    go.set()
+
+
+def test_what_was_raised_after_finish_is_told(jobs: Jobs) -> None:
+    @jobs.type("A")
+    def run(job: roq.Job) -> None:
+        with jobs.engine.begin() as connection:
+            job.finish(connection=connection)
+            raise ValueError("the real reason")
+
+    handle = run.submit()
+    jobs.start(threads=1)
+    with pytest.raises(roq.JobFailed, match="the real reason"):
+        handle.result(SECONDS)
+
+
+def test_what_waits_for_a_job_goes_on_when_its_handler_has_committed_it(jobs: Jobs) -> None:
+    @jobs.type("A")
+    def run(job: roq.Job) -> None:
+        with jobs.engine.begin() as connection:
+            job.finish(connection=connection)
+
+    first = run.submit(key="k")
+    handles = [first, run.submit(key="k"), run.submit(after=[first])]
+    jobs.start(threads=2)
+    for each in handles:
+        assert each.wait(SECONDS) is roq.JobStatus.COMPLETE
+
+
+def test_a_type_without_slots_does_not_hold_up_others(jobs: Jobs) -> None:
+    @jobs.type("Limited", cluster_limit=1)
+    def limited(job: roq.Job) -> None:
+        """Nothing."""
+
+    @jobs.type("Free")
+    def free(job: roq.Job) -> None:
+        """Nothing."""
+
+    waiting = [limited.submit() for _ in range(5)]
+    with jobs.database.write() as connection:
+        jobs.instances.declare(connection, [limited.facts])
+        other = jobs.instances.register(connection, "other", 1, 1, ["Limited"])
+        connection.exec_driver_sql("UPDATE job_slot SET owner = :other", {"other": other})
+    handle = free.submit()
+    jobs.start(threads=1)
+    assert handle.wait(SECONDS) is roq.JobStatus.COMPLETE
+    assert {each.status() for each in waiting} == {roq.JobStatus.CREATED}
