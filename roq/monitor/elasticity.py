@@ -181,9 +181,8 @@ class Elasticity:
         self.emptying.lost(exchange, now)
 
     def retires(self, number: int) -> bool:
-        """Whether this exchange is to accept nothing more, as it goes with its log."""
-        leaving = self.emptying.find(number)
-        if leaving is None or not leaving.keeps:
+        """Whether this exchange is to accept nothing more, as it goes with what it holds."""
+        if self.emptying.find(number) is None:
             return False
         return self.scaling.going(number) or self.emptying.retires(number)
 
