@@ -90,7 +90,7 @@ class Elasticity:
         )
         self.moves = Moves(queue_id, exchanges, sessions, epochs, news, kpi_seconds)
         self.scaling = Scaling(queue, queue_id, epoch, self._question, news)
-        self.emptying = Emptying(queue, exchanges, sessions)
+        self.emptying = Emptying(queue, exchanges, sessions, self._has_log)
         self._orphans = Orphans()
         self._exchanges = exchanges
         self._sessions = sessions
@@ -459,6 +459,10 @@ class Elasticity:
 
     def _question(self, message: GcmRequest, seconds: float) -> Ask:
         return Ask(next(self._serials), message, seconds)
+
+    def _has_log(self, number: int) -> bool:
+        """Whether this exchange has a log on a disk, or nobody has told yet."""
+        return not self.rules.known or number in self.rules.logs
 
     def _serves(self, number: int) -> bool:
         return self._exchanges.numbered(number) is not None

@@ -16,7 +16,7 @@ lost to it; if that takes too long, the exchange stays.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -88,9 +88,22 @@ class Leaving:
 
 
 class Emptying:
-    """All exchanges of a queue that are being emptied."""
+    """All exchanges of a queue that are being emptied.
 
-    def __init__(self, queue: str, exchanges: Exchanges, sessions: Sessions) -> None:
+    Args:
+        queue: name of the queue.
+        exchanges, sessions: of the queue.
+        has_log: whether the exchange with this number may have a log that outlives its process.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        exchanges: Exchanges,
+        sessions: Sessions,
+        has_log: Callable[[int], bool],
+    ) -> None:
+        self._has_log = has_log
         self._queue = queue
         self._exchanges = exchanges
         self._sessions = sessions
@@ -269,7 +282,8 @@ class Emptying:
     def _lacks(self, leaving: Leaving, *, unread_goes: bool) -> str:
         exchange = self._exchanges.numbered(leaving.number)
         if exchange is None:  # nothing is there that could be lost, unless it is in a log
-            away = leaving.keeps and leaving.stopped_at is None
+            logged = leaving.keeps or self._has_log(leaving.number)
+            away = logged and leaving.stopped_at is None
             return "it does not serve, and its log may hold something" if away else ""
         unread = self._sessions.behind(exchange.info.log, exchange.load.end_offset)
         for count, what in (

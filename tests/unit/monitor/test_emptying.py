@@ -548,6 +548,28 @@ def test_what_groups_have_not_done_and_what_is_delayed_is_waited_for_without_a_b
     assert note.text == "x1 goes after 20 s all the same: 1 subscriber not at its end yet"
 
 
+def test_an_exchange_with_a_log_that_does_not_serve_at_the_moment_is_waited_for() -> None:
+    queue, _ = queue_of("a", durable=True)
+    there = queue.exchanges[1]
+    there.more = {"groups_behind": 1}
+    queue.empty(1, at_once=True, read_seconds=20.0)
+    queue.missing.append(1)
+    queue.kill(1)
+    for _ in range(10):
+        queue.periods(3)
+        [refused] = queue.empty(1, at_once=True, read_seconds=20.0)
+        assert isinstance(refused, Failure)
+    assert refused.COMMENT.endswith("it does not serve, and its log may hold something")
+    there.epoch += 1
+    queue.exchanges[1] = there
+    queue.periods(3)
+    [refused] = queue.empty(1, at_once=True, read_seconds=20.0)
+    assert refused.COMMENT.endswith("1 consumer group not at its end yet")
+    there.more = {}
+    queue.periods(3)
+    assert queue.emptied(queue.empty(1, at_once=True, read_seconds=20.0), REQUEST)
+
+
 # --- what clients are told of it ------------------------------------------------------------------
 
 
