@@ -125,7 +125,8 @@ def pub(
             publisher.flush(timeout=_FLUSH_SECONDS)
         finally:
             published.seconds = time.monotonic() - started
-            if not quiet and not target.as_json:
+            # Of what could not begin there is nothing to say beside the error.
+            if (published.messages or sys.exc_info()[0] is None) and not (quiet or target.as_json):
                 note(_summary(published, queue))
     if target.as_json:
         print_json({"queue": queue, "topic": topic, **_document(published)})

@@ -240,6 +240,8 @@ class Uncommitted(Generic[B]):
     @property
     def why_full(self) -> str:
         """Why the disk has no room for what waits; empty: it has, and is at work."""
+        if self.disk.retired:
+            return "the exchange is to go, and accepts nothing more"
         waits = self.waiting_since is not None and not self._log.unsynced_bytes
         return self.disk.text if self.disk.full or waits else ""
 

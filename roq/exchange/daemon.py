@@ -194,7 +194,7 @@ class ExchangeServer:
             load=self._load,
             top=busiest_publishers(self.core),
             disk_full=self.core.disk_full,
-            retired=self._disk is not None and self.core.disk.retired,
+            retired=self.core.retired,
             stopping=bool(self._stopping_since),
             idle=self.core.idle,
         )
@@ -207,9 +207,8 @@ class ExchangeServer:
 
     def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
         """The monitor counts on this exchange, or has it accept nothing more."""
-        if self._disk is not None:
-            self.core.disk.retire(retired=retire)
-        elif hold_seconds is not None:
+        self.core.disk.retire(retired=retire)
+        if self._disk is None and hold_seconds is not None:
             self.core.backpressure.rule(hold_seconds)
         self._finder.reset()
         if self._manager is not None:

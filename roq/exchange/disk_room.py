@@ -12,7 +12,8 @@ is accepted and not yet written fits into what was free, so the disk is not full
 A sealed log takes nothing more in this process, and is read on: what the system has dropped after
 a failed sync nobody knows, so only another process, which reads what is certain, may go on with it.
 
-An exchange that is to go with its log is retired: it accepts nothing either, whatever room it has.
+An exchange that is to go with what it holds is retired: it accepts nothing either, whatever room it
+has. So is one without a disk, which always has room otherwise.
 """
 
 from __future__ import annotations

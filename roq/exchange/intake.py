@@ -12,9 +12,10 @@ from struct import Struct
 from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
-from roq.exchange.backpressure import Backpressure
+from roq.exchange.backpressure import TAKE_NONE, Backpressure
 from roq.exchange.commit import CommitGate, SyncGate, Uncommitted
 from roq.exchange.counters import Counters
+from roq.exchange.disk_room import DiskRoom
 from roq.exchange.events import Effect, Send
 from roq.exchange.later import Later
 from roq.exchange.links import Link, LinkTable, owner_of
@@ -84,6 +85,7 @@ class Intake(Generic[B]):
         counters: Counters,
         backpressure: Backpressure[B | bytes],
         later: Later[B],
+        disk: DiskRoom,
         uncommitted: Uncommitted[B | bytes] | None = None,
         sync_gate: SyncGate[B | bytes] | None = None,
     ) -> None:
@@ -93,6 +95,7 @@ class Intake(Generic[B]):
         self._gate = gate
         self._backpressure = backpressure
         self._later = later
+        self._disk = disk
         self._uncommitted = uncommitted
         """None: the log commits what it accepts."""
         self._sync_gate = sync_gate
@@ -131,6 +134,8 @@ class Intake(Generic[B]):
         if self._uncommitted is not None:
             fast_bytes = min(fast_bytes, self._uncommitted.fast_bytes)
             relieved = self._uncommitted.relieved() and relieved
+        elif self._disk.retired:
+            fast_bytes, relieved = TAKE_NONE, False
         self._fast_bytes = fast_bytes
         if self._waits and relieved and self._now >= self._ask_at:
             self._ask_again()
@@ -396,7 +401,10 @@ class Intake(Generic[B]):
 
         If not, it is asked for again later.
         """
-        disk = self._uncommitted is None or self._uncommitted.room(size, self._now)
+        if self._uncommitted is None:
+            disk = not self._disk.retired
+        else:
+            disk = self._uncommitted.room(size, self._now)
         if disk and self._backpressure.room(size):
             link.waits = False
             return True

@@ -95,7 +95,7 @@ class ExchangeCore(Generic[B]):
         ahead: that log commits ahead of its disk: what is synced comes out of `take_synced`.
 
     Attributes:
-        disk: whether there is room for a late log.
+        disk: whether there is room for a late log, and whether any log takes something.
         append: takes one batch in; see `Intake.append`.
         memory: what of the log is in memory: all of it, unless it lies on a disk.
         idle: nobody has come, or been there, for `IDLE_AFTER_SECONDS`.
@@ -164,7 +164,8 @@ class ExchangeCore(Generic[B]):
         )  # fmt: skip
         self.intake: Intake[B] = Intake(
             limits, self.log, self.memory, gate, self.links, self._publishers, self.subscriptions,
-            self.counters, self.backpressure, self.later, self._uncommitted, self._sync_gate,
+            self.counters, self.backpressure, self.later, self.disk, self._uncommitted,
+            self._sync_gate,
         )  # fmt: skip
         self.append: Callable[[bytes, bytes, B, int], bytes | None] = (
             self.intake.append if late is None else self._accept
@@ -277,6 +278,11 @@ class ExchangeCore(Generic[B]):
         if self._uncommitted is None or self.disk.retired:
             return ""
         return self._uncommitted.why_full
+
+    @property
+    def retired(self) -> bool:
+        """Whether nothing more is accepted, as the monitor wants, and nothing more is committed."""
+        return self.disk.retired and self.log.committed >= self.log.end
 
     @property
     def all_shown(self) -> bool:

@@ -60,7 +60,7 @@ class Shell(Protocol):
         """The monitor knows this exchange; so long slow subscribers are waited for.
 
         Args:
-            retire: nothing more is to be accepted, if the log is on a disk.
+            retire: nothing more is to be accepted.
         """
         ...
 
@@ -111,6 +111,8 @@ class MonitorLink:
         """Of the last monitor that has answered."""
         self._told = ""
         self._silent_reports = 0
+        self._retire = False
+        """What it was told last."""
         self._idle = False
         """Whether the last report said so."""
         self._timer = reactor.call_about(kpi_seconds, self._report)
@@ -176,6 +178,9 @@ class MonitorLink:
             self._silent_reports = 0
             self._shell.acknowledged(answer.hold_seconds, retire=answer.retire)
             self._known_to(answer.epoch)
+            if answer.retire != self._retire:
+                self._retire = answer.retire
+                self.report_now()  # somebody waits for that
 
     def _known_to(self, epoch: int) -> None:
         """A monitor of this epoch counts this exchange; an older one that did so is told."""

@@ -90,7 +90,7 @@ class Elasticity:
         )
         self.moves = Moves(queue_id, exchanges, sessions, epochs, news, kpi_seconds)
         self.scaling = Scaling(queue, queue_id, epoch, self._question, news)
-        self.emptying = Emptying(queue, exchanges, sessions)
+        self.emptying = Emptying(queue, exchanges, sessions, self._has_log)
         self._orphans = Orphans()
         self._exchanges = exchanges
         self._sessions = sessions
@@ -181,9 +181,8 @@ class Elasticity:
         self.emptying.lost(exchange, now)
 
     def retires(self, number: int) -> bool:
-        """Whether this exchange is to accept nothing more, as it goes with its log."""
-        leaving = self.emptying.find(number)
-        if leaving is None or not leaving.keeps:
+        """Whether this exchange is to accept nothing more, as it goes with what it holds."""
+        if self.emptying.find(number) is None:
             return False
         return self.scaling.going(number) or self.emptying.retires(number)
 
@@ -460,6 +459,10 @@ class Elasticity:
 
     def _question(self, message: GcmRequest, seconds: float) -> Ask:
         return Ask(next(self._serials), message, seconds)
+
+    def _has_log(self, number: int) -> bool:
+        """Whether this exchange has a log on a disk, or nobody has told yet."""
+        return not self.rules.known or number in self.rules.logs
 
     def _serves(self, number: int) -> bool:
         return self._exchanges.numbered(number) is not None

@@ -1,7 +1,10 @@
 """Exchanges that are to go: they get no publishers, lose those that they have, and are read.
 
-    leaving --nobody there, everything read--> ready --stopped--> gone
+    leaving --nobody there, everything read--> retired --it has said so--> ready --stopped--> gone
        \\--called off, nobody wants it any more--> takes publishers again
+
+What an exchange holds goes with it. So it is told before to accept nothing more (it is *retired*),
+and only a report in which it says that it does shows that nothing came behind what it tells.
 
 One of a durable queue that scaling empties *rests* when its last publisher has left: it serves what
 is in its log until that has left by its age, or a load that rises takes it back.
@@ -13,7 +16,7 @@ lost to it; if that takes too long, the exchange stays.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -57,9 +60,12 @@ class Leaving:
         scaling: the queue shrinks by itself.
         empty_since: no publisher has been there since; None if one is.
         keeps: it stays as long as its log holds something.
-        ready: it is empty and read.
+        ready: it is empty and read, and accepts nothing more.
         stopped_at: it was stopped; None before.
-        read_seconds: it may go so long after its last publisher, read or not; 0: it may not.
+        read_seconds: so long after its last publisher it may go though subscribers have not read
+            it; 0: it may not.
+        unread_goes: that time is over.
+        answered_at: when somebody was told last that it may go, who stops it now; None: nobody was.
     """
 
     number: int
@@ -71,6 +77,8 @@ class Leaving:
     ready: bool = False
     stopped_at: float | None = None
     read_seconds: float = 0.0
+    unread_goes: bool = False
+    answered_at: float | None = None
     waiters: list[_Waiter] = field(default_factory=list)
 
     @property
@@ -80,9 +88,22 @@ class Leaving:
 
 
 class Emptying:
-    """All exchanges of a queue that are being emptied."""
+    """All exchanges of a queue that are being emptied.
 
-    def __init__(self, queue: str, exchanges: Exchanges, sessions: Sessions) -> None:
+    Args:
+        queue: name of the queue.
+        exchanges, sessions: of the queue.
+        has_log: whether the exchange with this number may have a log that outlives its process.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        exchanges: Exchanges,
+        sessions: Sessions,
+        has_log: Callable[[int], bool],
+    ) -> None:
+        self._has_log = has_log
         self._queue = queue
         self._exchanges = exchanges
         self._sessions = sessions
@@ -142,10 +163,10 @@ class Emptying:
         leaving.read_seconds = message.read_seconds
         if message.at_once:
             effects = self.look(leaving, now)
-            why = self._holds(leaving, now)
+            why = self._holds(leaving)
             if why:
                 return [*effects, _not_empty(peer, message.id, leaving, why)]
-            return [*effects, self._answer(_Waiter(peer, message.id, now), leaving.number)]
+            return [*effects, *self._answer(leaving, [_Waiter(peer, message.id, now)], now)]
         if len(leaving.waiters) >= WAITERS_MAX:
             oldest = leaving.waiters.pop(0)
             waits = [_refusal(oldest, "others have asked for the same since")]
@@ -172,15 +193,29 @@ class Emptying:
                 leaving.empty_since = now
         elif leaving.empty_since is not None:
             leaving.empty_since, leaving.asked_at = None, now  # it has so long again
+        empty_since, limit = leaving.empty_since, leaving.read_seconds
+        leaving.unread_goes = empty_since is not None and 0 < limit <= now - empty_since
         leaving.ready = not self.waits_for(leaving)
-        if self._holds(leaving, now):
+        if self._holds(leaving):
             return []
         waiters, leaving.waiters = leaving.waiters, []
-        return [self._answer(each, leaving.number) for each in waiters]
+        return self._answer(leaving, waiters, now)
 
-    def _answer(self, waiter: _Waiter, number: int) -> Send:
+    def _answer(self, leaving: Leaving, waiters: list[_Waiter], now: float) -> list[Effect]:
+        if not waiters:
+            return []
+        leaving.answered_at = now
+        number = leaving.number
         epoch, end = self.final_end(number)
-        return Send(waiter.peer, Emptied(id=waiter.request, number=number, epoch=epoch, end=end))
+        effects: list[Effect] = [
+            Send(each.peer, Emptied(id=each.request, number=number, epoch=epoch, end=end))
+            for each in waiters
+        ]
+        why = self.waits_for(leaving)
+        if why:
+            text = f"{exchange_name(number)} goes after {leaving.read_seconds:g} s all the same"
+            effects.append(Note("emptying_unread", f"{text}: {why}", warning=True))
+        return effects
 
     def forget_log(self, leaving: Leaving, logs: Collection[int]) -> bool:
         """Forget it if it does not serve, and the queue has its log no more; whether that is so.
@@ -225,29 +260,35 @@ class Emptying:
 
     def waits_for(self, leaving: Leaving) -> str:
         """What is missing until it is ready, in a few words; empty if nothing is."""
-        why = self._lacks(leaving)
+        return self._waits_for(leaving, unread_goes=False)
+
+    def _waits_for(self, leaving: Leaving, *, unread_goes: bool) -> str:
+        why = self._lacks(leaving, unread_goes=unread_goes)
         exchange = self._exchanges.numbered(leaving.number)
-        if not why and leaving.keeps and exchange is not None and not exchange.retired:
-            # Its log is erased with it: nothing may come into it behind what it has reported.
+        if not why and exchange is not None and not exchange.retired:
             return "it has not said that it accepts nothing more"
         return why
 
     def retires(self, number: int) -> bool:
-        """Whether this exchange is to accept nothing more: that it might is all that keeps it."""
+        """Whether this exchange is to accept nothing more: that it might is all that keeps it, or
+        somebody who was told that it may go stops it now."""
         leaving = self._leaving.get(number)
-        return leaving is not None and leaving.keeps and not self._lacks(leaving)
+        if leaving is None:
+            return False
+        if leaving.answered_at is not None or leaving.stopped_at is not None:
+            return True
+        return not self._lacks(leaving, unread_goes=leaving.unread_goes)
 
-    def _lacks(self, leaving: Leaving) -> str:
+    def _lacks(self, leaving: Leaving, *, unread_goes: bool) -> str:
         exchange = self._exchanges.numbered(leaving.number)
         if exchange is None:  # nothing is there that could be lost, unless it is in a log
-            away = leaving.keeps and leaving.stopped_at is None
+            logged = leaving.keeps or self._has_log(leaving.number)
+            away = logged and leaving.stopped_at is None
             return "it does not serve, and its log may hold something" if away else ""
+        unread = self._sessions.behind(exchange.info.log, exchange.load.end_offset)
         for count, what in (
             (self._there(exchange), "publisher{} still there"),
-            (
-                self._sessions.behind(exchange.info.log, exchange.load.end_offset),
-                "subscriber{} not at its end yet",
-            ),
+            (0 if unread_goes else unread, "subscriber{} not at its end yet"),
             (exchange.load.groups_behind, "consumer group{} not at its end yet"),
             (exchange.load.delayed, "delayed message{} not due yet"),
         ):
@@ -258,13 +299,13 @@ class Emptying:
             return f"{held} batch{'es' * (held > 1)} still in its log"
         return ""
 
-    def _holds(self, leaving: Leaving, now: float) -> str:
-        """What it still has to wait for, in a few words; empty if it may go."""
-        why = self.waits_for(leaving)
-        empty_since, limit = leaving.empty_since, leaving.read_seconds
-        if empty_since is not None and 0 < limit <= now - empty_since:
-            return ""  # a subscriber that has not read it by now is told what is lost
-        return why
+    def _holds(self, leaving: Leaving) -> str:
+        """What it still has to wait for, in a few words; empty if it may go.
+
+        A subscriber that has not read it in the time that it had is told what is lost; what groups
+        have not done, and what is delayed, would be lost to whom nobody tells.
+        """
+        return self._waits_for(leaving, unread_goes=leaving.unread_goes)
 
     def overdue(self, leaving: Leaving, now: float) -> str:
         """Why this is to be called off, in a few words; empty if it is not."""
@@ -272,7 +313,9 @@ class Emptying:
         if leaving.stopped_at is not None:
             late = now - leaving.stopped_at >= STOPPING_SECONDS
             return "it was stopped and serves all the same" if late and serves else ""
-        if serves and not self._exchanges.accepting():
+        told = leaving.answered_at
+        stops = told is not None and now - told < STOPPING_SECONDS
+        if serves and not stops and not self._exchanges.accepting():
             return "no other exchange takes publishers"
         if not leaving.scaling:
             late = now - leaving.asked_at >= ASKED_SECONDS and not leaving.waiters

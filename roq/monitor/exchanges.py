@@ -57,7 +57,7 @@ class Exchange:
         arrivals: publishers sent there since its last report.
         expected: bytes per minute that these will probably bring.
         disk_full: why it accepts nothing: for want of room on its disk, or as that has failed.
-        retired: it accepts nothing, as the monitor has wanted.
+        retired: it accepts nothing, as the monitor has wanted, and not before its next report.
     """
 
     info: ExchangeInfo
@@ -230,6 +230,12 @@ class Exchanges:
         exchange.expected = 0.0
         exchange.window.add(message.load, message.top, now)
         return outcome
+
+    def serves_on(self, number: int) -> None:
+        """It is told that it may accept something, whatever it has reported."""
+        exchange = self._serving.get(number)
+        if exchange is not None:
+            exchange.retired = False
 
     def retire(self, number: int) -> None:
         """It was stopped for good: it counts as lost now."""

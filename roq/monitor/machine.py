@@ -306,10 +306,10 @@ class MonitorMachine:
         if outcome is ReportOutcome.DISMISSED:
             return [Send(peer, ExchangeAck(id=message.id, code=REMOVED))]
         hold = self._elasticity.rules.hold
-        ack = ExchangeAck(
-            id=message.id, epoch=self._epoch, hold_seconds=hold,
-            retire=self._elasticity.retires(message.exchange.number),
-        )  # fmt: skip
+        retire = self._elasticity.retires(message.exchange.number)
+        if not retire:
+            self._exchanges.serves_on(message.exchange.number)
+        ack = ExchangeAck(id=message.id, epoch=self._epoch, hold_seconds=hold, retire=retire)
         effects: list[Effect] = [Send(peer, ack)]
         if self._epoch < message.monitor < EPOCH_END:
             name = exchange_name(message.exchange.number)

@@ -380,7 +380,7 @@ class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
     hold_seconds: HoldSeconds | None = None
     """For how long publishers wait for a subscriber that does not read on; 0: not at all."""
     retire: bool = False
-    """Accept nothing more until this is taken back: the exchange is to go, with its log."""
+    """Accept nothing more until this is taken back: the exchange is to go, with what it holds."""
 
 
 class Attach(Control, frozen=True, kw_only=True, tag=3210):
@@ -525,11 +525,11 @@ class Empty(Control, frozen=True, kw_only=True, tag=3220):
     at_once: bool = False
     """Whether a Failure comes at once if it is not empty yet."""
     read_seconds: Amount = 0.0
-    """It counts as empty if it has had no publishers for so long, read or not; 0: never."""
+    """Subscribers are not waited for if it has had no publishers for so long; 0: they are."""
 
 
 class Emptied(Control, frozen=True, kw_only=True, tag=3720):
-    """This exchange is empty, and everything in its log was read."""
+    """This exchange accepts nothing more, and nothing in it is waited for."""
 
     RESULT: Int32 = OK
     number: ExchangeNumber

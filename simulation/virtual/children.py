@@ -224,7 +224,7 @@ class ExchangeShell:
         return ExchangeReport(
             queue_id=self.spec.queue_id, exchange=self.info, load=load_of(core, 1.0),
             top=busiest_publishers(core), stopping=self._stopping, idle=core.idle,
-            disk_full=core.disk_full, retired=self.disk is not None and core.disk.retired,
+            disk_full=core.disk_full, retired=core.retired,
         )  # fmt: skip
 
     def passed(self, event: Passed) -> None:
@@ -233,9 +233,8 @@ class ExchangeShell:
 
     def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
         """The monitor counts on this exchange, or has it accept nothing more."""
-        if self.disk is not None:
-            self.exchange.core.disk.retire(retired=retire)
-        elif hold_seconds is not None:
+        self.exchange.core.disk.retire(retired=retire)
+        if self.disk is None and hold_seconds is not None:
             self.exchange.core.backpressure.rule(hold_seconds)
         self._finder.reset()
         self._manager.confirmed()

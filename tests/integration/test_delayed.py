@@ -104,6 +104,14 @@ def test_asyncio_programs_and_the_command_line_delay_as_well() -> None:
                 "pub", "orders", "--delay", "0.5", stdin=b"three\n", cluster=running.address
             )
             assert told.returncode == 0, told.stderr
+            assert b"Published 1 message " in told.stderr
+            refused = run_roq(
+                "pub", "orders", "--delay", "1e9", stdin=b"four\n", cluster=running.address
+            )
+            assert refused.returncode == 1
+            assert b"Published" not in refused.stderr
+            empty = run_roq("pub", "orders", stdin=b"", cluster=running.address)
+            assert b"Published 0 messages" in empty.stderr
             got = [subscriber.receive(timeout=10) for _ in range(2)]
             assert {each.payload for each in got if each} == {b"one", b"three"}
 

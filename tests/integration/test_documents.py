@@ -32,6 +32,7 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
         (DOCS / "start.md", 2),
         (DOCS / "publish-and-subscribe.md", 11),
         (DOCS / "losses.md", 1),
+        (DOCS / "clients.md", 1),
         (DOCS / "consumers.md", 6),
         (DOCS / "requests.md", 3),
     ],

@@ -15,7 +15,9 @@ from exchange_process import QUEUE, Peers, Process, running
 from waiting import eventually
 
 from roq.model import Limits
+from roq.protocol.channel import RESET
 from roq.protocol.control import Control, ExchangeAck, ExchangeReport, Located
+from roq.protocol.framing import split_answer
 
 pytestmark = pytest.mark.integration
 DEAD = "tcp://127.0.0.1:1"
@@ -109,3 +111,25 @@ def test_without_a_descriptor_left_it_serves_whom_it_has_and_says_what_is_wrong(
         for each in crowd:
             each.close(0)
         peers.publisher(process, "late").send(b"x")
+
+
+def test_it_accepts_nothing_as_long_as_its_monitor_has_it_retired(
+    tmp_path: Path, world: Answering, peers: Peers
+) -> None:
+    retire = True
+    monitor = world.server(lambda _: ExchangeAck(epoch=1, retire=retire))
+    with running(tmp_path, monitor=monitor, **SOON) as process:
+        serving(world, monitor, process)
+        world.run(lambda: reports(world, monitor)[-1].retired)
+        publisher = peers.publisher(process)
+        publisher.send(b"x")
+        since = len(reports(world, monitor))
+        world.run(lambda: len(reports(world, monitor)) > since + 4)
+        assert reports(world, monitor)[-1].load.end_offset == 0
+        retire = False
+        world.run(lambda: not reports(world, monitor)[-1].retired)
+        while split_answer(publisher.socket.recv())[0] != RESET:
+            continue
+        publisher.number = 0
+        publisher.send(b"x")
+        publisher.settle()

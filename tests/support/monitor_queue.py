@@ -85,6 +85,8 @@ class Exchange:
     end: int = 0
     floor: int = 0
     retired: bool = False
+    more: dict[str, int] = field(default_factory=dict)
+    """Further fields of its load."""
     brought: dict[str, float] = field(default_factory=dict)
     passed: list[Passed] = field(default_factory=list)
 
@@ -253,6 +255,7 @@ class Queue(Driver):
             publishers=len(here),
             end_offset=exchange.end,
             floor_offset=exchange.floor,
+            **exchange.more,
         )
         self.receive(
             f"exchange {exchange.number}.{exchange.epoch}",

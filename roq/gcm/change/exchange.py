@@ -287,7 +287,8 @@ class ExchangeSagas:
         Args:
             queue: a running queue.
             exchange: one that is wanted.
-            read_seconds: subscribers have so long to read what is left, once it has no publishers.
+            read_seconds: subscribers have so long to read what is left, once it has no publishers;
+                nothing else is waited for within a bound.
             seconds: its monitor must answer within this.
 
         Raises:

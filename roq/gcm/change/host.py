@@ -29,7 +29,8 @@ from roq.protocol.public_answers import done
 
 DRAINING: Final = Schedule.DRAINING
 READ_SECONDS: Final = 600.0
-"""Subscribers have so long to read what is left in an exchange that goes with its host."""
+"""Subscribers have so long to read what is left in an exchange that goes with its host; what groups
+have not done, and what is delayed, is waited for without a bound."""
 VACATE_SECONDS: Final = 3.0
 """A monitor answers at once, whether the exchange is empty or not."""
 CALLED_OFF_MAX: Final = 1_000
@@ -274,7 +275,7 @@ class HostSagas:
                 continue
             text = (
                 f"queue {queue.name}: {exchange_name(exchange.number)} is gone from host "
-                f"{exchange.host}, with nothing left in it"
+                f"{exchange.host}"
             )
             yield Emit((LogLine("exchange_vacated", text),))
         if waits is not None:

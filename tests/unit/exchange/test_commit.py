@@ -163,3 +163,17 @@ def test_a_disk_that_is_stuck_is_told_with_what_the_exchange_has() -> None:
     there.now += 0.5
     there.tell(Tick())
     assert there.answers(publisher.route) == []
+
+
+def test_an_exchange_has_retired_when_all_that_it_accepted_is_committed() -> None:
+    log = late()
+    there = exchange(late=log)
+    publisher = Publisher(there, name="one")
+    publisher.hello()
+    publisher.send()
+    there.core.disk.retire(retired=True)
+    assert not there.core.retired, "a group may get what is not committed yet"
+    log.commit()
+    assert there.core.retired
+    there.core.disk.retire(retired=False)
+    assert not there.core.retired

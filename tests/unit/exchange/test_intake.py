@@ -307,3 +307,24 @@ def test_who_connects_again_is_told_the_places_that_it_lacks() -> None:
     ready = publisher.hello()
     assert isinstance(ready, channel.Ready)
     assert ready.places == []
+
+
+def test_a_retired_exchange_takes_nothing_and_asks_for_it_when_that_is_taken_back() -> None:
+    publisher = connected()
+    there = publisher.exchange
+    assert publisher.send()
+    assert publisher.acked() == 1
+    there.core.disk.retire(retired=True)
+    assert there.core.retired
+    there.core.begin(1.0, 1_000)
+    assert not publisher.send()
+    assert not publisher.send()
+    assert there.answers(publisher.route) == []
+    assert there.core.disk_full == ""
+    there.core.disk.retire(retired=False)
+    assert not there.core.retired
+    there.core.begin(2.0, 1_000)
+    assert publisher.reset() == 2
+    publisher.number = 1
+    assert publisher.send()
+    assert publisher.acked() == 2

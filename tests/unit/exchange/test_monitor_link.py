@@ -30,11 +30,13 @@ class World(Answering):
         self.heard: list[str] = []
         self.reports = 0
         self.idle = False
+        self.period = PERIOD
 
     def linked(self, endpoint: str) -> MonitorLink:
         self.link = MonitorLink(
-            self.reactor, self.context, endpoint, queue=QUEUE_ID, kpi_seconds=PERIOD, shell=self
-        )
+            self.reactor, self.context, endpoint,
+            queue=QUEUE_ID, kpi_seconds=self.period, shell=self,
+        )  # fmt: skip
         return self.link
 
     def monitor(self, epoch: int) -> str:
@@ -177,3 +179,12 @@ def test_as_long_as_no_monitor_is_known_nothing_is_reported(world: World) -> Non
     world.linked("")
     world.run(lambda: "unheard" in world.heard)
     assert (world.reports, asked) == (0, [])
+
+
+def test_what_is_retired_says_so_at_once_and_again_only_when_its_time_comes(world: World) -> None:
+    world.period = 60.0
+    world.linked(world.server(lambda _: ExchangeAck(epoch=7, retire=True)))
+    world.run(lambda: len(world.heard) == 2)
+    world.link.report_now()
+    world.run(lambda: len(world.heard) == 3)
+    assert world.reports == 3

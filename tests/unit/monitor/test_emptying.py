@@ -8,6 +8,7 @@ from roq.monitor.emptying import (
     EMPTY_SECONDS,
     MOVING_SECONDS,
     READING_SECONDS,
+    STOPPING_SECONDS,
     Orphans,
 )
 from roq.monitor.events import Disowned, Push
@@ -32,17 +33,20 @@ def queue_of(
     return queue, script
 
 
-def test_an_exchange_without_publishers_is_empty_at_once() -> None:
+def test_an_exchange_without_publishers_is_empty_as_soon_as_it_accepts_nothing_more() -> None:
     queue, _ = queue_of()
-    assert queue.emptied(queue.empty(2), REQUEST)
+    assert queue.empty(2) == []
+    queue.periods(2)
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
 
 
 def test_whoever_has_it_emptied_is_told_where_its_log_ends() -> None:
     queue, _ = queue_of()
     there = queue.exchanges[2]
     there.end = 17
+    queue.empty(2)
     queue.periods(2)
-    [answer] = queue.empty(2)
+    [answer] = queue.answers_to(REQUEST)
     assert isinstance(answer, Emptied)
     assert (answer.number, answer.epoch, answer.end) == (2, there.epoch, 17)
 
@@ -180,8 +184,10 @@ def test_publishers_are_served_by_an_exchange_that_leaves_if_there_is_no_other()
 
 def test_an_exchange_that_nobody_wants_emptied_any_more_takes_publishers_again() -> None:
     queue, script = queue_of()
-    assert queue.emptied(queue.empty(1), REQUEST)
-    queue.run(ASKED_SECONDS - 2)
+    queue.empty(1)
+    queue.periods(2)
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
+    queue.run(ASKED_SECONDS - 4)
     assert not script.views[-1].exchanges[0].accepting
     queue.run(5)
     assert script.views[-1].exchanges[0].accepting
@@ -228,7 +234,9 @@ def test_a_monitor_that_has_just_taken_over_empties_nothing_yet() -> None:
     assert isinstance(failure, Failure)
     assert failure.CODE == "unavailable"
     queue.periods(4)
-    assert queue.emptied(queue.empty(1, request=10), 10)
+    queue.empty(1, request=10)
+    queue.periods(2)
+    assert queue.emptied(queue.answers_to(10), 10)
 
 
 def test_the_end_of_the_monitor_answers_all_who_wait() -> None:
@@ -441,7 +449,125 @@ def test_what_rests_and_does_not_serve_keeps_its_log() -> None:
 
 def test_whoever_removes_a_resting_exchange_does_not_wait_for_its_log() -> None:
     queue, _ = resting()
-    assert queue.emptied(queue.empty(1), REQUEST)
+    queue.empty(1)
+    queue.periods(2)
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
+
+
+# --- what an exchange holds goes with it ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_an_exchange_is_removed_only_when_it_accepts_nothing_more(durable: bool) -> None:
+    queue, _ = queue_of("a", durable=durable)
+    there = queue.exchanges[2]
+    there.end = 17
+    queue.periods(1)
+    assert queue.empty(2) == [], "what it has reported says nothing of what comes now"
+    queue.publishers["a"].at = [there.key]  # it has been there before, and has sent something
+    there.end += 1
+    queue.periods(1)
+    assert queue.answers_to(REQUEST) == []
+    queue.periods(6)
+    [answer] = queue.answers_to(REQUEST)
+    assert isinstance(answer, Emptied)
+    assert there.retired
+    assert answer.end == there.end
+
+
+def test_an_exchange_of_which_somebody_was_told_that_it_may_go_stays_retired() -> None:
+    queue, _ = queue_of("a", durable=True)
+    there = queue.exchanges[2]
+    queue.empty(2)
+    queue.periods(3)
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
+    queue.publishers["a"].at = [there.key]
+    queue.add_subscriber("slow", "lags")
+    there.end += 1
+    queue.periods(3)
+    assert there.retired, "whoever comes now, it is stopped in a moment"
+    queue.run(ASKED_SECONDS + 5)
+    assert not there.retired, "nobody has stopped it"
+
+
+def test_an_exchange_that_is_stopped_stays_retired_when_the_other_one_is_lost() -> None:
+    queue, script = queue_of(durable=True)
+    queue.empty(2)
+    queue.periods(3)
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
+    queue.kill(1)
+    queue.periods(6)
+    assert queue.exchanges[2].retired
+    queue.run(STOPPING_SECONDS)
+    assert not queue.exchanges[2].retired
+    assert script.views[-1].exchanges[0].accepting
+
+
+def test_an_exchange_that_was_told_to_serve_on_is_believed_only_when_it_has_retired_again() -> None:
+    queue, _ = queue_of()
+    queue.add_subscriber("s")
+    there = queue.exchanges[2]
+    queue.empty(2)
+    queue._report_of(there)
+    assert there.retired
+    there.end += 1  # it came before
+    queue._report_of(there)
+    assert not there.retired, "a subscriber has to read it first, and it serves meanwhile"
+    queue._read("s", "reads")
+    assert not queue.emptied(queue.empty(2, at_once=True, request=10), 10)
+    queue.periods(3)
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        ({"groups_behind": 1}, "1 consumer group not at its end yet"),
+        ({"delayed": 7}, "7 delayed messages not due yet"),
+    ],
+)
+def test_what_groups_have_not_done_and_what_is_delayed_is_waited_for_without_a_bound(
+    left: dict[str, int], why: str
+) -> None:
+    queue, _ = queue_of("a")
+    queue.add_subscriber("slow", "lags")
+    there = queue.exchanges[1]
+    there.more = left
+    queue.empty(1, at_once=True, read_seconds=20.0)
+    for _ in range(10):
+        queue.periods(10)
+        [refused] = queue.empty(1, at_once=True, read_seconds=20.0)
+        assert isinstance(refused, Failure)
+    assert refused.COMMENT.endswith(f": {why}")
+    assert not there.retired
+    there.more = {}
+    queue.periods(3)
+    answered = queue.empty(1, at_once=True, read_seconds=20.0)
+    assert queue.emptied(answered, REQUEST)
+    [note] = [each for each in queue.notes if each.event == "emptying_unread"]
+    assert note.text == "x1 goes after 20 s all the same: 1 subscriber not at its end yet"
+
+
+def test_an_exchange_with_a_log_that_does_not_serve_at_the_moment_is_waited_for() -> None:
+    queue, _ = queue_of("a", durable=True)
+    there = queue.exchanges[1]
+    there.more = {"groups_behind": 1}
+    queue.empty(1, at_once=True, read_seconds=20.0)
+    queue.missing.append(1)
+    queue.kill(1)
+    for _ in range(10):
+        queue.periods(3)
+        [refused] = queue.empty(1, at_once=True, read_seconds=20.0)
+        assert isinstance(refused, Failure)
+    assert refused.COMMENT.endswith("it does not serve, and its log may hold something")
+    there.epoch += 1
+    queue.exchanges[1] = there
+    queue.periods(3)
+    [refused] = queue.empty(1, at_once=True, read_seconds=20.0)
+    assert refused.COMMENT.endswith("1 consumer group not at its end yet")
+    there.more = {}
+    queue.periods(3)
+    assert queue.emptied(queue.empty(1, at_once=True, read_seconds=20.0), REQUEST)
 
 
 # --- what clients are told of it ------------------------------------------------------------------

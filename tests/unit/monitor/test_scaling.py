@@ -216,7 +216,7 @@ def test_an_exchange_less_is_emptied_and_then_stopped() -> None:
 
 def test_an_exchange_that_was_stopped_is_gone_from_the_topology_at_once() -> None:
     queue, _ = shrunk("")
-    queue.run(2)
+    queue.run(3)
     [topology] = queue.join("t")
     assert [each.number for each in topology.exchanges] == [1]  # type: ignore[attr-defined]
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +28,23 @@ def shown() -> ModuleType:
     )
     exec(compile(example, "docs/providers.md", "exec"), module.__dict__)  # noqa: S102 - our own
     return module
+
+
+def test_the_test_that_is_shown_opens_the_provider() -> None:
+    shown()
+    names: dict[str, object] = {}
+    [code] = [
+        text
+        for text in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+        if "provider_kit" in text
+    ]
+    exec(compile(code, "docs/providers.md", "exec"), names)  # noqa: S102 - our own
+    try:
+        provider = names["TestPool"]().open()  # type: ignore[operator]
+        assert provider.list("kit") == []
+        provider.close()
+    finally:
+        shutil.rmtree(str(names["FOLDER"]))
 
 
 class TestPool(ProviderKit):
