@@ -19,7 +19,7 @@ from typing import Any, Final
 from roq.client.consume.machine import AskExchange
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
-from roq.client.publish.receipt import Receipt, failure
+from roq.client.publish.receipt import Outcome, Receipt, failure
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.pending import Pending
 from roq.client.session.events import SessionState
@@ -305,10 +305,10 @@ class Collector:
                 continue
             if status.ok and status.offset is not None:
                 self._wait(pending, ask=False)
-            elif status.ok:
+            elif status.ok or status.outcome is Outcome.UNKNOWN:
                 where = f"exchange {status.exchange} has it and does not know where any more"
-                outcome = RequestEnd(0, 0, RequestState.UNKNOWN, text=where)
-                self._settle(pending, outcome, None)
+                why = status.reason or where
+                self._settle(pending, RequestEnd(0, 0, RequestState.UNKNOWN, text=why), None)
             else:
                 self._settle(pending, None, failure(status, 1))
 

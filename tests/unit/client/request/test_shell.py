@@ -64,10 +64,13 @@ class Scene:
     def pending(self) -> Pending[bytes]:
         return Pending(self.collector, "work", ECHO)
 
-    def accepted(self, offset: int = 3) -> tuple[Sent, Pending[bytes]]:
+    def accepted(
+        self, offset: int | None = 3, outcome: Outcome = Outcome.OK, reason: str = ""
+    ) -> tuple[Sent, Pending[bytes]]:
         """A request that an exchange has; the collector is not told yet."""
         receipt = Receipt(cast("Any", None))
-        receipt.settle(SendStatus(outcome=Outcome.OK, log=ONE, offset=offset))
+        status = SendStatus(outcome=outcome, log=ONE, offset=offset, exchange="x1", reason=reason)
+        receipt.settle(status)
         sent, pending = Sent(receipt), self.pending()
         pending.sent(receipt, 0)
         sent.pendings.append(pending)
@@ -94,6 +97,23 @@ def test_what_is_overdue_is_asked_for_before_it_is_given_up(scene: Scene) -> Non
     assert Position(3, 0) in scene.lines.wanted
     scene.inside(lambda: scene.collector._overdue(pending, pending.due + GRACE_SECONDS))
     assert pending.state == "unavailable"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "error", "told"),
+    [
+        (Outcome.OK, "", roq.RequestUnknown, "does not know where"),
+        (Outcome.UNKNOWN, "exchange x1 may have it", roq.RequestUnknown, "x1 may have it"),
+        (Outcome.FAILED, "it never left", roq.DeliveryError, "never left"),
+    ],
+)
+def test_what_may_have_been_accepted_is_unknown_and_what_was_not_is_told_so(
+    scene: Scene, outcome: Outcome, reason: str, error: type[roq.RoQError], told: str
+) -> None:
+    sent, pending = scene.accepted(None, outcome, reason)
+    scene.collector.accepted(sent)
+    with pytest.raises(error, match=told):
+        pending.result(20)
 
 
 def test_what_is_accepted_after_the_end_is_told_so(scene: Scene) -> None:
