@@ -15,7 +15,7 @@ from roq.client.publish.receipt import Receipt
 from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.pending import Pending
-from roq.client.request.shell import Collector, Sent
+from roq.client.request.shell import OPEN_MAX, Collector, Sent
 from roq.errors import InvalidRequest, RoQError, Unavailable, WouldBlock
 from roq.protocol.requesting import (
     ENVELOPE,
@@ -29,8 +29,6 @@ from roq.protocol.requesting import (
 Q = TypeVar("Q")
 R = TypeVar("R")
 
-OPEN_MAX: Final = 100_000
-"""Requests that one requester has open at most."""
 CLOSE_SECONDS: Final = 5.0
 
 

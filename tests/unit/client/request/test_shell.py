@@ -19,7 +19,15 @@ from roq.client.request.shell import GRACE_SECONDS, Collector, Sent
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import requesting
 from roq.protocol.control import Topology
-from roq.protocol.requesting import WANT, Position, Want
+from roq.protocol.requesting import (
+    OUTCOMES,
+    WANT,
+    Position,
+    RequestEnd,
+    RequestEnds,
+    RequestState,
+    Want,
+)
 
 ECHO = endpoint("s.echo", request=bytes, response=bytes)
 ONE = LogId(1, 1)
@@ -114,6 +122,28 @@ def test_what_may_have_been_accepted_is_unknown_and_what_was_not_is_told_so(
     scene.collector.accepted(sent)
     with pytest.raises(error, match=told):
         pending.result(20)
+
+
+def test_what_is_asked_for_by_ids_has_a_bound_and_room_comes_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "OPEN_MAX", 2)
+
+    def find() -> None:
+        pending = scene.pending()
+        pending.place(ONE, Position(3, 0))
+        scene.collector.find(pending)
+        scene.inside(lambda: None)
+
+    find()
+    find()
+    with pytest.raises(roq.Unavailable, match="2 responses are waited for already"):
+        find()
+    ends = RequestEnds("s", [RequestEnd(3, 0, RequestState.DONE)])
+    parts = [OUTCOMES, requesting.encode(ends)]
+    scene.inside(lambda: scene.collector._take(ONE, [parts]))
+    assert scene.collector.open_count == 0
+    find()
 
 
 def test_what_is_accepted_after_the_end_is_told_so(scene: Scene) -> None:
