@@ -1,7 +1,7 @@
 """`roq request`: make a request by hand, list those that are there, cancel one, fetch a response.
 
-Values are JSON here, and msgpack on the way: so these commands speak with every endpoint that has
-the codec that endpoints have if nothing is said.
+Values are JSON here, and on the way what `--codec` says: so these commands speak with every
+endpoint that has one of the two codecs by name.
 """
 
 from __future__ import annotations
@@ -18,12 +18,20 @@ from roq.cli.cluster_option import cluster_before
 from roq.cli.output import done, note, print_json, print_table
 from roq.client.admin.wording import age_text, bytes_text
 from roq.client.consume.groups import told
+from roq.client.request.endpoint import FORMATS
 from roq.client.request.pending import Pending
 from roq.errors import InvalidRequest, NoResponse, Unavailable
 from roq.protocol.requesting import ENDS, RequestState
 from roq.ranges import UNREADABLE
 
 WAIT_SECONDS = 60.0
+codec_option = click.option(
+    "--codec",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    show_default=True,
+    help="That of the endpoint.",
+)
 
 
 @click.group()
@@ -56,9 +64,10 @@ def request() -> None:
     "--idempotent", is_flag=True,
     help="Doing it twice does no harm: it is begun again if its instance is lost.",
 )  # fmt: skip
+@codec_option
 @cluster_command
 def send(
-    target: Target, queue: str, endpoint: str, value: str, wait: float, idempotent: bool
+    target: Target, queue: str, endpoint: str, value: str, wait: float, idempotent: bool, codec: str
 ) -> None:
     """Request VALUE, which is JSON, of ENDPOINT through QUEUE, and print the response as JSON.
 
@@ -70,7 +79,7 @@ def send(
       roq request send work billing.create '{"order": 7}'
       roq request send work billing.create '{"order": 7}' --wait 0
     """
-    asked = _endpoint(endpoint, idempotent=idempotent)
+    asked = _endpoint(endpoint, codec, idempotent=idempotent)
     try:
         decoded = msgspec.json.decode(value)
     except UNREADABLE as error:
@@ -133,8 +142,9 @@ def list_(target: Target, queue: str, service: str) -> None:
     show_default=True,
     help="Seconds that it is waited for.",
 )
+@codec_option
 @cluster_command
-def response(target: Target, endpoint: str, request_id: str, wait: float) -> None:
+def response(target: Target, endpoint: str, request_id: str, wait: float, codec: str) -> None:
     """Print the response of ENDPOINT to REQUEST as JSON; it is fetched by that, and not kept.
 
     \b
@@ -142,14 +152,15 @@ def response(target: Target, endpoint: str, request_id: str, wait: float) -> Non
       roq request response billing.create work/x1-196610-42-0
     """
     with target.connect() as cluster:
-        _print_response(cluster.response(_endpoint(endpoint), request_id), wait)
+        _print_response(cluster.response(_endpoint(endpoint, codec), request_id), wait)
 
 
 @request.command(short_help="Cancel a request.")
 @click.argument("endpoint")
 @click.argument("request_id", metavar="REQUEST")
+@codec_option
 @cluster_command
-def cancel(target: Target, endpoint: str, request_id: str) -> None:
+def cancel(target: Target, endpoint: str, request_id: str, codec: str) -> None:
     """Cancel REQUEST to ENDPOINT: what has not begun never is, and what runs is told.
 
     Says how it has ended, which may be before it was cancelled: then its response, or why there is
@@ -161,7 +172,7 @@ def cancel(target: Target, endpoint: str, request_id: str) -> None:
       roq request cancel billing.create work/x1-196610-42-0
     """
     with target.connect() as cluster:
-        pending = cluster.response(_endpoint(endpoint), request_id)
+        pending = cluster.response(_endpoint(endpoint, codec), request_id)
         pending.cancel()
         more: dict[str, object]
         try:
@@ -182,8 +193,8 @@ def cancel(target: Target, endpoint: str, request_id: str) -> None:
         click.echo(why)
 
 
-def _endpoint(name: str, *, idempotent: bool = False) -> roq.Endpoint[Any, Any]:
-    return roq.endpoint(name, request=object, response=object, idempotent=idempotent)
+def _endpoint(name: str, codec: str, *, idempotent: bool = False) -> roq.Endpoint[Any, Any]:
+    return roq.endpoint(name, request=object, response=object, idempotent=idempotent, codec=codec)
 
 
 def _print_response(pending: Pending[Any], wait: float) -> None:

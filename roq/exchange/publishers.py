@@ -139,6 +139,9 @@ class Publishers(Generic[B]):
             if header.link_number and header.epoch == link.epoch:
                 link.expected = header.link_number + 1
                 link.committed = header.link_number
+                if link.places is None:  # whether it wants to know is told by its next Hello
+                    link.places = Places(self._limits.window_batches)
+                link.places.add(header.link_number, offset)
             self._stands(header.publisher, topic.name, header.next_sequence)
 
     def _known(self, publisher: PublisherId, now: float, but: Container[PublisherId] = ()) -> Link:

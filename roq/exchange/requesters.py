@@ -34,6 +34,7 @@ from roq.protocol.requesting import (
     RequestsQuery,
     RequestState,
     Want,
+    prefix_of,
 )
 
 B = TypeVar("B")
@@ -66,10 +67,12 @@ class Requesters(Generic[B]):
 
     Args:
         log: of the exchange.
+        deleted: by service that was deleted, where in the log that was.
     """
 
-    def __init__(self, log: Log[B]) -> None:
+    def __init__(self, log: Log[B], deleted: Mapping[str, int]) -> None:
         self._log = log
+        self._deleted = deleted
         self._now = 0.0
         self._requesters: dict[tuple[bytes, bytes], Asker] = {}
         """By route and tag."""
@@ -101,36 +104,45 @@ class Requesters(Generic[B]):
     def want(
         self, route: bytes, tag: bytes, want: Want, group: ServiceGroup[B] | None, now: float
     ) -> None:
-        """What a requester wants to know, and does not want any more."""
+        """What a requester wants to know, and does not want any more.
+
+        Args:
+            group: the service; None: nobody has told of it here yet, or it was deleted.
+
+        Raises:
+            RefusedRequest: it waits for too much; what there was no room for is not waited for.
+        """
         self._now = now
         requester = self._requester(route, tag)
-        if group is None:
-            gone = [RequestEnd(*each, RequestState.NEVER) for each in want.wanted]
-            self._tell(requester, want.service, gone)
-            return
-        for position in want.fetched:
-            group.outcomes.fetched(position, now)
-        for position in want.cancelled:
-            group.cancel(position, late=False)
-        for position in want.late:
-            group.cancel(position, late=True)
-        self.ended(group)
+        if group is not None:
+            _heed(group, want, now)
+            self.ended(group)
         room = POSITIONS_MAX - sum(map(len, requester.wanted.values()))
         wanted = requester.wanted.setdefault(want.service, set())
-        for position in want.wanted[:room]:
-            outcome = _outcome_at(group, position)
+        behind = self._behind(want.service) if group is None and want.wanted else 0
+        left_out = 0
+        for position in want.wanted:
+            if group is None:
+                outcome = self._outcome_before(want.service, behind, position)
+            else:
+                outcome = _outcome_at(group, position)
             if outcome is not None:
                 self._tell(requester, want.service, [outcome])
                 continue
-            wanted.add(position)
-            key = want.service, position
-            waiting = self._waiting.setdefault(key, [])
-            if requester not in waiting:
-                waiting.append(requester)
-            if position.offset >= group.next:
-                self._unseen.add(key)
+            if position not in wanted:
+                if not room:
+                    left_out += 1
+                    continue
+                room -= 1
+                wanted.add(position)
+                self._waiting.setdefault((want.service, position), []).append(requester)
+            if group is None or position.offset >= group.next:
+                self._unseen.add((want.service, position))
         if not wanted:
             del requester.wanted[want.service]
+        if left_out:
+            text = f"{POSITIONS_MAX} requests are waited for already: {left_out} are not"
+            raise RefusedRequest("full", text)
 
     def ended(self, group: ServiceGroup[B]) -> None:
         """Tell those who wait what has ended since the last call."""
@@ -148,14 +160,12 @@ class Requesters(Generic[B]):
         for key in list(self._unseen):
             service, position = key
             group = groups.get(service)
-            outcome = (
-                RequestEnd(*position, RequestState.NEVER)
-                if group is None
-                else _outcome_at(group, position)
-            )
+            if group is None:
+                continue
+            outcome = _outcome_at(group, position)
             if outcome is not None:
                 self._resolve(service, position, outcome)
-            elif group is not None and position.offset < group.next:
+            elif position.offset < group.next:
                 self._unseen.discard(key)
         probes = []
         for requester in self._requesters.values():
@@ -228,6 +238,18 @@ class Requesters(Generic[B]):
             found = self._requesters[route, tag] = Asker(route, tag, self._now)
         return found
 
+    def _behind(self, service: str) -> int:
+        """Behind the last batch that may have requests to a service that is not here."""
+        log = self._log
+        heads, _ = log.heads((prefix_of(service),), 0, log.end, max(1, log.topics))
+        return min(log.committed, heads[-1][1] + 1) if heads else 0
+
+    def _outcome_before(self, service: str, behind: int, position: Position) -> RequestEnd | None:
+        """As `_outcome_at`, of a service that is not here; None: it may come, and know it."""
+        if position.offset < self._deleted.get(service, 0):
+            return RequestEnd(*position, RequestState.FORGOTTEN)
+        return None if position.offset < behind else RequestEnd(*position, RequestState.NEVER)
+
     def _tell(self, requester: Asker, service: str, outcomes: list[RequestEnd]) -> None:
         if outcomes:
             requester.due.setdefault(service, []).extend(outcomes)
@@ -253,6 +275,16 @@ class Requesters(Generic[B]):
         if not waiting:
             self._waiting.pop(key, None)
             self._unseen.discard(key)
+
+
+def _heed(group: ServiceGroup[B], want: Want, now: float) -> None:
+    """What is not wanted any more."""
+    for position in want.fetched:
+        group.outcomes.fetched(position, now)
+    for position in want.cancelled:
+        group.cancel(position, late=False)
+    for position in want.late:
+        group.cancel(position, late=True)
 
 
 def _outcome_at(group: ServiceGroup[B], position: Position) -> RequestEnd | None:

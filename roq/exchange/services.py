@@ -78,7 +78,7 @@ class Services(Generic[B]):
         self._open_group = open_group
         self._after = after
         self._services: dict[str, ServiceGroup[B]] = {}
-        self._requesters: Requesters[B] = Requesters(log)
+        self._requesters: Requesters[B] = Requesters(log, self.ends)
 
     def __bool__(self) -> bool:
         return bool(self._services or self._requesters)
@@ -124,9 +124,11 @@ class Services(Generic[B]):
         """A requester says what it wants, and does not want any more."""
         want = requesting.decode(asked.document, Want)
         group = self._services.get(want.service)
-        self._requesters.want(asked.route, asked.reader, want, group, self.now)
-        if group is not None:
-            self._after(group)
+        try:
+            self._requesters.want(asked.route, asked.reader, want, group, self.now)
+        finally:
+            if group is not None:
+                self._after(group)
         return []
 
     def figures(self, group: ConsumerGroup[B], member: Member, document: bytes) -> None:

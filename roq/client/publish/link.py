@@ -39,6 +39,8 @@ FLAPS_MAX: Final = 3
 
 _STAYS_ALIVE: Final = frozenset({"stale_epoch", "moved", "fenced", "full", "version", "malformed"})
 """Refusals after which the exchange goes on, so that nothing it has acknowledged is in danger."""
+_PASSED: Final = frozenset({"stale_epoch", "moved", "fenced"})
+"""Those of them after which it takes nothing of this link."""
 
 
 class LinkPhase(StrEnum):
@@ -118,6 +120,7 @@ class Link:
             said why it does not.
         held: why acknowledgements wait, in a sentence; empty: they do not.
         held_at: since when they do.
+        passed: the exchange has refused it for a newer link: it never goes on.
     """
 
     def __init__(
@@ -138,6 +141,7 @@ class Link:
         self.failure: Failure | None = None
         self.reason = "" if exchange is not None else "no exchange is assigned yet"
         self.suspect = False
+        self.passed = False
         self._hello = hello
         self._waits = waits
         self._latency = latency
@@ -322,7 +326,7 @@ class Link:
 
     def goes_on_at(self, exchange: ExchangeInfo) -> bool:
         """Whether the durable log into which it publishes is served there."""
-        return self.window.buffer.durable and exchange.log == self.log
+        return self.window.buffer.durable and exchange.log == self.log and not self.passed
 
     def go_on(self, exchange: ExchangeInfo, ready_seconds: float, now: float) -> list[LinkEffect]:
         """Connect there anew, and go on under the same numbers; an answer has so much time."""
@@ -469,6 +473,7 @@ class Link:
         self.window.tally.refused += 1
         if refused.code == "fenced":
             self.window.tally.fenced = refused.text
+        self.passed |= refused.code in _PASSED
         reason = f"the exchange refused ({refused.code}): {refused.text}"
         if refused.link_number == 0:
             lost = refused.code not in _STAYS_ALIVE

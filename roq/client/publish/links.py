@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
+from roq.client.publish.bound import BoundLinks
 from roq.client.publish.events import (
     AskAttach,
     Assignment,
@@ -95,6 +96,7 @@ class Links:
         topics: the publisher's streams.
         tally: counters.
         replay: acknowledged batches.
+        bound: links that were left, with what must not be sent elsewhere.
         serving: the topology; None before it was told.
         epoch: the highest one under which it publishes; 0: no exchange was ever assigned.
         used, away_since: whether a link ever worked; since when none does.
@@ -103,24 +105,16 @@ class Links:
     """
 
     def __init__(
-        self,
-        publisher: PublisherId,
-        limits: Limits,
-        *,
-        delivery_seconds: float,
-        jitter: Jitter | None = None,
-        now: float = 0.0,
-        offsets: bool = False,
-        latency: LatencyBook | None = None,
-        incarnation: int = 0,
-    ) -> None:
+        self, publisher: PublisherId, limits: Limits, *, delivery_seconds: float,
+        jitter: Jitter | None = None, now: float = 0.0, offsets: bool = False,
+        latency: LatencyBook | None = None, incarnation: int = 0,
+    ) -> None:  # fmt: skip
         self.publisher, self._incarnation = publisher, incarnation
-        self.queue_id, self._offsets = b"", offsets
-        self._latency = latency
+        self.queue_id, self._offsets, self._latency = b"", offsets, latency
         self.limits = limits
         self.topics = Topics(limits.topics)
         self.tally = Tally()
-        self.replay = ReplayBuffers()
+        self.replay, self.bound = ReplayBuffers(), BoundLinks()
         self.serving: frozenset[LogId] | None = None
         self.epoch = 0
         self._unanswered = 0  # exchanges that did not answer in time since one was ready
@@ -151,9 +145,14 @@ class Links:
     # --- how they stand ---------------------------------------------------------------------------
 
     @property
+    def _used(self) -> list[Link]:
+        """All but those that only wait for what is bound to them."""
+        return [link for link in self.all if link not in self.bound.links]
+
+    @property
     def detached(self) -> bool:
         """Whether no link has a connection, nor is about to get one."""
-        return all(link.phase is LinkPhase.IDLE for link in self.all)
+        return all(link.phase is LinkPhase.IDLE for link in self._used)
 
     @property
     def pausing(self) -> bool:
@@ -176,7 +175,7 @@ class Links:
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted at the latest."""
-        times = [self._ask_at]
+        times = [self._ask_at, self.bound.next_deadline(self.serving)]
         if self._relocation is not None:
             times.append(self._relocation.deadline)
         for link in self.all:
@@ -194,7 +193,7 @@ class Links:
             assert link.failure is None  # noqa: S101
         assert set(self.chooser.links) <= set(self.all)  # noqa: S101
         relocation = self._relocation
-        roles = {*self.chooser.links, *(relocation.opened if relocation else ())}
+        roles = {*self.chooser.links, *self.bound.links, *(relocation.opened if relocation else ())}
         roles.update(relocation.leaving if relocation else ())
         assert roles == set(self.all)  # noqa: S101
         assert self._next is None or relocation is not None  # noqa: S101
@@ -203,7 +202,7 @@ class Links:
     @property
     def ready(self) -> bool:
         """Whether batches can be sent, or will be as soon as another exchange has drained."""
-        return any(link.phase is LinkPhase.READY for link in self.all)
+        return any(link.phase is LinkPhase.READY for link in self._used)
 
     @property
     def idle(self) -> bool:
@@ -276,7 +275,8 @@ class Links:
         if link is None or self.closed:
             return []
         effects = link.received(frames, now)
-        if link.failure is not None or self._relocation is not None or self._unsteady:
+        plain = link.failure is None and self._relocation is None and not self._unsteady
+        if not plain or self.bound.links:
             return self._after(effects, now)
         return cast("list[Effect]", effects)
 
@@ -288,6 +288,8 @@ class Links:
                 every += self._link_failed(link, now)
         if self._relocation is not None:
             every += self._proceed(self._relocation, now)
+        if self.bound.links:
+            every += self._close(self.bound.take_over())
         if self.ready:
             self._works(now)
             return every
@@ -313,6 +315,7 @@ class Links:
         for link in self.all:
             link.expire(now - self.delivery_seconds, self.delivery_seconds)
             effects += link.tick(now)
+        effects += self.bound.ask(self.serving, self._ready_seconds(), now)
         every = self._after(effects, now)
         if self._ask_at is not None and now >= self._ask_at:
             every.append(self._ask(now))
@@ -334,6 +337,7 @@ class Links:
                 effects += link.serves(exchange, now)
             elif link.phase is not LinkPhase.IDLE and link not in opened:
                 effects += link.gone(now, elsewhere=bool(exchanges))
+        effects += self.bound.ask(self.serving, self._ready_seconds(), now)
         every = self._after(effects, now)
         if self.replay.doubt_missing(self.serving, now):
             self._replay(())
@@ -367,8 +371,8 @@ class Links:
     def _assigned(self, assignment: Assignment, now: float) -> list[Effect]:
         """Publish there and nowhere else, at once: whatever there was before did not work.
 
-        If its only link was to the same durable log, it goes on there under its numbers: what that
-        log has of it is not sent into it once more.
+        If its only link was to the same durable log, or one is bound to that, it goes on there
+        under its numbers: what that log has of it is not sent into it once more.
         """
         if assignment.epoch <= self._highest:
             return []  # an answer that was overtaken
@@ -379,22 +383,22 @@ class Links:
         self.moves += 1
         self._ask_at = self._relocation = self._next = None
         self._asked = False
-        before = self.all
-        exchange = assignment.exchange
-        same = before[0] if len(before) == 1 else None
-        if same is not None and exchange is not None and same.goes_on_at(exchange):
-            return list(same.go_on(exchange, self._ready_seconds(), now))
-        link = self._add_link(exchange, assignment.epoch)
-        batches = [sealed for old in before for sealed in old.window.take_all()]
-        effects = self._close(before)
+        before, exchange, seconds = self._used, assignment.exchange, self._ready_seconds()
+        if len(before) == 1 and before[0].goes_on_at(exchange):
+            return list(before[0].go_on(exchange, seconds, now))
+        same = self.bound.take_back(exchange)
+        link = same or self._add_link(exchange, assignment.epoch)
+        effects, batches = self._part(before)
         self.chooser.deal_to([link])
         self._replay(batches)
-        return [*effects, *link.open(now)]
+        return [*effects, *(same.go_on(exchange, seconds, now) if same else link.open(now))]
 
     def _link_failed(self, link: Link, now: float) -> list[Effect]:
         """A link is of no use: others take over, or the monitor is asked, soon or later."""
-        self._unanswered = min(self._unanswered + link.failure.late, 8) if link.failure else 0
-        link.failure = None
+        failure, link.failure = link.failure, None
+        if link in self.bound.links:
+            return []
+        self._unanswered = min(self._unanswered + failure.late, 8) if failure else 0
         self._failed = (*self._failed, link.process)[-LINKS_MAX:]
         relocation = self._relocation
         if relocation is not None and link in relocation.opened:
@@ -405,8 +409,7 @@ class Links:
         if not others:
             return []  # it holds its batches until there is another one
         dead = [one for one in self.chooser.links if one not in others]
-        batches = [sealed for one in dead for sealed in one.window.take_all()]
-        effects = self._close(dead)
+        effects, batches = self._part(dead)
         self.chooser.deal_to(others, relocation.leaving if relocation is not None else ())
         self._replay(batches)
         return [*effects, *self._send(now)]
@@ -476,6 +479,7 @@ class Links:
         relocation.leaving = [link for link in before if link not in stays]
         relocation.draining = True
         relocation.since = now
+        relocation.bound = any(self.bound.binds(link) for link in relocation.leaving)
         if len(before) == len(links) == len(relocation.leaving) == 1:
             relocation.collects = True
             self.chooser.deal_to(links)
@@ -487,12 +491,11 @@ class Links:
 
     def _finish(self, relocation: Relocation, now: float) -> list[Effect]:
         """Nothing is on its way to the exchanges that are left, or has been for too long."""
-        leaving = relocation.leaving
-        batches = [sealed for link in leaving for sealed in link.window.take_all()]
+        leaving, self._relocation = relocation.leaving, None
         self.epoch = relocation.epoch
         self.moves += 1
-        self._relocation = None
-        effects: list[Effect] = [*self._close(leaving)]
+        effects: list[Effect]
+        effects, batches = self._part(leaving)
         self.chooser.deal_to(self.chooser.links)
         self._replay(batches)
         if leaving:
@@ -521,14 +524,9 @@ class Links:
         return self._begin(event, now) if event is not None else []
 
     def _tell(
-        self,
-        epoch: int,
-        *,
-        accepted: bool = False,
-        failed: tuple[tuple[int, int], ...] = (),
-        reason: str = "",
-        pause: float = 0.0,
-    ) -> TellRelocated:
+        self, epoch: int, *, accepted: bool = False, failed: tuple[tuple[int, int], ...] = (),
+        reason: str = "", pause: float = 0.0,
+    ) -> TellRelocated:  # fmt: skip
         self._told = TellRelocated(epoch, accepted, failed, reason, int(pause * 1_000_000))
         return self._told
 
@@ -557,6 +555,11 @@ class Links:
     def _ready_seconds(self) -> float:
         """How long an exchange may take to answer: the longer, the more have not."""
         return longest_wait(self._unanswered + 1, READY_SECONDS, READY_SECONDS_MOST)
+
+    def _part(self, links: Sequence[Link]) -> tuple[list[Effect], list[PendingBatch]]:
+        """Leave these links, but for those to which something is bound; what others are to send."""
+        batches = [sealed for link in links for sealed in self.bound.take(link)]
+        return [*self._close([each for each in links if each not in self.bound.links])], batches
 
     def _close(self, links: Sequence[Link]) -> list[LinkEffect]:
         """Leave these links, whose batches were taken, for good."""
@@ -596,14 +599,10 @@ class Links:
         link.window.buffer.lower_firsts(firsts)
         self._attempt += 1
         hello = channel.Hello(
-            queue=self.queue_id,
-            publisher=self.publisher,
-            epoch=link.window.epoch,
-            attempt=self._attempt,
-            streams=self.topics.states(firsts, now, since),
-            places=link.window.low if self._offsets else 0,
-            incarnation=self._incarnation,
-        )
+            queue=self.queue_id, publisher=self.publisher, epoch=link.window.epoch,
+            attempt=self._attempt, streams=self.topics.states(firsts, now, since),
+            places=link.window.low if self._offsets else 0, incarnation=self._incarnation,
+        )  # fmt: skip
         return channel.HELLO, documents.encode(hello)
 
     def _introduce(self, now: float, since: Mapping[Stream, int]) -> list[LinkEffect]:

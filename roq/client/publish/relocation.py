@@ -1,6 +1,6 @@
 """A change of the exchanges that a publisher publishes at, while it is under way. Pure.
 
-    OPENING --all targets Ready--> DRAINING --acknowledged, 250 ms, or lost--> over: accepted
+    OPENING --all targets Ready--> DRAINING --acknowledged, too long, or lost--> over: accepted
        | one cannot be used           | the only target is lost
        +------------------------------+--> over: failed, everything as before
 
@@ -21,6 +21,8 @@ from roq.model import ExchangeInfo
 
 DRAIN_SECONDS: Final = 0.25
 """The old exchange may take so long to acknowledge what is on its way to it."""
+DRAIN_BOUND_SECONDS: Final = 3.0
+"""What must not be sent elsewhere as well is waited for so long."""
 LINKS_MAX: Final = 16
 
 
@@ -37,6 +39,7 @@ class Relocation:
         leaving: the links that are given up.
         collects: what is sealed while draining waits at the target.
         since: when draining began.
+        bound: what is not acknowledged must not be sent elsewhere.
     """
 
     epoch: int
@@ -47,11 +50,17 @@ class Relocation:
     leaving: list[Link] = field(default_factory=list)
     collects: bool = False
     since: float = 0.0
+    bound: bool = False
+
+    @property
+    def drain_seconds(self) -> float:
+        """What draining may take."""
+        return DRAIN_BOUND_SECONDS if self.bound else DRAIN_SECONDS
 
     @property
     def deadline(self) -> float | None:
         """When draining is given up; None before it has begun."""
-        return self.since + DRAIN_SECONDS if self.draining else None
+        return self.since + self.drain_seconds if self.draining else None
 
     def targets_ready(self) -> bool:
         """Whether every new exchange has said Ready."""
@@ -59,6 +68,6 @@ class Relocation:
 
     def drained(self, now: float) -> bool:
         """Whether nothing is waited for any more."""
-        return now >= self.since + DRAIN_SECONDS or all(
+        return now >= self.since + self.drain_seconds or all(
             link.phase is not LinkPhase.READY or not len(link.window) for link in self.leaving
         )

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from copy import copy
 from itertools import islice
 
 from msgspec import structs
@@ -299,6 +300,32 @@ class SendWindow:
         self.owed_batches = self.owed_bytes = 0
         self.unsend()
         return batches
+
+    def take_unbound(self, topics: Container[str]) -> list[PendingBatch]:
+        """As `take_all`, but of these topics what has left stays here, under its number.
+
+        If any does, a copy of everything else that has left stays with it, owed to nobody: the
+        exchange may have taken all of these numbers.
+        """
+        sent = max(0, self.sent_high + 1 - self.low)
+        stay, taken, unbound = deque[PendingBatch](), list[PendingBatch](), 0
+        for index, sealed in enumerate(self._batches):
+            if index >= sent:
+                taken.append(sealed)
+            elif sealed.stream.topic in topics and sealed.owed and not sealed.void:
+                stay.append(sealed)
+            else:
+                taken.append(sealed)
+                rest = copy(sealed)
+                rest.owed = False
+                stay.append(rest)
+                unbound += 1
+        if unbound == len(stay):
+            return self.take_all()
+        self._batches = stay
+        owed = [sealed for sealed in stay if sealed.owed]
+        self.owed_batches, self.owed_bytes = len(owed), sum(len(each.data) for each in owed)
+        return taken
 
     def extend(self, batches: Iterable[PendingBatch]) -> None:
         """Take over what another link had sealed, behind what is here."""

@@ -196,6 +196,7 @@ class RequestCommands(ABC):
         Raises:
             InvalidRequest: that is no id.
             QueueNotFound: its queue is gone.
+            Unavailable: this client waits for 100,000 of the queue already.
         """
         where = parse_id(request_id)
         collector = self._collector(where.queue)

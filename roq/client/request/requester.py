@@ -15,7 +15,7 @@ from roq.client.publish.receipt import Receipt
 from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.pending import Pending
-from roq.client.request.shell import Collector, Sent
+from roq.client.request.shell import OPEN_MAX, Collector, Sent
 from roq.errors import InvalidRequest, RoQError, Unavailable, WouldBlock
 from roq.protocol.requesting import (
     ENVELOPE,
@@ -29,8 +29,6 @@ from roq.protocol.requesting import (
 Q = TypeVar("Q")
 R = TypeVar("R")
 
-OPEN_MAX: Final = 100_000
-"""Requests that one requester has open at most."""
 CLOSE_SECONDS: Final = 5.0
 
 
@@ -73,8 +71,11 @@ class Requester:
         self._attended: set[str] = set()
         self._made = 0
         self._closed = False
-        # A request that was accepted is not published again by itself if its exchange dies.
-        publisher._shell.machine.links.replay.keep_nothing()  # noqa: SLF001 - made for this
+        # A request that was accepted is not published again by itself if its exchange dies, and one
+        # that must not be begun twice is not sent to two durable ones.
+        links = publisher._shell.machine.links  # noqa: SLF001 - made for this
+        links.replay.keep_nothing()
+        self._once = links.bound.topics
         self._collector = make_collector(self._was_lost)
         farewell.opened(self)
 
@@ -238,7 +239,9 @@ class Requester:
         if context is not None:
             seconds = min(seconds, max(0.001, context.remaining))
         milliseconds = 0 if math.isinf(seconds) else max(1, int(seconds * 1_000))
-        flags |= 0 if endpoint.idempotent else ONCE
+        if not endpoint.idempotent:
+            flags |= ONCE
+            self._once.add(endpoint.topic)
         head = ENVELOPE.pack(ENVELOPE_VERSION, flags, milliseconds)
         return head + endpoint.encode_request(value)
 

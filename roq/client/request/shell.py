@@ -19,7 +19,7 @@ from typing import Any, Final
 from roq.client.consume.machine import AskExchange
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
-from roq.client.publish.receipt import Receipt, failure
+from roq.client.publish.receipt import Outcome, Receipt, failure
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.pending import Pending
 from roq.client.session.events import SessionState
@@ -42,6 +42,8 @@ from roq.runtime.structured_logs import RateLimited
 TICK_SECONDS: Final = 0.25
 GRACE_SECONDS: Final = 5.0
 """After its time a request has so long for its exchange to say how it has ended."""
+OPEN_MAX: Final = 100_000
+"""Requests that one client waits for at most, by queue and requester."""
 EARLY_MAX: Final = 100_000
 """Ends that may come before it is known where the request is."""
 EARLY_SECONDS: Final = 60.0
@@ -97,6 +99,8 @@ class Collector:
         self._on_lost = on_lost
         self._connections: dict[LogId, ExchangeConnection] = {}
         self._open: dict[_At, list[Pending[Any]]] = {}
+        self.open_count = 0
+        """Requests that are accepted, or asked for by their ids, and have not ended."""
         self._early: OrderedDict[_At, tuple[float, RequestEnd]] = OrderedDict()
         self._due: dict[int, set[Pending[Any]]] = {}
         """By the quarter of a second in which their time is over."""
@@ -194,7 +198,16 @@ class Collector:
         pending.due = monotonic() + seconds
 
     def find(self, pending: Pending[Any]) -> None:
-        """Somebody waits for a request that is elsewhere made."""
+        """Somebody waits for a request that is elsewhere made.
+
+        Raises:
+            Unavailable: too many are waited for.
+        """
+        if self.open_count >= OPEN_MAX:
+            raise Unavailable(
+                f"{OPEN_MAX} responses are waited for already: take some first, or wait for those "
+                "that are not there yet"
+            )
         self._engine.call_soon(lambda: self._wait(pending, ask=True))
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
@@ -253,11 +266,6 @@ class Collector:
         except Closed:
             self._settle(pending, None, error)
 
-    @property
-    def open_count(self) -> int:
-        """Requests that are accepted and have not ended."""
-        return len(self._open)
-
     def close(self) -> None:
         """Wait for nothing any more; idempotent."""
         self._engine.not_at_end(self._engine_ended)
@@ -305,10 +313,10 @@ class Collector:
                 continue
             if status.ok and status.offset is not None:
                 self._wait(pending, ask=False)
-            elif status.ok:
+            elif status.ok or status.outcome is Outcome.UNKNOWN:
                 where = f"exchange {status.exchange} has it and does not know where any more"
-                outcome = RequestEnd(0, 0, RequestState.UNKNOWN, text=where)
-                self._settle(pending, outcome, None)
+                why = status.reason or where
+                self._settle(pending, RequestEnd(0, 0, RequestState.UNKNOWN, text=why), None)
             else:
                 self._settle(pending, None, failure(status, 1))
 
@@ -328,10 +336,17 @@ class Collector:
             self._lost(pending)
             return
         self._open.setdefault(place, []).append(pending)
+        self.open_count += 1
         if pending.due < float("inf"):
             self._due.setdefault(int(pending.due / TICK_SECONDS) + 1, set()).add(pending)
         if ask:
             self._soon()
+
+    def _closed(self, place: _At) -> list[Pending[Any]]:
+        """Nothing is waited for there any more; what was."""
+        pendings = self._open.pop(place, [])
+        self.open_count -= len(pendings)
+        return pendings
 
     def _lost(self, pending: Pending[Any]) -> None:
         """The exchange is gone that had it."""
@@ -353,8 +368,8 @@ class Collector:
                 continue
             for outcome in ended:
                 place = name, Position(outcome.offset, outcome.index)
-                pendings = self._open.pop(place, None)
-                if pendings is None:
+                pendings = self._closed(place)
+                if not pendings:
                     self._early[place] = now, outcome
                     if len(self._early) > EARLY_MAX:
                         self._early.popitem(last=False)
@@ -395,7 +410,7 @@ class Collector:
             if connection is not None:
                 connection.close([])
             for _, position in self._machine.leave(name):
-                for pending in self._open.pop((name, position), ()):
+                for pending in self._closed((name, position)):
                     self._lost(pending)
         for name, exchange in wanted.items():
             place = self._machine.places.get(name)
@@ -446,7 +461,7 @@ class Collector:
         place = pending.at
         if place is not None:
             self._machine.forget(pending.endpoint.service, *place)
-            self._open.pop(place, None)
+            self._closed(place)
         why = f"its exchange has not said how it has ended: {self.trouble or 'it is silent'}"
         self._settle(pending, None, Unavailable(f"{pending.endpoint.name}: {why}"))
 
@@ -478,6 +493,7 @@ class Collector:
             self._take_accepted(self._accepted.popleft())
         pendings = [each for some in self._open.values() for each in some]
         self._open.clear()
+        self.open_count = 0
         for pending in pendings:
             self._settle(pending, None, error)
         self._tell()

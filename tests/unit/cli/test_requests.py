@@ -49,6 +49,7 @@ class PaperCluster:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
+        self.endpoints: list[roq.Endpoint[Any, Any]] = []
         self.pending = PaperPending({"total": 847})
         self.rows = [ROW]
         self.missing: dict[str, str] = {}
@@ -65,10 +66,12 @@ class PaperCluster:
 
     def request(self, endpoint: roq.Endpoint[Any, Any], value: object) -> PaperPending:
         self.asked.append((endpoint.name, endpoint.idempotent, value))
+        self.endpoints.append(endpoint)
         return self.pending
 
     def response(self, endpoint: roq.Endpoint[Any, Any], request_id: str) -> PaperPending:
         self.asked.append((endpoint.name, request_id))
+        self.endpoints.append(endpoint)
         return self.pending
 
     def describe_service(self, queue: str, name: str, *, timeout: float) -> SimpleNamespace:
@@ -99,6 +102,25 @@ def test_a_request_that_is_not_waited_for_tells_its_id_alone(paper: PaperCluster
     result = run("send", "work", "billing.create", "--wait", "0", "--idempotent")
     assert result.stdout.split() == [ID]
     assert paper.asked == [("work", False), ("billing.create", True, None)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("send", "work", "billing.create"), ("response", "billing.create", ID),
+        ("cancel", "billing.create", ID),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "data"), [((), b"\x81\xa1a\x01"), (("--codec", "json"), b'{"a":1}')]
+)
+def test_the_codec_is_that_of_the_endpoint(
+    paper: PaperCluster, words: tuple[str, ...], options: tuple[str, ...], data: bytes
+) -> None:
+    run(*words, *options)
+    (endpoint,) = paper.endpoints
+    assert endpoint.encode_request({"a": 1}) == data
+    assert endpoint.decode_response(data) == {"a": 1}
 
 
 @pytest.mark.usefixtures("paper")

@@ -48,6 +48,26 @@ def test_links_expect_what_comes_after_what_was_committed(log: SegmentedLog[byte
     assert (ready.expected, ready.exchange_epoch, ready.generation) == (2, EPOCH + 1, EPOCH)
 
 
+def test_who_comes_back_is_told_where_lies_what_was_not_acknowledged(
+    log: SegmentedLog[bytes],
+) -> None:
+    publisher, other = Publisher(exchange(log), places=1), Publisher(exchange(log), name="o")
+    other.exchange = publisher.exchange
+    for each in (publisher, other):
+        each.hello()
+    for each in (publisher, other, publisher, publisher):
+        each.send(b"t")
+    log.commit()
+    there = successor(publisher.exchange)
+    publisher.places = 2
+    assert goes_on(publisher, there).places == [(2, 2, 2)]
+    assert goes_on(other, there).places == []
+    publisher.send(b"t")
+    log.commit()
+    publisher.exchange.settle()
+    assert goes_on(publisher, there).places == [(2, 2, 3)]
+
+
 def test_what_comes_then_is_not_known_as_committed_before_it_is(log: SegmentedLog[bytes]) -> None:
     publisher = Publisher(exchange(log))
     publisher.hello()

@@ -27,7 +27,7 @@ from roq.protocol.requesting import (
 def made() -> tuple[Requesters[bytes], ServiceGroup[bytes]]:
     log: Ring[bytes] = Ring(b"q" * 16, 1, 1, capacity_bytes=1 << 20, topics_max=8)
     settings = GroupSettings(service=ServiceSettings())
-    return Requesters(log), ServiceGroup("s", log, settings, 1, 0, 0.0)
+    return Requesters(log, {}), ServiceGroup("s", log, settings, 1, 0, 0.0)
 
 
 def ends(sends: list[Send]) -> dict[bytes, list[RequestEnd]]:

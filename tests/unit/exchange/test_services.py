@@ -222,6 +222,26 @@ def test_a_service_that_is_not_here_has_had_no_request() -> None:
     assert [each.state for each in asker.ends()] == ["never"]
 
 
+def test_a_request_that_came_before_its_service_is_waited_for() -> None:
+    there = exchange()
+    publisher = Publisher(there)
+    publisher.hello()
+    publisher.send(b"s/do")
+    publisher.send(b"other")
+    asker, instance = Party(there, "asker"), Party(there, "instance")
+    asker.want((0, 0), (1, 0))
+    pass_time(there, 1.0)
+    assert [(each.offset, each.state) for each in asker.ends()] == [(1, "never")]
+    instance.join()
+    instance.done(answers=[Answer(instance.leases[0][0], 0, value=b"v")])
+    assert [(each.offset, each.state) for each in asker.ends()] == [(0, "done")]
+    there.ask(GROUP_ORDER, GroupOrder(id=4, queue=QUEUE, group="s", order="delete"))
+    asker.want((0, 0))
+    assert [each.state for each in asker.ends()] == ["forgotten"], (
+        "nobody waits for what was deleted"
+    )
+
+
 def test_cancelled_requests_are_told_to_both() -> None:
     _, publisher, asker, instance = service()
     publisher.send(b"s/do")
@@ -334,7 +354,9 @@ def test_what_one_requester_waits_for_has_a_bound(monkeypatch: pytest.MonkeyPatc
     asker.say(WANT, requesting.encode(Want("t", places)))
     (waits,) = there.core.consumers._services._requesters._requesters.values()
     assert waits.wanted == {"s": {(0, 0), (0, 1)}, "t": {(1, 0)}}
-    assert asker.ends() == []
+    assert asker.refusal() == "full", "and it hears of what is not waited for"
+    asker.want((0, 0))
+    assert asker.ends() == [], "what is waited for already needs no room"
 
 
 def test_an_instance_with_too_many_endpoints_is_not_understood() -> None:

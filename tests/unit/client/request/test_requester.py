@@ -26,7 +26,9 @@ class PaperPublisher:
     trouble = ""
 
     def __init__(self) -> None:
-        links = SimpleNamespace(replay=SimpleNamespace(keep_nothing=lambda: None))
+        links = SimpleNamespace(
+            replay=SimpleNamespace(keep_nothing=lambda: None), bound=SimpleNamespace(topics=set())
+        )
         self._shell = SimpleNamespace(machine=SimpleNamespace(links=links))
         self.published: list[bytes] = []
         self.errors: list[roq.RoQError] = []

@@ -19,7 +19,15 @@ from roq.client.request.shell import GRACE_SECONDS, Collector, Sent
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import requesting
 from roq.protocol.control import Topology
-from roq.protocol.requesting import WANT, Position, Want
+from roq.protocol.requesting import (
+    OUTCOMES,
+    WANT,
+    Position,
+    RequestEnd,
+    RequestEnds,
+    RequestState,
+    Want,
+)
 
 ECHO = endpoint("s.echo", request=bytes, response=bytes)
 ONE = LogId(1, 1)
@@ -64,10 +72,13 @@ class Scene:
     def pending(self) -> Pending[bytes]:
         return Pending(self.collector, "work", ECHO)
 
-    def accepted(self, offset: int = 3) -> tuple[Sent, Pending[bytes]]:
+    def accepted(
+        self, offset: int | None = 3, outcome: Outcome = Outcome.OK, reason: str = ""
+    ) -> tuple[Sent, Pending[bytes]]:
         """A request that an exchange has; the collector is not told yet."""
         receipt = Receipt(cast("Any", None))
-        receipt.settle(SendStatus(outcome=Outcome.OK, log=ONE, offset=offset))
+        status = SendStatus(outcome=outcome, log=ONE, offset=offset, exchange="x1", reason=reason)
+        receipt.settle(status)
         sent, pending = Sent(receipt), self.pending()
         pending.sent(receipt, 0)
         sent.pendings.append(pending)
@@ -94,6 +105,45 @@ def test_what_is_overdue_is_asked_for_before_it_is_given_up(scene: Scene) -> Non
     assert Position(3, 0) in scene.lines.wanted
     scene.inside(lambda: scene.collector._overdue(pending, pending.due + GRACE_SECONDS))
     assert pending.state == "unavailable"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "error", "told"),
+    [
+        (Outcome.OK, "", roq.RequestUnknown, "does not know where"),
+        (Outcome.UNKNOWN, "exchange x1 may have it", roq.RequestUnknown, "x1 may have it"),
+        (Outcome.FAILED, "it never left", roq.DeliveryError, "never left"),
+    ],
+)
+def test_what_may_have_been_accepted_is_unknown_and_what_was_not_is_told_so(
+    scene: Scene, outcome: Outcome, reason: str, error: type[roq.RoQError], told: str
+) -> None:
+    sent, pending = scene.accepted(None, outcome, reason)
+    scene.collector.accepted(sent)
+    with pytest.raises(error, match=told):
+        pending.result(20)
+
+
+def test_what_is_asked_for_by_ids_has_a_bound_and_room_comes_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "OPEN_MAX", 2)
+
+    def find() -> None:
+        pending = scene.pending()
+        pending.place(ONE, Position(3, 0))
+        scene.collector.find(pending)
+        scene.inside(lambda: None)
+
+    find()
+    find()
+    with pytest.raises(roq.Unavailable, match="2 responses are waited for already"):
+        find()
+    ends = RequestEnds("s", [RequestEnd(3, 0, RequestState.DONE)])
+    parts = [OUTCOMES, requesting.encode(ends)]
+    scene.inside(lambda: scene.collector._take(ONE, [parts]))
+    assert scene.collector.open_count == 0
+    find()
 
 
 def test_what_is_accepted_after_the_end_is_told_so(scene: Scene) -> None:

@@ -1,0 +1,98 @@
+"""What must not be in two logs, at exchanges that were left. Pure.
+
+    left --its log is served again--> asked under its numbers --> acknowledged, or sent there again
+      +-- passed by a newer link, or the delivery time-out is over --> unknown
+
+A batch that has left for a durable exchange may be in its log although nobody has acknowledged it.
+Of topics that say so (requests that must not be begun twice) such a batch is sent to no other
+exchange: the link that it left on stays, and its exchange is asked as soon as it serves its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final
+
+from roq.client.publish.link import Link, LinkEffect, LinkPhase
+from roq.client.publish.send_window import PendingBatch
+from roq.model import ExchangeInfo, LogId
+
+LINKS_MAX: Final = 16
+"""Exchanges that are waited for; with more, what is bound to the first is unknown."""
+AGAIN_SECONDS: Final = 1.0
+"""An exchange that does not answer is asked again after so long."""
+
+
+class BoundLinks:
+    """The links that stay for what must not be in two logs.
+
+    Attributes:
+        topics: of what must not be; any thread may add some.
+        links: the one that was left first at the front.
+    """
+
+    def __init__(self) -> None:
+        self.topics: set[str] = set()
+        self.links: tuple[Link, ...] = ()
+        self._ask_at = 0.0
+
+    def binds(self, link: Link) -> bool:
+        """Whether this link has what would be bound to it if it were left."""
+        window = link.window
+        return window.buffer.durable and any(
+            sealed.stream.topic in self.topics and not sealed.void for sealed in window
+        )
+
+    def take(self, link: Link) -> list[PendingBatch]:
+        """A link is left: what others are to send. The rest stays, and the link with it."""
+        if not (self.topics and link.window.buffer.durable):
+            return link.window.take_all()
+        batches = link.window.take_unbound(self.topics)
+        if len(link.window):
+            link.reason = f"exchange {link.name} may have it, and was left" + (
+                f": {link.reason}" if link.reason else ""
+            )
+            self.links = (*self.links, link)
+            for oldest in self.links[:-LINKS_MAX]:
+                oldest.window.abandon(f"exchange {oldest.name} may have it, and so have others")
+        return batches
+
+    def take_back(self, exchange: ExchangeInfo) -> Link | None:
+        """The link that waits for the log of this exchange, if there is one; it does no more."""
+        found = next((link for link in self.links if link.goes_on_at(exchange)), None)
+        self.links = tuple(link for link in self.links if link is not found)
+        return found
+
+    def take_over(self) -> list[Link]:
+        """The links at which nothing is waited for any more; they do not stay."""
+        over = []
+        for link in self.links:
+            if link.passed:
+                link.window.abandon(f"exchange {link.name} may have it: {link.reason}")
+            if not any(sealed.owed and not sealed.void for sealed in link.window):
+                over.append(link)
+        self.links = tuple(link for link in self.links if link not in over)
+        return over
+
+    def ask(
+        self, serving: Container[LogId] | None, ready_seconds: float, now: float
+    ) -> list[LinkEffect]:
+        """Ask the exchanges that serve now, if it is time."""
+        away = self._away(serving)
+        if not away or now < self._ask_at:
+            return []
+        self._ask_at = now + AGAIN_SECONDS
+        return [
+            effect
+            for link in away
+            if link.exchange is not None
+            for effect in link.go_on(link.exchange, ready_seconds, now)
+        ]
+
+    def next_deadline(self, serving: Container[LogId] | None) -> float | None:
+        """When `ask` is wanted; None: not before something happens."""
+        return self._ask_at if self._away(serving) else None
+
+    def _away(self, serving: Container[LogId] | None) -> list[Link]:
+        idle = [link for link in self.links if link.phase is LinkPhase.IDLE]
+        return [link for link in idle if serving is not None and link.log in serving]

@@ -1,0 +1,220 @@
+"""What must not be in two logs waits for the exchange that may have it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+from publisher_script import X1, X2, Script, accepted, acked, link_at, opened, relocate, sent, told
+
+from roq.client.publish.bound import AGAIN_SECONDS, LINKS_MAX
+from roq.client.publish.events import AskAttach, ConnectionLost, Leave, Serving
+from roq.client.publish.link import Drop
+from roq.client.publish.receipt import Outcome
+from roq.client.publish.relocation import DRAIN_BOUND_SECONDS, DRAIN_SECONDS
+from roq.machine import Tick
+from roq.model import ExchangeInfo
+from roq.protocol import channel, documents
+
+BACK = structs.replace(X1, epoch=9, data="tcp://h:9")
+
+
+@pytest.fixture
+def bound() -> Script:
+    """At a durable exchange; what is published to `once` must not be in two logs."""
+    script = Script()
+    script.links.bound.topics.add("once")
+    script.assign()
+    script.accept(durable=True)
+    return script
+
+
+def killed(script: Script) -> None:
+    """The exchange of the only link; the monitor assigns another one."""
+    script.lost("killed")
+    script.lost("refused")
+    script.assign(X2, 2)
+
+
+def back(script: Script, expected: int) -> list[int]:
+    """The exchange serves its log again, and says what is in it; what it is sent."""
+    hello = opened(script.feed(Serving((BACK, X2))))
+    assert hello.epoch == 1
+    return sent(says(script, BACK, expected))
+
+
+def says(script: Script, exchange: ExchangeInfo, expected: int) -> list[object]:
+    ready = channel.Ready(
+        exchange=exchange.number, exchange_epoch=exchange.epoch, generation=exchange.generation,
+        expected=expected, message_bytes=1, batch_bytes=1, batch_messages=1,
+        window_bytes=1 << 20, window_batches=4, durable=True,
+    )  # fmt: skip
+    body = documents.encode(ready)
+    return list(script.links.receive(link_at(script, exchange), [channel.READY, body], script.now))
+
+
+def outcomes(script: Script) -> list[str]:
+    return ["" if each.status is None else str(each.status.outcome) for each in script.receipts]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_may_be_in_the_log_of_a_dead_exchange_is_sent_nowhere_else(
+    bound: Script, there: bool
+) -> None:
+    assert bound.publish("once") == [1]
+    killed(bound)
+    assert sent(accepted(bound, X2)) == []
+    assert bound.publish("once") == [1], "others go where they can"
+    acked(bound, X2, 1)
+    assert outcomes(bound) == ["", "ok"]
+    assert back(bound, 2 if there else 1) == ([] if there else [1])
+    if not there:
+        acked(bound, BACK, 1)
+    bound.feed(Tick())
+    assert outcomes(bound) == ["ok", "ok"]
+    assert bound.receipts[0].status is not None
+    assert bound.receipts[0].status.log == X1.log
+    assert bound.links.exchanges == (X2,)
+    assert len(bound.links.all) == 1, "nothing is waited for there any more"
+
+
+def test_what_has_not_left_and_what_may_be_in_two_logs_goes_elsewhere(bound: Script) -> None:
+    bound.publish("again")
+    bound.publish("once")
+    bound.publish("again")
+    bound.lost("killed")
+    bound.publish("once")
+    bound.lost("refused")
+    bound.assign(X2, 2)
+    assert sent(accepted(bound, X2)) == [1, 2, 3]
+    acked(bound, X2, 3)
+    assert outcomes(bound) == ["ok", "", "ok", "ok"]
+    assert back(bound, 2) == [2, 3], "under the numbers that its log may know"
+    acked(bound, BACK, 2)
+    assert outcomes(bound) == ["ok"] * 4
+
+
+def test_a_volatile_exchange_comes_back_with_nothing(bound: Script) -> None:
+    script = Script()
+    script.links.bound.topics.add("once")
+    script.assign()
+    script.accept()
+    script.publish("once")
+    killed(script)
+    assert sent(accepted(script, X2)) == [1]
+
+
+def test_what_never_comes_back_is_unknown_when_its_time_is_over(bound: Script) -> None:
+    bound.publish("once")
+    killed(bound)
+    accepted(bound, X2)
+    bound.now += 20.0
+    bound.feed(Tick())
+    (receipt,) = bound.receipts
+    assert receipt.status is not None
+    assert receipt.status.outcome is Outcome.UNKNOWN
+    assert "exchange x1 may have it" in receipt.status.reason
+    assert len(bound.links.all) == 1
+
+
+def test_at_the_log_that_is_assigned_again_all_goes_on_behind_it(bound: Script) -> None:
+    bound.publish("once")
+    killed(bound)
+    bound.publish("once")
+    hello = opened(bound.assign(BACK, 3))
+    assert hello.epoch == 1
+    assert sent(says(bound, BACK, 2)) == [2]  # type: ignore[arg-type]
+    acked(bound, BACK, 2)
+    assert outcomes(bound) == ["ok", "ok"]
+    assert len(bound.links.all) == 1
+
+
+def test_an_exchange_that_is_away_is_asked_again_and_no_other_is_looked_for(bound: Script) -> None:
+    bound.publish("once")
+    killed(bound)
+    accepted(bound, X2)
+    bound.feed(Serving((BACK, X2)))
+    effects = bound.feed(ConnectionLost(link_at(bound, BACK), "refused"))
+    assert not any(isinstance(effect, AskAttach) for effect in effects)
+    assert bound.links.ready
+    deadline = bound.links.next_deadline()
+    assert deadline == bound.now + AGAIN_SECONDS
+    bound.now = deadline
+    assert opened(bound.feed(Tick())).epoch == 1
+
+
+def test_while_it_is_asked_another_exchange_can_be_lost_and_found(bound: Script) -> None:
+    bound.publish("once")
+    killed(bound)
+    accepted(bound, X2)
+    bound.feed(Serving((BACK, X2)))
+    at_x2 = link_at(bound, X2)
+    bound.feed(ConnectionLost(at_x2, "killed"))
+    bound.feed(ConnectionLost(at_x2, "refused"))
+    assert not bound.links.ready
+    assert bound.links.detached
+
+
+@pytest.mark.parametrize("code", ["moved", "stale_epoch"])
+def test_an_exchange_that_has_passed_this_link_leaves_it_unknown(bound: Script, code: str) -> None:
+    bound.publish("once")
+    killed(bound)
+    accepted(bound, X2)
+    bound.feed(Serving((BACK, X2)))
+    refused = documents.encode(channel.Refused(code=code, text="no"))
+    bound.links.receive(link_at(bound, BACK), [channel.REFUSED, refused], bound.now)
+    assert outcomes(bound) == ["unknown"]
+    assert len(bound.links.all) == 1
+
+
+def test_a_planned_move_waits_longer_for_what_must_not_be_in_two_logs(bound: Script) -> None:
+    bound.publish("once")
+    relocate(bound, 2, X2)
+    accepted(bound, X2)
+    bound.publish("once")
+    bound.now += DRAIN_SECONDS
+    assert bound.feed(Tick()) == []
+    effects = acked(bound, X1, 1)
+    assert told(effects).accepted
+    assert sent(effects) == [1]
+
+
+def test_a_planned_move_that_is_over_leaves_it_where_it_is(bound: Script) -> None:
+    bound.publish("once")
+    relocate(bound, 2, X2)
+    accepted(bound, X2)
+    bound.publish("once")
+    bound.now += DRAIN_BOUND_SECONDS
+    effects = bound.feed(Tick())
+    assert told(effects).accepted
+    assert not any(isinstance(effect, Drop) for effect in effects), "it is still listened to"
+    assert sent(effects) == [1]
+    effects = acked(bound, X1, 1)
+    assert [type(effect) for effect in effects] == [Drop]
+    assert outcomes(bound) == ["ok", ""]
+
+
+def test_a_planned_move_is_as_short_as_ever_for_everything_else(bound: Script) -> None:
+    bound.publish("again")
+    relocate(bound, 2, X2)
+    accepted(bound, X2)
+    bound.now += DRAIN_SECONDS
+    assert sent(bound.feed(Tick())) == [1]
+
+
+def test_more_exchanges_than_are_waited_for_leave_the_oldest_unknown(bound: Script) -> None:
+    for turn in range(LINKS_MAX + 1):
+        here = structs.replace(X2, number=10 + turn)
+        bound.assign(here, 2 + turn)
+        says(bound, here, 1)
+        bound.publish("once")
+    bound.assign(X1, 2 + LINKS_MAX + 1)
+    assert outcomes(bound) == ["unknown", *[""] * LINKS_MAX]
+    bound.feed(Tick())
+    assert len(bound.links.all) == LINKS_MAX + 1
+
+
+def test_who_leaves_waits_for_nothing(bound: Script) -> None:
+    bound.publish("once")
+    killed(bound)
+    bound.feed(Leave("closed"))
+    assert outcomes(bound) == ["unknown"]
