@@ -82,7 +82,8 @@ EXCHANGE_UNKNOWN_SECONDS: Final = EXCHANGE_LOST_SECONDS
 """A new monitor may not know an exchange yet. After so long it will not: subscribers do not read
 there, whatever the exchange acknowledges."""
 REPLAY_LEFT_SECONDS: Final = 8.0
-"""It may take so long until the topology says that an exchange is gone."""
+"""As the next one, for an exchange that was left; counted back from when the monitor has told last
+that it serves. It may be gone for five seconds by then."""
 REPLAY_KEEP_SECONDS: Final = 6.0
 """A publisher keeps what was acknowledged. The last three seconds of an exchange are promised, and
 two and a half may pass until a host is noticed that has gone without a word."""

@@ -91,6 +91,12 @@ def test_seeds_in_which_a_group_once_stood_still(seed: int, durability: str) -> 
     assert not result.broken, told(result, durability, shared=True)
 
 
+@pytest.mark.parametrize("seed", [9007, 9009])
+def test_seeds_in_which_a_publisher_had_moved_before_all_hosts_died(seed: int) -> None:
+    (result,) = try_seeds([seed], shared=True)
+    assert not result.broken, told(result, shared=True)
+
+
 def test_disks_leave_nothing_to_chance_but_what_the_seed_says() -> None:
     first, second = (next(iter(try_seeds([7], durability=FLUSH))) for _ in range(2))
     assert first == second

@@ -176,7 +176,7 @@ class Links:
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted at the latest."""
-        times = [self._ask_at, self.replay.next_deadline()]
+        times = [self._ask_at]
         if self._relocation is not None:
             times.append(self._relocation.deadline)
         for link in self.all:

@@ -2,9 +2,10 @@
 
 One replay buffer per exchange. A replay buffer ages out while its exchange is known to be well; as
 long as that is in doubt it stays whole, and is replayed elsewhere once the exchange is given up. An
-exchange that was left by a planned move is no longer watched, so its replay buffer is kept longer:
-until the topology must have told if it died. One that went after everything in it had been read
-owes nobody anything. All replay buffers together are bounded in bytes.
+exchange that was left by a planned move is no longer watched, so its replay buffer is kept longer,
+and ages by the word of the monitor alone: while there is none, nobody tells if it has died. One
+that went after everything in it had been read owes nobody anything. All replay buffers together are
+bounded in bytes.
 """
 
 from __future__ import annotations
@@ -144,6 +145,8 @@ class ReplayBuffers:
     def __init__(self) -> None:
         self._buffers: dict[LogId, ReplayBuffer] = {}
         self._emptied: frozenset[LogId] = frozenset()
+        self._told_at = -math.inf
+        """When the monitor has said last which exchanges serve."""
         self._keeps = True
 
     def __iter__(self) -> Iterator[ReplayBuffer]:
@@ -195,18 +198,20 @@ class ReplayBuffers:
         return [sealed for buffer in owed for sealed in buffer.batches]
 
     def doubt_missing(self, serving: frozenset[LogId], now: float) -> bool:
-        """Doubt the exchanges that were left and do not serve any more; whether there are any."""
+        """Doubt the exchanges that were left and do not serve now; whether there are any."""
         missing = [p for p in self._buffers.values() if p.left and p.log not in serving]
         for buffer in missing:
-            buffer.forget(now)
+            buffer.forget(self._told_at)
             buffer.doubt = True
+        self._told_at = now
+        self.forget(now)
         return bool(missing)
 
     def forget(self, now: float) -> None:
         """Let go of what is too old in any replay buffer, and of the oldest above the allowance."""
         excess = -KEEP_BYTES
         for buffer in list(self._buffers.values()):
-            buffer.forget(now)
+            buffer.forget(self._told_at if buffer.left else now)
             if buffer.left and not buffer.batches:
                 del self._buffers[buffer.log]
             excess += buffer.bytes
@@ -214,11 +219,6 @@ class ReplayBuffers:
             while excess > 0 and buffer.batches:
                 excess -= len(buffer.batches[0].data)
                 buffer.drop_oldest()
-
-    def next_deadline(self) -> float | None:
-        """When the first replay buffer of an exchange that was left is over."""
-        times = [p.batches[0].acked_at for p in self._buffers.values() if p.left and p.batches]
-        return min(times) + REPLAY_LEFT_SECONDS if times else None
 
     def clear(self) -> None:
         """The publisher ends."""

@@ -475,9 +475,10 @@ class SessionMachine:
                 return []
 
     def _still(self) -> list[Effect]:
-        """A subscriber judges losses by how fresh its list of exchanges is."""
+        """By how fresh the list of exchanges is a subscriber judges losses, and a publisher what
+        it need not replay any more."""
         known = self._known
-        return [ReportTopology(known)] if known and self._role == SUBSCRIBER else []
+        return [ReportTopology(known)] if known and self._role != CONSUMER else []
 
     def _is_mine(self, relocate: Relocate) -> bool:
         return relocate.queue_id == self.queue_id and relocate.publisher == self._client

@@ -97,7 +97,8 @@ class MonitorSession:
         name: as people see it (publishers only).
         on_assigned: a publisher's exchange (publishers only).
         on_relocate: where the monitor wants the publisher to publish instead (publishers only).
-        on_topology: the queue's exchanges, at first and at each change; a subscriber's each second.
+        on_topology: the queue's exchanges, at first and at each change; each second unless the
+            role is `consumer`.
         on_state: (`SessionState`, reason) at each change, and again at each failed attempt.
         alive: further fields of `Alive` (where a publisher publishes, what a subscriber has
             received, read and lost), asked for each one.

@@ -227,6 +227,19 @@ def test_an_exchange_that_was_left_and_is_gone_has_its_last_batches_replayed(
     assert ready.feed(Serving(one)) == []
 
 
+def test_an_exchange_that_was_left_may_die_with_the_monitor_for_however_long(
+    ready: Script,
+) -> None:
+    ready.publish()
+    ready.ack(1)
+    ready.feed(Serving((X1, X2)))
+    relocate(ready, 2, X2)
+    accepted(ready, X2)
+    ready.now += 60.0
+    assert ready.feed(Tick()) == []
+    assert places(ready.feed(Serving((X2,)))) == [(link_at(ready, X2), 0)]
+
+
 def test_an_exchange_that_was_emptied_and_is_gone_has_nothing_replayed(ready: Script) -> None:
     ready.publish()
     ready.ack(1)

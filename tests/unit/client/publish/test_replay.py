@@ -61,12 +61,20 @@ def test_an_exchange_that_was_left_is_remembered_longer() -> None:
     replay = ReplayBuffers()
     acknowledged(replay.of(X1), 0.0)
     replay.leave(X1)
-    assert replay.next_deadline() == REPLAY_LEFT_SECONDS
-    replay.forget(REPLAY_LEFT_SECONDS - 0.1)
+    assert not replay.doubt_missing(frozenset({X1}), REPLAY_LEFT_SECONDS - 0.1)
     assert len(list(replay)) == 1
-    replay.forget(REPLAY_LEFT_SECONDS + 0.1)
+    assert not replay.doubt_missing(frozenset({X1}), REPLAY_LEFT_SECONDS + 0.1)
     assert list(replay) == []
-    assert replay.next_deadline() is None
+
+
+def test_what_was_left_is_kept_until_somebody_can_say_whether_it_has_died() -> None:
+    replay = ReplayBuffers()
+    sealed = acknowledged(replay.of(X1), 0.0)
+    replay.leave(X1)
+    assert not replay.doubt_missing(frozenset({X1}), REPLAY_LEFT_SECONDS - 0.1)
+    replay.forget(1000.0)  # no monitor all the time
+    assert replay.doubt_missing(frozenset(), 1000.0)
+    assert replay.take_doubtful(frozenset()) == [sealed]
 
 
 def test_only_exchanges_that_were_left_are_missed_in_the_topology() -> None:
@@ -83,7 +91,8 @@ def test_what_is_too_old_is_not_replayed_either() -> None:
     replay = ReplayBuffers()
     acknowledged(replay.of(X1), 0.0)
     replay.leave(X1)
-    assert replay.doubt_missing(frozenset(), REPLAY_LEFT_SECONDS + 1)
+    assert not replay.doubt_missing(frozenset({X1}), REPLAY_LEFT_SECONDS + 1)
+    assert not replay.doubt_missing(frozenset(), REPLAY_LEFT_SECONDS + 2)
     assert replay.take_doubtful(frozenset()) == []
 
 

@@ -353,10 +353,13 @@ def test_a_jump_of_the_version_makes_a_subscriber_join_again() -> None:
     assert effects == [ReportTopology(topology(2))]
 
 
-def test_a_subscriber_hears_each_second_that_its_topology_is_still_the_one() -> None:
+def test_publishers_and_subscribers_hear_each_second_that_their_topology_is_still_the_one() -> None:
     same = Pushed(Version(queue_id=QUEUE_ID, epoch=1, version=1))
     assert active_subscriber().handle(same, 1.0) == [ReportTopology(topology())]
-    assert active_publisher().handle(same, 1.0)[1:] == []
+    publisher = active_publisher()
+    assert ReportTopology(topology()) in publisher.handle(Pushed(topology()), 0.5)
+    assert publisher.handle(same, 1.0) == [ReportTopology(topology())]
+    assert publisher.handle(Pushed(topology()), 1.1) == []
 
 
 def test_a_subscriber_in_doubt_asks_for_the_topology_and_hears_it_again() -> None:
