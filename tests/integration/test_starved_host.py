@@ -17,16 +17,10 @@ def _needs_a_quota() -> None:
         pytest.skip(reason)
 
 
-def test_nothing_is_killed_with_little_processor_and_the_host_is_whole_soon_after() -> None:
-    row = starved.starve(8.0, queues=10, seconds=30.0)
-    assert row.killed == 0
-    assert row.restarts == 0
-    assert row.whole_seconds is not None
-    assert row.whole_seconds <= starved.WHOLE_SECONDS
-
-
-def test_a_host_with_hardly_any_processor_says_so_and_is_whole_soon_after() -> None:
+def test_nothing_is_killed_with_hardly_any_processor_and_the_host_is_whole_soon_after() -> None:
     row = starved.starve(3.0, queues=10, seconds=30.0)
     assert row.told
+    assert row.killed == 0
+    assert row.restarts == 0
     assert row.whole_seconds is not None
     assert row.whole_seconds <= starved.WHOLE_SECONDS

@@ -97,6 +97,11 @@ def test_seeds_in_which_a_publisher_had_moved_before_all_hosts_died(seed: int) -
     assert not result.broken, told(result, shared=True)
 
 
+def test_a_seed_in_which_a_striped_publisher_had_no_exchange_for_long() -> None:
+    (result,) = try_seeds([9163], durability=FLUSH, shared=True)
+    assert not result.broken, told(result, FLUSH, shared=True)
+
+
 def test_disks_leave_nothing_to_chance_but_what_the_seed_says() -> None:
     first, second = (next(iter(try_seeds([7], durability=FLUSH))) for _ in range(2))
     assert first == second

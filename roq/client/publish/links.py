@@ -342,7 +342,6 @@ class Links:
         if self.replay.doubt_missing(self.serving, now):
             self._replay(())
             every += self._send(now)
-        self.replay.forget(now)
         return every
 
     def _elsewhere(self, event: Elsewhere, now: float) -> list[Effect]:

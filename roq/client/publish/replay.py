@@ -204,6 +204,7 @@ class ReplayBuffers:
             buffer.forget(self._told_at)
             buffer.doubt = True
         self._told_at = now
+        self.forget(now)
         return bool(missing)
 
     def forget(self, now: float) -> None:

@@ -15,7 +15,8 @@ more careful:
 * An exchange that brought such a batch need not be asked, as long as publishers append in order:
   the chain of offsets shows that it had nothing of the kind before.
 * Of a durable queue an exchange that does not answer comes back with its log, and what is missing
-  may be in it.
+  may be in it. Or it is still with a publisher that could not reach that exchange either: what no
+  batch proves has as long again, once all exchanges answer.
 
 Waiting ends after some seconds of active time in any case; for exchanges of a durable queue that do
 not answer, after `away_seconds`.
@@ -55,6 +56,7 @@ class LossRules:
         self._replayed_at = float("-inf")
         self._read_since = float("-inf")
         self._known_at = float("inf")
+        self._away_at = float("-inf")
 
     def topology_known(self, now: float) -> None:
         """The monitor has said which exchanges there are, or that nothing has changed."""
@@ -67,6 +69,10 @@ class LossRules:
     def read_again(self, now: float) -> None:
         """Nobody has read before now, so nobody had the time to bring what is missing."""
         self._read_since = now
+
+    def away(self, now: float) -> None:
+        """An exchange of a durable queue does not answer."""
+        self._away_at = now
 
     def over(self, at: float, now: float, verified: Mapping[LogId, float]) -> bool:
         """Whether what was not found in any exchange as of `at` is lost."""
@@ -124,10 +130,13 @@ class LossRules:
         # What nothing has proven yet may have been appended anywhere until waiting would end.
         first = stream.held[0].first
         proven = min((held.arrived for held in stream.held if held.bound >= first), default=None)
+        oldest = min(held.arrived for held in stream.held)
+        as_of = oldest + patience if proven is None else proven
+        patience = self._patience(patience, max(as_of, self._replayed_at), verified)
+        since = max(stream.filled_at, self._read_since)
         if proven is None:
-            proven = min(held.arrived for held in stream.held) + patience
-        patience = self._patience(patience, max(proven, self._replayed_at), verified)
-        if max(stream.filled_at, self._read_since) > now - patience:
+            since = max(since, min(self._away_at, oldest + self._away_seconds - patience))
+        if since > now - patience:
             return False
         return any(held.arrived <= now - patience for held in stream.held)
 

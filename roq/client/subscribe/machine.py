@@ -362,7 +362,7 @@ class SubscriberMachine:
         """Find out whether what is missing will still come."""
         if not self.merge.waiting:
             return
-        wanted = self.merge.settle(now, self._verified())
+        wanted = self.merge.settle(now, self._verified(), away=bool(self._absent()))
         self._collect()
         self._verify(wanted, now, orders)
 

@@ -233,18 +233,23 @@ class Merge:
 
     # --- losses -----------------------------------------------------------------------------------
 
-    def settle(self, now: float, verified: Mapping[LogId, float]) -> float | None:
+    def settle(
+        self, now: float, verified: Mapping[LogId, float], *, away: bool = False
+    ) -> float | None:
         """Declare lost what will not come any more.
 
         Args:
             now: active time: it must not jump when the process was stopped.
             verified: as of when each exchange of the topology was verified.
+            away: one of them, of a durable queue, does not answer.
 
         Returns:
             As of when the exchanges should be verified, None if nothing depends on it.
         """
         rules = self._rules
         rules.wanted, rules.doubtful = None, False
+        if away:
+            rules.away(now)
         self._give_up_stubs(now, verified)
         if not self._tables_complete:
             return None

@@ -273,6 +273,22 @@ def test_so_may_any_that_was_not_read_since_when_nothing_proves_it() -> None:
     assert script.lost_until(31.0, 50.0, 1.5) == 20
 
 
+def test_what_nothing_proves_has_its_time_when_an_exchange_that_was_away_is_back() -> None:
+    """A publisher that could not reach it either sends it now."""
+    script = durable(100.0)
+    script.stream.held.clear()
+    script.hold(20, A, at=1.0, floor=10)
+    script.rules.away(50.0)
+    assert script.lost_until(49.9 + STRIPED_LOSS_SECONDS, 50.0, 50.0) is None
+    assert script.lost_until(50.0 + STRIPED_LOSS_SECONDS, 50.0, 50.0) == 20
+    script.rules.away(100.0)
+    assert script.lost_until(100.9, 50.0, 50.0) is None
+    assert script.lost_until(101.0, 50.0, 50.0) == 20, "no longer than for one that stays away"
+    assert script.lost_until(101.0, 50.0, 1.5) == 20
+    script.hold(21, A, at=2.0, floor=20)
+    assert script.lost_until(100.0, 50.0, 50.0) == 20, "it was in a log, and is in none"
+
+
 def test_so_may_one_that_was_not_read_since_publishers_have_sent_again() -> None:
     script = durable(30.0)
     script.rules.replaying(2.0)
