@@ -25,7 +25,7 @@ from roq.jobs.states import JobStatus, RunEnd
 from roq.jobs.store import JobStore
 from roq.jobs.views import Action, JobFilter
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
