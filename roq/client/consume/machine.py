@@ -253,9 +253,9 @@ class ConsumerMachine:
         if letter == LEASED and len(parts) == _LEASED_PARTS:
             asks = self._leased(log, seat, parts, now)
         elif letter == DONE:
-            returning = seat.returning
+            returning = self._ordered and seat.returning
             self._confirmed(seat, consuming.decode(parts[1], DoneConfirmed))
-            if self._ordered and returning and not seat.returning:
+            if returning and not seat.returning and seat.phase is SeatPhase.IN:
                 asks = [self._credit(log, seat, now)]
         elif letter == JOIN:
             asks = self._joined(log, seat, documents.decode(parts[1], Joined), now)

@@ -511,3 +511,16 @@ def test_a_process_that_uses_the_number_of_an_earlier_lease_takes_nothing_from_t
     assert script.told(before).whole == [3]
     script.confirm(1)
     assert list(seat.holdings.values()) == [after]
+
+
+def test_what_is_confirmed_late_gives_no_credit_before_the_exchange_has_taken_it_in_again() -> None:
+    script = Script(settings=GroupSettings(mode="exclusive"))
+    script.enter()
+    holding = script.lease(1)
+    assert holding is not None
+    holding.settle(0, 3, RETURNED)
+    script.machine.tell([], [(holding, Run(holding.offset, 0, 3), Settlement())], 0.0)
+    confirmed = consuming.encode(DoneConfirmed(1))
+    (again,) = script.take(1, DONE, confirmed, now=60.0)
+    assert again.frames[0] == JOIN
+    assert script.take(1, DONE, confirmed, now=60.0) == []
