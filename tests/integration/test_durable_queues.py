@@ -38,8 +38,8 @@ KILL_SECONDS = (0.9, 1.7)
 TOPICS = ("eu.be", "eu.nl", "us")
 SMALL_DISK = "3m"
 BEHIND = 120_000
-"""Messages, of some 1,000 bytes each, by which a subscriber is behind: of each of two exchanges more
-than it and the sockets hold."""
+"""Messages, of some 1,000 bytes each, by which a subscriber is behind: of each of two exchanges it
+lacks more than it and the sockets hold."""
 AWAY_SECONDS = 10.0
 
 
