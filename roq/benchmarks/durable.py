@@ -26,7 +26,7 @@ from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender, Serve
 from roq.benchmarks.contenders import bare_file, jetstream, kafka, redis_streams
 from roq.benchmarks.contenders import roq as roq_clients
 from roq.benchmarks.processes import BenchmarkError, Worker, temporary_directory
-from roq.benchmarks.results import Environment, environment
+from roq.benchmarks.results import Environment, environment, write_document
 from roq.exchange.commit import UNCOMMITTED_BYTES_MAX
 from roq.model import FLUSH, VOLATILE, Limits
 from roq.protocol.public import DURABILITIES
@@ -392,12 +392,7 @@ def ratio(one: list[float], other: list[float]) -> str:
 
 def show(results: DurableResults, console: Console) -> None:
     """Print everything."""
-    found = results.environment
-    console.print(
-        f"{found.cpu}, {found.cores} cores, {found.python}; load {found.load_before:.1f} before; "
-        f"medians of {results.rounds} rounds in turn, messages of {SIZE} B",
-        style="dim",
-    )
+    report.show_machine(results.environment, results.rounds, f"messages of {SIZE} B", console)
     table = Table(
         "store", "acknowledged means", *(f"{batch} in a batch" for batch in BATCHES),
         f"ack p50 at {RATE}/s", title="messages acknowledged a second",
@@ -432,10 +427,7 @@ def show(results: DurableResults, console: Console) -> None:
             f"again (over nothing {cold['empty_seconds']:.2f} s), "
             f"{cold['log_mib'] - cold['empty_mib']:+.0f} MiB"
         )
-    for key, reason in results.skipped.items():
-        console.print(f"skipped: {key}: {reason}")
-    for failure in results.failures:
-        console.print(f"failed: {failure}")
+    report.show_rest((), results.skipped, results.failures, console)
 
 
 def comparisons(results: DurableResults) -> list[tuple[str, str]]:
@@ -460,9 +452,8 @@ def comparisons(results: DurableResults) -> list[tuple[str, str]]:
 
 def write(results: DurableResults, directory: Path) -> list[Path]:
     """Write JSON and picture; gives their paths."""
-    directory.mkdir(parents=True, exist_ok=True)
     document, drawing = directory / JSON_NAME, directory / PICTURE_NAME
-    document.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+    write_document(results, document)
     draw(results, drawing)
     return [document, drawing]
 

@@ -23,9 +23,9 @@ from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import Contender, Server
 from roq.benchmarks.contenders import jetstream, redis_streams, roq_groups
 from roq.benchmarks.contenders import roq as roq_clients
-from roq.benchmarks.durable import GUARANTEES, RoqQueues, ratio, whole
+from roq.benchmarks.durable import FIRST_MESSAGES, GUARANTEES, RoqQueues, Store, ratio, whole
 from roq.benchmarks.processes import BenchmarkError, temporary_directory
-from roq.benchmarks.results import Environment, environment
+from roq.benchmarks.results import Environment, environment, write_document
 from roq.errors import RoQError
 from roq.model import FLUSH, VOLATILE
 
@@ -33,18 +33,13 @@ JSON_NAME: Final = "groups.json"
 SIZE: Final = 100
 BATCH: Final = 500
 RATE: Final = 200
-FIRST_MESSAGES: Final = 2_000
 _FAST: Final = Case(size=SIZE, batch=BATCH)
 _LIGHT: Final = Case(size=SIZE, batch=BATCH, rate=RATE)
 
 
-class Reader(msgspec.Struct, frozen=True):
+class Reader(Store, frozen=True):
     """One way to take messages."""
 
-    key: str
-    title: str
-    guarantee: str
-    """What an acknowledgement, of a publish or of a member, says; empty: nothing is said."""
     group: bool
     """Whether what was taken is acknowledged."""
 
@@ -214,11 +209,8 @@ def _light(
 
 def show(results: GroupResults, console: Console) -> None:
     """Print everything."""
-    found = results.environment
-    console.print(
-        f"{found.cpu}, {found.cores} cores, {found.python}; load {found.load_before:.1f} before; "
-        f"medians of {results.rounds} rounds in turn, messages of {SIZE} B, batches of {BATCH}",
-        style="dim",
+    report.show_machine(
+        results.environment, results.rounds, f"messages of {SIZE} B, batches of {BATCH}", console
     )
     table = Table(
         "reader", "acknowledged means", "messages/s", f"ack confirmed, p50 at {RATE}/s",
@@ -233,12 +225,7 @@ def show(results: GroupResults, console: Console) -> None:
             _time_text(results.published_us.get(reader.key)),
         )  # fmt: skip
     console.print(table)
-    for title, text in comparisons(results):
-        console.print(f"{title}: {text}")
-    for key, reason in results.skipped.items():
-        console.print(f"skipped: {key}: {reason}")
-    for failure in results.failures:
-        console.print(f"failed: {failure}")
+    report.show_rest(comparisons(results), results.skipped, results.failures, console)
 
 
 def _time_text(values: list[float] | None) -> str:
@@ -269,7 +256,5 @@ def comparisons(results: GroupResults) -> list[tuple[str, str]]:
 
 def write(results: GroupResults, directory: Path) -> list[Path]:
     """Write JSON; gives its path."""
-    directory.mkdir(parents=True, exist_ok=True)
-    document = directory / JSON_NAME
-    document.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
-    return [document]
+    write_document(results, directory / JSON_NAME)
+    return [directory / JSON_NAME]

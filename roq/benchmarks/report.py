@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rich import box
@@ -14,7 +15,7 @@ from rich.text import Text
 from roq.benchmarks import plan
 from roq.benchmarks.case import Case, CaseFailure, CaseSample, beside_text
 from roq.benchmarks.contender import Contender
-from roq.benchmarks.results import Results, Verdict
+from roq.benchmarks.results import Environment, Results, Verdict
 from roq.benchmarks.statistics import Figure
 
 ROLES: Final = {"publisher": "publisher", "exchange": "server", "subscriber": "subscribers"}
@@ -42,6 +43,28 @@ def case_text(case: Case) -> str:
     if beside:
         parts.append(beside)
     return ", ".join(parts)
+
+
+def show_machine(environment: Environment, rounds: int, what: str, console: Console) -> None:
+    """Print where and how often it was measured, and what."""
+    console.print(
+        f"{environment.cpu}, {environment.cores} cores, {environment.python}; "
+        f"load {environment.load_before:.1f} before; medians of {rounds} rounds in turn, {what}",
+        style="dim",
+    )
+
+
+def show_rest(
+    told: Iterable[tuple[str, str]], skipped: Mapping[str, str], failures: Iterable[str],
+    console: Console,
+) -> None:  # fmt: skip
+    """Print comparisons, what could not take part and why, and what went wrong."""
+    for title, text in told:
+        console.print(f"{title}: {text}")
+    for key, reason in skipped.items():
+        console.print(f"skipped: {key}: {reason}")
+    for failure in failures:
+        console.print(f"failed: {failure}")
 
 
 def rate_text(rate: float) -> str:

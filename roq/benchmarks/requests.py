@@ -20,9 +20,9 @@ from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Server
 from roq.benchmarks.contenders import nats_core, nats_requests, roq_requests
 from roq.benchmarks.contenders import roq as roq_clients
-from roq.benchmarks.durable import FIRST_MESSAGES, RoqQueues, ratio
+from roq.benchmarks.durable import FIRST_MESSAGES, RoqQueues, Store, ratio
 from roq.benchmarks.processes import Answer, BenchmarkError, Worker, temporary_directory
-from roq.benchmarks.results import Environment, environment
+from roq.benchmarks.results import Environment, environment, write_document
 from roq.benchmarks.statistics import percentile
 from roq.errors import RoQError
 from roq.model import FLUSH, VOLATILE
@@ -35,21 +35,12 @@ NATS: Final = "nats"
 _QUEUE: Final = Case(size=SIZE)
 
 
-class Requesting(msgspec.Struct, frozen=True):
-    """One way to ask."""
-
-    key: str
-    title: str
-    guarantee: str
-    """What becomes of a request."""
-
-
 class RequestResults(msgspec.Struct, kw_only=True):
     """What one run has found out."""
 
     environment: Environment
     rounds: int
-    askers: list[Requesting] = []
+    askers: list[Store] = []
     skipped: dict[str, str] = {}
     failures: list[str] = []
     rates: dict[str, list[float]] = {}
@@ -66,7 +57,7 @@ class RequestResults(msgspec.Struct, kw_only=True):
 class _Asking:
     """An asker that takes part, and its processes."""
 
-    def __init__(self, asker: Requesting, module: str, server: Server) -> None:
+    def __init__(self, asker: Store, module: str, server: Server) -> None:
         self.asker = asker
         self.server = server
         self.count = 0
@@ -166,7 +157,7 @@ def measure(rounds: int, seconds: float, console: Console) -> RequestResults:
 def _everybody(cluster: RoqCluster) -> list[_Asking]:
     found = [
         _Asking(
-            Requesting(f"roq_{durability}", f"RoQ {durability}", guarantee),
+            Store(f"roq_{durability}", f"RoQ {durability}", guarantee),
             roq_requests.MODULE, RoqQueues(cluster, durability),
         )
         for durability, guarantee in (
@@ -174,7 +165,7 @@ def _everybody(cluster: RoqCluster) -> list[_Asking]:
             (FLUSH, "the same, on the disk"),
         )
     ]  # fmt: skip
-    asker = Requesting(NATS, "NATS core, nats-py", "nothing is kept, nothing is repeated")
+    asker = Store(NATS, "NATS core, nats-py", "nothing is kept, nothing is repeated")
     return [*found, _Asking(asker, nats_requests.MODULE, nats_core.NatsServer())]
 
 
@@ -213,12 +204,7 @@ def _enough(count: int, answer: Answer, seconds: float) -> int:
 
 def show(results: RequestResults, console: Console) -> None:
     """Print everything."""
-    found = results.environment
-    console.print(
-        f"{found.cpu}, {found.cores} cores, {found.python}; load {found.load_before:.1f} before; "
-        f"medians of {results.rounds} rounds in turn, requests of {SIZE} B",
-        style="dim",
-    )
+    report.show_machine(results.environment, results.rounds, f"requests of {SIZE} B", console)
     table = Table(
         "requests", "what becomes of one", f"responses/s, {UNDER_WAY} under way",
         f"p50 at {RATE}/s", "p99", "accepted, p50", "a publish acknowledged, p50",
@@ -235,12 +221,7 @@ def show(results: RequestResults, console: Console) -> None:
             ),
         )  # fmt: skip
     console.print(table)
-    for title, text in comparisons(results):
-        console.print(f"{title}: {text}")
-    for key, reason in results.skipped.items():
-        console.print(f"skipped: {key}: {reason}")
-    for failure in results.failures:
-        console.print(f"failed: {failure}")
+    report.show_rest(comparisons(results), results.skipped, results.failures, console)
 
 
 def comparisons(results: RequestResults) -> list[tuple[str, str]]:
@@ -265,7 +246,5 @@ def comparisons(results: RequestResults) -> list[tuple[str, str]]:
 
 def write(results: RequestResults, directory: Path) -> list[Path]:
     """Write JSON; gives its path."""
-    directory.mkdir(parents=True, exist_ok=True)
-    document = directory / JSON_NAME
-    document.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
-    return [document]
+    write_document(results, directory / JSON_NAME)
+    return [directory / JSON_NAME]

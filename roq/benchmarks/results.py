@@ -128,3 +128,9 @@ def _output(program: str, option: str) -> str:
         return ""
     done = subprocess.run([path, option], capture_output=True, text=True, check=False)
     return (done.stdout or done.stderr).strip().splitlines()[0]
+
+
+def write_document(results: msgspec.Struct, path: Path) -> None:
+    """Write the results as JSON for people and programs; makes the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from roq.benchmarks import requests
-from roq.benchmarks.requests import Requesting, RequestResults
+from roq.benchmarks.durable import Store
+from roq.benchmarks.requests import RequestResults
 from roq.benchmarks.results import environment
 
 
@@ -20,8 +21,8 @@ def results() -> RequestResults:
         environment=environment(),
         rounds=3,
         askers=[
-            Requesting("roq_none", "RoQ none", "kept"),
-            Requesting("nats", "a peer", "not kept"),
+            Store("roq_none", "RoQ none", "kept"),
+            Store("nats", "a peer", "not kept"),
         ],
         skipped={"gone": "it is not installed"},
         failures=["a peer: it broke"],
