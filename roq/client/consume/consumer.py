@@ -187,7 +187,8 @@ class Consumer:
 
         Ends when the consumer is closed.
         """
-        settled, settle = self._shell.done, self._settle
+        shell, settle = self._shell, self._settle
+        settled, ranked = shell.done, shell.ranked
         while True:
             try:
                 current = self._fill(None)
@@ -214,9 +215,8 @@ class Consumer:
                 finally:
                     if not done:
                         self._give_back(message)
-                with contextlib.suppress(LeaseLost):  # counted; see `flush`
-                    settled(current, index)
-                if self._shell.ranked:
+                settled(current, index)
+                if ranked:
                     break
 
     def batches(self, most: int = 500, wait: float | None = None) -> Iterator[ConsumedBatch]:

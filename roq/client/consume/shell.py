@@ -98,6 +98,11 @@ class ConsumerEngine(Protocol):
         """Connections to exchanges."""
         ...
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a forked child."""
+        ...
+
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run `function` in that thread; does not wait for it."""
         ...
@@ -189,22 +194,23 @@ class ConsumerShell:
             )
 
     def done(self, holding: Holding, index: int) -> None:
-        """One message is done: as `settle`, for loops over messages.
+        """One message is done: as `settle`, for loops over messages. One that is lost is counted.
 
         Raises:
-            LeaseLost, Closed: as `settle`.
+            Closed: as `settle`.
         """
-        self._engine.check_process()
         states = holding.states
-        if states[index] or self.error is not None:
-            self.settle(holding, index, 1, DONE)
+        if states[index] or self.error is not None or self._engine.forked:
+            with suppress(LeaseLost):
+                self.settle(holding, index, 1, DONE)
             return
         states[index] = ACKED
-        self._marked += 1
+        self._marked = marked = self._marked + 1
         if not holding.dirty:
             holding.dirty = True
             self._settled.append(holding)
-        self._flush_soon()
+        if not self._flushing or marked >= self._hurry_at:
+            self._flush_soon()
 
     def _note(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """Have the exchange told, of those that are still this consumer's."""
