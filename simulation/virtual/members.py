@@ -107,6 +107,8 @@ class Line:
 class Engine(ClientEngine):
     """What a consumer needs of its client besides: see `ConsumerEngine`."""
 
+    forked = False  # nothing forks here
+
     def __init__(self, process: Process, on_answered: Callable[[], None]) -> None:
         super().__init__(process)
         self._process = process
