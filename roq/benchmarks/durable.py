@@ -23,7 +23,7 @@ from roq.benchmarks import logs, report
 from roq.benchmarks.case import Case, Run
 from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender, Server
-from roq.benchmarks.contenders import bare_file, jetstream, kafka, redis_streams
+from roq.benchmarks.contenders import bare_file, jetstream, kafka, rabbitmq, redis_streams
 from roq.benchmarks.contenders import roq as roq_clients
 from roq.benchmarks.processes import BenchmarkError, Worker, temporary_directory
 from roq.benchmarks.results import Environment, environment, write_document
@@ -241,6 +241,13 @@ def _everybody(cluster: RoqCluster) -> list[tuple[_Taking, Callable[[], str | No
         )  # fmt: skip
         redis = redis_streams.RedisServer(sync)
         found.append((_Taking(store, redis_streams.MODULE, redis, ""), redis_streams.missing))
+    rabbit = rabbitmq.RabbitServer()
+    for kind, guarantee in (
+        (rabbitmq.QUORUM, "on the disk, of a quorum of one"),
+        (rabbitmq.STREAM, "in the system's memory"),
+    ):
+        store = Store(f"rabbitmq_{kind}", f"RabbitMQ, {kind}, aio-pika", guarantee)
+        found.append((_Taking(store, rabbitmq.MODULE, rabbit, kind), rabbitmq.missing))
     broker = kafka.KafkaServer()
     for style in ("default", "flush"):
         store = Store(

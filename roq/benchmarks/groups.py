@@ -21,7 +21,7 @@ from roq.benchmarks import report
 from roq.benchmarks.case import Case
 from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import Contender, Server
-from roq.benchmarks.contenders import jetstream, redis_streams, roq_groups
+from roq.benchmarks.contenders import jetstream, rabbitmq, redis_streams, roq_groups
 from roq.benchmarks.contenders import roq as roq_clients
 from roq.benchmarks.durable import FIRST_MESSAGES, GUARANTEES, RoqQueues, Store, ratio, whole
 from roq.benchmarks.processes import BenchmarkError, temporary_directory
@@ -153,6 +153,13 @@ def _everybody(cluster: RoqCluster) -> Iterator[_Reading]:
         )  # fmt: skip
         server = redis_streams.RedisServer(sync)
         yield _Reading(reader, redis_streams.MODULE, "group", server, redis_streams.missing)
+    rabbit = rabbitmq.RabbitServer()
+    for prefetch in (100, 1_000):
+        reader = Reader(
+            f"rabbitmq_{prefetch}", f"RabbitMQ, quorum queue, prefetch {prefetch}, aio-pika",
+            "sent to the broker, which confirms no acknowledgement", group=True,
+        )  # fmt: skip
+        yield _Reading(reader, rabbitmq.MODULE, str(prefetch), rabbit, rabbitmq.missing)
 
 
 def _started(one: _Reading, started: list[Server], directory: Path) -> str:
@@ -199,6 +206,8 @@ def _light(
     except BenchmarkError as error:
         results.failures.append(f"{one.reader.title}, {RATE}/s: {error}")
         return
+    if not confirmed:
+        return  # nobody confirms
     results.confirmed_us.setdefault(one.reader.key, []).append(confirmed)
     results.published_us.setdefault(one.reader.key, []).append(published)
     console.print(

@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,21 @@ def tail(path: Path, lines: int) -> str:
         return "\n".join(path.read_text(errors="replace").rstrip().splitlines()[-lines:])
     except OSError:
         return ""
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody listens at now."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    """Whether something listens at this port of the loopback address."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=0.5):
+            return True
+    except OSError:
+        return False
 
 
 class Program:

@@ -1,4 +1,4 @@
-"""Requests and their responses beside NATS: `roq bench --requests`.
+"""Requests and their responses beside NATS and RabbitMQ: `roq bench --requests`.
 
 One client, one service, a process each; both ends Python. All take turns in each round; a ratio is
 the median of those within the rounds.
@@ -18,7 +18,13 @@ from roq.benchmarks import report
 from roq.benchmarks.case import Case, Run
 from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Server
-from roq.benchmarks.contenders import nats_core, nats_requests, roq_requests
+from roq.benchmarks.contenders import (
+    nats_core,
+    nats_requests,
+    rabbitmq,
+    rabbitmq_requests,
+    roq_requests,
+)
 from roq.benchmarks.contenders import roq as roq_clients
 from roq.benchmarks.durable import FIRST_MESSAGES, RoqQueues, Store, ratio
 from roq.benchmarks.processes import Answer, BenchmarkError, Worker, temporary_directory
@@ -32,6 +38,8 @@ SIZE: Final = 100
 UNDER_WAY: Final = 256
 RATE: Final = 200
 NATS: Final = "nats"
+RABBIT: Final = "rabbitmq"
+_MISSING: Final = {NATS: nats_core.missing, RABBIT: rabbitmq.missing}
 _QUEUE: Final = Case(size=SIZE)
 
 
@@ -131,8 +139,8 @@ def measure(rounds: int, seconds: float, console: Console) -> RequestResults:
     with temporary_directory() as name:
         try:
             for one in _everybody(cluster):
-                reason = nats_core.missing() if one.asker.key == NATS else None
-                reason = reason or _started(one, Path(name))
+                missing = _MISSING.get(one.asker.key)
+                reason = (missing and missing()) or _started(one, Path(name))
                 if reason:
                     results.skipped[one.asker.key] = reason
                     console.print(f"skipped: {one.asker.title}: {reason}")
@@ -165,8 +173,17 @@ def _everybody(cluster: RoqCluster) -> list[_Asking]:
             (FLUSH, "the same, on the disk"),
         )
     ]  # fmt: skip
-    asker = Store(NATS, "NATS core, nats-py", "nothing is kept, nothing is repeated")
-    return [*found, _Asking(asker, nats_requests.MODULE, nats_core.NatsServer())]
+    lost = "nothing is kept, nothing is repeated"
+    peers = [
+        _Asking(
+            Store(NATS, "NATS core, nats-py", lost), nats_requests.MODULE, nats_core.NatsServer()
+        ),
+        _Asking(
+            Store(RABBIT, "RabbitMQ, direct reply-to, aio-pika", lost), rabbitmq_requests.MODULE,
+            rabbitmq.RabbitServer(),
+        ),
+    ]  # fmt: skip
+    return [*found, *peers]
 
 
 def _started(one: _Asking, directory: Path) -> str:
@@ -190,7 +207,7 @@ def _round(results: RequestResults, one: _Asking, seconds: float) -> None:
     took = sorted(one.ask("response", few, RATE).latencies_us)
     results.p50_us.setdefault(key, []).append(percentile(took, 50))
     results.p99_us.setdefault(key, []).append(percentile(took, 99))
-    if key != NATS:
+    if key not in _MISSING:
         accepted = one.ask("accepted", few, RATE).latencies_us
         published = one.publish(few).latencies_us
         results.accepted_us.setdefault(key, []).append(statistics.median(accepted))
@@ -225,12 +242,14 @@ def show(results: RequestResults, console: Console) -> None:
 
 
 def comparisons(results: RequestResults) -> list[tuple[str, str]]:
-    """RoQ against NATS, disk against memory, and accepted against published."""
+    """RoQ against NATS and RabbitMQ, disk against memory, and accepted against published."""
     memory, disk = f"roq_{VOLATILE}", f"roq_{FLUSH}"
     told = []
     for title, figures, one, other in (
         ("responses/s", results.rates, memory, NATS),
+        ("responses/s", results.rates, memory, RABBIT),
         ("p50", results.p50_us, memory, NATS),
+        ("p50", results.p50_us, memory, RABBIT),
         ("p99", results.p99_us, memory, NATS),
         ("responses/s", results.rates, disk, memory),
     ):

@@ -26,15 +26,15 @@ RESULTS: Final = Path("benchmarks/results")
 @click.option(
     "--durable",
     is_flag=True,
-    help="Measure durable queues instead: beside the bare disk, JetStream, Redis and Kafka.",
+    help="Measure durable queues instead: beside the bare disk and peers that store.",
 )
 @click.option(
     "--groups",
     is_flag=True,
-    help="Measure consumer groups instead: beside subscribers, JetStream and Redis.",
+    help="Measure consumer groups instead: beside subscribers and peers.",
 )
 @click.option(
-    "--requests", is_flag=True, help="Measure requests and responses instead: beside NATS."
+    "--requests", is_flag=True, help="Measure requests and responses instead: beside peers."
 )
 @click.option(
     "--busy",

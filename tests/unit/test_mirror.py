@@ -27,6 +27,7 @@ benchmarks/contender
 benchmarks/contenders/bare_server
 benchmarks/contenders/nats_core
 benchmarks/contenders/nats_requests
+benchmarks/contenders/rabbitmq_requests
 benchmarks/contenders/raw_hop
 benchmarks/contenders/redis_streams
 benchmarks/contenders/roq

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from roq.benchmarks.case import Case, Run
 from roq.benchmarks.clients import paced
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS
-from roq.benchmarks.processes import BenchmarkError, Program, tail
+from roq.benchmarks.processes import BenchmarkError, Program, answers, free_port, tail
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -40,7 +39,7 @@ class KafkaServer:
         """Format its storage, start it, and wait until it serves."""
         home = directory / "kafka"
         home.mkdir(exist_ok=True)
-        port, controller = _free_port(), _free_port()
+        port, controller = free_port(), free_port()
         self._address = f"127.0.0.1:{port}"
         configuration = home / "server.properties"
         configuration.write_text(
@@ -63,7 +62,7 @@ class KafkaServer:
             raise BenchmarkError(f"Kafka's storage cannot be formatted: {formatted.stderr[-300:]}")
         self._program = Program([*java, "kafka.Kafka", str(configuration)], log)
         deadline = time.monotonic() + OPEN_SECONDS
-        while not _answers(port):
+        while not answers(port):
             if time.monotonic() > deadline or not self._program.alive():
                 raise BenchmarkError(f"Kafka does not start: {tail(log, 3)}")
             self._program.wait(0.2)
@@ -162,16 +161,3 @@ def missing() -> str | None:
     if importlib.util.find_spec("confluent_kafka") is None:
         return "confluent-kafka is not installed"
     return None
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
-def _answers(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=0.5):
-            return True
-    except OSError:
-        return False
