@@ -146,7 +146,7 @@ class Cluster:
     async def forget_exchange(
         self, queue: str, exchange: str, *, timeout: float = COMMAND_SECONDS
     ) -> None:
-        """Give up an exchange whose host is gone; see `roq.Cluster.forget_exchange`."""
+        """Give up an exchange that cannot be emptied; see `roq.Cluster.forget_exchange`."""
         await asyncio.to_thread(self._sync.forget_exchange, queue, exchange, timeout=timeout)
 
     async def cordon_host(self, host: str, *, timeout: float = HOST_SECONDS) -> None:

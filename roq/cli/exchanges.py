@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from roq.cli import completion
@@ -10,6 +12,8 @@ from roq.cli.cluster_option import cluster_before
 from roq.cli.output import done, note, print_listing, print_memory
 from roq.cli.queues import print_exchanges, print_reasons
 from roq.client.cluster import REMOVAL_SECONDS
+
+NOT_RUNNING: Final = frozenset({"away", "failed", "missing", "lost"})
 
 
 @click.group()
@@ -75,8 +79,8 @@ def remove(target: Target, queue: str, exchange: str, wait: float) -> None:
     """Empty EXCHANGE of QUEUE and stop it, without losing a message.
 
     Its publishers move to the other exchanges and subscribers read it to its end. If that takes
-    too long it stays, and what it waits for is told; the command may be repeated. One that is
-    away is refused: `roq exchange forget` gives it up.
+    too long it stays, and what it waits for is told; the command may be repeated. One with a log
+    that is away or does not run is refused: `roq exchange forget` gives it up.
 
     Of a durable queue its log goes as well, and with it what it alone knew of named publishers: one
     that is not open now may begin with lower sequences when it comes back, and who sends by them
@@ -101,16 +105,17 @@ def remove(target: Target, queue: str, exchange: str, wait: float) -> None:
     )
 
 
-@exchange.command(short_help="Give EXCHANGE of QUEUE up, whose host is gone with its log.")
+@exchange.command(short_help="Give EXCHANGE of QUEUE up, whose log cannot be read.")
 @click.argument("queue", shell_complete=completion.queues)
 @click.argument("exchange", shell_complete=completion.exchanges)
 @click.option("--yes", is_flag=True, help="Do it; else it is asked for, after saying what is lost.")
 @change_command
 def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
-    """Give EXCHANGE of QUEUE up, whose host is gone for good with its log.
+    """Give EXCHANGE of QUEUE up, whose host is gone for good with its log, or whose log it cannot
+    read.
 
-    What only that log holds is lost, and that is said first. An exchange that is not away is
-    refused: `roq exchange remove` empties it.
+    What only that log holds is lost, and that is said first. An exchange that runs is refused:
+    `roq exchange remove` empties it.
 
     What it alone knew of named publishers is lost as well: one that is not open now may begin with
     lower sequences when it comes back, and who sends by them sends some messages again.
@@ -123,12 +128,16 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
     with target.connect() as cluster:
         rows = {row.name: row for row in cluster.exchanges(queue)}
         row = rows.get(f"x{exchange.removeprefix('x')}")
-        if row is not None and row.state == "away":
+        if row is not None and row.state in NOT_RUNNING:
+            away = row.state == "away"
             note(
-                f"{row.name} of queue {queue} is away: its log is on host {row.host}, which is "
-                "lost. With it these are lost: all messages that it has acknowledged and that a "
-                "subscriber has not read yet, and for those to come what is older. Should the host "
-                "come back, its log is removed there."
+                f"{row.name} of queue {queue} is {row.state}: its log is on host {row.host}"
+                + ", which is lost" * away
+                + ". With it these are lost: all messages that it has acknowledged and that a "
+                "subscriber or a group has not read yet, delayed ones that wait, and for those to "
+                "come what is older."
+                + " Should the host come back, its log is removed there."
+                * away
             )
             if not yes:
                 click.confirm("Give it up?", abort=True, err=True)

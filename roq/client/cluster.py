@@ -293,7 +293,7 @@ class Cluster(HostCommands, GroupCommands, DelayedCommands, RequestCommands):
     def forget_exchange(
         self, queue: str, exchange: str, *, timeout: float = COMMAND_SECONDS
     ) -> None:
-        """Give up an exchange of a durable queue whose host is gone with its log.
+        """Give up an exchange of a durable queue that is gone with its host and log, or fails.
 
         What only that log holds is lost: messages that were acknowledged and that somebody has not
         read yet. Should the host come back, the log is removed there.
@@ -305,7 +305,7 @@ class Cluster(HostCommands, GroupCommands, DelayedCommands, RequestCommands):
 
         Raises:
             ExchangeNotFound: the queue has no such exchange.
-            RequestError: it is not away; `remove_exchange` empties it.
+            RequestError: it is not away and runs; `remove_exchange` empties it.
         """
         document = request(2100, QName=check_name(queue), Exchange=str(exchange), Forget=True)
         self._ask(document, timeout)

@@ -272,13 +272,13 @@ def _forget_exchange_effect(intent: Intent) -> list[str]:
     now = [f"Now it is {each.state}, on host {each.host}." for each in rows]
     return [
         (
-            "For an exchange whose host is gone for good with its log; one that is not away is "
-            "refused."
+            "For an exchange whose host is gone for good with its log, or that cannot read it; one "
+            "that runs is refused."
         ),
         *now,
         (
-            "These are lost: all messages that it has acknowledged and that a subscriber has not "
-            "read yet, and for those to come what is older."
+            "These are lost: all messages that it has acknowledged and that a subscriber or a "
+            "group has not read yet, delayed ones that wait, and for those to come what is older."
         ),
         (
             "What it alone knew of named publishers is lost as well: one that is not open now may "

@@ -129,6 +129,7 @@ def queue(asked: Asked) -> View:
         {
             "name": name,
             "queue": described,
+            "gone": ("away", "failed", "missing", "lost"),
             "look": look,
             "view": view,
             "report": source.reports().get(name),

@@ -189,7 +189,7 @@ class RemoveExchange(Public, frozen=True, kw_only=True, tag=2100):
     Exchange: str | int
     """Its name (`x2`) or its number."""
     Forget: bool = False
-    """Give it up although its host is gone with its log; only then."""
+    """Give it up although its host is gone with its log, or it does not run; only then."""
 
 
 class ListQueues(Public, frozen=True, kw_only=True, tag=2101):
@@ -282,7 +282,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(2011, "queue exists", QueueExistsRequest, "`COMMENT` YES; 1101 NO if there is none"),
     Command(2100, "remove exchange", RemoveExchange,
             "`COMMENT` SUCCESS, `Exchange` (name), `Number`; 1101 with `CODE` not_empty while it "
-            "is being emptied. One whose host is gone with its log is given up with `Forget` only",
+            "is being emptied. One with a log that is away, or does not run, is given up with "
+            "`Forget` only",
             True),
     Command(2101, "list queues", ListQueues, "`Queues`: a list of `QueueRow`"),
     Command(2102, "list hosts", ListHosts, "`Hosts`: a list of `HostRow`"),

@@ -236,13 +236,15 @@ class ExchangeSagas:
         """Have an exchange emptied by the queue's monitor, then stop it (2100)."""
         queue = self._steps.queues.demand(request.QName)
         exchange = _named(queue, str(request.Exchange))
-        _check_forgetting(queue, exchange, forget=request.Forget)
+        lost = self._lost_with_log(queue, exchange)
+        _check_forgetting(queue, exchange, lost, forget=request.Forget)
         if len(_wanted(queue)) <= 1 and exchange.here:
             raise RequestError(
                 f"{exchange_name(exchange.number)} is the last exchange of queue {queue.name!r}: "
                 "a queue keeps one; remove or stop the queue instead"
             )
         if queue.record.state is QueueState.STOPPED:
+            _check_stopped(queue, exchange)
             record = queue.record.departing(self._departed(queue, exchange))
             yield from self._steps.save(without_exchange(record, exchange.number))
             return _exchange_done(exchange.number)
@@ -294,6 +296,7 @@ class ExchangeSagas:
         Raises:
             RequestError: says what it waits for.
         """
+        _check_forgetting(queue, exchange, self._lost_with_log(queue, exchange), forget=False)
         epoch, end = 0, -1
         if not self._lost(queue, exchange):
             epoch, end = yield from self._empty(
@@ -422,6 +425,16 @@ class ExchangeSagas:
     def _lost(self, queue: Queue, exchange: ExchangeRecord) -> bool:
         return self._steps.lost(queue, exchange.number)
 
+    def _lost_with_log(self, queue: Queue, exchange: ExchangeRecord) -> str:
+        """In which way an exchange of a running queue does not run that has a log, in a clause that
+        follows its name; empty: it may be emptied, or has none."""
+        if not (queue.record.durable and queue.running and exchange.state == "created"):
+            return ""
+        if not self._lost(queue, exchange):
+            return ""
+        losses = self._steps.losses(queue)
+        return next((each.why for each in losses if each.number == exchange.number), "")
+
 
 def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:
     """The exchange that this request has begun to make before."""
@@ -439,19 +452,38 @@ def _wanted(queue: Queue) -> list[ExchangeRecord]:
     return [exchange for exchange in queue.record.exchanges if exchange.here]
 
 
-def _check_forgetting(queue: Queue, exchange: ExchangeRecord, *, forget: bool) -> None:
-    """What is away with a log is given up by who says so, and nothing else is."""
+def _check_forgetting(queue: Queue, exchange: ExchangeRecord, lost: str, *, forget: bool) -> None:
+    """What cannot be read, and may be in a log, is given up by who says so, and nothing else is.
+
+    Args:
+        lost: in which way an exchange does not run that has a log; empty: it does.
+    """
     name = exchange_name(exchange.number)
+    up = f"or give it up, and what it holds: roq exchange forget {queue.name} {name}"
     if exchange.away and not forget:
         raise RequestError(
             f"{name} of queue {queue.name!r} is away with host {exchange.host}, and so is its log: "
-            f"wait for the host, or give it up, and what it holds: roq exchange forget "
-            f"{queue.name} {name}"
+            f"wait for the host, {up}"
         )
-    if forget and not exchange.away:
+    if lost and not forget:
         raise RequestError(
-            f"{name} of queue {queue.name!r} is not away: there is nothing to give up. "
+            f"{name} of queue {queue.name!r} {lost}. Its log may hold what nobody has read: see "
+            f"that it runs again, {up}"
+        )
+    if forget and not (exchange.away or lost):
+        raise RequestError(
+            f"{name} of queue {queue.name!r} is not away, and runs: there is nothing to give up. "
             f"`roq exchange remove {queue.name} {name}` empties it and stops it"
+        )
+
+
+def _check_stopped(queue: Queue, exchange: ExchangeRecord) -> None:
+    """What is in the log of a stopped queue can be read only when that runs."""
+    if queue.record.durable and not exchange.away:
+        raise RequestError(
+            f"queue {queue.name!r} is stopped, and what is in the log of "
+            f"{exchange_name(exchange.number)} can be read only when it runs: `roq queue start "
+            f"{queue.name}` first"
         )
 
 

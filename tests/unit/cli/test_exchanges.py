@@ -21,7 +21,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
             "Name": f"x{number}", "Number": number, "Host": f"h{number}", "Data": "", "Live": "",
             "State": state, "Epoch": 1, "Pid": 0,
         }
-        for number, state in ((1, "away"), (2, "running"))
+        for number, state in ((1, "away"), (2, "running"), (3, "failed"))
     ]  # fmt: skip
     connected = MagicMock()
     connected.__enter__.return_value = connected
@@ -34,10 +34,18 @@ def test_what_is_lost_is_said_first_and_done_when_it_is_said_again(cluster: Magi
     no = CliRunner().invoke(exchange, ["forget", "orders", "x1"], input="n\n")
     assert no.exit_code == 1
     assert "its log is on host h1, which is lost" in no.stderr
-    assert "acknowledged and that a subscriber has not read yet" in no.stderr
+    assert "acknowledged and that a subscriber or a group has not read yet" in no.stderr
     cluster.forget_exchange.assert_not_called()
     assert CliRunner().invoke(exchange, ["forget", "orders", "1"], input="y\n").exit_code == 0
     assert cluster.forget_exchange.call_args.args == ("orders", "1")
+
+
+def test_of_one_that_has_failed_it_is_said_as_well(cluster: MagicMock) -> None:
+    no = CliRunner().invoke(exchange, ["forget", "orders", "x3"], input="n\n")
+    assert (
+        "x3 of queue orders is failed: its log is on host h3. With it these are lost" in no.stderr
+    )
+    cluster.forget_exchange.assert_not_called()
 
 
 def test_one_that_is_not_away_is_left_to_the_cluster_to_refuse(cluster: MagicMock) -> None:

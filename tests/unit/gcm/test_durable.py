@@ -222,6 +222,52 @@ def test_an_exchange_that_is_away_may_be_given_up(script: Script) -> None:
     assert set(states(script)) == {2}
 
 
+def test_a_log_whose_exchange_does_not_run_is_not_erased_by_a_drain(script: Script) -> None:
+    script.hosts["h1"].fail("q", 1, "cannot read its log: Input/output error")
+    script.report(script.hosts["h1"])
+    script.ask(2112, Host="h1")
+    script.live(5.0)
+    assert states(script)[1] == ("h1", "created")
+    assert (1, True) not in stops(script)
+    script.hosts["h1"].restart("q", script.record("q").queue_id, 1)
+    script.live(5.0)
+    assert (1, True) in stops(script), "it has been emptied by its monitor"
+    assert 1 not in states(script)
+
+
+def test_a_log_on_a_host_that_is_lost_while_it_is_drained_is_away(script: Script) -> None:
+    script.monitors["q"].waits_for = "1 subscriber not at its end yet"
+    script.ask(2112, Host="h1")
+    lose(script, "h1")
+    script.live(30.0)
+    assert states(script)[1] == ("h1", "away")
+    script.come_back("h1")
+    script.monitors["q"].waits_for = ""
+    script.live(10.0)
+    assert (1, True) in stops(script)
+
+
+def test_a_log_whose_exchange_does_not_run_is_given_up_by_who_says_so(script: Script) -> None:
+    script.ask(2004, QName="q", Host="h2")
+    script.hosts["h2"].fail("q", 2, "cannot read its log: Input/output error")
+    script.report(script.hosts["h2"])
+    refused = script.ask(2100, QName="q", Exchange="x2")
+    assert "cannot read its log" in refused["COMMENT"]
+    assert "roq exchange forget q x2" in refused["COMMENT"]
+    assert stops(script) == []
+    assert script.ask(2100, QName="q", Exchange="x2", Forget=True)["RESULT"] == 0
+    assert stops(script) == [(2, True)]
+    assert set(states(script)) == {1}
+
+
+def test_a_log_of_a_stopped_queue_is_not_given_up_unread(script: Script) -> None:
+    script.ask(2004, QName="q", Host="h2")
+    script.ask(2002, QName="q")
+    refused = script.ask(2100, QName="q", Exchange="x2")
+    assert "roq queue start q" in refused["COMMENT"]
+    assert set(states(script)) == {1, 2}
+
+
 def test_scaling_removes_an_exchange_whose_log_holds_nothing_and_the_folder_with_it(
     script: Script,
 ) -> None:
