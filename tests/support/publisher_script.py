@@ -40,10 +40,11 @@ class Script:
         *,
         offsets: bool = False,
         latency: LatencyBook | None = None,
+        delivery_seconds: float = 20.0,
     ) -> None:
         self.links = Links(
-            PublisherId(b"p" * 16), LIMITS, delivery_seconds=20.0, jitter=jitter, offsets=offsets,
-            latency=latency,
+            PublisherId(b"p" * 16), LIMITS, delivery_seconds=delivery_seconds, jitter=jitter,
+            offsets=offsets, latency=latency,
         )  # fmt: skip
         self.now = 100.0
         self.receipts: list[Receipt] = []

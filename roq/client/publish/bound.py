@@ -6,19 +6,30 @@
 A batch that has left for a durable exchange may be in its log although nobody has acknowledged it.
 Of topics that say so (requests that must not be begun twice) such a batch is sent to no other
 exchange: the link that it left on stays, and its exchange is asked as soon as it serves its log.
+
+Delayed messages, which nobody recognises in a second log, are bound as well, but not for long:
+late is worse than twice, so what its exchange has not answered for by then goes to others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Set
 from typing import Final
 
 from roq.client.publish.link import Link, LinkEffect, LinkPhase
 from roq.client.publish.send_window import PendingBatch
 from roq.model import ExchangeInfo, LogId
+from roq.protocol.later import LATER_TOPIC
 
 LINKS_MAX: Final = 16
 """Exchanges that are waited for; with more, what is bound to the first is unknown."""
+PATIENCE_SECONDS: Final = 5.0
+"""So long what is bound only for a while waits for an exchange to come back: one that was killed or
+hangs serves again by then."""
+PATIENCE_PARTS: Final = 4
+"""It is this part of the delivery time-out at most."""
+FOR_A_WHILE: Final = frozenset({LATER_TOPIC.decode()})
+"""Topics that are bound only for a while."""
 AGAIN_SECONDS: Final = 1.0
 """An exchange that does not answer is asked again after so long."""
 
@@ -26,41 +37,55 @@ AGAIN_SECONDS: Final = 1.0
 class BoundLinks:
     """The links that stay for what must not be in two logs.
 
+    Args:
+        delivery_seconds: what is not acknowledged for so long is given up.
+
     Attributes:
         topics: of what must not be; any thread may add some.
         links: the one that was left first at the front.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, delivery_seconds: float) -> None:
         self.topics: set[str] = set()
         self.links: tuple[Link, ...] = ()
+        self._patience = min(PATIENCE_SECONDS, delivery_seconds / PATIENCE_PARTS)
+        self._left: dict[int, float] = {}
+        """By number of a link: when it was left."""
         self._ask_at = 0.0
 
     def binds(self, link: Link) -> bool:
         """Whether this link has what would be bound to it if it were left."""
         window = link.window
         return window.buffer.durable and any(
-            sealed.stream.topic in self.topics and not sealed.void for sealed in window
+            sealed.stream.topic in self._bound and not sealed.void for sealed in window
         )
 
-    def take(self, link: Link) -> list[PendingBatch]:
+    def take(self, link: Link, now: float) -> list[PendingBatch]:
         """A link is left: what others are to send. The rest stays, and the link with it."""
-        if not (self.topics and link.window.buffer.durable):
+        if not link.window.buffer.durable:
             return link.window.take_all()
-        batches = link.window.take_unbound(self.topics)
+        batches = link.window.take_unbound(self._bound)
         if len(link.window):
             link.reason = f"exchange {link.name} may have it, and was left" + (
                 f": {link.reason}" if link.reason else ""
             )
             self.links = (*self.links, link)
+            self._left[link.number] = now
             for oldest in self.links[:-LINKS_MAX]:
                 oldest.window.abandon(f"exchange {oldest.name} may have it, and so have others")
         return batches
 
+    def take_late(self, now: float) -> list[PendingBatch]:
+        """What was bound for a while that is over: others are to send it now."""
+        late = [
+            link for link in self._impatient() if now >= self._left[link.number] + self._patience
+        ]
+        return [sealed for link in late for sealed in link.window.take_out(FOR_A_WHILE)]
+
     def take_back(self, exchange: ExchangeInfo) -> Link | None:
         """The link that waits for the log of this exchange, if there is one; it does no more."""
         found = next((link for link in self.links if link.goes_on_at(exchange)), None)
-        self.links = tuple(link for link in self.links if link is not found)
+        self._keep([link for link in self.links if link is not found])
         return found
 
     def take_over(self) -> list[Link]:
@@ -71,7 +96,7 @@ class BoundLinks:
                 link.window.abandon(f"exchange {link.name} may have it: {link.reason}")
             if not any(sealed.owed and not sealed.void for sealed in link.window):
                 over.append(link)
-        self.links = tuple(link for link in self.links if link not in over)
+        self._keep([link for link in self.links if link not in over])
         return over
 
     def ask(
@@ -90,8 +115,24 @@ class BoundLinks:
         ]
 
     def next_deadline(self, serving: Container[LogId] | None) -> float | None:
-        """When `ask` is wanted; None: not before something happens."""
-        return self._ask_at if self._away(serving) else None
+        """When `ask` or `take_late` is wanted; None: not before something happens."""
+        times = [self._left[link.number] + self._patience for link in self._impatient()]
+        if self._away(serving):
+            times.append(self._ask_at)
+        return min(times, default=None)
+
+    @property
+    def _bound(self) -> Set[str]:
+        return self.topics | FOR_A_WHILE
+
+    def _keep(self, links: list[Link]) -> None:
+        self.links = tuple(links)
+        self._left = {link.number: self._left[link.number] for link in links}
+
+    def _impatient(self) -> list[Link]:
+        """The links that do not work and have something that is bound only for a while."""
+        away = [link for link in self.links if link.phase is not LinkPhase.READY]
+        return [link for link in away if link.window.owes(FOR_A_WHILE)]
 
     def _away(self, serving: Container[LogId] | None) -> list[Link]:
         idle = [link for link in self.links if link.phase is LinkPhase.IDLE]

@@ -442,6 +442,7 @@ class Link:
         else:
             window.place(ready.places, ready.expected - 1, self._status)
             window.acknowledge(ready.expected - 1, self._status, now)
+        window.drop_spares()
         window.window_batches = max(1, ready.window_batches)
         window.window_bytes = max(1, ready.window_bytes)
         self.reason = ""

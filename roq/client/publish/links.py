@@ -114,7 +114,7 @@ class Links:
         self.limits = limits
         self.topics = Topics(limits.topics)
         self.tally = Tally()
-        self.replay, self.bound = ReplayBuffers(), BoundLinks()
+        self.replay, self.bound = ReplayBuffers(), BoundLinks(delivery_seconds)
         self.serving: frozenset[LogId] | None = None
         self.epoch = 0
         self._unanswered = 0  # exchanges that did not answer in time since one was ready
@@ -316,6 +316,10 @@ class Links:
             link.expire(now - self.delivery_seconds, self.delivery_seconds)
             effects += link.tick(now)
         effects += self.bound.ask(self.serving, self._ready_seconds(), now)
+        late = self.bound.take_late(now)
+        if late:
+            self._replay(late)
+            effects += self._send(now)
         every = self._after(effects, now)
         if self._ask_at is not None and now >= self._ask_at:
             every.append(self._ask(now))
@@ -387,7 +391,7 @@ class Links:
             return list(before[0].go_on(exchange, seconds, now))
         same = self.bound.take_back(exchange)
         link = same or self._add_link(exchange, assignment.epoch)
-        effects, batches = self._part(before)
+        effects, batches = self._part(before, now)
         self.chooser.deal_to([link])
         self._replay(batches)
         return [*effects, *(same.go_on(exchange, seconds, now) if same else link.open(now))]
@@ -408,7 +412,7 @@ class Links:
         if not others:
             return []  # it holds its batches until there is another one
         dead = [one for one in self.chooser.links if one not in others]
-        effects, batches = self._part(dead)
+        effects, batches = self._part(dead, now)
         self.chooser.deal_to(others, relocation.leaving if relocation is not None else ())
         self._replay(batches)
         return [*effects, *self._send(now)]
@@ -494,7 +498,7 @@ class Links:
         self.epoch = relocation.epoch
         self.moves += 1
         effects: list[Effect]
-        effects, batches = self._part(leaving)
+        effects, batches = self._part(leaving, now)
         self.chooser.deal_to(self.chooser.links)
         self._replay(batches)
         if leaving:
@@ -555,9 +559,9 @@ class Links:
         """How long an exchange may take to answer: the longer, the more have not."""
         return longest_wait(self._unanswered + 1, READY_SECONDS, READY_SECONDS_MOST)
 
-    def _part(self, links: Sequence[Link]) -> tuple[list[Effect], list[PendingBatch]]:
+    def _part(self, links: Sequence[Link], now: float) -> tuple[list[Effect], list[PendingBatch]]:
         """Leave these links, but for those to which something is bound; what others are to send."""
-        batches = [sealed for link in links for sealed in self.bound.take(link)]
+        batches = [sealed for link in links for sealed in self.bound.take(link, now)]
         return [*self._close([each for each in links if each not in self.bound.links])], batches
 
     def _close(self, links: Sequence[Link]) -> list[LinkEffect]:

@@ -60,6 +60,7 @@ class PendingBatch:
         "receipt",
         "sealed_at",
         "sent",
+        "spare",
         "strayed",
         "stream",
         "void",
@@ -87,6 +88,8 @@ class PendingBatch:
         self.sent = False
         self.strayed = False
         """It left on another link before: a copy may still arrive there."""
+        self.spare = False
+        """Stands for one that others send; only for its number, which the exchange may have."""
         self.void = False
         self.owed = True
         """Counts in the window; False for what was acknowledged before and is only replayed."""
@@ -132,6 +135,8 @@ class SendWindow:
         self._sent_bytes = 0
         self._mixed = False
         """Whether older batches may stand behind newer ones."""
+        self._spares = False
+        """Whether any may be spare."""
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -304,28 +309,47 @@ class SendWindow:
     def take_unbound(self, topics: Container[str]) -> list[PendingBatch]:
         """As `take_all`, but of these topics what has left stays here, under its number.
 
-        If any does, a copy of everything else that has left stays with it, owed to nobody: the
-        exchange may have taken all of these numbers.
+        If any does, a spare copy of everything else that has left stays with it: the exchange may
+        have taken all of these numbers.
         """
         sent = max(0, self.sent_high + 1 - self.low)
-        stay, taken, unbound = deque[PendingBatch](), list[PendingBatch](), 0
-        for index, sealed in enumerate(self._batches):
-            if index >= sent:
-                taken.append(sealed)
-            elif sealed.stream.topic in topics and sealed.owed and not sealed.void:
-                stay.append(sealed)
-            else:
+        left = list(islice(self._batches, sent))
+        unsent = list(islice(self._batches, sent, None))
+        stays = [_waits(sealed, topics) for sealed in left]
+        if not any(stays):
+            return self.take_all()
+        return self._leave_spares(left, stays) + unsent
+
+    def take_out(self, topics: Container[str]) -> list[PendingBatch]:
+        """What of these topics stays here by `take_unbound`: others send it all the same."""
+        batches = list(self._batches)
+        return self._leave_spares(batches, [not _waits(sealed, topics) for sealed in batches])
+
+    def owes(self, topics: Container[str]) -> bool:
+        """Whether anything of these topics is not acknowledged."""
+        return any(_waits(sealed, topics) for sealed in self._batches)
+
+    def _leave_spares(self, batches: list[PendingBatch], stays: list[bool]) -> list[PendingBatch]:
+        """Keep these, and a spare one for each that does not stay; gives those that do not."""
+        taken: list[PendingBatch] = []
+        self._batches = deque()
+        for sealed, stay in zip(batches, stays, strict=True):
+            rest = sealed
+            if not (stay or sealed.spare):
                 taken.append(sealed)
                 rest = copy(sealed)
-                rest.owed = False
-                stay.append(rest)
-                unbound += 1
-        if unbound == len(stay):
-            return self.take_all()
-        self._batches = stay
-        owed = [sealed for sealed in stay if sealed.owed]
+                rest.owed, rest.spare, self._spares = False, True, True
+            self._batches.append(rest)
+        owed = [sealed for sealed in self._batches if sealed.owed]
         self.owed_batches, self.owed_bytes = len(owed), sum(len(each.data) for each in owed)
         return taken
+
+    def drop_spares(self) -> None:
+        """The exchange has none of these numbers: what others send is not sent here."""
+        if self._spares:
+            self._spares = False
+            self._batches = deque(sealed for sealed in self._batches if not sealed.spare)
+            self._renumber_from(0, self.low)
 
     def extend(self, batches: Iterable[PendingBatch]) -> None:
         """Take over what another link had sealed, behind what is here."""
@@ -518,6 +542,10 @@ class SendWindow:
         numbers = [s.link_number for s in self._batches]
         assert numbers == list(range(self.low, self.next))  # noqa: S101
         assert all(s.data[32:40] == self.epoch.to_bytes(8, "little") for s in self._batches)  # noqa: S101
+
+
+def _waits(sealed: PendingBatch, topics: Container[str]) -> bool:
+    return sealed.stream.topic in topics and sealed.owed and not sealed.void
 
 
 def age(sealed: PendingBatch) -> tuple[float, int]:

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from publisher_script import X1, X2, Script, accepted, acked, link_at, opened, relocate, sent, told
 
-from roq.client.publish.bound import AGAIN_SECONDS, LINKS_MAX
+from roq.client.publish.bound import AGAIN_SECONDS, LINKS_MAX, PATIENCE_SECONDS
 from roq.client.publish.events import AskAttach, ConnectionLost, Leave, Serving
 from roq.client.publish.link import Drop
 from roq.client.publish.receipt import Outcome
@@ -14,6 +14,9 @@ from roq.client.publish.relocation import DRAIN_BOUND_SECONDS, DRAIN_SECONDS
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.protocol import channel, documents
+from roq.protocol.later import LATER_TOPIC
+
+LATER = LATER_TOPIC.decode()
 
 BACK = structs.replace(X1, epoch=9, data="tcp://h:9")
 
@@ -88,7 +91,7 @@ def test_what_has_not_left_and_what_may_be_in_two_logs_goes_elsewhere(bound: Scr
     assert sent(accepted(bound, X2)) == [1, 2, 3]
     acked(bound, X2, 3)
     assert outcomes(bound) == ["ok", "", "ok", "ok"]
-    assert back(bound, 2) == [2, 3], "under the numbers that its log may know"
+    assert back(bound, 2) == [2], "and what others have sent by now is in no second log"
     acked(bound, BACK, 2)
     assert outcomes(bound) == ["ok"] * 4
 
@@ -218,3 +221,72 @@ def test_who_leaves_waits_for_nothing(bound: Script) -> None:
     killed(bound)
     bound.feed(Leave("closed"))
     assert outcomes(bound) == ["unknown"]
+
+
+# --- delayed messages -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_delayed_message_waits_for_the_exchange_that_may_have_it(
+    bound: Script, there: bool
+) -> None:
+    bound.publish("again")
+    bound.publish(LATER)
+    bound.publish("again")
+    killed(bound)
+    assert sent(accepted(bound, X2)) == [1, 2], "all others go where they can"
+    acked(bound, X2, 2)
+    bound.now += PATIENCE_SECONDS / 2
+    bound.feed(Tick())
+    assert outcomes(bound) == ["ok", "", "ok"]
+    assert back(bound, 3 if there else 1) == ([] if there else [1])
+    if not there:
+        acked(bound, BACK, 1)
+    bound.feed(Tick())
+    assert outcomes(bound) == ["ok"] * 3
+    assert bound.receipts[1].status is not None
+    assert bound.receipts[1].status.log == X1.log
+    assert len(bound.links.all) == 1
+
+
+def test_a_delayed_message_whose_exchange_stays_away_goes_to_another_one(bound: Script) -> None:
+    bound.publish(LATER)
+    bound.publish("once")
+    killed(bound)
+    assert sent(accepted(bound, X2)) == []
+    deadline = bound.links.next_deadline()
+    assert deadline == bound.now + PATIENCE_SECONDS
+    bound.now = deadline
+    assert sent(bound.feed(Tick())) == [1]
+    assert link_at(bound, X2) == bound.links.chooser.links[0].number
+    acked(bound, X2, 1)
+    assert outcomes(bound) == ["ok", ""], "what must not be begun twice waits on"
+    assert bound.links.next_deadline() == bound.now - PATIENCE_SECONDS + 20.0
+    assert back(bound, 1) == [1]
+    acked(bound, BACK, 1)
+    bound.feed(Tick())
+    assert outcomes(bound) == ["ok", "ok"]
+
+
+def test_a_delayed_message_goes_to_another_exchange_well_before_its_time_is_over() -> None:
+    script = Script(delivery_seconds=4.0)
+    script.assign()
+    script.accept(durable=True)
+    script.publish(LATER)
+    killed(script)
+    accepted(script, X2)
+    script.now += 1.0
+    assert sent(script.feed(Tick())) == [1]
+
+
+def test_while_its_exchange_is_there_a_delayed_message_goes_nowhere_else(bound: Script) -> None:
+    bound.publish(LATER)
+    killed(bound)
+    accepted(bound, X2)
+    bound.now += PATIENCE_SECONDS - 0.5
+    assert back(bound, 1) == [1]
+    bound.now += 1.0
+    assert sent(bound.feed(Tick())) == []
+    bound.feed(ConnectionLost(link_at(bound, BACK), "killed again"))
+    bound.feed(ConnectionLost(link_at(bound, BACK), "refused"))
+    assert sent(bound.feed(Tick())) == [1], "it has had its time"
