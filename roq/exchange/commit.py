@@ -11,11 +11,13 @@ power cut takes back, nobody has seen, and its offsets may be used again.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from roq.exchange.disk_room import DiskRoom
 from roq.exchange.links import Link
+from roq.log.files import LogRefused
 from roq.log.log import Log, Record
 
 B = TypeVar("B")
@@ -88,6 +90,26 @@ class _Mark:
 
     end: int
     numbers: dict[Link, tuple[int, int]]
+
+
+def left_since(
+    log: Log[B], late: LateLog[B] | None, since: int
+) -> Iterator[tuple[int, Record[B] | None]]:
+    """What an earlier process has left in the log behind an offset; None: it is lost.
+
+    Raises:
+        LogRefused: the system does not read it now, and nobody may go on without it.
+    """
+    following = max(since, log.floor)
+    while (offset := log.following(following)) < log.end:
+        following = offset + 1
+        record = log.record(offset)
+        if record is None and late is not None and not late.is_lost(offset):
+            raise LogRefused(
+                f"offset {offset} of the log cannot be read at the moment: look at the disk, and "
+                "at how many files are open; the log stays as it is"
+            )
+        yield offset, record
 
 
 class CommitGate(Generic[B]):

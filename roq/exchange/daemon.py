@@ -307,6 +307,12 @@ class ExchangeServer:
             core.recover(now, recovered.snapshot, recovered.since, recovered.changes)
             for problem in recovered.problems[:PROBLEMS_MAX]:
                 log.warning("its log: %s", problem, extra={"event": "log_damaged"})
+            if core.later.unread:
+                log.error(
+                    "%d batches of its log are damaged: delayed messages in them are lost, and "
+                    "some may be published twice",
+                    core.later.unread, extra={"event": "delayed_lost"},
+                )  # fmt: skip
         except RoQError:
             disk.close()
             raise

@@ -23,7 +23,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
-from roq.exchange.commit import NO_PIN, LateLog
+from roq.exchange.commit import NO_PIN, LateLog, left_since
 from roq.exchange.counters import Counters
 from roq.exchange.delayed_message import (
     KeptMessage,
@@ -114,6 +114,8 @@ class Later(Generic[B]):
         clock: by which messages become due.
         published, cancelled, refused, lost: messages since the start; lost is what the disk has
             not kept.
+        unread: batches that are damaged behind the snapshot that it went on with: what was delayed
+            in them is lost, and what they say to be published comes again.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class Later(Generic[B]):
         late: LateLog[B | bytes] | None = None,
     ) -> None:
         self.clock = SteadyClock()
-        self.published = self.cancelled = self.refused = self.lost = 0
+        self.published = self.cancelled = self.refused = self.lost = self.unread = 0
         self._queue = queue
         self._limits = limits
         self._log = log
@@ -256,15 +258,13 @@ class Later(Generic[B]):
 
         Raises:
             RemoteProtocolError: it cannot be read, or the log holds what is no batch.
+            LogRefused: the log cannot be read at the moment.
         """
         self._pending.unpack(snapshot, self.clock.now_us)
         settled: set[Place] = set()
-        log = self._log
-        following = max(since, log.floor)
-        while (offset := log.following(following)) < log.end:
-            following = offset + 1
-            record = log.record(offset)
+        for offset, record in left_since(self._log, self._late, since):
             if record is None:
+                self.unread += 1
                 continue
             topic, _, batch, _ = record
             header = read_header(cast("bytes", batch))

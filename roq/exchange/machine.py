@@ -202,6 +202,7 @@ class ExchangeCore(Generic[B]):
 
         Raises:
             RemoteProtocolError: the snapshot or the log cannot be read.
+            LogRefused: the log cannot be read at the moment.
         """
         publishers, groups, later = ([], [], b"") if snapshot is None else decode_snapshot(snapshot)
         self._publishers.recover(now, publishers, since)

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar, cast
 import msgspec
 
 from roq.errors import RemoteProtocolError
-from roq.exchange.commit import CommitGate, LateLog
+from roq.exchange.commit import CommitGate, LateLog, left_since
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Passed, Publish, Send
 from roq.exchange.links import Link, LinkTable, Places
@@ -108,6 +108,7 @@ class Publishers(Generic[B]):
 
         Raises:
             RemoteProtocolError: the log holds what is no batch.
+            LogRefused: it cannot be read at the moment.
         """
         for state in publishers:
             publisher = PublisherId(state.publisher)
@@ -122,10 +123,7 @@ class Publishers(Generic[B]):
                     link.addresses = state.addresses
             for name, following in state.streams:
                 self._stands(publisher, name, following)
-        following = max(since, self._log.floor)
-        while (offset := self._log.following(following)) < self._log.end:
-            following = offset + 1
-            record = self._log.record(offset)
+        for offset, record in left_since(self._log, self._late, since):
             if record is None:
                 continue
             topic, _, batch, _ = record

@@ -12,6 +12,7 @@ from roq.exchange import later as later_module
 from roq.exchange.disk_room import Room
 from roq.exchange.events import Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
+from roq.log.files import LogRefused
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog, perform
 from roq.log.steady_clock import SteadyClock
@@ -510,6 +511,9 @@ def test_nothing_is_lost_and_nothing_comes_twice_whatever_the_power_does(seed: i
     assert lives.log.floor > 0 or lives.log.end < 400
 
 
+LIMITS = Limits(ring_bytes=4_000, log_bytes=1 << 20)
+
+
 @dataclass
 class OnDisk:
     """A durable exchange with a disk that does what it is told, and one publisher."""
@@ -521,19 +525,20 @@ class OnDisk:
     got: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        settings = LogSettings(
-            queue=QUEUE, exchange=NUMBER, epoch=1, cluster="c", host="h", ring_bytes=4_000,
-            topics_max=100, topics_spare=12, capacity_bytes=1 << 30, keep_us=100 * SECOND,
-            now_us=START_US, segment_bytes=3_000, segment_entries=30,
-        )  # fmt: skip
-        self.log: SegmentLog[bytes] = open_log(self.files, settings)
-        limits = Limits(ring_bytes=4_000, log_bytes=1 << 20)
+        self.log: SegmentLog[bytes] = open_log(self.files, self.settings(1))
         self.core: ExchangeCore[bytes] = ExchangeCore(
-            QUEUE, NUMBER, 1, limits, late=self.log, place="here"
+            QUEUE, NUMBER, 1, LIMITS, late=self.log, place="here"
         )
         self.begin()
         hello = Hello(queue=QUEUE, publisher=publisher_id("p"), epoch=1, attempt=1)
         self.core.handle(Received(b"p", (channel.HELLO, documents.encode(hello))), self.now)
+
+    def settings(self, epoch: int) -> LogSettings:
+        return LogSettings(
+            queue=QUEUE, exchange=NUMBER, epoch=epoch, cluster="c", host="h", ring_bytes=4_000,
+            topics_max=100, topics_spare=12, capacity_bytes=1 << 30, keep_us=100 * SECOND,
+            now_us=START_US, segment_bytes=3_000, segment_entries=30,
+        )  # fmt: skip
 
     def begin(self) -> None:
         self.core.begin(self.now, START_US + int(self.now * SECOND))
@@ -626,6 +631,44 @@ def test_what_is_damaged_is_counted_and_waits_no_more() -> None:
     while made.now < 30.0:
         made.turn(1.0)
     assert (made.got, len(made.core.later), made.core.later.lost) == ([], 0, 5)
+
+
+def again(made: OnDisk) -> ExchangeCore[bytes]:
+    """The next process, which has no snapshot."""
+    log: SegmentLog[bytes] = open_log(made.files, made.settings(2))
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, 2, LIMITS, late=log, place="here")
+    core.begin(made.now, START_US)
+    return core
+
+
+def test_a_start_at_which_the_disk_refuses_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
+    made.bury()
+    core = again(made)
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> bytes:
+            raise OSError(24, "Too many open files")
+
+        patch.setattr(made.files, "read", refuse)
+        with pytest.raises(LogRefused, match="cannot be read at the moment"):
+            core.recover(made.now)
+    core = again(made)
+    core.recover(made.now)
+    assert (len(core.later), core.later.unread) == (5, 0)
+
+
+def test_what_is_damaged_at_a_start_is_counted() -> None:
+    made = OnDisk()
+    made.send(LATER_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
+    made.bury()
+    core = again(made)
+    first = min(each for each in made.files.names() if each.endswith(".seg"))
+    made.files.write(first, 0, [bytes(made.files.size(first))])
+    core.recover(made.now)
+    assert len(core.later) == 0
+    assert core.later.unread > 0
 
 
 def asked(made: OnDisk, number: int, route: bytes = b"r") -> list[bytes]:
