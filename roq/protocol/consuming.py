@@ -58,6 +58,16 @@ LEASE: Final = Struct("<QIIII")
 GROUP_NAME_MAX: Final = 128
 GROUPS_PER_ANSWER_MAX: Final = 1_000
 MEMBERS_PER_ANSWER_MAX: Final = 1_000
+DONE_BYTES: Final = 1_024
+"""For what a Done has beside what is done."""
+SETTLED_BYTES: Final = 25
+"""What a run or a lease takes in a Done, at most,"""
+RETURNED_BYTES: Final = 48
+"""and what is returned takes, beside its reason."""
+JOIN_BYTES: Final = 48 * 1024
+"""For what a Join has beside what is held."""
+HELD_BYTES: Final = 64
+"""What a run that is held takes in a Join, at most."""
 RUNS_MAX: Final = 100_000
 """Runs in one message of a consumer."""
 REASON_MAX: Final = 200
@@ -200,6 +210,38 @@ class DoneConfirmed(msgspec.Struct, frozen=True, array_like=True):
     serial: Whole
     refused: list[Whole] = []
     """Leases that were not the member's any more when their acknowledgement came."""
+
+
+def parts_of(done: Done, frame_bytes: int) -> list[Done]:
+    """This in as many as its exchange takes, in order, with no serial and no credit yet."""
+    if done.answers or done.begun:
+        return [done]
+    room = max(0, frame_bytes - DONE_BYTES)
+    parts, left = [Done(0)], room
+    every: list[int | tuple[int, int, int] | Returned] = [
+        *done.whole, *done.parts, *done.returned,
+    ]  # fmt: skip
+    for each in every:
+        size = SETTLED_BYTES
+        if isinstance(each, Returned):
+            size = RETURNED_BYTES + len(each.reason.encode())
+        if size > left < room:
+            parts.append(Done(0))
+            left = room
+        left -= size
+        match each:
+            case int():
+                parts[-1].whole.append(each)
+            case Returned():
+                parts[-1].returned.append(each)
+            case _:
+                parts[-1].parts.append(each)
+    return parts
+
+
+def held_most(frame_bytes: int) -> int:
+    """So many runs that are held may stand in a Join for an exchange that takes such frames."""
+    return min(RUNS_MAX, max(0, frame_bytes - JOIN_BYTES) // HELD_BYTES)
 
 
 class LeaveGroup(msgspec.Struct, frozen=True, array_like=True):

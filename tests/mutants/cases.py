@@ -117,8 +117,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            if header.epoch > link.epoch or", "            if link.epoch < 0 or"),
         ("            stream.next = max(stream.next, following)\n",
          "            stream.next = max(stream.next, 0)\n"),
-        ("        following = max(since, self._log.floor)\n",
-         "        following = max(since + 1, self._log.floor)\n"),
         ("                link.expected = state.expected\n", ""),
     ),
     *_of(
@@ -132,6 +130,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        offsets = range(self.shown, min(self.shown + most, self._log.committed))\n",
          "        offsets = range(self.shown, min(self.shown + most, self._log.end))\n"),
         ("        last.end = self._log.end\n", "        last.end += 0\n"),
+        ("    following = max(since, log.floor)\n", "    following = max(since + 1, log.floor)\n"),
         ("return link.expected - 1 if self._log.committed >= self._log.end else link.committed",
          "return link.expected - 1"),
     ),

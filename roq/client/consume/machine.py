@@ -41,6 +41,8 @@ from roq.protocol.consuming import (
     LeaveGroup,
     Returned,
     Run,
+    held_most,
+    parts_of,
     read_lease,
 )
 from roq.protocol.entry import read_entry
@@ -365,6 +367,8 @@ class ConsumerMachine:
         seat.request = self._requests
         seat.ask_at = now + ASK_SECONDS
         held = [run for holding in seat.holdings.values() for run in holding.held()]
+        # What there is no room for is not held any more: it comes again.
+        held = held[: held_most(seat.frame_bytes)]
         created, start_us = self._created_us, member.start_us
         if created is not None:
             # Another exchange has the group already: here it begins as early as it has begun there,
@@ -559,13 +563,19 @@ class ConsumerMachine:
     def _send(
         self, log: LogId, seat: Seat, done: Done, told: list[Told], now: float
     ) -> list[AskExchange]:
-        seat.serial += 1
         seat.told_at = now
-        seat.unconfirmed.append((seat.serial, told))
-        for holding, _, _ in told:
-            holding.unconfirmed += 1
-        message = msgspec.structs.replace(done, serial=seat.serial, credit=self._granted(seat))
-        return [AskExchange(log, [DONE, consuming.encode(message)])]
+        asks: list[AskExchange] = []
+        parts = parts_of(done, seat.frame_bytes)
+        for part in parts:
+            seat.serial += 1
+            # With the last part all is confirmed; what is refused may stand in any.
+            mine = told if part is parts[-1] else [(holding, [], 0) for holding, _, _ in told]
+            seat.unconfirmed.append((seat.serial, mine))
+            for holding, _, _ in mine:
+                holding.unconfirmed += 1
+            message = msgspec.structs.replace(part, serial=seat.serial, credit=self._granted(seat))
+            asks.append(AskExchange(log, [DONE, consuming.encode(message)]))
+        return asks
 
     def _credit(self, log: LogId, seat: Seat, now: float) -> AskExchange:
         seat.told_at = now

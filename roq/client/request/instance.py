@@ -25,7 +25,7 @@ from roq.client.consume.machine import (
 from roq.client.subscribe.message import Batch
 from roq.model import LogId
 from roq.protocol import requesting
-from roq.protocol.consuming import Credit, Done, DoneConfirmed, Run
+from roq.protocol.consuming import DONE_BYTES, Credit, Done, DoneConfirmed, Run
 from roq.protocol.requesting import (
     FIGURES,
     REVOKED,
@@ -38,8 +38,6 @@ from roq.protocol.requesting import (
 
 ANSWER_BYTES: Final = 4 * 1024 * 1024
 """Answers that travel in one message, unless one alone has more."""
-DONE_BYTES: Final = 1_024
-"""For what a message has beside its answers."""
 ANSWER_OVERHEAD_BYTES: Final = 64
 """For what an answer has beside its value and its text."""
 

@@ -116,6 +116,50 @@ def join_in(asks: list[AskExchange]) -> Join:
     return documents.decode(document, Join)
 
 
+# --- how much travels at once ---------------------------------------------------------------------
+
+
+def test_what_is_done_travels_in_frames_that_the_exchange_takes() -> None:
+    script = Script(prefetch=100_000, prefetch_bytes=1 << 30)
+    script.joined(1, join_in(script.open(1)), frame_bytes=64 * 1024)
+    held = [one for number in range(8) if (one := script.lease(1 << 62 | number, 1_000))]
+    for each in held:
+        for index in range(0, 1_000, 2):
+            each.settle(index, 1, ACKED)
+    why = Settlement(acked=False, dead=False, counted=True, reason="\u00e9" * 200)
+    returned = [(held[0], Run(held[0].offset, at, 1), why) for at in range(1, 1_000, 2)]
+    for _, run, _ in returned:
+        held[0].settle(run.first, 1, RETURNED)
+    asks = script.machine.tell(held, returned, 0.0)
+    assert max(len(part) for ask in asks for part in ask.frames) <= 64 * 1024
+    dones = [read(ask, Done) for ask in asks]
+    assert [each.serial for each in dones] == list(range(1, len(dones) + 1))
+    assert sum(len(each.parts) for each in dones) == 4_000
+    assert sum(len(each.returned) for each in dones) == 500
+    script.confirm(1, [1 << 62 | 3])
+    assert (script.machine.resolved, held[3].lost) == (500, True), "of the first part, in time"
+    script.confirm(len(dones))
+    assert script.machine.resolved == 500 + 3_500 + 500
+    assert script.machine.stats.confirmed == 3_500
+
+
+def test_what_has_no_room_in_a_join_is_not_held_any_more() -> None:
+    script = Script(prefetch=100_000, prefetch_bytes=1 << 30)
+    script.joined(1, join_in(script.open(1)), frame_bytes=64 * 1024)
+    held = [one for number in range(4) if (one := script.lease(1 << 62 | number, 1_000))]
+    for each in held:
+        for index in range(0, 1_000, 2):
+            each.settle(index, 1, ACKED)
+    script.machine.tell(held, [], 0.0)
+    script.machine.down(LogId(1, 1))
+    (again,) = script.machine.up(LogId(1, 1), 1.0)
+    assert len(again.frames[1]) <= 64 * 1024
+    join = join_in([again])
+    assert join.held
+    script.joined(1, join, done=join.held)
+    assert script.machine.stats.lost > 0
+
+
 # --- where a group begins -------------------------------------------------------------------------
 
 
