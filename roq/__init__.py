@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from roq.client.cluster import Cluster, connect
     from roq.client.consume.consumer import Consumer
     from roq.client.consume.groups import GroupMember, GroupPart, GroupSummary
-    from roq.client.consume.machine import ConsumerStats
+    from roq.client.consume.holding import ConsumerStats
     from roq.client.consume.message import ConsumedBatch, ConsumedMessage
     from roq.client.publish.publisher import Publisher
     from roq.client.publish.receipt import Outcome, Receipt, SendStatus
@@ -102,7 +102,7 @@ _HOMES: Final = {
     "roq.client.cluster": ("Cluster", "connect"),
     "roq.client.consume.consumer": ("Consumer",),
     "roq.client.consume.groups": ("GroupMember", "GroupPart", "GroupSummary"),
-    "roq.client.consume.machine": ("ConsumerStats",),
+    "roq.client.consume.holding": ("ConsumerStats",),
     "roq.client.consume.message": ("ConsumedBatch", "ConsumedMessage"),
     "roq.client.publish.publisher": ("Publisher",),
     "roq.client.publish.stats": ("PublisherStats",),

@@ -12,8 +12,7 @@ from typing import Final, Self
 
 from roq.client.consume import consumer as sync_consumer
 from roq.client.consume.consumer import CLOSE_SECONDS
-from roq.client.consume.holding import Holding
-from roq.client.consume.machine import ConsumerStats
+from roq.client.consume.holding import ConsumerStats, Holding
 from roq.client.consume.message import ConsumedBatch, ConsumedMessage, Settlement, message_at
 from roq.client.io.bell import Bell, deadline_in
 from roq.errors import Closed, InvalidRequest, LeaseLost, RoQError

@@ -67,13 +67,6 @@ class LateLog(Log[B], Protocol[B]):
         """The snapshots up to this one of `want_snapshot` are on the disk."""
         ...
 
-    def is_lost(self, offset: int) -> bool:
-        """Of an entry for which `record` has given None: whether it will never give it.
-
-        It is not there, or its sum is wrong. Else the disk could not be asked, and may be later.
-        """
-        ...
-
     @property
     def hot(self) -> Log[B]:
         """What of it is in memory."""
@@ -92,9 +85,7 @@ class _Mark:
     numbers: dict[Link, tuple[int, int]]
 
 
-def left_since(
-    log: Log[B], late: LateLog[B] | None, since: int
-) -> Iterator[tuple[int, Record[B] | None]]:
+def left_since(log: Log[B], since: int) -> Iterator[tuple[int, Record[B] | None]]:
     """What an earlier process has left in the log behind an offset; None: it is lost.
 
     Raises:
@@ -104,7 +95,7 @@ def left_since(
     while (offset := log.following(following)) < log.end:
         following = offset + 1
         record = log.record(offset)
-        if record is None and late is not None and not late.is_lost(offset):
+        if record is None and not log.is_lost(offset):
             raise LogRefused(
                 f"offset {offset} of the log cannot be read at the moment: look at the disk, and "
                 "at how many files are open; the log stays as it is"

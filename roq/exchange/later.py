@@ -262,7 +262,7 @@ class Later(Generic[B]):
         """
         self._pending.unpack(snapshot, self.clock.now_us)
         settled: set[Place] = set()
-        for offset, record in left_since(self._log, self._late, since):
+        for offset, record in left_since(self._log, since):
             if record is None:
                 self.unread += 1
                 continue
@@ -362,7 +362,7 @@ class Later(Generic[B]):
         """The messages of a batch; none, if it is lost; None: the disk does not give it now."""
         record = self._log.record(offset)
         if record is None:
-            return [] if self._late is None or self._late.is_lost(offset) else None
+            return [] if self._log.is_lost(offset) else None
         try:
             return messages_of(record[2])
         except RemoteProtocolError:

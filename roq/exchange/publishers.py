@@ -123,7 +123,7 @@ class Publishers(Generic[B]):
                     link.addresses = state.addresses
             for name, following in state.streams:
                 self._stands(publisher, name, following)
-        for offset, record in left_since(self._log, self._late, since):
+        for offset, record in left_since(self._log, since):
             if record is None:
                 continue
             topic, _, batch, _ = record

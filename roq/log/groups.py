@@ -21,7 +21,7 @@ from typing import Final, Generic, TypeVar
 
 from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta, Tried
-from roq.log.group_filter import GroupFilter
+from roq.log.group_filter import GroupFilter, PatientReads
 from roq.log.group_journal import GroupJournal
 from roq.log.keyed_messages import KeyedMessages
 from roq.log.leases import (
@@ -41,7 +41,6 @@ from roq.log.open_batches import OpenBatches
 from roq.log.ranked_messages import RankedMessages
 from roq.protocol.columns import read_column
 from roq.protocol.consuming import GroupSettings, GroupState, MemberState, Run
-from roq.protocol.entry import read_entry
 
 B = TypeVar("B")
 
@@ -91,6 +90,7 @@ class ConsumerGroup(Generic[B]):
         self.acknowledged = self.failed = self.lapsed = self.expired = 0
         self.paused = False
         self._log = log
+        self._reads = PatientReads(log)
         self._filter = GroupFilter(settings)
         self._members: OrderedDict[bytes, Member] = OrderedDict()
         """In the order of their turns; of an exclusive group the first one gets everything."""
@@ -224,16 +224,18 @@ class ConsumerGroup(Generic[B]):
         """
         self._passing = False
         self._keep_up()
-        if self.paused or self._clock < self._hold_until:
+        if self.paused or self._clock < self._hold_until or self._reads.waits(self._clock):
             return None
         while True:
             chosen = self._choose() if self._keyed is None else self._choose_keyed(self._keyed)
             if chosen is None:
                 return None
             member, piece = chosen
-            record = self._log.record(piece.offset)
+            record = self._reads.record(piece.offset, self._clock)
             if record is not None:
                 break
+            if self._reads.waits(self._clock):
+                return None
             self._drop(piece)  # the disk has lost it
         self._free.remove(piece)
         share = member.share(piece.amount, self._free.reserve(piece))
@@ -335,9 +337,10 @@ class ConsumerGroup(Generic[B]):
         return GroupState(
             name=self.name, settings=self.settings, created_us=self.created_us, base=self.base,
             end=self._log.committed, out=self.out, waiting=self._free.count,
-            oldest_us=self._oldest(), members=len(self._members), paused=self.paused,
-            acknowledged=self.acknowledged, failed=self.failed, lapsed=self.lapsed,
-            expired=self.expired, malformed=self._filter.malformed, stalled=self._stalled(),
+            oldest_us=self._reads.appended_us(self.base), members=len(self._members),
+            paused=self.paused, acknowledged=self.acknowledged, failed=self.failed,
+            lapsed=self.lapsed, expired=self.expired, malformed=self._filter.malformed,
+            stalled=self._stalled(),
             who=[
                 MemberState(
                     member=each.id, name=each.name, held=each.held, credit=max(0, each.credit),
@@ -404,7 +407,8 @@ class ConsumerGroup(Generic[B]):
         return [*self._free, *self._leases()]
 
     def _may_open(self) -> bool:
-        return self.next < self._log.committed and not self._is_full
+        more = self.next < self._log.committed and not self._is_full
+        return more and not self._reads.waits(self._clock)
 
     @property
     def _is_full(self) -> bool:
@@ -501,6 +505,8 @@ class ConsumerGroup(Generic[B]):
         whole = self._journal.known(offset) is None
         # Nothing has changed if this raises.
         count, area = (0, b"") if whole else self._look_at(offset)
+        if self._reads.waits(self._clock):
+            return  # it is looked at again
         done, tried = self._journal.take_known(offset)
         open_bits = bits_at(0, count) & ~done
         self._open.open(count, open_bits)
@@ -514,9 +520,9 @@ class ConsumerGroup(Generic[B]):
         """How many messages of the group's this batch has, and what it says of them."""
         if offset < self._log.floor:
             return 0, b""
-        record = self._log.record(offset)
+        record = self._reads.record(offset, self._clock)
         if record is None:
-            self.expired += 1
+            self.expired += not self._reads.waits(self._clock)
             return 0, b""
         return self._filter.look_at(record)
 
@@ -592,13 +598,6 @@ class ConsumerGroup(Generic[B]):
             self._free.remove(piece)
         self._journal.drop_below(floor)
         self.expired += self._open.drop_below(floor)
-
-    def _oldest(self) -> int:
-        """When the batch at `base` was appended; 0: there is none."""
-        if self.base >= self._log.committed:
-            return 0
-        record = self._log.record(self.base)
-        return 0 if record is None else read_entry(record[1]).appended_us
 
     def _stalled(self) -> str:
         """Why nothing goes out though there is something to do."""

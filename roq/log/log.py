@@ -114,9 +114,18 @@ class Log(Protocol[B]):
         ...
 
     def record(self, offset: int) -> Record[B] | None:
-        """The entry at this offset, which must lie in [floor, end); None if the disk has lost it.
+        """The entry at this offset, which must lie in [floor, end); None if the disk has lost it,
+        or does not give it now.
 
         What is not committed is always there.
+        """
+        ...
+
+    def is_lost(self, offset: int) -> bool:
+        """Of an entry for which `record` has given None: whether it will never give it.
+
+        It is not there, or its sum is wrong. Else the disk could not be asked, and is asked again
+        by the next `record`.
         """
         ...
 

@@ -176,6 +176,10 @@ class Ring(Generic[B]):
             raise LookupError(f"offset {offset} is below the floor {self.floor}")
         return record
 
+    def is_lost(self, _: int) -> bool:
+        """As `Log.is_lost`: what is not in memory is nowhere."""
+        return True
+
     def following(self, offset: int) -> int:
         """As `Log.following`: none is left out."""
         return offset

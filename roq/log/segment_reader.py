@@ -2,7 +2,7 @@
 
 What cannot be read is None. If its sum is wrong, or its file is not there, it is lost: counted, and
 not read again. If the system has refused to read it, it is not: questions that wait for the disk
-read it again, others when it has been forgotten that it was refused.
+read it again, others when it has been forgotten that it was refused: when `is_lost` is asked.
 
 Segments are told from other files by their names:
 `<base>-<epoch>.seg`, with an index `<base>-<epoch>.idx` once they are complete.
@@ -159,11 +159,23 @@ class SegmentReader:
         return found
 
     def is_lost(self, segment: Segment, offset: int) -> bool:
-        """Whether an entry, for which `record` gave None, is lost."""
+        """Whether an entry, for which `record` gave None, is lost; if not, the system is asked
+        again by the next `record`."""
         try:
-            return self._index(segment).position(offset) == LOST
-        except _Refused:
-            return False
+            if self._index(segment).position(offset) == LOST:
+                return True
+        except (_Refused, NotAtHand):
+            pass
+        self._forget_refused()
+        return False
+
+    def _forget_refused(self) -> None:
+        for held in (self._loaded, self._chunks):
+            refused = [key for key, found in held.items() if found is None]
+            for key in refused:
+                del held[key]  # type: ignore[arg-type]
+        if self._large.data is None:
+            self._large = _Large(("", 0), 0, b"")
 
     def _record_at(self, name: str, position: int) -> Found | None:
         large, whole = self._large, None

@@ -264,7 +264,7 @@ class SegmentLog(Generic[B]):
         return self.hot.topic(found.topic), found.frame, found.body, len(found.body)
 
     def is_lost(self, offset: int) -> bool:
-        """As `LateLog.is_lost`."""
+        """As `Log.is_lost`."""
         segment = self._segment_of(offset)
         return segment is None or self._reader.is_lost(segment, offset)
 

@@ -433,10 +433,8 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def _open_next(self) -> None:
         offset = self.next
-        there = offset >= self._log.floor and self._log.following(offset) == offset
-        record = self._log.record(offset) if there else None
         super()._open_next()
-        bits = self._open.bits.get(offset, 0)
+        bits, record = self._open.bits.get(offset, 0), self._reads.last
         if not bits or record is None:
             return
         appended_us = read_entry(record[1]).appended_us

@@ -96,6 +96,9 @@ class SegmentedLog(Generic[B]):
         """As `LateLog.hot`: all of it is in memory."""
         return self
 
+    def is_lost(self, _: int) -> bool:
+        return True
+
     def following(self, offset: int) -> int:
         return offset
 

@@ -13,8 +13,8 @@ from typing import Final, Self
 
 import msgspec
 
-from roq.client.consume.holding import Holding
-from roq.client.consume.machine import ConsumerStats, Membership
+from roq.client.consume.holding import ConsumerStats, Holding
+from roq.client.consume.machine import Membership
 from roq.client.consume.message import (
     DONE,
     ConsumedBatch,

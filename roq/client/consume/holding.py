@@ -8,6 +8,7 @@ one look misses the next one finds.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from roq.client.subscribe.message import Batch
@@ -41,6 +42,33 @@ class Segment(NamedTuple):
     lease: int
     first: int
     length: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerStats:
+    """What has happened so far.
+
+    Attributes:
+        received, acknowledged, returned: messages.
+        confirmed: acknowledgements that are kept.
+        lost: messages that were taken from this member while it held them.
+        redelivered: messages that came as a second or further attempt.
+        malformed: leases that could not be read; they were given back.
+        given_up: those of them that were tried as often as may be: they were acknowledged.
+        passed_over: messages without any of the group's tags; they were acknowledged unseen.
+        unburied: dead letters that could not be written, each time; they come again.
+    """
+
+    received: int = 0
+    acknowledged: int = 0
+    returned: int = 0
+    confirmed: int = 0
+    lost: int = 0
+    redelivered: int = 0
+    malformed: int = 0
+    given_up: int = 0
+    passed_over: int = 0
+    unburied: int = 0
 
 
 class Holding:

@@ -17,7 +17,14 @@ from typing import Final
 
 import msgspec
 
-from roq.client.consume.holding import Holding, Segment, batch_of, column_of, pass_over
+from roq.client.consume.holding import (
+    ConsumerStats,
+    Holding,
+    Segment,
+    batch_of,
+    column_of,
+    pass_over,
+)
 from roq.client.consume.message import Settlement
 from roq.client.consume.ordering import ORDERED
 from roq.errors import RemoteProtocolError
@@ -97,33 +104,6 @@ class Membership:
     start_us: int
     prefetch: int
     prefetch_bytes: int
-
-
-@dataclass(slots=True, kw_only=True)
-class ConsumerStats:
-    """What has happened so far.
-
-    Attributes:
-        received, acknowledged, returned: messages.
-        confirmed: acknowledgements that are kept.
-        lost: messages that were taken from this member while it held them.
-        redelivered: messages that came as a second or further attempt.
-        malformed: leases that could not be read; they were given back.
-        given_up: those of them that were tried as often as may be: they were acknowledged.
-        passed_over: messages without any of the group's tags; they were acknowledged unseen.
-        unburied: dead letters that could not be written, each time; they come again.
-    """
-
-    received: int = 0
-    acknowledged: int = 0
-    returned: int = 0
-    confirmed: int = 0
-    lost: int = 0
-    redelivered: int = 0
-    malformed: int = 0
-    given_up: int = 0
-    passed_over: int = 0
-    unburied: int = 0
 
 
 @dataclass(slots=True)

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from roq.client.consume.holding import ACKED, RETURNED, Holding
+from roq.client.consume.holding import ACKED, RETURNED, ConsumerStats, Holding
 from roq.client.consume.machine import (
     AskExchange,
     ConsumerMachine,
-    ConsumerStats,
     Membership,
     Seat,
     SeatPhase,

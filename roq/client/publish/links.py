@@ -112,16 +112,14 @@ class Links:
         self.publisher, self._incarnation = publisher, incarnation
         self.queue_id, self._offsets, self._latency = b"", offsets, latency
         self.limits = limits
-        self.topics = Topics(limits.topics)
-        self.tally = Tally()
+        self.topics, self.tally = Topics(limits.topics), Tally()
         self.replay, self.bound = ReplayBuffers(), BoundLinks(delivery_seconds)
         self.serving: frozenset[LogId] | None = None
         self.epoch = 0
         self._unanswered = 0  # exchanges that did not answer in time since one was ready
         self.used = False
         self.away_since: float | None = now
-        self._last_link = 0
-        self._attempt = 0
+        self._last_link = self._attempt = 0
         self.all: tuple[Link, ...] = ()
         self.chooser = LinkChooser(self._add_link(None, 0), self.topics)
         self.delivery_seconds = delivery_seconds
@@ -316,8 +314,7 @@ class Links:
             link.expire(now - self.delivery_seconds, self.delivery_seconds)
             effects += link.tick(now)
         effects += self.bound.ask(self.serving, self._ready_seconds(), now)
-        late = self.bound.take_late(now)
-        if late:
+        if late := self.bound.take_late(now):
             self._replay(late)
             effects += self._send(now)
         every = self._after(effects, now)

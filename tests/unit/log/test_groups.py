@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from memory_files import MemoryFiles
 
 from roq.log import groups
 from roq.log.free_messages import FreeMessages
+from roq.log.group_filter import REFUSED_SECONDS
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases
+from roq.log.log import NotAtHand
+from roq.log.recovery import LogSettings, open_log
 from roq.log.ring import Ring
+from roq.log.segments import SegmentLog, perform
 from roq.model import PublisherId
 from roq.protocol.batch import pack
 from roq.protocol.consuming import GroupSettings
@@ -240,3 +245,96 @@ def test_what_leaves_the_log_is_left_behind_without_members_too() -> None:
     made.group.tick(0.5)
     assert made.group.base == made.log.floor
     assert made.group.expired == made.log.floor
+
+
+# --- a disk that does not give what it has --------------------------------------------------------
+
+
+class OnDisk(Group):
+    """A group at a log of which nothing is in memory; what is not at hand is read for it."""
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]
+        self.files = MemoryFiles()
+        self.disk: SegmentLog[bytes] = open_log(
+            self.files,
+            LogSettings(
+                queue=b"q" * 16, exchange=1, epoch=1, cluster="c", host="h", ring_bytes=1,
+                topics_max=8, topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1,
+                segment_bytes=1 << 20, segment_entries=5,
+            ),
+        )  # fmt: skip
+        self.log = self.disk  # type: ignore[assignment]
+        self.group = ConsumerGroup("g", self.disk, self.group.settings, 1, 0, 0.0)
+
+    def append(self, count: int = 1, size: int = 1) -> None:
+        super().append(count, size)
+        written = self.disk.gather(lambda: b"")
+        assert written is not None
+        perform(self.files, written)
+        self.disk.commit(written.end)
+
+    def leases(self) -> list[Lease]:
+        found: list[Lease] = []
+        self.disk.patient = False
+        for _ in range(100):
+            try:
+                given = self.group.next_lease(self.numbers)
+            except NotAtHand as miss:
+                miss.keep(miss.load())
+                continue
+            if given is None:
+                self.disk.patient = True
+                self.group.check()
+                return found
+            found.append(given[0])
+        raise AssertionError("it asks for the same for ever")
+
+
+def refuse(*_: object) -> bytes:
+    raise OSError(24, "Too many open files")
+
+
+@pytest.mark.parametrize("mode", ["shared", "exclusive", "keyed", "priority"])
+@pytest.mark.parametrize("looked_at", [True, False])
+def test_what_the_disk_refuses_for_a_while_is_handed_out_then(
+    monkeypatch: pytest.MonkeyPatch, mode: str, looked_at: bool
+) -> None:
+    made = OnDisk(mode=mode)
+    for _ in range(12):
+        made.append(2)
+    member = made.join(credit=4)
+    first = made.leases() if looked_at else []
+    member.granted = 100
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFiles, "read", refuse)
+        for _ in range(5):
+            first += made.leases()
+            made.pass_time(1.0)
+            made.group.heard(member)
+    for _ in range(20):
+        first += made.leases()
+        made.pass_time(0.5)
+        made.group.heard(member)
+    assert sorted((each.offset, each.length) for each in first) == [(at, 2) for at in range(12)]
+    assert made.group.expired == 0
+
+
+def test_what_the_disk_refuses_for_long_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = OnDisk(lease_seconds=600.0)
+    for _ in range(9):
+        made.append()
+    made.join()
+    damaged = min(name for name in made.files.names() if name.endswith(".seg"))
+    read = MemoryFiles.read
+
+    def refuse_one(self: MemoryFiles, name: str, at: int, size: int) -> bytes:
+        return refuse() if name == damaged else read(self, name, at, size)
+
+    monkeypatch.setattr(MemoryFiles, "read", refuse_one)
+    while made.now < REFUSED_SECONDS:
+        assert made.leases() == []
+        made.pass_time(0.5)
+    made.pass_time(1.0)
+    assert [each.offset for each in made.leases()] == [5, 6, 7, 8]
+    assert made.group.expired == 5

@@ -13,8 +13,8 @@ import pytest
 
 from roq.client.consume import consumer as module
 from roq.client.consume.consumer import Consumer, start_of
-from roq.client.consume.holding import ACKED, RETURNED, Holding
-from roq.client.consume.machine import ConsumerStats, Membership
+from roq.client.consume.holding import ACKED, RETURNED, ConsumerStats, Holding
+from roq.client.consume.machine import Membership
 from roq.client.consume.message import ConsumedBatch, Settlement
 from roq.client.io.engine import Engine
 from roq.client.session.events import SessionState
