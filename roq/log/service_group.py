@@ -236,7 +236,8 @@ class ServiceGroup(ConsumerGroup[B]):
     def _discard(self) -> None:
         """What an instance was looked for often enough ends, with the reason."""
         service = self.service
-        if self.paused or self.full or self._clock < self._hold_until:
+        held = self.paused or self.full or self._reads.waits(self._clock)
+        if held or self._clock < self._hold_until:
             self._taken_at = self._clock
             return
         patience = service.send_attempts * service.send_wait
