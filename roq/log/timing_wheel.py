@@ -21,6 +21,7 @@ from roq.protocol.later import Place
 
 _ROW: Final = Struct("<QQII8s")
 ROW_BYTES: Final = _ROW.size
+_ID_AT: Final = ROW_BYTES - 8
 SIZE_MAX: Final = (1 << 32) - 1
 SECOND: Final = 1_000_000
 """In µs, as all times here."""
@@ -136,13 +137,12 @@ class TimingWheel:
         """The one with this id, if it was not given out."""
         for ring in self._rings:
             for rows in ring.values():
+                # What is found first may lie across others, as zeros do in every row.
                 at = rows.find(message)
-                while at >= 0:
-                    first = at - at % ROW_BYTES
-                    row = Row(*_ROW.unpack_from(rows, first))
-                    if row.id == message:
-                        return row
-                    at = rows.find(message, at + 1)
+                if at >= 0 and at % ROW_BYTES != _ID_AT:
+                    at = _find_id(rows, message)
+                if at >= 0:
+                    return Row(*_ROW.unpack_from(rows, at - _ID_AT))
         return None
 
     def soonest(self, most: int, others: Iterable[Row] = ()) -> list[Row]:
@@ -308,6 +308,17 @@ def _soonest_of(rows: bytearray, most: int) -> list[Row]:
     places = [at for at, due in enumerate(dues) if due < last]
     places += islice((at for at, due in enumerate(dues) if due == last), most - len(places))
     return [Row(*_ROW.unpack_from(rows, at * ROW_BYTES)) for at in places]
+
+
+def _find_id(rows: bytearray, message: bytes) -> int:
+    """Where this id stands in a bucket; -1: it does not. However the rows are, all are passed over
+    at once."""
+    word = int.from_bytes(message, sys.byteorder)
+    try:
+        row = array("Q", bytes(rows))[_ID_AT // 8 :: ROW_BYTES // 8].index(word)
+    except (ValueError, OverflowError):
+        return -1
+    return row * ROW_BYTES + _ID_AT
 
 
 def _find(rows: bytearray, packed: bytes) -> int:

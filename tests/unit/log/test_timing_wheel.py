@@ -160,3 +160,25 @@ def test_an_id_is_not_found_across_two_rows() -> None:
     pending.add(row(1, 5.0), NOW)
     packed = pending.pack()
     assert pending.find(packed[3:11]) is None
+
+
+def test_an_id_that_lies_across_every_row_costs_no_look_at_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pending, looked_at = TimingWheel(), list[int]()
+    for number in range(1, 2_000):
+        pending.add(row(number, 36_000.0), NOW)
+    nothing = row(0, 36_000.0)._replace(id=bytes(8))
+
+    class Counted:
+        def unpack_from(self, rows: bytearray, at: int) -> tuple[object, ...]:
+            looked_at.append(at)
+            return packing.unpack_from(rows, at)
+
+    packing = timing_wheel._ROW
+    with monkeypatch.context() as patch:
+        patch.setattr(timing_wheel, "_ROW", Counted())
+        assert pending.find(nothing.id) is None
+    pending.add(nothing, NOW)
+    assert pending.find(nothing.id) == nothing
+    assert len(looked_at) < 10
