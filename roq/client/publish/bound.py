@@ -60,6 +60,10 @@ class BoundLinks:
             sealed.stream.topic in self._bound and not sealed.void for sealed in window
         )
 
+    def waits(self, link: Link) -> bool:
+        """Whether this link has to go on, as a newer one to its exchange would pass it."""
+        return link in self.links or (link.phase is LinkPhase.IDLE and self.binds(link))
+
     def take(self, link: Link, now: float) -> list[PendingBatch]:
         """A link is left: what others are to send. The rest stays, and the link with it."""
         if not link.window.buffer.durable:
@@ -72,14 +76,13 @@ class BoundLinks:
             self.links = (*self.links, link)
             self._left[link.number] = now
             for oldest in self.links[:-LINKS_MAX]:
+                batches += oldest.window.take_out(FOR_A_WHILE)
                 oldest.window.abandon(f"exchange {oldest.name} may have it, and so have others")
         return batches
 
     def take_late(self, now: float) -> list[PendingBatch]:
         """What was bound for a while that is over: others are to send it now."""
-        late = [
-            link for link in self._impatient() if now >= self._left[link.number] + self._patience
-        ]
+        late = [link for link in self._impatient() if link.passed or now >= self._until(link)]
         return [sealed for link in late for sealed in link.window.take_out(FOR_A_WHILE)]
 
     def take_back(self, exchange: ExchangeInfo) -> Link | None:
@@ -116,7 +119,7 @@ class BoundLinks:
 
     def next_deadline(self, serving: Container[LogId] | None) -> float | None:
         """When `ask` or `take_late` is wanted; None: not before something happens."""
-        times = [self._left[link.number] + self._patience for link in self._impatient()]
+        times = [self._until(link) for link in self._impatient()]
         if self._away(serving):
             times.append(self._ask_at)
         return min(times, default=None)
@@ -128,6 +131,9 @@ class BoundLinks:
     def _keep(self, links: list[Link]) -> None:
         self.links = tuple(links)
         self._left = {link.number: self._left[link.number] for link in links}
+
+    def _until(self, link: Link) -> float:
+        return self._left[link.number] + self._patience
 
     def _impatient(self) -> list[Link]:
         """The links that do not work and have something that is bound only for a while."""

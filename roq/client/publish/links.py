@@ -111,18 +111,16 @@ class Links:
     ) -> None:  # fmt: skip
         self.publisher, self._incarnation = publisher, incarnation
         self.queue_id, self._offsets, self._latency = b"", offsets, latency
-        self.limits = limits
+        self.limits, self.delivery_seconds = limits, delivery_seconds
         self.topics, self.tally = Topics(limits.topics), Tally()
         self.replay, self.bound = ReplayBuffers(), BoundLinks(delivery_seconds)
         self.serving: frozenset[LogId] | None = None
-        self.epoch = 0
+        self.epoch, self.used = 0, False
         self._unanswered = 0  # exchanges that did not answer in time since one was ready
-        self.used = False
         self.away_since: float | None = now
         self._last_link = self._attempt = 0
         self.all: tuple[Link, ...] = ()
         self.chooser = LinkChooser(self._add_link(None, 0), self.topics)
-        self.delivery_seconds = delivery_seconds
         self.moves, self.closed = 0, False
         self._highest = 0
         """The highest epoch that was heard of."""
@@ -287,6 +285,9 @@ class Links:
         if self._relocation is not None:
             every += self._proceed(self._relocation, now)
         if self.bound.links:
+            if late := self.bound.take_late(now):
+                self._replay(late)
+                every += self._send(now)
             every += self._close(self.bound.take_over())
         if self.ready:
             self._works(now)
@@ -314,9 +315,6 @@ class Links:
             link.expire(now - self.delivery_seconds, self.delivery_seconds)
             effects += link.tick(now)
         effects += self.bound.ask(self.serving, self._ready_seconds(), now)
-        if late := self.bound.take_late(now):
-            self._replay(late)
-            effects += self._send(now)
         every = self._after(effects, now)
         if self._ask_at is not None and now >= self._ask_at:
             every.append(self._ask(now))
@@ -449,6 +447,8 @@ class Links:
         targets = {info.log: info for info in event.exchanges}
         if not 0 < len(targets) <= LINKS_MAX:
             return [self._tell(event.epoch, reason=f"cannot publish at {len(targets)} exchanges")]
+        if any(link.log in targets and self.bound.waits(link) for link in self.all):
+            return [self._tell(event.epoch, reason="an earlier link to it is not over")]
         open_ = {link.log for link in self.chooser.links if link.phase is not LinkPhase.IDLE}
         relocation = Relocation(event.epoch, tuple(targets.values()), self.topics.heads())
         self._relocation = relocation

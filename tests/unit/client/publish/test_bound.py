@@ -7,7 +7,7 @@ from msgspec import structs
 from publisher_script import X1, X2, Script, accepted, acked, link_at, opened, relocate, sent, told
 
 from roq.client.publish.bound import AGAIN_SECONDS, LINKS_MAX, PATIENCE_SECONDS
-from roq.client.publish.events import AskAttach, ConnectionLost, Leave, Serving
+from roq.client.publish.events import AskAttach, ConnectionLost, Leave, Received, Serving
 from roq.client.publish.link import Drop
 from roq.client.publish.receipt import Outcome
 from roq.client.publish.relocation import DRAIN_BOUND_SECONDS, DRAIN_SECONDS
@@ -268,6 +268,32 @@ def test_a_delayed_message_whose_exchange_stays_away_goes_to_another_one(bound: 
     assert outcomes(bound) == ["ok", "ok"]
 
 
+def test_a_delayed_message_that_another_link_has_passed_goes_elsewhere_at_once(
+    bound: Script,
+) -> None:
+    bound.publish(LATER)
+    killed(bound)
+    accepted(bound, X2)
+    bound.feed(Serving((BACK, X2)))
+    refused = channel.Refused(code="stale_epoch", text="a newer link is here")
+    link = link_at(bound, BACK)
+    effects = bound.feed(Received(link, [channel.REFUSED, documents.encode(refused)]))
+    assert sent(effects) == [1]
+    acked(bound, X2, 1)
+    assert outcomes(bound) == ["ok"]
+
+
+def test_no_move_passes_a_link_that_has_to_go_on(bound: Script) -> None:
+    bound.publish(LATER)
+    killed(bound)
+    accepted(bound, X2)
+    assert not told(relocate(bound, 5, BACK)).accepted
+    assert back(bound, 2) == []
+    bound.feed(Tick())
+    assert outcomes(bound) == ["ok"]
+    assert opened(relocate(bound, 6, BACK)).epoch == 6, "now it is over"
+
+
 def test_a_delayed_message_goes_to_another_exchange_well_before_its_time_is_over() -> None:
     script = Script(delivery_seconds=4.0)
     script.assign()
@@ -287,6 +313,5 @@ def test_while_its_exchange_is_there_a_delayed_message_goes_nowhere_else(bound: 
     assert back(bound, 1) == [1]
     bound.now += 1.0
     assert sent(bound.feed(Tick())) == []
-    bound.feed(ConnectionLost(link_at(bound, BACK), "killed again"))
-    bound.feed(ConnectionLost(link_at(bound, BACK), "refused"))
-    assert sent(bound.feed(Tick())) == [1], "it has had its time"
+    lost = ConnectionLost(link_at(bound, BACK), "killed again")
+    assert sent(bound.feed(lost)) == [1], "it has had its time"
