@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from roq.cli.job_option import JobsTarget, ago, clock, jobs_command, limited, now, operator
+from roq.cli.job_settings import set_limits, test_jobs
 from roq.cli.output import (
     done,
     fields_of,
@@ -32,10 +33,11 @@ from roq.errors import ConfigError
 from roq.jobs.database import MICROSECONDS, JobDatabase
 from roq.jobs.instances import MECHANISMS
 from roq.jobs.jobs import THREADS, Jobs
+from roq.jobs.limits import text_of
 from roq.jobs.schema import migrate as migrate_schema
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.types import priority_of
-from roq.jobs.views import COUNTED_MAX, Action, JobFilter, JobRow
+from roq.jobs.views import COUNTED_MAX, Action, JobFilter, JobRow, TypeRow
 from roq.jobs.worker import GRACE_SECONDS
 
 NAMES: Final = {number: name for name, number in PRIORITIES.items()}
@@ -91,6 +93,8 @@ def jobs() -> None:
     """
 
 
+jobs.add_command(set_limits)
+jobs.add_command(test_jobs)
 jobs.add_command(schedule)
 jobs.add_command(schedules)
 
@@ -346,7 +350,9 @@ def _life(dead: bool, expires: int) -> str:
 @jobs.command(short_help="List the types that programs have declared.")
 @jobs_command
 def types(target: JobsTarget) -> None:
-    """List the types of jobs that programs have declared, with their limits.
+    """List the types of jobs that programs have declared, with the limits that hold.
+
+    `roq jobs set` changes them.
 
     \b
     Example:
@@ -357,14 +363,23 @@ def types(target: JobsTarget) -> None:
         print_json([fields_of(row) for row in rows])
         return
     print_table(
-        ("TYPE", "ON", "RESTARTABLE", "LIMIT#", "USED#", "SECONDS#", "VERSION#"),
+        ("TYPE", "ON", "RESTARTABLE", "THREADS#", "LIMIT#", "RATE#", "RETRIES#", "SECONDS#",
+         "USED#", "PRIORITY", "VERSION#"),
         [
-            (row.name, row.on, row.restartable, row.cluster_limit, row.slots_used,
-             f"{row.time_limit:g}", row.version)
+            (
+                row.name, row.on, row.restartable,
+                *("-" if each is None else f"{each:g}" for each in _limits(row)),
+                row.slots_used, text_of("priority", row.limits.priority), row.version,
+            )
             for row in rows
         ],
         "No program has declared a type.",
     )  # fmt: skip
+
+
+def _limits(row: TypeRow) -> tuple[float | None, ...]:
+    holds = row.limits
+    return holds.threads, holds.cluster_limit, holds.rate, holds.retries, holds.time_limit
 
 
 def _acting(action: Action, example: str, text: str) -> None:

@@ -284,7 +284,12 @@ class JobWorker:
                     checked_end(self._database, connection, running.job, end)
                     for running, end in ended
                 ]
-                hit = self._store.finish(connection, self.id, checked, self.name)
+                hit = self._store.finish(
+                    connection, self.id, checked, self.name,
+                    retries={
+                        name: each.retries for name, each in (look.limits if look else {}).items()
+                    },
+                )  # fmt: skip
                 if any(running.job.finished for running, _ in ended):
                     self._store.release_left(connection)
                 if claim and by_queue:
@@ -406,18 +411,20 @@ class JobWorker:
     def _want(self, kind: JobType[Any], places: JobPlaces, running: int, look: Look) -> Want:
         ahead = self._room.ahead(kind.name, places)
         most = places.free + ahead - places.short if ahead else places.free
-        if kind.threads is not None:
-            most = min(most, kind.threads - running)
-        limit = look.limits.get(kind.name)
+        holds = look.limits.get(kind.name, kind.limits)
+        if holds.threads is not None:
+            most = min(most, holds.threads - running)
+        limit = holds.cluster_limit
         if limit is not None:
             users = [peer.id for peer in look.peers if kind.name in peer.types]
             hungry = [peer.id for peer in look.peers if kind.name in peer.wants]
             most = min(most, lent(limit, users, hungry, self.id, kind.name) - running)
         # Its time begins with the claim, and so do the seconds that it may wait for a thread.
-        span = int(kind.time_limit * 1_000_000) + _WAIT_MICROSECONDS // 2
+        span = int(holds.time_limit * 1_000_000) + _WAIT_MICROSECONDS // 2
         return Want(
-            kind.name, max(0, most), span, limited=limit is not None, running=running, ahead=ahead
-        )
+            kind.name, max(0, most), span, limited=limit is not None, running=running, ahead=ahead,
+            rate=holds.rate,
+        )  # fmt: skip
 
     # --- twice a second ---------------------------------------------------------------------------
 
@@ -434,7 +441,7 @@ class JobWorker:
             key = (running.job.id, running.job.token)
             if key in look.interrupt:
                 self._interrupt([running], RunEnd.INTERRUPTED)
-            elif running.began is not None and now - running.began > running.kind.time_limit:
+            elif running.began is not None and now - running.began > self._time_limit(running):
                 self._interrupt([running], RunEnd.LIMIT)
         self._take_back(now - HEAP_SECONDS)
         tidy = now - self._tidied >= TIDY_SECONDS
@@ -447,10 +454,16 @@ class JobWorker:
                 self._schedules.fire_due(connection)
         if self._messages is not None:
             self._messages.look(look)
-        stuck = sum(_is_stuck(each, now) for each in self._running.values())
+        stuck = sum(_is_stuck(each, now, self._time_limit(each)) for each in self._running.values())
         if stuck > self._number // 2:
             self._stuck = True
             self.stop()
+
+    def _time_limit(self, running: Running) -> float:
+        """Seconds that a run may take by now."""
+        name = running.kind.name
+        known = None if self._look is None else self._look.limits.get(name)
+        return (known or running.kind.limits).time_limit
 
     def _renew(self) -> bool:
         """Say that this instance lives, in a transaction that waits for nobody."""
@@ -519,12 +532,12 @@ class JobWorker:
                     self._loop.cancel(running)
 
 
-def _is_stuck(running: Running, now: float) -> bool:
+def _is_stuck(running: Running, now: float, limit: float) -> bool:
     """Whether a run goes on though it was to stop, for as long again as it might take in all."""
     return (
         running.job.stop not in {None, RunEnd.STOPPED}
         and running.asked is not None
-        and now - running.asked > running.kind.time_limit
+        and now - running.asked > limit
     )
 
 
