@@ -8,7 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import sqlalchemy as sa
 
@@ -63,6 +63,9 @@ class Jobs:
     Raises:
         ConfigError: no such database is supported, or its driver is not installed.
     """
+
+    may_work: ClassVar[bool] = True
+    """Whether instances may run in this process."""
 
     def __init__(
         self,
@@ -151,11 +154,13 @@ class Jobs:
         retries: int = RETRIES,
         rate: float | None = None,
         priority: int | str = DEFAULT,
+        kind: str | None = None,
     ) -> Callable[[Callable[..., R]], JobType[R]]:
         """Make a function the handler of a type of jobs.
 
         It gets a `Job` and, if it takes a second argument, the params, decoded as its annotation
-        says. It runs in a thread, or as a task of an event loop if it is `async def`.
+        says. It runs in a thread, or as a task of an event loop if it is `async def`, or in a
+        process of its own.
 
         Args:
             name: of the type, the same in all programs.
@@ -171,6 +176,9 @@ class Jobs:
             rate: jobs that begin in a second, in the whole cluster: 0.1 is one in ten seconds.
                 A second's worth of them may begin at once.
             priority: of jobs that are submitted without one.
+            kind: `thread`, `async` or `process`; None: as the handler is defined. A process is
+                killed if it does not stop, and its crash is an error of the job alone. It imports
+                the handler's module, so that must be possible.
 
         Operators may set other limits, see `roq jobs set`.
 
@@ -188,7 +196,7 @@ class Jobs:
                 raise ConfigError(f"there are two handlers for jobs of type {name}")
             made: JobType[R] = JobType(
                 self, handler, name=name, version=version, upgrade=upgrade, items=items,
-                restartable=restartable, limits=limits,
+                restartable=restartable, limits=limits, kind=kind,
             )  # fmt: skip
             self.types[name] = made
             return made
@@ -384,6 +392,11 @@ class Jobs:
         if unknown or not wanted:
             named = f"no type {', '.join(unknown)}" if unknown else "no type at all"
             raise ConfigError(f"this program has {named}: `@jobs.type(…)` makes one")
+        if not self.may_work:
+            raise ConfigError(
+                "this process runs handlers for an instance and cannot have one of its own: start "
+                "instances under `if __name__ == '__main__':`"
+            )
         if not 1 <= threads <= 1_000:
             raise ConfigError(f"an instance has 1 to 1,000 threads, not {threads}")
         mine = {each: self.types[each] for each in wanted}

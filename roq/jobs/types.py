@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -28,6 +29,16 @@ R = TypeVar("R")
 
 Upgrade = Callable[[int, Any], Any]
 """From the version that params were written with, and what JSON says, to what they are now."""
+
+
+class JobKind(StrEnum):
+    """Where a handler runs."""
+
+    THREAD = "thread"
+    ASYNC = "async"
+    """As a task of an event loop."""
+    PROCESS = "process"
+    """In a process of its own, which is killed if it does not stop."""
 
 
 class Unreadable(Exception):
@@ -53,6 +64,8 @@ class JobType(Generic[R]):
         version: of the params, as this program writes them.
         restartable: whether a job may run again by itself after it failed half way.
         limits: that hold unless an operator sets others.
+        kind: where the handler runs.
+        jobs: that it belongs to.
     """
 
     def __init__(
@@ -66,17 +79,28 @@ class JobType(Generic[R]):
         items: Callable[[Any], int] | None = None,
         restartable: bool = False,
         limits: TypeLimits | None = None,
+        kind: str | None = None,
     ) -> None:
         self.name = checked_text("the name of a type", name)
         self.handler = handler
         self.version = _within("version", version, 1, 1_000_000)
         self.restartable = restartable
         self.limits = _checked(limits or TypeLimits())
-        self.is_async = inspect.iscoroutinefunction(handler)
-        self._submitter = submitter
+        self.kind = _kind(name, handler, kind)
+        self.jobs = submitter
         self._items = items
         self._upgrade = upgrade
         self.takes_params, self._params_type, self._result_type = _signature(name, handler)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the handler is a coroutine."""
+        return self.kind is JobKind.ASYNC
+
+    @property
+    def address(self) -> tuple[str, str]:
+        """Module and name in it, where another process finds the type."""
+        return self.handler.__module__, self.handler.__qualname__
 
     @property
     def facts(self) -> TypeFacts:
@@ -129,7 +153,7 @@ class JobType(Generic[R]):
             params, priority=priority, due=due, unique=unique, on_unique=on_unique, key=key,
             after=after, tag=tag,
         )  # fmt: skip
-        return self._submitter.submit(self, [job], connection)[0]
+        return self.jobs.submit(self, [job], connection)[0]
 
     def submit_many(
         self,
@@ -148,7 +172,7 @@ class JobType(Generic[R]):
             self.new(each, priority=priority, due=due, key=key, after=parents, tag=tag)
             for each in params
         ]
-        return self._submitter.submit(self, jobs, connection)
+        return self.jobs.submit(self, jobs, connection)
 
     def new(
         self,
@@ -339,6 +363,28 @@ def _within(what: str, value: int, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ConfigError(f"{what} is a number from {least} to {most:,}, not {value!r}")
     return value
+
+
+def _kind(name: str, handler: Callable[..., Any], wanted: str | None) -> JobKind:
+    """Where a handler is to run.
+
+    Raises:
+        ConfigError: it cannot run there.
+    """
+    coroutine = inspect.iscoroutinefunction(handler)
+    if wanted is None:
+        return JobKind.ASYNC if coroutine else JobKind.THREAD
+    if wanted not in set(JobKind):
+        raise ConfigError(f"kind of type {name} is one of {', '.join(JobKind)}, not {wanted!r}")
+    if coroutine != (wanted == JobKind.ASYNC):
+        what = "`async def`" if coroutine else "no `async def`"
+        raise ConfigError(f"the handler of type {name} is {what}, so it cannot be of kind {wanted}")
+    if wanted == JobKind.PROCESS and "<" in getattr(handler, "__qualname__", "<"):
+        raise ConfigError(
+            f"the handler of type {name} runs in another process, which has to find it: define it"
+            " in a module, and not within a function"
+        )
+    return JobKind(wanted)
 
 
 def _checked(limits: TypeLimits) -> TypeLimits:

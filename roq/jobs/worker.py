@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 import sqlalchemy as sa
@@ -30,9 +30,12 @@ from roq.jobs.run import Job, unbegun
 from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.states import JobStatus, RunEnd, lent
 from roq.jobs.store import JobStore
-from roq.jobs.types import JobType
+from roq.jobs.types import JobKind, JobType
 from roq.jobs.watch import ChangeWatch, Ticker, Wake
 from roq.runtime.backoff import Backoff
+
+if TYPE_CHECKING:
+    from roq.jobs.processes import JobProcesses
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +46,8 @@ GRACE_SECONDS: Final = 30.0
 """For jobs to stop, when the instance ends."""
 HEAP_SECONDS: Final = 1.0
 """So long may a run that was claimed wait for a thread: then another instance may have it."""
+_START_MICROSECONDS: Final = 15_000_000
+"""Half of what a process may take to start until others end its run."""
 _WAIT_MICROSECONDS: Final = int((HEAP_SECONDS + LOOK_SECONDS) * 1_000_000)
 
 
@@ -159,8 +164,11 @@ class JobWorker:
             open_.callback(self._database.close)
             if not self.id:
                 self.enter()
-            self._threads = RunThreads(self._number, self._done)
+            self._processes = self._process_pool()
+            self._threads = RunThreads(self._number, self._done, self._processes)
             open_.callback(self._threads.close)
+            if self._processes is not None:
+                open_.callback(self._processes.close)
             watch = ChangeWatch(self._database, self.hint)
             open_.callback(watch.close)
             # Its own thread waits for the database, and that may be what does not answer.
@@ -177,6 +185,15 @@ class JobWorker:
                 f"instance {self.name} has too many jobs that do not stop at their time limits: "
                 "start the process again"
             )
+
+    def _process_pool(self) -> JobProcesses | None:
+        """Processes, if a handler wants some."""
+        theirs = [each for each in self._types.values() if each.kind is JobKind.PROCESS]
+        if not theirs:
+            return None
+        from roq.jobs.processes import JobProcesses  # noqa: PLC0415 - it knows `Jobs`, as its child does
+
+        return JobProcesses(self.name, main=any(each.address[0] == "__main__" for each in theirs))
 
     def enter(self) -> None:
         """Enter the instance into the database; `run` does, if nobody has.
@@ -223,6 +240,11 @@ class JobWorker:
         while self._running and monotonic() < until:
             self._wake.wait(self._turn())
             self._wake.wait(0 if self._ended else min(LOOK_SECONDS, max(0.0, until - monotonic())))
+        if self._processes is not None and self._running:
+            self._processes.close()
+            until = monotonic() + LOOK_SECONDS
+            while self._running and monotonic() < until:
+                self._wake.wait(min(LOOK_SECONDS, self._turn()))
         try:
             with self._database.write() as connection:
                 self._instances.leave(connection, self.id)
@@ -421,6 +443,8 @@ class JobWorker:
             most = min(most, lent(limit, users, hungry, self.id, kind.name) - running)
         # Its time begins with the claim, and so do the seconds that it may wait for a thread.
         span = int(holds.time_limit * 1_000_000) + _WAIT_MICROSECONDS // 2
+        if kind.kind is JobKind.PROCESS:
+            span += _START_MICROSECONDS
         return Want(
             kind.name, max(0, most), span, limited=limit is not None, running=running, ahead=ahead,
             rate=holds.rate,
@@ -535,7 +559,8 @@ class JobWorker:
 def _is_stuck(running: Running, now: float, limit: float) -> bool:
     """Whether a run goes on though it was to stop, for as long again as it might take in all."""
     return (
-        running.job.stop not in {None, RunEnd.STOPPED}
+        running.kind.kind is not JobKind.PROCESS
+        and running.job.stop not in {None, RunEnd.STOPPED}
         and running.asked is not None
         and now - running.asked > limit
     )
