@@ -1,4 +1,4 @@
-"""A process that runs handlers of an instance: what it is told, what it tells, and its program.
+"""The program of a process that runs handlers of an instance.
 
 It belongs to one instance, and ends with it: the kernel ends it with the thread that has started
 it, and it ends itself when the instance's end of the socket is closed.
@@ -21,118 +21,48 @@ from typing import Any, Final
 import msgspec
 import sqlalchemy as sa
 
+from roq.jobs.child_messages import (
+    BYTES_MAX,
+    BeginRun,
+    ChildOrder,
+    ChildReady,
+    ChildReport,
+    ChildSetup,
+    EndSaid,
+    FinishSaid,
+    PlaceSaid,
+)
 from roq.jobs.jobs import Jobs
 from roq.jobs.rows import Body, Claimed, Ended, Trouble
 from roq.jobs.run import Job, execute, told
 from roq.jobs.schedules import JobSchedules
 from roq.jobs.states import RunEnd
-from roq.jobs.types import PARAMS_BYTES_MAX, JobType, Unreadable
+from roq.jobs.types import JobType, Unreadable
 
-BYTES_MAX: Final = PARAMS_BYTES_MAX + (1 << 20)
+_orders: Final[msgspec.msgpack.Decoder[ChildOrder]] = msgspec.msgpack.Decoder(ChildOrder)
 PLACE_SECONDS: Final = 0.2
 """Between two looks at how far a run is."""
 _PR_SET_PDEATHSIG: Final = 1
-_LINE: Final = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]);"
-    " from roq.jobs.child import main; main(sys.argv[2])"
-)
-
-
-class Setup(msgspec.Struct, frozen=True):
-    """What the process is started with."""
-
-    descriptor: int
-    """Of its end of the socket."""
-    parent: int
-    """Process id of the instance."""
-    argv: list[str]
-    main: dict[str, str]
-    """What of the instance's main program is to be imported, as `multiprocessing` says it."""
-
-
-class Begin(msgspec.Struct, frozen=True, tag=True):
-    """Run this."""
-
-    module: str
-    name: str
-    """Where the type is in the module."""
-    owner: int
-    instance: str
-    run: Claimed
-
-
-class Stop(msgspec.Struct, frozen=True, tag=True):
-    """The run is to stop."""
-
-    why: RunEnd
-
-
-class Ready(msgspec.Struct, frozen=True, tag=True):
-    """It has started, and takes runs."""
-
-
-class Place(msgspec.Struct, frozen=True, tag=True):
-    """So many items are done."""
-
-    run: tuple[int, int]
-    """Id and token, as in all that follows."""
-    items: int
-
-
-class Finished(msgspec.Struct, frozen=True, tag=True):
-    """The handler completes the job in a transaction of its own, or that has failed."""
-
-    run: tuple[int, int]
-    done: bool
-
-
-class End(msgspec.Struct, frozen=True, tag=True):
-    """The run has ended."""
-
-    run: tuple[int, int]
-    end: RunEnd
-    saved: int
-    result: Body | None = None
-    trouble: Trouble | None = None
-    forked: bool = False
-    """Said by a copy of the process, which the handler has made and let come out of it."""
-
-
-Order = Begin | Stop
-Report = Ready | Place | Finished | End
-_orders: Final = msgspec.msgpack.Decoder(Order)
-
-
-def command(setup: Setup) -> list[str]:
-    """How the process is started."""
-    path = msgspec.json.encode(sys.path).decode()
-    return [sys.executable, "-P", "-c", _LINE, path, msgspec.json.encode(setup).decode()]
-
-
-def main_program() -> dict[str, str]:
-    """What a process has to import so that it has the handlers of the main program, too."""
-    found = spawn.get_preparation_data("roq-job")
-    return {name: str(text) for name, text in found.items() if name.startswith("init_main_from_")}
 
 
 class _ChildJob(Job):
     """Tells the instance before its row becomes a transaction's of the handler."""
 
-    def __init__(self, *args: Any, tell: Callable[[Report], None]) -> None:
+    def __init__(self, *args: Any, tell: Callable[[ChildReport], None]) -> None:
         super().__init__(*args)
         self._tell = tell
 
     def finish(self, result: object = None, *, connection: sa.Connection) -> None:
         """As in `Job`."""
         key = (self.id, self.token)
-        self._tell(Finished(key, True))
+        self._tell(FinishSaid(key, True))
         try:
             super().finish(result, connection=connection)
         finally:
-            self._tell(Finished(key, self.finished))
+            self._tell(FinishSaid(key, self.finished))
 
 
-class Runner:
+class ChildRunner:
     """Runs what it is told to, one after the other, in the process's main thread.
 
     Args:
@@ -144,7 +74,7 @@ class Runner:
         self._connection = connection
         self._gone = gone
         self._sending = threading.Lock()
-        self._begins: queue.SimpleQueue[Begin | None] = queue.SimpleQueue()
+        self._begins: queue.SimpleQueue[BeginRun | None] = queue.SimpleQueue()
         self._job: Job | None = None
         self._busy = False
         self._stop: RunEnd | None = None
@@ -153,12 +83,12 @@ class Runner:
 
     def run(self) -> None:
         """Run handlers until the instance is gone."""
-        self._tell(Ready())
+        self._tell(ChildReady())
         threading.Thread(target=self._listen, name="roq-job-orders", daemon=True).start()
         while (begin := self._begins.get()) is not None:
             self._one(begin)
 
-    def _one(self, begin: Begin) -> None:
+    def _one(self, begin: BeginRun) -> None:
         run = begin.run
         try:
             kind, jobs = found(begin.module, begin.name, run.type)
@@ -181,11 +111,11 @@ class Runner:
         end = RunEnd.RAISED if copy else ended.end
         if copy:
             self._sending = threading.Lock()  # whoever held it is not in the copy
-        self._tell(End(key, end, ended.saved, None if copy else ended.result, trouble, copy))
+        self._tell(EndSaid(key, end, ended.saved, None if copy else ended.result, trouble, copy))
         if copy:
             os._exit(0)
 
-    def _tell(self, report: Report) -> None:
+    def _tell(self, report: ChildReport) -> None:
         try:
             with self._sending:
                 self._connection.send_bytes(msgspec.msgpack.encode(report))
@@ -198,7 +128,7 @@ class Runner:
                 while not self._connection.poll(PLACE_SECONDS if self._busy else None):
                     self._say_place()
                 order = _orders.decode(self._connection.recv_bytes(BYTES_MAX))
-                if isinstance(order, Begin):
+                if isinstance(order, BeginRun):
                     self._stop, self._busy = None, True
                     self._begins.put(order)
                 else:
@@ -213,7 +143,7 @@ class Runner:
         job = self._job
         if job is not None and job.place != self._place:
             self._place = job.place
-            self._tell(Place((job.id, job.token), self._place))
+            self._tell(PlaceSaid((job.id, job.token), self._place))
 
 
 _FORKED: Final = Trouble(
@@ -256,9 +186,9 @@ def main(text: str) -> None:
     """The program of the process.
 
     Args:
-        text: `Setup` as JSON.
+        text: `ChildSetup` as JSON.
     """
-    setup = msgspec.json.decode(text, type=Setup)
+    setup = msgspec.json.decode(text, type=ChildSetup)
     die_with(setup.parent)
     # A Ctrl-C and a service manager reach it as well; what becomes of a run the instance decides.
     # Not ignored: that would go on to the programs that handlers start.
@@ -268,7 +198,7 @@ def main(text: str) -> None:
     sys.argv = list(setup.argv)
     if setup.main:
         prepare(setup.main)
-    Runner(Connection(setup.descriptor), leave).run()
+    ChildRunner(Connection(setup.descriptor), leave).run()
 
 
 def prepare(program: Mapping[str, str]) -> None:
@@ -277,7 +207,7 @@ def prepare(program: Mapping[str, str]) -> None:
 
 
 def leave() -> None:
-    """End this process and what its handlers have started."""
+    """EndSaid this process and what its handlers have started."""
     os.killpg(0, signal.SIGKILL)
 
 

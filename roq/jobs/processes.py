@@ -12,24 +12,35 @@ import sys
 import threading
 from multiprocessing.connection import Connection
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from roq.jobs import child as inside
+from roq.jobs.child_messages import (
+    BYTES_MAX,
+    BeginRun,
+    ChildOrder,
+    ChildReady,
+    ChildReport,
+    ChildSetup,
+    EndSaid,
+    FinishSaid,
+    PlaceSaid,
+    StopRun,
+    command,
+    main_program,
+)
+from roq.jobs.pool import Running
 from roq.jobs.rows import Ended, Trouble
 from roq.jobs.run import Job, raised, unbegun
 from roq.jobs.states import RunEnd
 from roq.runtime.process import Child
 
-if TYPE_CHECKING:
-    from roq.jobs.pool import Running
-
 STOP_SECONDS: Final = 5.0
 """So long may a run go on that is to stop; then its process is killed."""
 LOOK_SECONDS: Final = 0.1
 END_SECONDS: Final = 5.0
-_reports: Final[msgspec.msgpack.Decoder[inside.Report]] = msgspec.msgpack.Decoder(inside.Report)
+_reports: Final[msgspec.msgpack.Decoder[ChildReport]] = msgspec.msgpack.Decoder(ChildReport)
 
 
 class _Gone(Exception):
@@ -49,10 +60,10 @@ class JobProcess:
     def __init__(self, main: dict[str, str]) -> None:
         mine, its = socket.socketpair()
         with its:
-            setup = inside.Setup(its.fileno(), os.getpid(), sys.argv, main)
+            setup = ChildSetup(its.fileno(), os.getpid(), sys.argv, main)
             try:
                 process = subprocess.Popen(
-                    inside.command(setup), stdin=subprocess.DEVNULL, pass_fds=[its.fileno()],
+                    command(setup), stdin=subprocess.DEVNULL, pass_fds=[its.fileno()],
                     start_new_session=True,
                 )  # fmt: skip
                 self._child = Child(process)
@@ -64,7 +75,7 @@ class JobProcess:
         for each in (self._connection.fileno(), self._child.fileno()):
             self._poll.register(each, select.POLLIN)
 
-    def tell(self, order: inside.Order) -> None:
+    def tell(self, order: ChildOrder) -> None:
         """Say something to it.
 
         Raises:
@@ -75,7 +86,7 @@ class JobProcess:
         except OSError:
             raise _Gone(self._how()) from None
 
-    def hear(self) -> inside.Report | None:
+    def hear(self) -> ChildReport | None:
         """What it says; None: nothing for `LOOK_SECONDS`.
 
         Raises:
@@ -84,7 +95,7 @@ class JobProcess:
         self._poll.poll(LOOK_SECONDS * 1_000)
         try:
             if self._connection.poll(0):
-                return _reports.decode(self._connection.recv_bytes(inside.BYTES_MAX))
+                return _reports.decode(self._connection.recv_bytes(BYTES_MAX))
         except (OSError, EOFError):
             raise _Gone(self._how()) from None
         except msgspec.MsgspecError as error:
@@ -127,7 +138,7 @@ class JobProcesses:
 
     def __init__(self, instance: str, *, main: bool) -> None:
         self._instance = instance
-        self._main = inside.main_program() if main else {}
+        self._main = main_program() if main else {}
         self._idle: list[JobProcess] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -139,7 +150,7 @@ class JobProcesses:
         """
         kind, job = running.kind, running.job
         module, name = kind.address
-        begin = inside.Begin(module, name, running.owner, self._instance, job.run)
+        begin = BeginRun(module, name, running.owner, self._instance, job.run)
         try:
             process = self._begun(begin, job)
         except OSError as error:
@@ -165,7 +176,7 @@ class JobProcesses:
         for each in idle:
             each.close()
 
-    def _begun(self, begin: inside.Begin, job: Job) -> JobProcess | None:
+    def _begun(self, begin: BeginRun, job: Job) -> JobProcess | None:
         """A process that has been told; None: the run is to stop before."""
         while job.stop is None and not self._closed:
             with self._lock:
@@ -195,17 +206,17 @@ class JobProcesses:
             try:
                 report = process.hear()
                 if until is None and job.stop is not None:
-                    process.tell(inside.Stop(job.stop))
+                    process.tell(StopRun(job.stop))
                     until = monotonic() + min(STOP_SECONDS, patience)
             except _Gone as error:
                 return self._crashed(job, str(error)), False
-            if not isinstance(report, inside.Ready | None) and report.run == (job.id, job.token):
+            if not isinstance(report, ChildReady | None) and report.run == (job.id, job.token):
                 match report:
-                    case inside.Place():
+                    case PlaceSaid():
                         job.place = report.items
-                    case inside.Finished():
+                    case FinishSaid():
                         job.finished = report.done
-                    case inside.End():
+                    case EndSaid():
                         ended = Ended(
                             job.run, report.end, report.saved, report.result, report.trouble
                         )

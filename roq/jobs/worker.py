@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import sqlalchemy as sa
@@ -24,6 +24,7 @@ from roq.errors import Unavailable
 from roq.jobs.database import JobDatabase
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, TIDY_MAX, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads
+from roq.jobs.processes import JobProcesses
 from roq.jobs.room import JobPlaces, JobRoom
 from roq.jobs.rows import Body, Claimed, Claims, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job, unbegun
@@ -33,9 +34,6 @@ from roq.jobs.store import JobStore
 from roq.jobs.types import JobKind, JobType
 from roq.jobs.watch import ChangeWatch, Ticker, Wake
 from roq.runtime.backoff import Backoff
-
-if TYPE_CHECKING:
-    from roq.jobs.processes import JobProcesses
 
 log = logging.getLogger(__name__)
 
@@ -191,8 +189,6 @@ class JobWorker:
         theirs = [each for each in self._types.values() if each.kind is JobKind.PROCESS]
         if not theirs:
             return None
-        from roq.jobs.processes import JobProcesses  # noqa: PLC0415 - it knows `Jobs`, as its child does
-
         return JobProcesses(self.name, main=any(each.address[0] == "__main__" for each in theirs))
 
     def enter(self) -> None:

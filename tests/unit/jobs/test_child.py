@@ -14,8 +14,16 @@ import process_program
 import pytest
 
 from roq.errors import ConfigError
-from roq.jobs import child
-from roq.jobs.child import Begin, End, Order, Place, Ready, Report, Runner, Stop, found
+from roq.jobs.child import ChildRunner, found
+from roq.jobs.child_messages import (
+    BeginRun,
+    ChildOrder,
+    ChildReady,
+    ChildReport,
+    EndSaid,
+    PlaceSaid,
+    StopRun,
+)
 from roq.jobs.jobs import Jobs
 from roq.jobs.rows import Body, Claimed
 from roq.jobs.states import Attempts, RunEnd
@@ -36,20 +44,20 @@ class Instance:
         mine, its = socket.socketpair()
         self.connection = Connection(mine.detach())
         self.gone = threading.Event()
-        self.runner = Runner(Connection(its.detach()), self.gone.set)
+        self.runner = ChildRunner(Connection(its.detach()), self.gone.set)
         self.thread = threading.Thread(target=self.runner.run, daemon=True)
         self.thread.start()
-        assert self.hear() == Ready()
+        assert self.hear() == ChildReady()
 
-    def tell(self, order: Order) -> None:
+    def tell(self, order: ChildOrder) -> None:
         self.connection.send_bytes(msgspec.msgpack.encode(order))
 
-    def hear(self) -> Report:
+    def hear(self) -> ChildReport:
         assert self.connection.poll(SECONDS)
-        return msgspec.msgpack.decode(self.connection.recv_bytes(), type=Report)
+        return msgspec.msgpack.decode(self.connection.recv_bytes(), type=ChildReport)
 
     def begin(self, name: str, run: Claimed) -> None:
-        self.tell(Begin(MODULE, name, 1, "test", run))
+        self.tell(BeginRun(MODULE, name, 1, "test", run))
 
 
 @pytest.fixture
@@ -64,15 +72,15 @@ def instance() -> Iterator[Instance]:
 def test_a_run_says_how_far_it_is_and_stops(instance: Instance, tmp_path: Path) -> None:
     params = Body("json", 1, msgspec.json.encode(str(tmp_path / "out")))
     instance.begin("stops", replace(RUN, params=params))
-    assert instance.hear() == Place((1, 2), 7)
-    instance.tell(Stop(RunEnd.LIMIT))
+    assert instance.hear() == PlaceSaid((1, 2), 7)
+    instance.tell(StopRun(RunEnd.LIMIT))
     end = instance.hear()
-    assert isinstance(end, End)
+    assert isinstance(end, EndSaid)
     assert (end.run, end.end, end.saved) == ((1, 2), RunEnd.LIMIT, 8)
     # An order to stop is for one run.
     instance.begin("stops", replace(RUN, id=3, saved=8, params=params))
     end = instance.hear()
-    assert isinstance(end, End)
+    assert isinstance(end, EndSaid)
     assert (end.run, end.end, end.result) == ((3, 2), RunEnd.DONE, Body("json", 1, b"8"))
 
 
@@ -80,7 +88,7 @@ def test_params_that_cannot_be_read_and_handlers_that_are_not_there(instance: In
     for name, text in (("stops", "params"), ("nope", "no handler"), ("where", "of type Stops")):
         instance.begin(name, RUN)
         end = instance.hear()
-        assert isinstance(end, End)
+        assert isinstance(end, EndSaid)
         assert end.trouble is not None
         assert (end.end, text in end.trouble.text) == (RunEnd.REFUSED, True)
 
@@ -102,9 +110,3 @@ def test_no_instance_runs_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Jobs, "may_work", False)
     with pytest.raises(ConfigError, match="__main__"):
         process_program.jobs.worker()
-
-
-def test_it_is_started_with_the_path_of_its_instance() -> None:
-    setup = child.Setup(5, 1, ["a"], {})
-    assert msgspec.json.decode(child.command(setup)[-1], type=child.Setup) == setup
-    assert all(name.startswith("init_main_from_") for name in child.main_program())
