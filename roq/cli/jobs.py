@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -38,8 +38,12 @@ from roq.jobs.schema import migrate as migrate_schema
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.types import priority_of
 from roq.jobs.views import COUNTED_MAX, Action, JobFilter, JobRow, TypeRow
-from roq.jobs.worker import GRACE_SECONDS
+from roq.jobs.worker import GRACE_SECONDS, JobWorker
 
+if TYPE_CHECKING:
+    from roq.jobs.metrics import JobMetrics
+
+PORT_MAX: Final = 65_535
 NAMES: Final = {number: name for name, number in PRIORITIES.items()}
 T = TypeVar("T")
 
@@ -117,8 +121,16 @@ jobs.add_command(schedules)
     show_default=True,
     help="Seconds for jobs to stop at SIGTERM.",
 )
+@click.option(
+    "--metrics", metavar="[HOST:]PORT", help="Serve /metrics for Prometheus, and /healthz, there."
+)
 def work(
-    program: str, threads: int, types: tuple[str, ...], name: str | None, grace: float
+    program: str,
+    threads: int,
+    types: tuple[str, ...],
+    name: str | None,
+    grace: float,
+    metrics: str | None,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C; NAME in MODULE is the roq.Jobs with the types.
 
@@ -131,6 +143,7 @@ def work(
     """
     found = loaded(program)
     worker = found.worker(threads=threads, types=types or None, name=name, grace=grace)
+    served = None if metrics is None else serve_metrics(found, worker, metrics)
 
     def stop(number: int, _frame: FrameType | None) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
@@ -144,11 +157,31 @@ def work(
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, stop)
     note(f"Running {', '.join(sorted(types or found.types))} from {found.database.name}.")
-    worker.run()
+    try:
+        worker.run()
+    finally:
+        if served is not None:
+            served.close()
     stats = worker.stats
     note(
         f"{stats.complete:,} complete, {stats.other:,} ended otherwise, {stats.outdated:,} outdated"
     )
+
+
+def serve_metrics(jobs: Jobs, worker: JobWorker, place: str) -> JobMetrics:
+    """Serve the metrics of an instance.
+
+    Raises:
+        ConfigError: the place cannot be.
+    """
+    from roq.jobs.metrics import JobMetrics  # noqa: PLC0415 - few want them, and they take time to load
+
+    host, _, port = place.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+        raise ConfigError(f"--metrics is a port, or HOST:PORT, not {place!r}")
+    served = JobMetrics(jobs.operate, worker, host or "127.0.0.1", int(port))
+    note(f"Metrics at http://{host or '127.0.0.1'}:{served.port}/metrics.")
+    return served
 
 
 def loaded(program: str) -> Jobs:

@@ -69,6 +69,9 @@ def jobs(asked: Asked) -> View:
         {
             "counts": counts, "rows": table(counts.value or []), "types": types,
             "settings": settings, "instances": instances,
+            "links": {
+                each.name: asked.settings.links_of(type=each.name) for each in types.value or []
+            },
         },
     )  # fmt: skip
 

@@ -99,6 +99,11 @@ class JobOperations:
 
     # --- look -------------------------------------------------------------------------------------
 
+    def now(self) -> int:
+        """µs since 1970 by the database's clock."""
+        with self._database.read() as connection:
+            return self._database.now(connection)
+
     def counts(self) -> list[JobCount]:
         """Jobs by type, priority and status; cells without a job are left out."""
         number, items, failures = (

@@ -28,6 +28,7 @@ from roq.jobs.processes import JobProcesses
 from roq.jobs.room import JobPlaces, JobRoom
 from roq.jobs.rows import Body, Claimed, Claims, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job, unbegun
+from roq.jobs.run_times import RunTimes
 from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.states import JobStatus, RunEnd, lent
 from roq.jobs.store import JobStore
@@ -119,6 +120,7 @@ class JobWorker:
     ) -> None:
         self.name = client_name(name)
         self.stats = WorkerStats()
+        self.times = RunTimes()
         self.id = 0
         self._store = store
         self._database = store.database
@@ -207,6 +209,21 @@ class JobWorker:
         """End: interrupt what runs, and give back what was not begun. From any thread."""
         self._stopping = True
         self._wake.set()
+
+    @property
+    def running(self) -> int:
+        """Runs that it has."""
+        return len(self._running)
+
+    @property
+    def threads(self) -> int:
+        """Jobs that it runs at once."""
+        return self._number
+
+    @property
+    def sure(self) -> bool:
+        """Whether it has renewed itself lately, so that others know that it lives."""
+        return monotonic() - self._renewed <= DOUBT_SECONDS
 
     def hint(self) -> None:
         """There may be something to claim; from any thread."""
@@ -370,6 +387,8 @@ class JobWorker:
             self._written_places.pop((each.run.id, each.run.token), None)
             if running.began is not None and not running.kind.is_async:
                 self._room.ran(running.kind.name, running.seconds)
+            seconds = None if running.began is None else running.seconds
+            self.times.ended(running.kind.name, each.end, seconds)
             if (each.run.id, each.run.token) not in hit and not running.job.finished:
                 self.stats.outdated += 1
             elif each.end is RunEnd.DONE:

@@ -11,6 +11,7 @@ from commands import until
 from paper_console import SCRIPT, PaperConsole
 
 from roq.console.job_pages import JOB_PAGES
+from roq.console.settings import MetricLink
 from roq.jobs.jobs import Jobs
 from roq.jobs.operate import JobOperations, Selection
 from roq.jobs.states import JobStatus
@@ -238,3 +239,11 @@ def test_test_jobs_are_submitted(console: PaperConsole, database: Jobs) -> None:
         console.post("/do/test-jobs", form | wrong)
         assert console.console.audit.deeds()[0].state == "failed"
     assert len(database.operate.jobs(JobFilter(types=("roq.test",)))) == 2
+
+
+def test_metric_links_are_of_a_type_or_hidden(database: Jobs) -> None:
+    url = database.database.url.render_as_string()
+    link = MetricLink.of("Grafana=https://grafana.example/?t={type}")
+    for links in ((), (link,)):
+        with PaperConsole(jobs=url, links=links) as console:
+            assert ("grafana.example/?t=%3Cscript" in console.get("/jobs").text) == bool(links)
