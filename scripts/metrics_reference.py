@@ -12,6 +12,8 @@ from typing import Final
 
 from roq.gcm.interfaces.metrics import METRICS as OF_MANAGER
 from roq.hcm.metrics import METRICS as OF_HOST
+from roq.jobs.metrics import METRICS as OF_JOBS
+from roq.jobs.metrics import SECONDS_HELP, SECONDS_NAME
 from roq.protocol.metrics import Metric
 from roq.runtime.metrics import COMMON
 
@@ -41,6 +43,9 @@ def generated() -> str:
             *_table("Every daemon", COMMON),
             *_table("Configuration managers", OF_MANAGER),
             *_table("Host managers, also for their monitors and exchanges", OF_HOST),
+            *_table("`roq jobs work --metrics`", OF_JOBS)[:-1],
+            f"| `{SECONDS_NAME}` | histogram | type | {SECONDS_HELP} |",
+            "",
         ]
     )
 

@@ -11,11 +11,12 @@ from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from roq.cli.job_option import JobsTarget, ago, clock, jobs_command, limited, now, operator
+from roq.cli.job_settings import set_limits, test_jobs
 from roq.cli.output import (
     done,
     fields_of,
@@ -32,12 +33,17 @@ from roq.errors import ConfigError
 from roq.jobs.database import MICROSECONDS, JobDatabase
 from roq.jobs.instances import MECHANISMS
 from roq.jobs.jobs import THREADS, Jobs
+from roq.jobs.limits import text_of
 from roq.jobs.schema import migrate as migrate_schema
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.types import priority_of
-from roq.jobs.views import COUNTED_MAX, Action, JobFilter, JobRow
-from roq.jobs.worker import GRACE_SECONDS
+from roq.jobs.views import COUNTED_MAX, Action, JobFilter, JobRow, TypeRow
+from roq.jobs.worker import GRACE_SECONDS, JobWorker
 
+if TYPE_CHECKING:
+    from roq.jobs.metrics import JobMetrics
+
+PORT_MAX: Final = 65_535
 NAMES: Final = {number: name for name, number in PRIORITIES.items()}
 T = TypeVar("T")
 
@@ -91,6 +97,8 @@ def jobs() -> None:
     """
 
 
+jobs.add_command(set_limits)
+jobs.add_command(test_jobs)
 jobs.add_command(schedule)
 jobs.add_command(schedules)
 
@@ -113,8 +121,16 @@ jobs.add_command(schedules)
     show_default=True,
     help="Seconds for jobs to stop at SIGTERM.",
 )
+@click.option(
+    "--metrics", metavar="[HOST:]PORT", help="Serve /metrics for Prometheus, and /healthz, there."
+)
 def work(
-    program: str, threads: int, types: tuple[str, ...], name: str | None, grace: float
+    program: str,
+    threads: int,
+    types: tuple[str, ...],
+    name: str | None,
+    grace: float,
+    metrics: str | None,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C; NAME in MODULE is the roq.Jobs with the types.
 
@@ -127,6 +143,7 @@ def work(
     """
     found = loaded(program)
     worker = found.worker(threads=threads, types=types or None, name=name, grace=grace)
+    served = None if metrics is None else serve_metrics(found, worker, metrics)
 
     def stop(number: int, _frame: FrameType | None) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
@@ -140,11 +157,31 @@ def work(
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, stop)
     note(f"Running {', '.join(sorted(types or found.types))} from {found.database.name}.")
-    worker.run()
+    try:
+        worker.run()
+    finally:
+        if served is not None:
+            served.close()
     stats = worker.stats
     note(
         f"{stats.complete:,} complete, {stats.other:,} ended otherwise, {stats.outdated:,} outdated"
     )
+
+
+def serve_metrics(jobs: Jobs, worker: JobWorker, place: str) -> JobMetrics:
+    """Serve the metrics of an instance.
+
+    Raises:
+        ConfigError: the place cannot be.
+    """
+    from roq.jobs.metrics import JobMetrics  # noqa: PLC0415 - few want them, and they take time to load
+
+    host, _, port = place.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+        raise ConfigError(f"--metrics is a port, or HOST:PORT, not {place!r}")
+    served = JobMetrics(jobs.operate, worker, host or "127.0.0.1", int(port))
+    note(f"Metrics at http://{host or '127.0.0.1'}:{served.port}/metrics.")
+    return served
 
 
 def loaded(program: str) -> Jobs:
@@ -346,7 +383,9 @@ def _life(dead: bool, expires: int) -> str:
 @jobs.command(short_help="List the types that programs have declared.")
 @jobs_command
 def types(target: JobsTarget) -> None:
-    """List the types of jobs that programs have declared, with their limits.
+    """List the types of jobs that programs have declared, with the limits that hold.
+
+    `roq jobs set` changes them.
 
     \b
     Example:
@@ -357,14 +396,23 @@ def types(target: JobsTarget) -> None:
         print_json([fields_of(row) for row in rows])
         return
     print_table(
-        ("TYPE", "ON", "RESTARTABLE", "LIMIT#", "USED#", "SECONDS#", "VERSION#"),
+        ("TYPE", "ON", "RESTARTABLE", "THREADS#", "LIMIT#", "RATE#", "RETRIES#", "SECONDS#",
+         "USED#", "PRIORITY", "VERSION#"),
         [
-            (row.name, row.on, row.restartable, row.cluster_limit, row.slots_used,
-             f"{row.time_limit:g}", row.version)
+            (
+                row.name, row.on, row.restartable,
+                *("-" if each is None else f"{each:g}" for each in _limits(row)),
+                row.slots_used, text_of("priority", row.limits.priority), row.version,
+            )
             for row in rows
         ],
         "No program has declared a type.",
     )  # fmt: skip
+
+
+def _limits(row: TypeRow) -> tuple[float | None, ...]:
+    holds = row.limits
+    return holds.threads, holds.cluster_limit, holds.rate, holds.retries, holds.time_limit
 
 
 def _acting(action: Action, example: str, text: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from roq.console.actions import Action, Field, Intent
+from roq.console.actions import Action, Field, Intent, Stale
 from roq.console.guard import whole
 from roq.console.jobs import (
     FILTERS,
@@ -24,12 +24,26 @@ from roq.console.jobs import (
 from roq.console.pages import Asked, Page, View, is_missing
 from roq.errors import InvalidRequest, RoQError
 from roq.jobs.instances import MECHANISMS
+from roq.jobs.limits import AS_DECLARED, MAY_BE_NONE, NONE, text_of
 from roq.jobs.operate import Selection
-from roq.jobs.states import JobStatus
-from roq.jobs.views import COUNTED_MAX
+from roq.jobs.states import PRIORITIES, JobStatus
+from roq.jobs.trial import JOBS_MAX, SECONDS_MAX
+from roq.jobs.trial import TYPE as TRIAL
+from roq.jobs.views import COUNTED_MAX, TypeRow
 from roq.jobs.views import Action as JobAction
 
 SWITCH: Final = ("on", "off")
+_FAILS: Final = "fails"
+_BEFORE: Final = "before"
+_ENDS: Final = ("completes", _FAILS)
+_LIMITS: Final = {
+    "threads": "Threads of one instance",
+    "cluster_limit": "Threads in the whole cluster",
+    "retries": "Retries",
+    "time_limit": "Time limit, seconds",
+    "rate": "Jobs that begin in a second, or 100/60",
+    "priority": "Priority",
+}
 STATUSES: Final = tuple(status.value for status in JobStatus)
 
 
@@ -55,6 +69,9 @@ def jobs(asked: Asked) -> View:
         {
             "counts": counts, "rows": table(counts.value or []), "types": types,
             "settings": settings, "instances": instances,
+            "links": {
+                each.name: asked.settings.links_of(type=each.name) for each in types.value or []
+            },
         },
     )  # fmt: skip
 
@@ -192,6 +209,56 @@ def _switch(intent: Intent) -> str:
     return f"{name or 'all jobs'}: {'on' if on else 'off'}"
 
 
+def _type(intent: Intent) -> TypeRow:
+    for row in _of(intent).operate().type_list():
+        if row.name == intent["name"]:
+            return row
+    raise InvalidRequest(f"no program has declared type {intent['name']!r}")
+
+
+def _limit_fields(intent: Intent) -> list[Field]:
+    row = _type(intent)
+    found = []
+    for name, label in _LIMITS.items():
+        choices: tuple[str, ...] = ()
+        if name == "priority":
+            choices = (AS_DECLARED, *PRIORITIES)
+        now = f"Now {text_of(name, getattr(row.limits, name))}."
+        none = f" {NONE}: no limit." if name in MAY_BE_NONE else ""
+        found.append(
+            Field(
+                name, label, "select" if choices else "text", row.changes[name], choices,
+                f"{now}{none} {AS_DECLARED}: what the program declares.",
+            )
+        )  # fmt: skip
+    return [*found, Field(_BEFORE, _BEFORE, "hidden", _stamp(row))]
+
+
+def _stamp(row: TypeRow) -> str:
+    return " ".join(row.changes.values())
+
+
+def _set_limits(intent: Intent) -> str:
+    if intent[_BEFORE] != _stamp(_type(intent)):
+        raise Stale(f"limits of type {intent['name']} have changed since the page was opened")
+    given = {name: intent[name] or AS_DECLARED for name in _LIMITS if name in intent.given}
+    _of(intent).operate().set_limits(intent["name"], given, who=intent.who)
+    return f"type {intent['name']} has new limits"
+
+
+def _test(intent: Intent) -> str:
+    try:
+        seconds = float(intent["seconds"] or "1")
+    except ValueError:
+        raise InvalidRequest(f"seconds are a number, not {intent['seconds']!r}") from None
+    ids = _of(intent).operate().submit_trials(
+        intent.number("number"), seconds, fail=intent["end"] == _FAILS,
+        priority=intent["priority"], who=intent.who,
+    )  # fmt: skip
+    named = ", ".join(map(str, ids[:10])) + "…" * (len(ids) > 10)
+    return f"test jobs are submitted: {named}"
+
+
 def _dispatch(intent: Intent) -> str:
     _of(intent).operate().dispatch(intent["mechanism"], who=intent.who)
     return f"jobs are dispatched by {intent['mechanism']}"
@@ -243,6 +310,28 @@ JOB_ACTIONS: Final[dict[str, Action]] = {
         fields=lambda intent: [
             Field("name", "Type", value=intent["name"], help="Empty: all types."),
             Field("to", "To", "select", intent["to"] or "off", SWITCH),
+        ],
+    ),
+    "set-limits": Action(
+        title="Change the limits of type {name}", verb="Change", back="/jobs", places=("name",),
+        run=_set_limits, fields=_limit_fields,
+        effect=lambda _: [
+            "In force in all instances within a second, and kept when programs start again.",
+            "What runs goes on, also if it is more than a new limit allows.",
+            "A priority is for jobs that are submitted from now on without one.",
+        ],
+    ),
+    "test-jobs": Action(
+        title="Submit test jobs", verb="Submit", back="/jobs", places=(), run=_test,
+        effect=lambda _: [
+            f"They are of type {TRIAL}, which every instance runs, and sleep.",
+            "One that fails is tried again as its retries say, and stays then as FAILED.",
+        ],
+        fields=lambda _: [
+            Field("seconds", "Seconds", value="1", help=f"Up to {SECONDS_MAX:,.0f}."),
+            Field("end", "Then", "select", _ENDS[0], _ENDS),
+            Field("number", "Jobs", "number", "1", help=f"Up to {JOBS_MAX:,}."),
+            Field("priority", "Priority", "select", "default", tuple(PRIORITIES)),
         ],
     ),
     "dispatch-jobs": Action(

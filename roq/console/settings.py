@@ -15,7 +15,7 @@ from roq.errors import ConfigError
 PORT: Final = 7080
 TOKEN_CHARACTERS_MIN: Final = 16
 TOKEN_BYTES_MAX: Final = 4096
-PLACES: Final = frozenset({"queue", "exchange", "host", "group"})
+PLACES: Final = frozenset({"queue", "exchange", "host", "group", "type"})
 """What a link may name in braces."""
 
 
@@ -25,7 +25,7 @@ class MetricLink:
 
     Attributes:
         name: what people read.
-        template: a URL with `{queue}`, `{exchange}`, `{host}` or `{group}` in it.
+        template: a URL with `{queue}`, `{exchange}`, `{host}`, `{group}` or `{type}` in it.
         places: those that are in it.
     """
 

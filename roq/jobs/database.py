@@ -225,6 +225,11 @@ class JobDatabase:
         return "" if self.sqlite else " FOR UPDATE SKIP LOCKED"
 
     @property
+    def for_change(self) -> str:
+        """What a SELECT ends with whose rows are to be changed: others wait to change them."""
+        return "" if self.sqlite else " FOR UPDATE"
+
+    @property
     def needed(self) -> str:
         """What a SELECT ends with whose rows may be changed, but not deleted meanwhile."""
         return "" if self.sqlite else " FOR KEY SHARE"

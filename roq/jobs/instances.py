@@ -6,15 +6,24 @@ not, others take it for dead and end its runs (`JobStore.reap`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import sqlalchemy as sa
+from msgspec import UNSET
 
 from roq.errors import ConfigError
-from roq.jobs.database import MICROSECONDS, JobDatabase, host_identity
+from roq.jobs.database import MICROSECONDS, JobDatabase, Row, host_identity
 from roq.jobs.held import BLOCK, LEFT
+from roq.jobs.limits import (
+    TypeLimits,
+    changed,
+    in_force,
+    read_changes,
+    read_limits,
+    written,
+)
 from roq.jobs.rows import Claimed, Deltas, Ended, LivingInstance, Look, Trouble, spread
 from roq.jobs.schema import AUDIT
 from roq.jobs.states import JobStatus, RunEnd
@@ -46,9 +55,7 @@ class TypeFacts(msgspec.Struct, frozen=True):
     name: str
     version: int
     restartable: bool
-    cluster_limit: int | None
-    time_limit: int
-    """µs."""
+    limits: TypeLimits
 
 
 class JobInstances:
@@ -132,31 +139,64 @@ class JobInstances:
         for facts in sorted(types, key=lambda each: each.name):
             self._database.run(
                 connection,
-                "INSERT INTO job_type (name, version, restartable, cluster_limit, time_limit)"
-                " VALUES (:name, :version, :restartable, :cluster_limit, :time_limit)"
+                "INSERT INTO job_type (name, version, restartable, limits)"
+                " VALUES (:name, :version, :restartable, :limits)"
                 " ON CONFLICT (name) DO UPDATE SET version = excluded.version,"
-                " restartable = excluded.restartable, cluster_limit = excluded.cluster_limit,"
-                " time_limit = excluded.time_limit",
+                " restartable = excluded.restartable, limits = excluded.limits",
                 name=facts.name,
                 version=facts.version,
                 restartable=int(facts.restartable),
-                cluster_limit=facts.cluster_limit,
-                time_limit=facts.time_limit,
+                limits=written(facts.limits),
             )
-            limit = facts.cluster_limit or 0
-            self._database.run(
-                connection,
-                "DELETE FROM job_slot WHERE type = :name AND number >= :most",
-                name=facts.name,
-                most=limit,
-            )
-            self._database.run(
-                connection,
-                "INSERT INTO job_slot (type, number) SELECT type, number FROM "
-                + self._database.given(("type", "text"), ("number", "bigint"))
-                + " AS d WHERE true ON CONFLICT (type, number) DO NOTHING",
-                [[facts.name, number] for number in range(limit)],
-            )
+            self._make_slots(connection, facts.name)
+
+    def set_limits(self, connection: sa.Connection, name: str, given: Mapping[str, str]) -> bool:
+        """Change limits of a type, see `roq.jobs.limits.changed`; False: there is no such type.
+
+        Raises:
+            InvalidRequest: a limit that cannot be.
+        """
+        row = self._database.run(
+            connection,
+            f"SELECT changes FROM job_type WHERE name = :name{self._database.for_change}",
+            name=name,
+        ).first()
+        if row is None:
+            return False
+        changes = changed(read_changes(row.changes), given)
+        self._database.run(
+            connection,
+            "UPDATE job_type SET changes = :changes, priority = :priority WHERE name = :name",
+            name=name,
+            changes=written(changes),
+            priority=None if changes.priority is UNSET else changes.priority,
+        )
+        self._make_slots(connection, name)
+        return True
+
+    def limits(self, connection: sa.Connection) -> dict[str, TypeLimits]:
+        """What holds for each type."""
+        rows = self._database.run(connection, "SELECT name, limits, changes FROM job_type")
+        return {row.name: limits_of(row) for row in rows}
+
+    def _make_slots(self, connection: sa.Connection, name: str) -> None:
+        row = self._database.run(
+            connection, "SELECT limits, changes FROM job_type WHERE name = :name", name=name
+        ).one()
+        limit = limits_of(row).cluster_limit or 0
+        self._database.run(
+            connection,
+            "DELETE FROM job_slot WHERE type = :name AND number >= :most",
+            name=name,
+            most=limit,
+        )
+        self._database.run(
+            connection,
+            "INSERT INTO job_slot (type, number) SELECT type, number FROM "
+            + self._database.given(("type", "text"), ("number", "bigint"))
+            + " AS d WHERE true ON CONFLICT (type, number) DO NOTHING",
+            [[name, number] for number in range(limit)],
+        )
 
     def look(self, connection: sa.Connection, owner: int) -> Look:
         """What an instance has to know several times a second."""
@@ -164,7 +204,9 @@ class JobInstances:
         settings = {
             row.name: row.value for row in run(connection, "SELECT name, value FROM job_setting")
         }
-        types = run(connection, "SELECT name, cluster_limit, enabled FROM job_type").all()
+        types = run(
+            connection, "SELECT name, limits, changes, enabled, rate_next FROM job_type"
+        ).all()
         stop = run(
             connection,
             "SELECT id, token FROM job WHERE status = 'RUNNING' AND owner = :owner AND stop = 1",
@@ -191,7 +233,8 @@ class JobInstances:
             on=settings.get("on", "1") == "1",
             dispatch=settings.get("dispatch", MECHANISMS[0]),
             off=frozenset(row.name for row in types if not row.enabled),
-            limits={row.name: row.cluster_limit for row in types},
+            limits={row.name: limits_of(row) for row in types},
+            rested={row.name: row.rate_next for row in types},
             interrupt=frozenset((row.id, row.token) for row in stop),
             due=checks.finished is not None or (checks.due is not None and checks.due <= now),
             dead=checks.expires is not None and checks.expires <= now,
@@ -290,9 +333,10 @@ class JobInstances:
             now=self._database.now(connection),
         ).all()
         trouble = Trouble("it did not stop at its time limit", fingerprint="did not stop")
+        retries = {name: each.retries for name, each in self.limits(connection).items()}
         for row in rows:
             late = Ended(claimed_of(row), RunEnd.LIMIT, row.saved, trouble=trouble)
-            self._store.finish(connection, row.owner, [late])
+            self._store.finish(connection, row.owner, [late], retries=retries)
         return len(rows)
 
     # --- the rest ---------------------------------------------------------------------------------
@@ -378,6 +422,11 @@ class JobInstances:
                 subject=subject[:2_000], number=number,
             )
         )  # fmt: skip
+
+
+def limits_of(row: Row) -> TypeLimits:
+    """What holds for a type, from its row."""
+    return in_force(read_limits(row.limits), read_changes(row.changes))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import sqlalchemy as sa
 
@@ -17,14 +17,16 @@ from roq.jobs.database import JobDatabase, Undone
 from roq.jobs.dispatch import QUEUE, QueueMessages, QueueSender
 from roq.jobs.handle import JobHandle
 from roq.jobs.instances import JobInstances
+from roq.jobs.limits import TypeLimits
 from roq.jobs.operate import JobOperations
 from roq.jobs.rows import Body, NewJob, ReadyJob, Submitted
 from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.schema import prepare
-from roq.jobs.states import DEFAULT, TIME_LIMIT_SECONDS, JobStatus
+from roq.jobs.states import DEFAULT, RETRIES, TIME_LIMIT_SECONDS, JobStatus
 from roq.jobs.store import JobStore
 from roq.jobs.timetable import CatchUp, Overlap, planned
-from roq.jobs.types import JobType, Upgrade, checked_text
+from roq.jobs.trial import trial_type
+from roq.jobs.types import JobType, Upgrade, checked_text, priority_of
 from roq.jobs.worker import GRACE_SECONDS, JobWorker
 from roq.model import check_name
 
@@ -62,6 +64,9 @@ class Jobs:
         ConfigError: no such database is supported, or its driver is not installed.
     """
 
+    may_work: ClassVar[bool] = True
+    """Whether instances may run in this process."""
+
     def __init__(
         self,
         url: str = "jobs.db",
@@ -78,6 +83,7 @@ class Jobs:
         self.instances = JobInstances(self.store)
         self.types: dict[str, JobType[Any]] = {}
         self.schedules: dict[str, NewSchedule] = {}
+        self._trial = trial_type(self)
         self._prepared = False
         self._sender: QueueSender | None = None
         self._changed = threading.Condition()
@@ -145,11 +151,16 @@ class Jobs:
         cluster_limit: int | None = None,
         threads: int | None = None,
         time_limit: float = TIME_LIMIT_SECONDS,
+        retries: int = RETRIES,
+        rate: float | None = None,
+        priority: int | str = DEFAULT,
+        kind: str | None = None,
     ) -> Callable[[Callable[..., R]], JobType[R]]:
         """Make a function the handler of a type of jobs.
 
         It gets a `Job` and, if it takes a second argument, the params, decoded as its annotation
-        says. It runs in a thread, or as a task of an event loop if it is `async def`.
+        says. It runs in a thread, or as a task of an event loop if it is `async def`, or in a
+        process of its own.
 
         Args:
             name: of the type, the same in all programs.
@@ -161,18 +172,31 @@ class Jobs:
             cluster_limit: jobs that run at once in the whole cluster.
             threads: jobs that run at once in one instance.
             time_limit: seconds that a job may take.
+            retries: so often is a restartable job tried again after an exception or `time_limit`.
+            rate: jobs that begin in a second, in the whole cluster: 0.1 is one in ten seconds.
+                A second's worth of them may begin at once.
+            priority: of jobs that are submitted without one.
+            kind: `thread`, `async` or `process`; None: as the handler is defined. A process is
+                killed if it does not stop, and its crash is an error of the job alone. It imports
+                the handler's module, so that must be possible.
+
+        Operators may set other limits, see `roq jobs set`.
 
         Raises:
             ConfigError: a value that cannot be, or a handler that is none.
+            InvalidRequest: no such priority.
         """
+        limits = TypeLimits(
+            threads=threads, cluster_limit=cluster_limit, retries=retries, time_limit=time_limit,
+            rate=rate, priority=priority_of(priority),
+        )  # fmt: skip
 
         def make(handler: Callable[..., R]) -> JobType[R]:
-            if name in self.types:
+            if name in {*self.types, self._trial.name}:
                 raise ConfigError(f"there are two handlers for jobs of type {name}")
             made: JobType[R] = JobType(
                 self, handler, name=name, version=version, upgrade=upgrade, items=items,
-                restartable=restartable, cluster_limit=cluster_limit, threads=threads,
-                time_limit=time_limit,
+                restartable=restartable, limits=limits, kind=kind,
             )  # fmt: skip
             self.types[name] = made
             return made
@@ -190,7 +214,7 @@ class Jobs:
         zone: str = "UTC",
         catch_up: str = CatchUp.LAST,
         overlap: str = Overlap.SKIP,
-        priority: int | str = DEFAULT,
+        priority: int | str | None = None,
     ) -> None:
         """Have jobs of a type be submitted at certain times, by whatever instance lives then.
 
@@ -212,7 +236,7 @@ class Jobs:
                 `none` leaves them out, `last` fires the last one, `all` fires the last hundred.
             overlap: what becomes of a time while a job of an earlier one waits or runs: `skip` has
                 no job, `queue` has one that runs after it, `allow` has one beside it.
-            priority: of the jobs, as `JobType.submit`.
+            priority: of the jobs; None: what the program says of the type.
 
         Raises:
             ConfigError: there are two of this name, or the type is one of another `Jobs`.
@@ -285,7 +309,7 @@ class Jobs:
                 raise Unavailable("jobs with the same `unique` come and go too fast: submit again")
         if sent:
             self._sending().send(
-                ReadyJob(job.priority, each.id, 1, job.type)
+                ReadyJob(each.priority, each.id, 1, job.type)
                 for job, each in zip(jobs, told, strict=True)
                 if each.ready
             )
@@ -356,7 +380,7 @@ class Jobs:
 
         Args:
             threads: jobs that it runs at once.
-            types: names of the types; None: all.
+            types: names of the types; None: all, and test jobs.
             name: by which people find it; None: program, host and process id.
             grace: seconds for jobs to stop when it ends.
 
@@ -368,20 +392,28 @@ class Jobs:
         if unknown or not wanted:
             named = f"no type {', '.join(unknown)}" if unknown else "no type at all"
             raise ConfigError(f"this program has {named}: `@jobs.type(…)` makes one")
+        if not self.may_work:
+            raise ConfigError(
+                "this process runs handlers for an instance and cannot have one of its own: start "
+                "instances under `if __name__ == '__main__':`"
+            )
         if not 1 <= threads <= 1_000:
             raise ConfigError(f"an instance has 1 to 1,000 threads, not {threads}")
+        mine = {each: self.types[each] for each in wanted}
+        if types is None:
+            mine[self._trial.name] = self._trial
         self.open()
         # Handlers' transactions may use up the connections of `engine`.
         store = JobStore(self.database.for_instance(), self.store.jitter)
         return JobWorker(
             store,
             JobInstances(store),
-            {each: self.types[each] for each in wanted},
+            mine,
             threads=threads,
             name=name,
             grace=grace,
             changed=self._tell,
-            messages=None if self.cluster is None else self._messages(store, wanted, threads),
+            messages=None if self.cluster is None else self._messages(store, list(mine), threads),
             schedules=[each for each in self.schedules.values() if each.type in wanted],
             fired=JobSchedules(self.store, self.instances).time_of,
         )

@@ -17,13 +17,15 @@ import sqlalchemy as sa
 from roq.errors import InvalidRequest, JobNotFound
 from roq.jobs.database import MICROSECONDS, JobDatabase, Row
 from roq.jobs.held import BLOCK, LEFT
-from roq.jobs.instances import MECHANISMS, JobInstances
+from roq.jobs.instances import MECHANISMS, JobInstances, limits_of
+from roq.jobs.limits import TypeLimits, may_begin, read_changes, texts
 from roq.jobs.rows import Deltas, spread
 from roq.jobs.schedules import JobSchedules
 from roq.jobs.schema import AUDIT, COUNT, EDGE, ERROR, INSTANCE, JOB, PARAMS, RESULT, SETTING, TYPE
 from roq.jobs.search import BADLY, REACH, Condition, awaited, block, newest, number
 from roq.jobs.states import JobStatus, Waiting, why_waiting
 from roq.jobs.store import JobStore
+from roq.jobs.trial import trial_jobs
 from roq.jobs.views import (
     COUNTED_MAX,
     ID_MAX,
@@ -96,6 +98,11 @@ class JobOperations:
         self.schedules = JobSchedules(store, instances)
 
     # --- look -------------------------------------------------------------------------------------
+
+    def now(self) -> int:
+        """µs since 1970 by the database's clock."""
+        with self._database.read() as connection:
+            return self._database.now(connection)
 
     def counts(self) -> list[JobCount]:
         """Jobs by type, priority and status; cells without a job are left out."""
@@ -235,14 +242,18 @@ class JobOperations:
             .order_by(JOB.c.priority, JOB.c.created, JOB.c.batch_sequence, JOB.c.id)
             .limit(1)
         )
+        holds = look.limits.get(job.type, TypeLimits())
+        full = holds.rate is not None and not may_begin(
+            holds.rate, look.rested.get(job.type, 0), now
+        )
         return why_waiting(
             Waiting(
                 type=job.type, held=job.held, seconds_to_due=(job.due - now) / MICROSECONDS,
                 parents=waits or 0, failed_parents=tuple(failed), key=job.key,
                 instances=sum(job.type in peer.types for peer in look.peers),
                 all_on=look.on, type_on=job.type not in look.off,
-                limit=look.limits.get(job.type), running=int(running or 0),
-                ahead=first != job.id,
+                limit=holds.cluster_limit, running=int(running or 0),
+                ahead=first != job.id, rate=holds.rate if full else None,
             )
         )  # fmt: skip
 
@@ -307,8 +318,8 @@ class JobOperations:
             return [
                 TypeRow(
                     name=row.name, version=row.version, restartable=bool(row.restartable),
-                    cluster_limit=row.cluster_limit, slots_used=used.get(row.name, 0),
-                    time_limit=row.time_limit / MICROSECONDS, on=bool(row.enabled),
+                    limits=limits_of(row), changes=texts(read_changes(row.changes)),
+                    slots_used=used.get(row.name, 0), on=bool(row.enabled),
                 )
                 for row in connection.execute(sa.select(TYPE).order_by(TYPE.c.name))
             ]  # fmt: skip
@@ -457,6 +468,46 @@ class JobOperations:
                     raise InvalidRequest(f"no program has declared type {type!r}: `roq jobs types`")
             self._database.notify(connection)
         self._note(who, "on" if on else "off", type or "all types", 0)
+
+    def set_limits(self, type: str, given: Mapping[str, str], *, who: str) -> None:
+        """Change limits of a type, for all instances within a second.
+
+        Args:
+            type: its name.
+            given: limit → text, as `roq.jobs.limits.changed` reads it.
+            who: for the audit.
+
+        Raises:
+            InvalidRequest: no program has declared the type, or a limit cannot be so.
+        """
+        with self._database.write() as connection:
+            if not self._instances.set_limits(connection, type, given):
+                raise InvalidRequest(f"no program has declared type {type!r}: `roq jobs types`")
+            told = " ".join(f"{name}={text}" for name, text in given.items())
+            self._instances.note(connection, who, "set", f"{type}: {told}")
+            self._database.notify(connection)
+
+    def submit_trials(
+        self, number: int, seconds: float, *, fail: bool, priority: int | str, who: str
+    ) -> list[int]:
+        """Submit test jobs; gives their ids.
+
+        Args:
+            number: of jobs.
+            seconds: for which each sleeps.
+            fail: whether it raises then.
+            priority: of the jobs.
+            who: for the audit.
+
+        Raises:
+            InvalidRequest: too many, too long, or no such priority.
+        """
+        jobs = trial_jobs(number, seconds, fail=fail, priority=priority)
+        with self._store.write() as connection:
+            ids = [each.id for each in self._store.submit(connection, jobs)]
+            told = f"{seconds:g} s" + ", then fail" * fail
+            self._instances.note(connection, who, "test", told, number)
+        return ids
 
     def dispatch(self, mechanism: str, *, who: str) -> None:
         """How instances hear of jobs: `database` or `queue`; seen within a second.

@@ -10,11 +10,11 @@ import os
 import threading
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from roq.jobs.rows import Ended
 from roq.jobs.run import Job, execute, execute_async, unbegun
-from roq.jobs.types import JobType
+from roq.jobs.types import JobKind, JobType
 
 log = logging.getLogger(__name__)
 
@@ -54,16 +54,26 @@ Done = Callable[[Running, Ended], None]
 """Called in the thread that has run a job, with its end."""
 
 
+class Processes(Protocol):
+    """Runs handlers in other processes."""
+
+    def run(self, running: Running) -> Ended:
+        """Run one; returns when it has ended."""
+        ...
+
+
 class RunThreads:
     """Threads that run jobs, the first in order first.
 
     Args:
         number: of threads.
         done: takes what has ended.
+        processes: for handlers of that kind; None: there are none.
     """
 
-    def __init__(self, number: int, done: Done) -> None:
+    def __init__(self, number: int, done: Done, processes: Processes | None = None) -> None:
         self._done = done
+        self._processes = processes
         self._heap: list[Running] = []
         self._condition = threading.Condition()
         self._closed = False
@@ -109,12 +119,16 @@ class RunThreads:
                         return
                     self._condition.wait()
                 running = heapq.heappop(self._heap)
+            if running.kind.kind is JobKind.PROCESS and self._processes is not None:
+                ended = self._processes.run(running)
+            else:
                 running.began = monotonic()
-            ended = execute(running.kind, running.job)
+                ended = execute(running.kind, running.job)
             if os.getpid() != process:
                 # The handler has forked and the child came out of it: the job is the parent's.
                 os._exit(0)
-            running.seconds = monotonic() - running.began
+            if running.began is not None:
+                running.seconds = monotonic() - running.began
             self._done(running, ended)
 
 

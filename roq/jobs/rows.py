@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from roq.jobs.states import Attempts, JobStatus, RunEnd
+from roq.jobs.limits import TypeLimits
+from roq.jobs.states import DEFAULT, Attempts, JobStatus, RunEnd
 
 TEXT_MAX: Final = 200
 """Characters of a tag, a key or a name."""
@@ -26,7 +27,9 @@ class NewJob:
 
     type: str
     priority: int
+    """Or that which an operator has set for its type, if `chosen` is False."""
     restartable: bool
+    chosen: bool = True
     items: int = 0
     tag: str = ""
     due: int = 0
@@ -55,6 +58,8 @@ class Submitted(NamedTuple):
     """Its own, or that of the one with the same `unique`."""
     outcome: str
     """`new`, `skipped`, `replaced`, or `exists` if that is an error."""
+    priority: int = DEFAULT
+    """Of one that is new."""
     ready: bool = False
     """It is new, and may be claimed as soon as this is committed."""
 
@@ -123,6 +128,7 @@ class Want:
         limited: whether each needs a slot of the cluster.
         running: those that it runs.
         ahead: how many may wait for a thread; 0: none, each needs one that is free.
+        rate: jobs of it that may begin in a second; None: no limit.
     """
 
     type: str
@@ -131,6 +137,7 @@ class Want:
     limited: bool = False
     running: int = 0
     ahead: int = 0
+    rate: float | None = None
 
 
 class LivingInstance(NamedTuple):
@@ -152,8 +159,10 @@ class Look:
     dispatch: str
     off: frozenset[str]
     """Types that are switched off."""
-    limits: Mapping[str, int | None]
-    """Threads of each type in the whole cluster."""
+    limits: Mapping[str, TypeLimits]
+    """What holds for each type that was declared."""
+    rested: Mapping[str, int]
+    """By type, as `roq.jobs.limits.may_begin` wants it."""
     interrupt: frozenset[tuple[int, int]]
     """Runs (id, token) of this instance that an operator wants to be interrupted."""
     due: bool

@@ -17,8 +17,23 @@ import sqlalchemy as sa
 from roq.errors import ConfigError
 from roq.jobs.database import JobDatabase
 
-VERSION: Final = 1
-MIGRATIONS: Final[Mapping[int, Callable[[sa.Connection], None]]] = {}
+VERSION: Final = 2
+
+
+def _limits_as_one(connection: sa.Connection) -> None:
+    """1 → 2: limits of a type in one column, an operator's beside them."""
+    for change in (
+        "DROP COLUMN cluster_limit",
+        "DROP COLUMN time_limit",
+        "ADD COLUMN limits TEXT NOT NULL DEFAULT '{}'",
+        "ADD COLUMN changes TEXT NOT NULL DEFAULT '{}'",
+        "ADD COLUMN priority INTEGER",
+        "ADD COLUMN rate_next BIGINT NOT NULL DEFAULT 0",
+    ):
+        connection.exec_driver_sql(f"ALTER TABLE job_type {change}")
+
+
+MIGRATIONS: Final[Mapping[int, Callable[[sa.Connection], None]]] = {1: _limits_as_one}
 """From a version to the step that leads to the next one."""
 METADATA: Final = sa.MetaData()
 _ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -151,9 +166,13 @@ TYPE: Final = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("restartable", sa.Integer, nullable=False),
-    sa.Column("cluster_limit", sa.Integer),
-    sa.Column("time_limit", sa.BigInteger, nullable=False),
     sa.Column("enabled", sa.Integer, nullable=False, server_default="1"),
+    # What programs declare, and what an operator has set in place of it.
+    sa.Column("limits", sa.Text, nullable=False, server_default="{}"),
+    sa.Column("changes", sa.Text, nullable=False, server_default="{}"),
+    # Set by an operator, for the statement that submits.
+    sa.Column("priority", sa.Integer),
+    _number("rate_next"),
 )
 SLOT: Final = sa.Table(
     "job_slot",

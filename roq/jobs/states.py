@@ -213,6 +213,7 @@ class Waiting:
         instances: living instances that run its type.
         all_on, type_on: whether jobs, and this type, are switched on.
         limit: threads of the type in the whole cluster; None: as many as there are.
+        rate: jobs of the type that may begin in a second, if no more may begin now.
         running: jobs of the type that run.
         ahead: whether another one of the type is before it.
     """
@@ -229,6 +230,7 @@ class Waiting:
     limit: int | None
     running: int
     ahead: bool
+    rate: float | None = None
 
 
 def why_waiting(job: Waiting) -> str:
@@ -247,7 +249,7 @@ def why_waiting(job: Waiting) -> str:
             return _why_not_claimed(job)
 
 
-def _why_not_claimed(job: Waiting) -> str:
+def _why_not_claimed(job: Waiting) -> str:  # noqa: PLR0911 - a line for each reason
     if not job.all_on:
         return "all jobs are switched off: `roq jobs on`"
     if not job.type_on:
@@ -256,6 +258,8 @@ def _why_not_claimed(job: Waiting) -> str:
         return f"no living instance runs type {job.type}: start one with `roq jobs work`"
     if job.limit is not None and job.running >= job.limit:
         return f"{job.running} jobs of type {job.type} run, which is its limit in the cluster"
+    if job.rate is not None:
+        return f"as many jobs of type {job.type} have begun as its rate allows: {job.rate:g}/s"
     if job.ahead:
         return "others of its type go first, by priority and age"
     return "it is the next one of its type as soon as a thread is free"

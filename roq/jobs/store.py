@@ -14,13 +14,14 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from roq.jobs.database import JobDatabase, Row
 from roq.jobs.held import BLOCK, HeldJobs
+from roq.jobs.limits import begun, may_begin
 from roq.jobs.room import JobPlaces, chosen
 from roq.jobs.rows import (
     Body,
@@ -35,7 +36,7 @@ from roq.jobs.rows import (
     Want,
     spread,
 )
-from roq.jobs.states import Attempts, JobStatus, after
+from roq.jobs.states import RETRIES, Attempts, JobStatus, after
 
 SHARDS: Final = 8
 OWN_SHARD_MIN: Final = 1_000
@@ -65,16 +66,17 @@ class JobStore(HeldJobs):
         self._insert = (
             "INSERT INTO job (type, priority, status, created, batch_sequence, due, held,"
             " dispatched, token, restartable, items, tag, unique_key, key, waits)"
-            " SELECT type, priority, 'CREATED', :now, n, due, held,"
+            " SELECT type, CASE chosen WHEN 1 THEN priority ELSE coalesce((SELECT t.priority FROM"
+            " job_type AS t WHERE t.name = d.type), priority) END, 'CREATED', :now, n, due, held,"
             " CASE held WHEN '' THEN :sent ELSE 0 END, 1, restartable, items, tag, unique_key,"
             " key, waits FROM "
             + given(
                 ("n", "int"), ("type", "text"), ("priority", "int"), ("due", "bigint"),
                 ("held", "text"), ("restartable", "int"), ("items", "bigint"), ("tag", "text"),
-                ("unique_key", "text"), ("key", "text"), ("waits", "bigint"),
+                ("unique_key", "text"), ("key", "text"), ("waits", "bigint"), ("chosen", "int"),
             )
             + " AS d WHERE true ORDER BY n ON CONFLICT DO NOTHING"
-            " RETURNING id, batch_sequence, held"
+            " RETURNING id, batch_sequence, held, priority"
         )  # fmt: skip
         self._count = (
             "INSERT INTO job_count (type, priority, status, shard, number, items, failures)"
@@ -143,18 +145,18 @@ class JobStore(HeldJobs):
             rows.append(
                 [
                     n, job.type, job.priority, due, held, int(job.restartable), job.items, job.tag,
-                    job.unique, job.key, waits,
+                    job.unique, job.key, waits, int(job.chosen),
                 ]
             )  # fmt: skip
         found: dict[int, Submitted] = {}
         at = now if sent else 0
         for row in self.database.run(connection, self._insert, rows, now=now, sent=at):
-            found[row.batch_sequence] = Submitted(row.id, "new", ready=not row.held)
+            found[row.batch_sequence] = Submitted(row.id, "new", row.priority, ready=not row.held)
         deltas = Deltas()
         bodies, edges = [], []
         for n, told in found.items():
             job = jobs[n]
-            deltas.add(job.type, job.priority, JobStatus.CREATED, 1, job.items, 0)
+            deltas.add(job.type, told.priority, JobStatus.CREATED, 1, job.items, 0)
             if job.params is not None:
                 bodies.append(_body_row(told.id, job.params))
             edges += [[each, told.id] for each in set(job.parents) & open_parents]
@@ -251,6 +253,13 @@ class JobStore(HeldJobs):
         allowed = {want.type: want for want in wants}
         most = {want.type: want.most for want in wants}
         short = set()
+        rated = {want.type: want.rate for want in wants if want.rate and want.most}
+        rested = self._rested(connection, sorted({kind for _, _, kind in jobs} & rated.keys()))
+        asked_at = self.database.now(connection) if rated else 0
+        for kind, rate in rated.items():
+            next_ = rested.get(kind)
+            may = 0 if next_ is None else may_begin(rate, next_, asked_at)
+            most[kind] = min(most[kind], may)
         slots = {kind: want for kind, want in allowed.items() if want.limited}
         while True:
             picked = chosen(jobs, allowed, most, places)
@@ -273,6 +282,15 @@ class JobStore(HeldJobs):
             return Claims(passed=frozenset(passed), short=frozenset(short))
         now = self.database.now(connection)
         taken = self.database.run(connection, self._claim, rows, owner=owner, now=now).all()
+        for kind, next_ in rested.items():
+            number = sum(row.type == kind for row in taken)
+            if number:
+                self.database.run(
+                    connection,
+                    "UPDATE job_type SET rate_next = :next WHERE name = :name",
+                    next=begun(rated[kind], next_, asked_at, number),
+                    name=kind,
+                )
         params = self._params(connection, [row.id for row in taken])
         claimed = [claimed_of(row, params.get(row.id)) for row in taken]
         deltas = Deltas()
@@ -333,6 +351,22 @@ class JobStore(HeldJobs):
             is not None
         )
 
+    def _rested(self, connection: sa.Connection, kinds: Sequence[str]) -> dict[str, int]:
+        """What `may_begin` wants of each of these types, for this transaction alone.
+
+        Without those of which another instance just claims some: they are asked for again soon.
+        """
+        if not kinds:
+            return {}
+        rows = self.database.run(
+            connection,
+            "SELECT name, rate_next FROM job_type WHERE name IN (SELECT name FROM"
+            f" {self.database.given(('name', 'text'))} AS d) ORDER BY name"
+            f"{self.database.skip_locked}",
+            [[each] for each in kinds],
+        )
+        return {row.name: row.rate_next for row in rows}
+
     def _slots(self, connection: sa.Connection, owner: int, want: Want, number: int) -> int:
         """How many jobs of a limited type may be claimed: slots are taken for them, and what this
         instance does not need is given back."""
@@ -388,6 +422,7 @@ class JobStore(HeldJobs):
         instance: str = "",
         *,
         foreign: bool = False,
+        retries: Mapping[str, int] | None = None,
     ) -> set[tuple[int, int]]:
         """Write down how runs have ended; gives (id, token) of those that were still their owner's.
 
@@ -399,6 +434,7 @@ class JobStore(HeldJobs):
             ended: each with how.
             instance: its name, for the record of errors.
             foreign: the transaction is the user's.
+            retries: by type, how often a job of it is tried again; `RETRIES` of those left out.
         """
         if not ended:
             return set()
@@ -410,6 +446,7 @@ class JobStore(HeldJobs):
                 each.run.attempts,
                 restartable=each.run.restartable,
                 jitter=self.jitter,
+                retries=(retries or {}).get(each.run.type, RETRIES),
             )
             for each in ended
         }

@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -15,19 +16,29 @@ from roq.errors import ConfigError, InvalidRequest, MessageTooLarge
 from roq.jobs.database import MICROSECONDS
 from roq.jobs.handle import JobHandle
 from roq.jobs.instances import TypeFacts
+from roq.jobs.limits import TypeLimits, checked
 from roq.jobs.rows import TEXT_MAX, Body, NewJob
-from roq.jobs.states import DEFAULT, PRIORITIES, TIME_LIMIT_SECONDS
+from roq.jobs.states import PRIORITIES
 
 CODEC: Final = "json"
 PARAMS_BYTES_MAX: Final = 16 * 1024 * 1024
 """Params larger than that belong into a store of their own; the job has their address."""
 PARENTS_MAX: Final = 10_000
 ON_UNIQUE: Final = ("skip", "replace", "raise")
-SLOTS_MAX: Final = 10_000
 R = TypeVar("R")
 
 Upgrade = Callable[[int, Any], Any]
 """From the version that params were written with, and what JSON says, to what they are now."""
+
+
+class JobKind(StrEnum):
+    """Where a handler runs."""
+
+    THREAD = "thread"
+    ASYNC = "async"
+    """As a task of an event loop."""
+    PROCESS = "process"
+    """In a process of its own, which is killed if it does not stop."""
 
 
 class Unreadable(Exception):
@@ -52,9 +63,9 @@ class JobType(Generic[R]):
         handler: the function: of a `Job` and of the params, if the jobs have any.
         version: of the params, as this program writes them.
         restartable: whether a job may run again by itself after it failed half way.
-        cluster_limit: jobs that run at once in the whole cluster; None: no limit.
-        threads: jobs that run at once in one instance; None: as many as it has threads.
-        time_limit: seconds that a job may take.
+        limits: that hold unless an operator sets others.
+        kind: where the handler runs.
+        jobs: that it belongs to.
     """
 
     def __init__(
@@ -67,30 +78,34 @@ class JobType(Generic[R]):
         upgrade: Upgrade | None = None,
         items: Callable[[Any], int] | None = None,
         restartable: bool = False,
-        cluster_limit: int | None = None,
-        threads: int | None = None,
-        time_limit: float = TIME_LIMIT_SECONDS,
+        limits: TypeLimits | None = None,
+        kind: str | None = None,
     ) -> None:
         self.name = checked_text("the name of a type", name)
         self.handler = handler
         self.version = _within("version", version, 1, 1_000_000)
         self.restartable = restartable
-        self.cluster_limit = _limit("cluster_limit", cluster_limit)
-        self.threads = _limit("threads", threads)
-        self.time_limit = _seconds(time_limit)
-        self.is_async = inspect.iscoroutinefunction(handler)
-        self._submitter = submitter
+        self.limits = _checked(limits or TypeLimits())
+        self.kind = _kind(name, handler, kind)
+        self.jobs = submitter
         self._items = items
         self._upgrade = upgrade
         self.takes_params, self._params_type, self._result_type = _signature(name, handler)
 
     @property
+    def is_async(self) -> bool:
+        """Whether the handler is a coroutine."""
+        return self.kind is JobKind.ASYNC
+
+    @property
+    def address(self) -> tuple[str, str]:
+        """Module and name in it, where another process finds the type."""
+        return self.handler.__module__, self.handler.__qualname__
+
+    @property
     def facts(self) -> TypeFacts:
         """As other programs see the type in the database."""
-        return TypeFacts(
-            self.name, self.version, self.restartable, self.cluster_limit,
-            int(self.time_limit * MICROSECONDS),
-        )  # fmt: skip
+        return TypeFacts(self.name, self.version, self.restartable, self.limits)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The handler itself, called here and now."""
@@ -102,7 +117,7 @@ class JobType(Generic[R]):
         self,
         params: Any = None,
         *,
-        priority: int | str = DEFAULT,
+        priority: int | str | None = None,
         due: datetime | None = None,
         unique: str | None = None,
         on_unique: str = "raise",
@@ -115,7 +130,7 @@ class JobType(Generic[R]):
 
         Args:
             params: what the handler gets.
-            priority: `roq.HIGH`, `roq.DEFAULT`, `roq.LOW`, or their names.
+            priority: `roq.HIGH`, `roq.DEFAULT`, `roq.LOW`, or their names; None: that of the type.
             due: not before that time (with a time zone); None: at once.
             unique: there is no other job of the type with this text that waits or runs.
             on_unique: what is done if there is: `raise`, `skip` (the handle is of that one), or
@@ -138,13 +153,13 @@ class JobType(Generic[R]):
             params, priority=priority, due=due, unique=unique, on_unique=on_unique, key=key,
             after=after, tag=tag,
         )  # fmt: skip
-        return self._submitter.submit(self, [job], connection)[0]
+        return self.jobs.submit(self, [job], connection)[0]
 
     def submit_many(
         self,
         params: Iterable[Any],
         *,
-        priority: int | str = DEFAULT,
+        priority: int | str | None = None,
         due: datetime | None = None,
         key: str | None = None,
         after: Iterable[JobHandle[Any] | int] = (),
@@ -157,13 +172,13 @@ class JobType(Generic[R]):
             self.new(each, priority=priority, due=due, key=key, after=parents, tag=tag)
             for each in params
         ]
-        return self._submitter.submit(self, jobs, connection)
+        return self.jobs.submit(self, jobs, connection)
 
     def new(
         self,
         params: Any = None,
         *,
-        priority: int | str = DEFAULT,
+        priority: int | str | None = None,
         due: datetime | None = None,
         unique: str | None = None,
         on_unique: str = "raise",
@@ -179,7 +194,8 @@ class JobType(Generic[R]):
             raise InvalidRequest(f"on_unique is one of {', '.join(ON_UNIQUE)}, not {on_unique!r}")
         return NewJob(
             type=self.name,
-            priority=priority_of(priority),
+            priority=self.limits.priority if priority is None else priority_of(priority),
+            chosen=priority is not None,
             restartable=self.restartable,
             items=self._count(params),
             tag=checked_text("a tag", tag, empty=True),
@@ -343,17 +359,36 @@ def checked_text(what: str, text: str, *, empty: bool = False) -> str:
     return text
 
 
-def _limit(what: str, value: int | None) -> int | None:
-    return None if value is None else _within(what, value, 1, SLOTS_MAX)
-
-
 def _within(what: str, value: int, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ConfigError(f"{what} is a number from {least} to {most:,}, not {value!r}")
     return value
 
 
-def _seconds(value: float) -> float:
-    if not 0.001 <= value <= 365 * 86_400:
-        raise ConfigError(f"time_limit is a number of seconds, up to a year, not {value!r}")
-    return float(value)
+def _kind(name: str, handler: Callable[..., Any], wanted: str | None) -> JobKind:
+    """Where a handler is to run.
+
+    Raises:
+        ConfigError: it cannot run there.
+    """
+    coroutine = inspect.iscoroutinefunction(handler)
+    if wanted is None:
+        return JobKind.ASYNC if coroutine else JobKind.THREAD
+    if wanted not in set(JobKind):
+        raise ConfigError(f"kind of type {name} is one of {', '.join(JobKind)}, not {wanted!r}")
+    if coroutine != (wanted == JobKind.ASYNC):
+        what = "`async def`" if coroutine else "no `async def`"
+        raise ConfigError(f"the handler of type {name} is {what}, so it cannot be of kind {wanted}")
+    if wanted == JobKind.PROCESS and "<" in getattr(handler, "__qualname__", "<"):
+        raise ConfigError(
+            f"the handler of type {name} runs in another process, which has to find it: define it"
+            " in a module, and not within a function"
+        )
+    return JobKind(wanted)
+
+
+def _checked(limits: TypeLimits) -> TypeLimits:
+    try:
+        return checked(limits)
+    except InvalidRequest as error:
+        raise ConfigError(str(error)) from None

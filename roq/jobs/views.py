@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from roq.errors import InvalidRequest
 from roq.jobs.database import Row
+from roq.jobs.limits import TypeLimits
 from roq.jobs.schema import ERROR, INSTANCE, JOB
 from roq.jobs.states import HeldFor, JobStatus
 from roq.jobs.timetable import CatchUp, Overlap
@@ -181,10 +182,11 @@ class TypeRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: int
     restartable: bool
-    cluster_limit: int | None
+    limits: TypeLimits
+    """What holds."""
+    changes: dict[str, str]
+    """What of it an operator has set; the rest is `declared`."""
     slots_used: int
-    time_limit: float
-    """Seconds."""
     on: bool
 
 

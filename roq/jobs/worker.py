@@ -24,13 +24,15 @@ from roq.errors import Unavailable
 from roq.jobs.database import JobDatabase
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, TIDY_MAX, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads
+from roq.jobs.processes import JobProcesses
 from roq.jobs.room import JobPlaces, JobRoom
 from roq.jobs.rows import Body, Claimed, Claims, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job, unbegun
+from roq.jobs.run_times import RunTimes
 from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.states import JobStatus, RunEnd, lent
 from roq.jobs.store import JobStore
-from roq.jobs.types import JobType
+from roq.jobs.types import JobKind, JobType
 from roq.jobs.watch import ChangeWatch, Ticker, Wake
 from roq.runtime.backoff import Backoff
 
@@ -43,6 +45,8 @@ GRACE_SECONDS: Final = 30.0
 """For jobs to stop, when the instance ends."""
 HEAP_SECONDS: Final = 1.0
 """So long may a run that was claimed wait for a thread: then another instance may have it."""
+_START_MICROSECONDS: Final = 15_000_000
+"""Half of what a process may take to start until others end its run."""
 _WAIT_MICROSECONDS: Final = int((HEAP_SECONDS + LOOK_SECONDS) * 1_000_000)
 
 
@@ -116,6 +120,7 @@ class JobWorker:
     ) -> None:
         self.name = client_name(name)
         self.stats = WorkerStats()
+        self.times = RunTimes()
         self.id = 0
         self._store = store
         self._database = store.database
@@ -159,8 +164,11 @@ class JobWorker:
             open_.callback(self._database.close)
             if not self.id:
                 self.enter()
-            self._threads = RunThreads(self._number, self._done)
+            self._processes = self._process_pool()
+            self._threads = RunThreads(self._number, self._done, self._processes)
             open_.callback(self._threads.close)
+            if self._processes is not None:
+                open_.callback(self._processes.close)
             watch = ChangeWatch(self._database, self.hint)
             open_.callback(watch.close)
             # Its own thread waits for the database, and that may be what does not answer.
@@ -178,6 +186,13 @@ class JobWorker:
                 "start the process again"
             )
 
+    def _process_pool(self) -> JobProcesses | None:
+        """Processes, if a handler wants some."""
+        theirs = [each for each in self._types.values() if each.kind is JobKind.PROCESS]
+        if not theirs:
+            return None
+        return JobProcesses(self.name, main=any(each.address[0] == "__main__" for each in theirs))
+
     def enter(self) -> None:
         """Enter the instance into the database; `run` does, if nobody has.
 
@@ -194,6 +209,21 @@ class JobWorker:
         """End: interrupt what runs, and give back what was not begun. From any thread."""
         self._stopping = True
         self._wake.set()
+
+    @property
+    def running(self) -> int:
+        """Runs that it has."""
+        return len(self._running)
+
+    @property
+    def threads(self) -> int:
+        """Jobs that it runs at once."""
+        return self._number
+
+    @property
+    def sure(self) -> bool:
+        """Whether it has renewed itself lately, so that others know that it lives."""
+        return monotonic() - self._renewed <= DOUBT_SECONDS
 
     def hint(self) -> None:
         """There may be something to claim; from any thread."""
@@ -223,6 +253,11 @@ class JobWorker:
         while self._running and monotonic() < until:
             self._wake.wait(self._turn())
             self._wake.wait(0 if self._ended else min(LOOK_SECONDS, max(0.0, until - monotonic())))
+        if self._processes is not None and self._running:
+            self._processes.close()
+            until = monotonic() + LOOK_SECONDS
+            while self._running and monotonic() < until:
+                self._wake.wait(min(LOOK_SECONDS, self._turn()))
         try:
             with self._database.write() as connection:
                 self._instances.leave(connection, self.id)
@@ -284,7 +319,12 @@ class JobWorker:
                     checked_end(self._database, connection, running.job, end)
                     for running, end in ended
                 ]
-                hit = self._store.finish(connection, self.id, checked, self.name)
+                hit = self._store.finish(
+                    connection, self.id, checked, self.name,
+                    retries={
+                        name: each.retries for name, each in (look.limits if look else {}).items()
+                    },
+                )  # fmt: skip
                 if any(running.job.finished for running, _ in ended):
                     self._store.release_left(connection)
                 if claim and by_queue:
@@ -347,6 +387,8 @@ class JobWorker:
             self._written_places.pop((each.run.id, each.run.token), None)
             if running.began is not None and not running.kind.is_async:
                 self._room.ran(running.kind.name, running.seconds)
+            seconds = None if running.began is None else running.seconds
+            self.times.ended(running.kind.name, each.end, seconds)
             if (each.run.id, each.run.token) not in hit and not running.job.finished:
                 self.stats.outdated += 1
             elif each.end is RunEnd.DONE:
@@ -406,18 +448,22 @@ class JobWorker:
     def _want(self, kind: JobType[Any], places: JobPlaces, running: int, look: Look) -> Want:
         ahead = self._room.ahead(kind.name, places)
         most = places.free + ahead - places.short if ahead else places.free
-        if kind.threads is not None:
-            most = min(most, kind.threads - running)
-        limit = look.limits.get(kind.name)
+        holds = look.limits.get(kind.name, kind.limits)
+        if holds.threads is not None:
+            most = min(most, holds.threads - running)
+        limit = holds.cluster_limit
         if limit is not None:
             users = [peer.id for peer in look.peers if kind.name in peer.types]
             hungry = [peer.id for peer in look.peers if kind.name in peer.wants]
             most = min(most, lent(limit, users, hungry, self.id, kind.name) - running)
         # Its time begins with the claim, and so do the seconds that it may wait for a thread.
-        span = int(kind.time_limit * 1_000_000) + _WAIT_MICROSECONDS // 2
+        span = int(holds.time_limit * 1_000_000) + _WAIT_MICROSECONDS // 2
+        if kind.kind is JobKind.PROCESS:
+            span += _START_MICROSECONDS
         return Want(
-            kind.name, max(0, most), span, limited=limit is not None, running=running, ahead=ahead
-        )
+            kind.name, max(0, most), span, limited=limit is not None, running=running, ahead=ahead,
+            rate=holds.rate,
+        )  # fmt: skip
 
     # --- twice a second ---------------------------------------------------------------------------
 
@@ -434,7 +480,7 @@ class JobWorker:
             key = (running.job.id, running.job.token)
             if key in look.interrupt:
                 self._interrupt([running], RunEnd.INTERRUPTED)
-            elif running.began is not None and now - running.began > running.kind.time_limit:
+            elif running.began is not None and now - running.began > self._time_limit(running):
                 self._interrupt([running], RunEnd.LIMIT)
         self._take_back(now - HEAP_SECONDS)
         tidy = now - self._tidied >= TIDY_SECONDS
@@ -447,10 +493,16 @@ class JobWorker:
                 self._schedules.fire_due(connection)
         if self._messages is not None:
             self._messages.look(look)
-        stuck = sum(_is_stuck(each, now) for each in self._running.values())
+        stuck = sum(_is_stuck(each, now, self._time_limit(each)) for each in self._running.values())
         if stuck > self._number // 2:
             self._stuck = True
             self.stop()
+
+    def _time_limit(self, running: Running) -> float:
+        """Seconds that a run may take by now."""
+        name = running.kind.name
+        known = None if self._look is None else self._look.limits.get(name)
+        return (known or running.kind.limits).time_limit
 
     def _renew(self) -> bool:
         """Say that this instance lives, in a transaction that waits for nobody."""
@@ -519,12 +571,13 @@ class JobWorker:
                     self._loop.cancel(running)
 
 
-def _is_stuck(running: Running, now: float) -> bool:
+def _is_stuck(running: Running, now: float, limit: float) -> bool:
     """Whether a run goes on though it was to stop, for as long again as it might take in all."""
     return (
-        running.job.stop not in {None, RunEnd.STOPPED}
+        running.kind.kind is not JobKind.PROCESS
+        and running.job.stop not in {None, RunEnd.STOPPED}
         and running.asked is not None
-        and now - running.asked > running.kind.time_limit
+        and now - running.asked > limit
     )
 
 

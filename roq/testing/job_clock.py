@@ -108,7 +108,7 @@ class JobClock:
             program.operate.schedules.fire_due(connection)
             program.store.release_due(connection)
             wants = [
-                Want(kind.name, AT_ONCE, int(kind.time_limit * MICROSECONDS))
+                Want(kind.name, AT_ONCE, int(kind.limits.time_limit * MICROSECONDS))
                 for kind in program.types.values()
                 if kind.name not in look.off
             ]
@@ -122,7 +122,9 @@ class JobClock:
         ended = asyncio.run(execute_async(kind, job)) if kind.is_async else execute(kind, job)
         with program.database.write() as connection:
             ended = checked_end(program.database, connection, job, ended)
-            program.store.finish(connection, self._owner, [ended], NAME)
+            limits = program.instances.limits(connection)
+            retries = {name: each.retries for name, each in limits.items()}
+            program.store.finish(connection, self._owner, [ended], NAME, retries=retries)
         self.ended.append((run.type, ended.end))
 
     def _finish(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from alive import alive
 from commands import environment
 from job_lab import Lab
 from sqlalchemy import event
@@ -168,3 +169,15 @@ def test_a_full_disk_is_told_and_nothing_is_lost(file: Path) -> None:
         with pytest.raises(roq.Unavailable, match="make room on its disk"):
             kind.submit("x" * 1_000_000)
         assert [row.number for row in jobs.operate.counts()] == [1]
+
+
+def test_nothing_is_left_of_a_killed_instance(lab: Lab, start: Start, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    job = submit(lab, "Aside", out)
+    instance = start()
+    until(lambda: bool(lines(out)))
+    process = lines(out)[-1][-1]
+    instance.kill()
+    instance.wait()
+    until(lambda: not alive(process))
+    assert lab.status(job) is JobStatus.RUNNING  # until it has been silent for long enough

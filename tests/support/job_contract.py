@@ -516,3 +516,59 @@ class HeldContract:
         assert running == [known, theirs]
         assert (lab.status(unknown), lab.field(unknown, "losses")) == (JobStatus.CREATED, 0)
         lab.check()
+
+    # --- limits of types --------------------------------------------------------------------------
+
+    def test_a_rate_is_that_of_all_instances(self, lab: Lab) -> None:
+        lab.declare("A", None, rate=0.001)
+        lab.submit_all([new() for _ in range(5)])
+        want = Want("A", 10, SPAN, rate=0.001)
+        mine, other = lab.instance(), lab.instance()
+        assert len(lab.claims(mine, [want], 10)) == 1
+        assert lab.claims(other, [want], 10) == []
+        job = lab.jobs.operate.jobs(JobFilter(statuses=(JobStatus.CREATED,)))[0]
+        assert "rate allows: 0.001/s" in lab.jobs.operate.job(job.id).why
+        lab.run("UPDATE job_type SET rate_next = 0")
+        assert len(lab.claims(other, [want], 10)) == 1
+        lab.check()
+
+    def test_a_stale_message_takes_nothing_of_a_rate(self, lab: Lab) -> None:
+        lab.declare("A", None, rate=0.001)
+        mine = lab.instance()
+        with lab.store.write() as connection:
+            wants, named = [Want("A", 1, SPAN, rate=0.001)], [(999, 1, "A")]
+            lab.store.claim(connection, mine, wants, named, JobPlaces(1))
+        lab.submit()
+        assert len(lab.claims(mine, wants, 1)) == 1
+
+    def test_an_operator_sets_limits_and_programs_leave_them(self, lab: Lab) -> None:
+        lab.declare("A", 1, retries=0)
+        lab.jobs.operate.set_limits("A", {"cluster_limit": "3", "priority": "low"}, who="me")
+        lab.declare("A", 2, retries=1)
+        (row,) = lab.jobs.operate.type_list()
+        assert (row.limits.cluster_limit, row.limits.retries) == (3, 1)
+        assert lab.run("SELECT count(*) FROM job_slot") == 3
+        by_type, by_itself = lab.submit_all([new(chosen=False), new()])
+        assert (by_type.priority, by_itself.priority) == (LOW, DEFAULT)
+        assert lab.field(by_type.id, "priority") == LOW
+        lab.jobs.operate.set_limits(
+            "A", {"cluster_limit": "none", "priority": "declared"}, who="me"
+        )
+        assert lab.run("SELECT count(*) FROM job_slot") == 0
+        assert lab.submit_all([new(chosen=False)])[0].priority == DEFAULT
+        lab.check()
+
+    def test_a_type_is_tried_again_as_often_as_it_says(self, lab: Lab) -> None:
+        job, mine = lab.submit(), lab.instance()
+        lab.declare("A", None, retries=0)
+        (run,) = lab.claim(mine)
+        with lab.database.write() as connection:
+            retries = {"A": lab.instances.limits(connection)["A"].retries}
+            ended = Ended(run, RunEnd.RAISED, 0)
+            lab.store.finish(connection, mine, [ended], retries=retries)
+        assert lab.status(job) is JobStatus.FAILED
+        late = lab.submit()
+        lab.claim(mine)
+        lab.overdue(late)
+        assert lab.status(late) is JobStatus.TIMED_OUT
+        lab.check()

@@ -10,6 +10,7 @@ from sqlalchemy import event, text
 from roq.errors import JobNotFound
 from roq.jobs.instances import TypeFacts
 from roq.jobs.jobs import Jobs
+from roq.jobs.limits import TypeLimits
 from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Claimed, Ended, NewJob, Submitted, Trouble, Want
 from roq.jobs.states import DEFAULT, JobStatus, RunEnd
@@ -76,9 +77,10 @@ class Lab:
         with self.database.write() as connection:
             return self.instances.register(connection, "test", 1, 8, types or ("A",))
 
-    def declare(self, kind: str, limit: int | None) -> None:
+    def declare(self, kind: str, limit: int | None, **limits: Any) -> None:
         with self.database.write() as connection:
-            self.instances.declare(connection, [TypeFacts(kind, 1, True, limit, SPAN)])
+            holds = TypeLimits(cluster_limit=limit, **limits)
+            self.instances.declare(connection, [TypeFacts(kind, 1, True, holds)])
 
     def claim(
         self, owner: int, most: int = 10, *types: str, limited: bool = False, running: int = 0
@@ -140,6 +142,12 @@ class Lab:
             return connection.execute(
                 text(f"SELECT {name} FROM job WHERE id = :id"), {"id": job}
             ).scalar_one()
+
+    def run(self, statement: str) -> Any:
+        """Run a statement; gives the first column of its first row, if it has rows."""
+        with self.database.write() as connection:
+            found = connection.execute(text(statement))
+            return found.scalar() if found.returns_rows else None
 
     def check(self) -> None:
         """Counters say what there is, and nobody holds what he should not."""

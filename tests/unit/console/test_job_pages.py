@@ -11,6 +11,7 @@ from commands import until
 from paper_console import SCRIPT, PaperConsole
 
 from roq.console.job_pages import JOB_PAGES
+from roq.console.settings import MetricLink
 from roq.jobs.jobs import Jobs
 from roq.jobs.operate import JobOperations, Selection
 from roq.jobs.states import JobStatus
@@ -212,3 +213,37 @@ def test_a_schedule_is_changed_by_no_form_of_others(console: PaperConsole, datab
     form = {"form": console.form("/do/switch-jobs"), "stamp": "", "name": "none"}
     console.post("/do/fire-schedule", form)
     assert console.console.audit.deeds()[0].state == "failed"
+
+
+def test_limits_are_set_and_a_stale_form_is_refused(console: PaperConsole, database: Jobs) -> None:
+    page = f"/do/set-limits?{urlencode({'name': SCRIPT})}"
+    assert SCRIPT not in console.get(page).text
+    form = {name: console.field(page, name) for name in ("form", "stamp", "before")}
+    form |= {"name": SCRIPT, "rate": "100/50", "cluster_limit": "none", "priority": "low"}
+    assert console.post("/do/set-limits", form).status == 303
+    (row,) = database.operate.type_list()
+    assert (row.limits.rate, row.limits.cluster_limit) == (2.0, None)
+    assert (row.changes["cluster_limit"], row.changes["threads"]) == ("none", "declared")
+    console.post("/do/set-limits", form | {"rate": "9"})
+    assert database.operate.type_list() == [row]
+    assert "have changed since" in console.console.audit.deeds()[0].result
+
+
+def test_test_jobs_are_submitted(console: PaperConsole, database: Jobs) -> None:
+    form = {name: console.field("/do/test-jobs", name) for name in ("form", "stamp")}
+    form |= {"seconds": "0.5", "end": "fails", "number": "2", "priority": "high"}
+    assert console.post("/do/test-jobs", form).status == 303
+    jobs = database.operate.jobs(JobFilter(types=("roq.test",)))
+    assert [(job.items, job.tag, job.priority) for job in jobs] == [(5, "test", 10)] * 2
+    for wrong in ({"seconds": "x"}, {"number": "0"}, {"seconds": "-1"}):
+        console.post("/do/test-jobs", form | wrong)
+        assert console.console.audit.deeds()[0].state == "failed"
+    assert len(database.operate.jobs(JobFilter(types=("roq.test",)))) == 2
+
+
+def test_metric_links_are_of_a_type_or_hidden(database: Jobs) -> None:
+    url = database.database.url.render_as_string()
+    link = MetricLink.of("Grafana=https://grafana.example/?t={type}")
+    for links in ((), (link,)):
+        with PaperConsole(jobs=url, links=links) as console:
+            assert ("grafana.example/?t=%3Cscript" in console.get("/jobs").text) == bool(links)

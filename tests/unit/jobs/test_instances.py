@@ -10,7 +10,7 @@ from job_lab import SPAN, Lab, new
 
 from roq.errors import ConfigError
 from roq.jobs import instances
-from roq.jobs.instances import EXPIRE_SECONDS, TypeFacts
+from roq.jobs.instances import EXPIRE_SECONDS
 from roq.jobs.rows import Look
 from roq.jobs.states import JobStatus
 
@@ -111,10 +111,9 @@ def test_slots_follow_the_limit_of_a_type(lab: Lab) -> None:
         lab.declare("A", limit)
         with lab.database.read() as connection:
             number = lab.database.run(connection, "SELECT count(*) FROM job_slot").scalar_one()
-        assert (number, look(lab).limits) == (limit, {"A": limit})
-    with lab.database.write() as connection:
-        lab.instances.declare(connection, [TypeFacts("A", 1, True, None, SPAN)])
-    assert look(lab).limits == {"A": None}
+        assert (number, look(lab).limits["A"].cluster_limit) == (limit, limit)
+    lab.declare("A", None)
+    assert look(lab).limits["A"].cluster_limit is None
 
 
 def test_how_far_a_run_is_survives_its_owner(lab: Lab) -> None:

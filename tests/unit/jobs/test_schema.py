@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from roq.errors import ConfigError
 from roq.jobs import schema
 from roq.jobs.database import JobDatabase
-from roq.jobs.schema import SETTING, VERSION, migrate, prepare, version
+from roq.jobs.schema import SETTING, TYPE, VERSION, migrate, prepare, version
 
 
 def test_tables_are_made_once(tmp_path: Path) -> None:
@@ -53,4 +53,22 @@ def test_an_older_schema_is_migrated_by_order(
     assert migrate(database) == (VERSION, VERSION + 1)
     assert len(steps) == 1
     prepare(database)
+    database.close()
+
+
+def test_limits_come_into_one_column(tmp_path: Path) -> None:
+    database = JobDatabase(str(tmp_path / "jobs.db"))
+    prepare(database)
+    with database.write() as connection:
+        for change in (
+            *(f"DROP COLUMN {each}" for each in ("limits", "changes", "priority", "rate_next")),
+            "ADD COLUMN cluster_limit INTEGER",
+            "ADD COLUMN time_limit BIGINT NOT NULL DEFAULT 1",
+        ):
+            connection.exec_driver_sql(f"ALTER TABLE job_type {change}")
+    at(database, 1)
+    assert migrate(database) == (1, VERSION)
+    with database.read() as connection:
+        columns = {each["name"] for each in sa.inspect(connection).get_columns("job_type")}
+    assert columns == set(TYPE.c.keys())
     database.close()

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from roq.errors import ConfigError, InvalidRequest, MessageTooLarge
 from roq.jobs.handle import JobHandle
+from roq.jobs.limits import TypeLimits
 from roq.jobs.rows import Body, NewJob
 from roq.jobs.states import HIGH
 from roq.jobs.types import PARAMS_BYTES_MAX, JobType, Unreadable, microseconds, priority_of
@@ -115,8 +116,7 @@ def test_priorities() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"cluster_limit": -1}, {"cluster_limit": 0}, {"threads": True}, {"time_limit": 0},
-        {"time_limit": float("nan")}, {"version": 0}, {"handler": lambda: None},
+        {"limits": TypeLimits(cluster_limit=-1)}, {"version": 0}, {"handler": lambda: None},
         {"handler": lambda a, b, c: None},
     ],
 )  # fmt: skip
