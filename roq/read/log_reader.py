@@ -189,12 +189,15 @@ class LogReader:
         assert self._socket is not None  # noqa: S101 - narrows the type; `_send` came before
         parts = None
         while parts is None:
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._socket.poll(int(left * 1_000) + 1):
+            try:
+                frame = self._socket.recv(zmq.NOBLOCK)  # of a batch that is there, nobody waits
+            except zmq.Again:
+                left = deadline - time.monotonic()
+                if left > 0 and self._socket.poll(int(left * 1_000) + 1):
+                    continue
                 self._drop_socket()  # an answer that comes late must not be taken for another one
                 self._requests.abandon()
                 return None
-            frame = self._socket.recv()
             if self._socket.getsockopt(zmq.RCVMORE):
                 self._drop_socket()
                 raise OtherVersion(other_version(f"exchange {self._where}", FIRST))

@@ -16,6 +16,7 @@ from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import Header, Kind, read_body, read_header
 from roq.protocol.channel import (
     FETCH,
+    FETCH_BYTES_MAX,
     FETCHED_ENTRY,
     REFUSED,
     Fetched,
@@ -27,8 +28,8 @@ from roq.protocol.channel import (
 from roq.protocol.entry import read_entry
 from roq.read.log_requests import LogRequests
 
-FETCH_BYTES: Final = 2 * 1024 * 1024
-"""Asked for at once."""
+FETCH_BYTES: Final = FETCH_BYTES_MAX
+"""Asked for at once: while an exchange waits for the next question, nothing is on its way."""
 ASK_AGAIN_SECONDS: Final = 2.0
 BATCH_SECONDS_MAX: Final = 256.0
 """For one batch; the largest one takes so long over the slowest network."""
