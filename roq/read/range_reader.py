@@ -90,6 +90,7 @@ class RangeReader:
         until: offset to end before.
         prefixes: topics begin with one of these.
         where: the exchange, for errors.
+        most: bytes that are asked for at once; one batch comes in any case.
 
     Attributes:
         position: everything below this offset was given, or is not there.
@@ -109,6 +110,7 @@ class RangeReader:
         prefixes: Sequence[bytes],
         *,
         where: str,
+        most: int = FETCH_BYTES,
     ) -> None:
         self.position = first
         self.evicted = 0
@@ -121,6 +123,7 @@ class RangeReader:
         self._until = until
         self._prefixes = list(prefixes)
         self._where = where
+        self._most = most
         self._asked = first
 
     def ask(self, now: float) -> list[bytes]:
@@ -129,7 +132,7 @@ class RangeReader:
         self.asking = True
         _, ask = self._requests.ask(
             FETCH, now, generation=self._generation, prefixes=self._prefixes, first=self.position,
-            until=self._until, max_bytes=FETCH_BYTES,
+            until=self._until, max_bytes=self._most,
         )  # fmt: skip
         return ask.frames
 
