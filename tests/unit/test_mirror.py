@@ -137,7 +137,6 @@ read/events
 runtime/interfaces
 runtime/signals
 spark/loss
-spark/query_session
 spark/queue_logs
 spark/staging
 testing/faults
