@@ -26,7 +26,14 @@ from roq.protocol.framing import Answers
 from roq.protocol.version import FIRST, other_version
 from roq.ranges import in_range
 from roq.read.log_requests import LogRequests
-from roq.read.range_reader import ASK_AGAIN_SECONDS, A, LogBatch, RangeReader, answer_to
+from roq.read.range_reader import (
+    ASK_AGAIN_SECONDS,
+    FETCH_BYTES,
+    A,
+    LogBatch,
+    RangeReader,
+    answer_to,
+)
 from roq.runtime import sockets
 
 NOTHING_SO_NEW: Final = (1 << 63) - 1
@@ -118,17 +125,37 @@ class LogReader:
             Unavailable, StaleEpoch: as `ends`; what was given is right, and may be gone on from.
             RemoteProtocolError: an answer that no exchange gives.
         """
-        if self._generation is None:
-            self._generation = self.ends().generation
-        reading = RangeReader(
-            self._requests, self._queue_id, self._generation, first, until, prefixes,
-            where=self._where,
-        )  # fmt: skip
+        reading = self._range(first, until, prefixes)
         before = self.evicted
         while not reading.done:
             self._send(reading.ask(time.monotonic()))
             yield from self._batches(reading)
             self.evicted = before + reading.evicted
+
+    def following(self, offset: int, until: int) -> int:
+        """The first offset at or above `offset` at which there is a batch; `until` if there is none
+        below. A log on a disk may have left out a million offsets between two.
+
+        Raises:
+            Unavailable, StaleEpoch, RemoteProtocolError: as `read`.
+        """
+        reading = self._range(offset, until, (b"",), most=1)
+        while not reading.done:
+            self._send(reading.ask(time.monotonic()))
+            found = [batch.offset for batch in self._batches(reading)]  # to the end of the answer
+            if found:
+                return found[0]
+        return until
+
+    def _range(
+        self, first: int, until: int, prefixes: Sequence[bytes], most: int = FETCH_BYTES
+    ) -> RangeReader:
+        if self._generation is None:
+            self._generation = self.ends().generation
+        return RangeReader(
+            self._requests, self._queue_id, self._generation, first, until, prefixes,
+            where=self._where, most=most,
+        )  # fmt: skip
 
     def _batches(self, reading: RangeReader) -> Iterator[LogBatch]:
         """What comes for the question that was asked."""
@@ -189,12 +216,15 @@ class LogReader:
         assert self._socket is not None  # noqa: S101 - narrows the type; `_send` came before
         parts = None
         while parts is None:
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._socket.poll(int(left * 1_000) + 1):
+            try:
+                frame = self._socket.recv(zmq.NOBLOCK)  # of a batch that is there, nobody waits
+            except zmq.Again:
+                left = deadline - time.monotonic()
+                if left > 0 and self._socket.poll(int(left * 1_000) + 1):
+                    continue
                 self._drop_socket()  # an answer that comes late must not be taken for another one
                 self._requests.abandon()
                 return None
-            frame = self._socket.recv()
             if self._socket.getsockopt(zmq.RCVMORE):
                 self._drop_socket()
                 raise OtherVersion(other_version(f"exchange {self._where}", FIRST))

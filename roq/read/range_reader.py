@@ -16,6 +16,7 @@ from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import Header, Kind, read_body, read_header
 from roq.protocol.channel import (
     FETCH,
+    FETCH_BYTES_MAX,
     FETCHED_ENTRY,
     REFUSED,
     Fetched,
@@ -27,8 +28,8 @@ from roq.protocol.channel import (
 from roq.protocol.entry import read_entry
 from roq.read.log_requests import LogRequests
 
-FETCH_BYTES: Final = 2 * 1024 * 1024
-"""Asked for at once."""
+FETCH_BYTES: Final = FETCH_BYTES_MAX
+"""Asked for at once: while an exchange waits for the next question, nothing is on its way."""
 ASK_AGAIN_SECONDS: Final = 2.0
 BATCH_SECONDS_MAX: Final = 256.0
 """For one batch; the largest one takes so long over the slowest network."""
@@ -89,6 +90,7 @@ class RangeReader:
         until: offset to end before.
         prefixes: topics begin with one of these.
         where: the exchange, for errors.
+        most: bytes that are asked for at once; one batch comes in any case.
 
     Attributes:
         position: everything below this offset was given, or is not there.
@@ -108,6 +110,7 @@ class RangeReader:
         prefixes: Sequence[bytes],
         *,
         where: str,
+        most: int = FETCH_BYTES,
     ) -> None:
         self.position = first
         self.evicted = 0
@@ -120,6 +123,7 @@ class RangeReader:
         self._until = until
         self._prefixes = list(prefixes)
         self._where = where
+        self._most = most
         self._asked = first
 
     def ask(self, now: float) -> list[bytes]:
@@ -128,7 +132,7 @@ class RangeReader:
         self.asking = True
         _, ask = self._requests.ask(
             FETCH, now, generation=self._generation, prefixes=self._prefixes, first=self.position,
-            until=self._until, max_bytes=FETCH_BYTES,
+            until=self._until, max_bytes=self._most,
         )  # fmt: skip
         return ask.frames
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -69,6 +70,28 @@ class QueueLogs:
     def seek(self, time_us: int) -> dict[LogId, int]:
         """The offset of the first batch appended at or after a time, for each log."""
         return {key: self._readers[key].seek(time_us) for key in self.spans()}
+
+    def waiting(
+        self, spans: Mapping[LogId, Span], read: Mapping[LogId, int], most: int
+    ) -> dict[LogId, Span]:
+        """What can be read, without offsets that belong to no batch and come next.
+
+        A log on a disk leaves out a million of them where its process began anew: a query with a
+        limit would read nothing for hundreds of micro-batches. So nobody is asked where one
+        micro-batch reads all.
+
+        Args:
+            spans: what can be read.
+            read: up to which offset each log is read.
+            most: offsets that a micro-batch reads at most; 0: no limit.
+        """
+        found = dict(spans)
+        for key, span in spans.items():
+            first = max(read.get(key, 0), span.floor)
+            if most and span.end - first > most:
+                with contextlib.suppress(StaleEpoch):  # the next look at the logs tells that
+                    found[key] = Span(self._readers[key].following(first, span.end), span.end)
+        return found
 
     def address(self, log: LogId) -> str:
         """Data address of the exchange that has this log; empty if none has it any more."""

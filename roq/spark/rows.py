@@ -54,8 +54,9 @@ class _Rows:
         self._clear()
 
     def _clear(self) -> None:
-        self.bytes = 0
-        self._payloads: list[bytes] = []
+        self.bytes = self._rows = 0
+        self._payloads: list[pa.Array] = []
+        """One array for each batch: what Python holds of a message goes while it is still near."""
         self._attributes: dict[int, Attributes] = {}
         """By row; rows without any are not in it."""
         self._counts: list[int] = []
@@ -64,16 +65,16 @@ class _Rows:
     @property
     def full(self) -> bool:
         """Whether it is to be taken now."""
-        return len(self._payloads) >= ROWS_MAX or self.bytes >= BYTES_MAX
+        return self._rows >= ROWS_MAX or self.bytes >= BYTES_MAX
 
     def __bool__(self) -> bool:
-        return bool(self._payloads)
+        return self._rows > 0
 
     def add(self, batch: LogBatch) -> None:
         """One batch more."""
         payloads, attributes = batch.body()
         if attributes is not None:
-            first, row = batch.header.first_sequence, len(self._payloads)
+            first, row = batch.header.first_sequence, self._rows
             for index in range(len(payloads)):
                 try:
                     given = attributes.of(first + index)
@@ -81,7 +82,8 @@ class _Rows:
                     break  # the payloads are whole; docs/spark.md says what stands there then
                 if given != NO_ATTRIBUTES:
                     self._attributes[row + index] = given
-        self._payloads += payloads
+        self._payloads.append(pa.array(payloads, pa.binary()))
+        self._rows += len(payloads)
         self._counts.append(batch.header.count)
         self._batches.append(batch)
         self.bytes += len(batch.data)
@@ -98,7 +100,7 @@ class _Rows:
     def take(self) -> pa.RecordBatch:
         """What was collected; it is empty again."""
         counts = np.array(self._counts)
-        rows = len(self._payloads)
+        rows = self._rows
         headers = [batch.header for batch in self._batches]
 
         def each(values: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -108,12 +110,14 @@ class _Rows:
             return pa.array(each([in_range(time, high=TIME_US_MAX) for time in values])).cast(_TIME)
 
         def words(values: list[bytes], kind: pa.DataType) -> pa.Array:
+            if values.count(values[0]) == len(values):  # most often
+                return pa.repeat(pa.scalar(values[0], kind), rows)
             return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), counts)))
 
         before = np.cumsum(counts) - counts
         within = np.arange(rows) - np.repeat(before, counts)
         columns = [
-            pa.array(self._payloads, pa.binary()),
+            pa.concat_arrays(self._payloads),
             words([batch.topic for batch in self._batches], pa.binary()).cast(pa.string()),
             self._column(rows, pa.string(), lambda given: given.key),
             words([bytes(header.publisher) for header in headers], pa.binary()),

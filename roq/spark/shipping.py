@@ -1,14 +1,17 @@
-"""What travels to executors says what is missing where RoQ is not installed.
+"""What travels to executors says what is wrong where RoQ is not installed, or is another version.
 
 Spark sends a reader or writer by the name of its class, so an executor without RoQ would fail with
-a bare `No module named 'roq'`. Ours is preceded by a look whether the package is there, and that
-travels as code.
+a bare `No module named 'roq'`, and one with another RoQ with whatever does not fit. Ours is
+preceded by a look which version is there, and that travels as code. (Spark itself compares the
+versions of Python.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
+
+import roq
 
 
 class Shipped:
@@ -22,31 +25,42 @@ class Shipped:
 class _Look:
     """Becomes a call of `_look` where it is unpacked."""
 
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        return _look, ()
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return _look, (roq.__version__,)
 
 
 _LOOK: Final = _Look()
 
 
-def _look() -> None:
+def _look(version: str) -> None:
     """Import the package.
 
+    Args:
+        version: of the driver's RoQ.
+
     Raises:
-        ImportError: it is not there, or something that it needs; says where, and what to do.
+        ImportError: it is not there, or something that it needs, or it is another version; says
+            where, and what to do.
     """
     # This runs where there may be no RoQ: it knows nothing but the standard library.
     import socket  # noqa: PLC0415
     import sys  # noqa: PLC0415
 
+    where = f"(host {socket.gethostname()}, {sys.executable})"
     try:
-        import roq.spark  # noqa: F401, PLC0415
+        import roq.spark  # noqa: PLC0415
     except ImportError as error:
         raise ImportError(
-            f"the format roq needs the package roq on every executor: {error} (host "
-            f"{socket.gethostname()}, {sys.executable}). Run pip install "
-            "'roq-cluster[spark]' there, or send an environment along as docs/spark.md says"
+            f"the format roq needs the package roq on every executor: {error} {where}. Run pip "
+            "install 'roq-cluster[spark]' there, or send an environment along as docs/spark.md says"
         ) from None
+    there = getattr(roq, "__version__", "of an unknown version")
+    if there != version:
+        raise ImportError(
+            f"the format roq needs the same RoQ on every executor: there it is {there}, the driver "
+            f"has {version} {where}. Run pip install 'roq-cluster[spark]=={version}' there, or "
+            "send an environment along as docs/spark.md says"
+        )
 
 
 def _made(_: None, kind: type, state: dict[str, object]) -> object:

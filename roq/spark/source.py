@@ -229,9 +229,9 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         highest = settled(
             known, readable, logs.numbers(), logs.departed() if self._target is None else ()
         )
-        step = advance(
-            known, readable, getattr(limit, "max_rows", 0), silent=logs.listed(), highest=highest
-        )
+        most = getattr(limit, "max_rows", 0)
+        waiting = logs.waiting(readable, known.next, most)
+        step = advance(known, waiting, most, silent=logs.listed(), highest=highest)
         self._told.difference_update(spans)
         self._seen.update({key: span.end for key, span in spans.items()})
         if self._planned is not None or start is not None:

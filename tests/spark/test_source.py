@@ -16,6 +16,7 @@ from pyspark.sql.functions import col, lit
 from waiting import eventually
 
 import roq
+from roq.spark import backlog, measured
 from roq.spark.options import read_options
 from roq.spark.queue_logs import QueueLogs
 from roq.testing.running import RunningCluster
@@ -135,20 +136,32 @@ def test_a_query_that_reads_what_there_is_ends_and_its_checkpoint_is_of_this_que
 ) -> None:
     sink = str(tmp_path / "sink")
 
+    rows = (
+        spark.readStream.format("roq")
+        .options(cluster=roq_cluster.address, queue=queue, startingOffsets="earliest")
+        .option("maxBatchesPerTrigger", "4")
+        .load()
+    )
+
     def catch_up() -> int:
-        """How many micro-batches it took."""
+        """How many micro-batches it took; what each of them tells is right."""
         query = (
-            spark.readStream.format("roq")
-            .options(cluster=roq_cluster.address, queue=queue, startingOffsets="earliest")
-            .option("maxBatchesPerTrigger", "4")
-            .load()
+            measured(rows)
             .writeStream.format("parquet")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start(sink)
         )
         assert query.awaitTermination(120)
-        return len([each for each in query.recentProgress if each.numInputRows])
+        each = [progress for progress in query.recentProgress if progress.numInputRows]
+        for progress in each:
+            told = progress.observedMetrics["roq"]
+            assert (told.rows, told.bytes > told.rows) == (progress.numInputRows, True)
+            assert 0 <= told.lag_ms <= told.oldest_ms < 1_000 * DEADLINE_SECONDS
+        behind = [sum(backlog(progress).values()) for progress in each]
+        assert behind == sorted(behind, reverse=True)
+        assert not behind or behind[0] > behind[-1] == 0
+        return len(each)
 
     publish(cluster, queue, "t", numbered(1_000))  # ten batches of the log, or more
     assert catch_up() >= 3

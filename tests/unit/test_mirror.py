@@ -138,7 +138,6 @@ read/events
 runtime/interfaces
 runtime/signals
 spark/loss
-spark/query_session
 spark/queue_logs
 spark/staging
 testing/faults

@@ -35,11 +35,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         host: its name.
         machine: see `clocks.machine`.
+        version: of RoQ there.
         trouble: why no load can come from there; empty if it can.
     """
 
     host: str
     machine: str
+    version: str = ""
     trouble: str = ""
 
 
@@ -87,6 +89,7 @@ class Tasks(Session):
         for each in found:
             if each.trouble:
                 raise Unavailable(f"the executor on {each.host}: {each.trouble}")
+        check_versions(found)
         return found
 
     def work(self, jobs: Sequence[bytes], *, barrier: bool) -> list[bytes]:
@@ -144,6 +147,20 @@ class Stage:
             self.error = error
 
 
+def check_versions(found: Iterable[Found]) -> None:
+    """See that executors have this RoQ.
+
+    Raises:
+        ConfigError: one has another; says where, and which.
+    """
+    for each in found:
+        if each.version != roq.__version__:
+            raise ConfigError(
+                f"the executor on {each.host} has RoQ {each.version or 'of an older version'}, the "
+                f"driver {roq.__version__}: install the same on all of them, or use --ship"
+            )
+
+
 # --- what runs in executors -----------------------------------------------------------------------
 
 
@@ -161,7 +178,9 @@ def _look(data: bytes) -> bytes:
         roq.connect(msgspec.msgpack.decode(data, type=list[str]), timeout=REACH_SECONDS).close()
     except RoQError as error:
         trouble = str(error)
-    return msgspec.msgpack.encode(Found(host=host, machine=machine(), trouble=trouble))
+    return msgspec.msgpack.encode(
+        Found(host=host, machine=machine(), version=roq.__version__, trouble=trouble)
+    )
 
 
 # --- errors ---------------------------------------------------------------------------------------

@@ -154,3 +154,20 @@ def test_answers_to_other_questions_do_not_keep_it_waiting() -> None:
         pytest.raises(Unavailable, match="not answered"),
     ):
         offsets(address, 4, 10, timeout=0.3)
+
+
+def test_the_next_batch_behind_offsets_that_were_left_out_is_found_by_one_question() -> None:
+    def answer(request: FetchRequest) -> list[list[bytes]]:
+        if request.first >= 1 << 20:
+            return [fetched(request, request.until, done=True)]
+        return [entry(request, 1 << 20), fetched(request, (1 << 20) + 1, done=False)]
+
+    with (
+        exchange(answer) as (address, asked),
+        LogReader(address, QUEUE, number=1, generation=EPOCH) as reader,
+    ):
+        assert reader.following(7, 1 << 21) == 1 << 20
+        assert reader.following((1 << 20) + 1, 1 << 21) == 1 << 21
+        assert [(request.first, request.max_bytes) for request in asked] == [
+            (7, 1), ((1 << 20) + 1, 1),
+        ]  # fmt: skip

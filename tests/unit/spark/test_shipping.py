@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import roq
+
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
@@ -58,4 +60,26 @@ def test_where_the_package_is_missing_the_last_line_says_so(index: int) -> None:
     assert done.returncode == 1
     last = done.stderr.decode().splitlines()[-1]
     assert last.startswith("ImportError: the format roq needs the package roq on every executor")
+    assert sys.executable in last
+
+
+OTHER = """
+import sys
+import roq
+roq.__version__ = "0.0.9"
+from pyspark import cloudpickle
+cloudpickle.loads(sys.stdin.buffer.read())
+"""
+
+
+def test_where_the_package_is_another_version_both_are_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER],
+        input=cloudpickle.dumps(shipped()[1]),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    last = done.stderr.decode().splitlines()[-1]
+    assert f"there it is 0.0.9, the driver has {roq.__version__}" in last
     assert sys.executable in last

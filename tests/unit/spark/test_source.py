@@ -12,6 +12,8 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
 from roq.errors import ConfigError
 from roq.model import LogId
 from roq.read.events import BelowFloor
@@ -37,6 +39,7 @@ class FakeLogs:
         self.went: dict[int, Departed] = {}
         self.silent: set[LogId] = set()
         """The cluster has not given them up, but they cannot be read."""
+        self.left_out = 0
 
     def spans(self) -> Mapping[LogId, Span]:
         return self.now
@@ -49,6 +52,12 @@ class FakeLogs:
 
     def departed(self) -> Mapping[int, Departed]:
         return self.went
+
+    def waiting(
+        self, spans: Mapping[LogId, Span], read: Mapping[LogId, int], most: int
+    ) -> dict[LogId, Span]:
+        """As `QueueLogs.waiting`: what lies below `left_out` belongs to no batch."""
+        return {key: Span(max(span.floor, self.left_out), span.end) for key, span in spans.items()}
 
     def address(self, key: LogId) -> str:
         return "tcp://a:1" if key in self.now else ""
@@ -99,6 +108,16 @@ def test_a_log_that_is_gone_before_it_was_read_fails_the_query_or_is_told(
             with pytest.raises(DataLoss, match=r"x2 .* offsets 5 to 8 were not read"):
                 stream.latestOffset(start)
     assert "offsets 5 to 8 were not read" in caplog.text
+
+
+def test_a_limit_is_not_spent_on_offsets_that_belong_to_no_batch() -> None:
+    logs = FakeLogs({X1: Span(0, 1_000_100)})
+    logs.left_out = 1_000_000
+    stream, start = reader(logs), Offsets(QUEUE, {X1: 9}).document()
+    end = stream.latestOffset(start, ReadMaxRows(40))
+    assert ends(end) == {X1: 1_000_040}
+    (part,) = parts_of(stream, start, end)
+    assert part.part == Part(X1, 9, 1_000_040)
 
 
 def test_a_log_that_was_read_to_its_end_may_go() -> None:
