@@ -10,7 +10,7 @@ from roq.simulation.forecast.exchange import Exchange
 from roq.simulation.forecast.host import Hosts
 from roq.simulation.forecast.load import Group
 from roq.simulation.forecast.parameters import Parameters
-from roq.simulation.forecast.windows import Latency, Recorder
+from roq.simulation.forecast.windows import Latency, Recorder, waits_for_core
 
 BUSY_MOST: Final = 0.98
 """Of a core or a host; beyond that latency has no limit in this formula, and is not told."""
@@ -51,6 +51,8 @@ class Present:
     busy: dict[int, float] = field(default_factory=dict)
     """Cores."""
     messages: dict[int, float] = field(default_factory=dict)
+    """A minute."""
+    batches: dict[int, float] = field(default_factory=dict)
     """A minute."""
 
     @property
@@ -146,6 +148,7 @@ class Account:
         before, self._moment = self.present, moment
         rates = [group.bytes.at(moment) for group in self._groups]
         messages = [group.messages.at(moment) for group in self._groups]
+        batches = [group.batches.at(moment) for group in self._groups]
         works = [group.work.at(moment) for group in self._groups]
         present = Present()
         for number, exchange in exchanges.items():
@@ -155,6 +158,7 @@ class Account:
             present.loads[number] = max(0.0, _product(actual, rates))
             present.busy[number] = max(0.0, _product(actual, works))
             present.messages[number] = max(0.0, _product(actual, messages))
+            present.batches[number] = max(0.0, _product(actual, batches))
             self._hosts.change(exchange.host, present.busy[number] - before.busy.get(number, 0.0))
         self.present = present
         self._watch(now)
@@ -189,15 +193,26 @@ class Account:
     ) -> tuple[Latency, bool]:
         """How long messages take there, and whether the processor is not enough."""
         parameters = self._parameters
-        busy = self.present.busy.get(number, 0.0)
+        busy, batches = (
+            each.get(number, 0.0) for each in (self.present.busy, self.present.batches)
+        )
         exchange = exchanges.get(number)
         host = self._hosts[exchange.host].busy if exchange is not None else busy
-        full = max(busy, host / parameters.host_cores)
         base = parameters.latency_base_ms / 1_000
-        if load <= 0:
+        if load <= 0 or batches <= 0:
             return Latency(base, 0.0, 0.0), False
-        batch_seconds = 60 * busy / load * parameters.batch_bytes
-        return Latency(base, batch_seconds, min(full, BUSY_MOST)), full >= 1.0
+        cores = parameters.host_cores
+        full = (host + parameters.others_cores) / cores
+        crowded = min(full, BUSY_MOST)
+        latency = Latency(
+            fixed=base,
+            batch=60 * busy / batches,
+            used=min(busy, BUSY_MOST),
+            hops=parameters.hops,
+            queued=waits_for_core(cores, crowded),
+            core=parameters.slice_ms / 1_000 / (cores * (1 - crowded)),
+        )
+        return latency, max(busy, full) >= 1.0
 
     def _record(self, recorder: Recorder, seconds: float, exchanges: dict[int, Exchange]) -> None:
         present = self.present

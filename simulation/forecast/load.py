@@ -7,7 +7,7 @@ number. Messages are counted by the mean size of a group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from roq.simulation.forecast.parameters import Parameters
@@ -34,6 +34,8 @@ class Group(NamedTuple):
     """Payload bytes per minute."""
     messages: Timeline
     """Messages per minute."""
+    batches: Timeline
+    """Batches per minute."""
     work: Timeline
     """Cores that an exchange is busy with for it."""
 
@@ -72,23 +74,27 @@ class Load:
         )
 
     def _group(self, place: int, parameters: Parameters) -> Group:
-        bytes_pieces, message_pieces, work_pieces = [], [], []
+        bytes_pieces, message_pieces, batch_pieces, work_pieces = [], [], [], []
         for begin, phase, subscribers in self._phases():
             group = _at(phase, place)
             if group is None:
                 pieces = [(0.0, 0.0)]
-                size = 0.0
+                size, shares = 0.0, {1.0: 1}
             else:
                 pieces = list(steps(group.rate, phase.seconds, parameters.step_seconds))
-                size = mean_size(group.size)
+                size, shares = mean_size(group.size), group.topics.shares
             per_byte = parameters.byte_in_ns + subscribers * parameters.byte_out_ns
             work = parameters.message_us * 1e-6 + size * per_byte * 1e-9
+            batch_work = 1e-6 * (parameters.batch_us + subscribers * parameters.batch_out_us)
             for offset, rate in pieces:
+                batches = batched(rate, size, shares, parameters)
                 bytes_pieces.append((begin + offset, 60 * rate * size))
                 message_pieces.append((begin + offset, 60 * rate))
-                work_pieces.append((begin + offset, rate * work))
+                batch_pieces.append((begin + offset, 60 * batches))
+                work_pieces.append((begin + offset, rate * work + batches * batch_work))
         return Group(*(
-            Timeline(pieces, self.seconds) for pieces in (bytes_pieces, message_pieces, work_pieces)
+            Timeline(pieces, self.seconds)
+            for pieces in (bytes_pieces, message_pieces, batch_pieces, work_pieces)
         ))  # fmt: skip
 
     def _comings(self, place: int, queue: int, queues: int) -> Iterator[Coming]:
@@ -110,6 +116,24 @@ class Load:
             if phase.subscribers:
                 readers = sum(each.count for each in phase.subscribers if not each.topic)
             yield begin, phase, readers
+
+
+def batched(rate: float, size: float, shares: Mapping[float, int], parameters: Parameters) -> float:
+    """Batches a second of a publisher: each holds messages of one topic, and what comes while the
+    first of them waits, if it fits.
+
+    Args:
+        rate: messages a second.
+        size: payload bytes of each.
+        shares: of the messages, and how many topics have such a share.
+        parameters: how long a message waits, and how large a batch may be.
+    """
+    fits = max(1.0, parameters.batch_bytes / size) if size > 0 else 1.0
+    linger = parameters.linger_ms / 1_000
+    return sum(
+        topics * rate * share / min(fits, 1.0 + rate * share * linger)
+        for share, topics in shares.items()
+    )
 
 
 def _at(phase: Phase, place: int) -> PublisherGroup | None:

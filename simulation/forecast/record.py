@@ -11,6 +11,7 @@ import msgspec
 import roq
 from roq.demo.latency import Histogram
 from roq.model import exchange_name
+from roq.simulation.forecast.calibration import STATED
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.cell import MODELLED
 from roq.simulation.forecast.order import RunOrder
@@ -33,8 +34,13 @@ NOTHING_SENT: Final = (
     "nothing is said about what was lost, doubled or out of order."
 )
 LATENCY: Final = (
-    "Latency is that of a formula for the wait in an exchange; what moves, faults and other "
-    "programs cost is not in it, so its rare values are not judged."
+    "Latency is that of a formula for the waits in an exchange and for a core of its host; what "
+    "moves and faults cost is not in it, so its rare values are not judged."
+)
+ERROR: Final = (
+    "In live runs that it had not seen the model was off by up to {hours:.0%} in exchange-hours, "
+    "{moves:.0%} in moves and {cpu:.0%} in the processor time of exchanges; its latency was not "
+    "judged, for these machines were full."
 )
 KINDS: Final = {
     "move": EventKind.MOVE,
@@ -186,7 +192,7 @@ def series_of(case: Case, found: Outcome) -> archive.Series:
 def remarks_of(case: Case, found: Outcome | None) -> list[str]:
     """What a reader has to know."""
     scenario = case.scenario
-    remarks = [NOTHING_SENT, LATENCY]
+    remarks = [NOTHING_SENT, LATENCY, ERROR.format(**msgspec.structs.asdict(STATED))]
     left_out = sorted({
         f"{each.kind} {each.target}"
         for each in scenario.faults

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import log
+from functools import lru_cache
+from math import comb, exp, log
 from typing import Final
 
 import msgspec
@@ -75,32 +76,82 @@ class Window(msgspec.Struct, kw_only=True):
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """What an exchange makes its messages wait, as a distribution.
+    """What an exchange and its host make messages wait, as a distribution.
 
-    A message takes `fixed` and the time that its batch needs, and with the probability `used` it
-    waits as well, exponentially distributed around `batch / (2 (1 - used))`: the mean of all is
-    that of a queue with one server and equal jobs, and the tail is the usual approximation of it.
+    A message takes `fixed` and the time that its batch needs. With the probability `used` the batch
+    waits for others at the exchange, exponentially distributed around `batch / (2 (1 - used))`: the
+    mean of all is that of a queue with one server and equal jobs, and the tail is the usual
+    approximation of it. And `hops` times somebody has to get a core: with the probability `queued`
+    that takes a while, exponentially distributed around `core`, as in a queue with several servers.
 
     Attributes:
         fixed: without load, seconds.
         batch: time for one batch, seconds.
-        used: part of the processor that is in use, below 1.
+        used: part of its core that the exchange uses, below 1.
+        hops: how often a message waits for a core.
+        queued: the probability that all cores are taken then.
+        core: how long it takes then, seconds.
     """
 
     fixed: float
     batch: float
     used: float
+    hops: int = 0
+    queued: float = 0.0
+    core: float = 0.0
 
     @property
     def mean(self) -> float:
         """Seconds."""
-        return self.fixed + self.batch * (1 + self.used / (2 * (1 - self.used)))
+        waits = self.batch * (1 + self.used / (2 * (1 - self.used)))
+        return self.fixed + waits + self.hops * self.queued * self.core
 
     def quantile(self, level: float) -> float:
         """Seconds that this part of the messages does not exceed."""
         waits = self.used / (1 - level)
         wait = log(waits) * self.batch / (2 * (1 - self.used)) if waits > 1 else 0.0
-        return self.fixed + self.batch + wait
+        return self.fixed + self.batch + wait + self._cores(level)
+
+    def _cores(self, level: float) -> float:
+        """As much of the time in which somebody waits for a core."""
+        if not self.core:
+            return 0.0
+        low, high = 0.0, self.core * (self.hops + 30 + 2 * log(1 / (1 - level)))
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._within(middle) >= level else (middle, high)
+        return high
+
+    def _within(self, seconds: float) -> float:
+        """The probability that all hops together wait no longer than that."""
+        some, at = 0.0, seconds / self.core
+        # Of `hops` so many wait; their sum is Erlang-distributed.
+        term, tail = 1.0, 0.0
+        for waiting in range(self.hops + 1):
+            if waiting:
+                tail += exp(-at) * term
+                term *= at / waiting
+            chance = comb(self.hops, waiting) * self.queued**waiting
+            some += chance * (1 - self.queued) ** (self.hops - waiting) * (1 - tail)
+        return some
+
+
+HALVINGS: Final = 24
+
+
+@lru_cache(maxsize=4_096)
+def waits_for_core(cores: float, used: float) -> float:
+    """The probability that all cores are taken when somebody needs one (Erlang's formula).
+
+    Args:
+        cores: of the host; less than one counts as one.
+        used: part of them that is in use, below 1.
+    """
+    count = max(1, round(cores))
+    offered, blocked = count * used, 1.0
+    for number in range(1, count + 1):
+        blocked = offered * blocked / (number + offered * blocked)
+    return blocked / (1 - used * (1 - blocked))
 
 
 class Recorder:

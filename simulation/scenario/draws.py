@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import accumulate
 from math import exp, log
 from random import Random
 from statistics import NormalDist
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -54,6 +55,10 @@ class Choice(Kind, frozen=True, tag="choice"):
 Size: TypeAlias = Bytes | Uniform | LogNormal | Choice
 
 
+SHARES_MAX: Final = 1_000
+"""Topics whose shares are told one by one."""
+
+
 class Topics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which topics a publisher publishes under: names with weights, or many by their rank."""
 
@@ -81,6 +86,23 @@ class Topics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.count:
             return [f"{self.prefix}{index}" for index in range(self.count)]
         return self.names
+
+    @property
+    def shares(self) -> dict[float, int]:
+        """Shares of the messages, and how many topics have each of them; the rare ones of very many
+        topics are taken for alike."""
+        if self.count and self.zipf:
+            each = [rank**-self.zipf for rank in range(1, self.count + 1)]
+        elif self.weights:
+            each = self.weights
+        else:
+            return {1.0 / max(1, self.count or len(self.names)): self.count or len(self.names)}
+        whole = sum(each)
+        each = sorted((weight / whole for weight in each), reverse=True)
+        found, rare = Counter(each[:SHARES_MAX]), each[SHARES_MAX:]
+        if rare:
+            found[sum(rare) / len(rare)] += len(rare)
+        return found
 
 
 def sizes(size: Size, random: Random) -> Callable[[], int]:

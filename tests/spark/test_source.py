@@ -167,7 +167,15 @@ def test_a_query_that_reads_what_there_is_ends_and_its_checkpoint_is_of_this_que
     assert catch_up() >= 3
     assert spark.read.parquet(sink).count() == 1_000
     assert catch_up() == 0
+    running = (
+        rows.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "running"))
+        .start()
+    )
+    running.processAllAvailable()
     cluster.remove_queue(queue)
+    with pytest.raises(PySparkException, match=f"{queue}.* does not exist"):
+        running.awaitTermination(120)
     cluster.create_queue(queue, limits={"exchanges_max": 1})
     with pytest.raises(PySparkException, match="belongs to another queue"):
         catch_up()

@@ -11,6 +11,7 @@ from roq.client.publish.publisher import Publisher
 from roq.simulation.lab.archive.document import Run, Series
 from roq.simulation.lab.live.clocks import Clock, monotonic_us
 from roq.simulation.lab.live.setting import Queues
+from roq.simulation.lab.session import said
 from roq.simulation.lab.traces.collect import Collector, merge
 from roq.simulation.lab.traces.place import Part, Place
 from roq.simulation.lab.traces.summary import remarks, summarise
@@ -89,7 +90,7 @@ class Tracing:
             return summarise(spark, self._place, run)
         except Exception as error:  # the run itself is whole
             log.warning("the traces cannot be summarised", exc_info=True)
-            self._lacking = str(error) or repr(error)
+            self._lacking = said(error)
             return {}, None
 
     def hurry(self) -> None:

@@ -1,4 +1,5 @@
 import json
+from functools import cache
 from statistics import fmean
 
 import msgspec
@@ -8,9 +9,18 @@ from runs import run_of, series_of
 
 from roq.errors import ConfigError
 from roq.simulation.experiments import reaction
-from roq.simulation.forecast.calibration import compare, facts_of, known
+from roq.simulation.forecast.calibration import (
+    FITTED,
+    STATED,
+    Comparison,
+    compare,
+    error_of,
+    facts_of,
+    known,
+)
 from roq.simulation.forecast.cell import play
 from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.forecast.record import remarks_of
 from roq.simulation.lab.archive.document import RunKind
 from roq.simulation.real.results import RESULTS
 from roq.simulation.scenario.scenario import Phase, PublisherGroup, QueueSettings, Scenario
@@ -19,10 +29,41 @@ REACTION_ERROR_SECONDS = 0.4
 SEEDS = range(40)
 
 
+@cache
+def compared(run: str) -> Comparison:
+    (facts,) = [each for each in known() if each.run == run]
+    return compare(facts)
+
+
 @pytest.mark.parametrize("facts", known(), ids=lambda facts: facts.run)
 def test_the_model_is_as_near_to_the_real_run_as_the_docs_say(facts) -> None:
-    found = compare(facts)
-    assert [each.text for each in found.targets if not each.reached] == []
+    assert [each.text for each in compared(facts.run).targets if not each.reached] == []
+
+
+def test_forecasts_state_the_error_of_runs_that_the_model_had_not_seen() -> None:
+    unseen = [compared(each.run) for each in known() if each.scenario.name not in FITTED]
+    assert unseen
+    errors = [error_of(each.facts, each.played) for each in unseen]
+    for name in STATED.__struct_fields__:
+        worst, stated = max(getattr(each, name) for each in errors), getattr(STATED, name)
+        assert worst <= stated < worst + 0.02, name
+    said = " ".join(remarks_of(case(unseen[0].facts.scenario), None))
+    assert f"off by up to {STATED.hours:.0%} in exchange-hours" in said
+
+
+def test_latency_is_held_where_the_machine_was_not_full() -> None:
+    facts = next(each for each in known() if each.figures.get("latency_p99_ms"))
+    full = {each.text for each in compared(facts.run).targets}
+    calm = msgspec.structs.replace(facts.machine, busy_percent=40.0)
+    figures = {**facts.figures, "cpu_seconds": 0.1, "latency_p50_ms": 2.4, "latency_p99_ms": 500.0}
+    found = {
+        each.text: each
+        for each in compare(msgspec.structs.replace(facts, machine=calm, figures=figures)).targets
+    }
+    p50, p99 = (found[f"latency {name}, factor either way"] for name in ("p50", "p99"))
+    assert p50.reached
+    assert not p99.reached
+    assert {p50.text, p99.text} & full == set()
 
 
 @pytest.mark.parametrize("facts", known(), ids=lambda facts: facts.run)

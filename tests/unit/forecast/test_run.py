@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -10,12 +11,14 @@ from forecasts import case, rate_of, scenario
 
 from roq.errors import ConfigError
 from roq.simulation.forecast import record
+from roq.simulation.forecast.calibration import latency as latency_of
 from roq.simulation.forecast.cell import play
 from roq.simulation.forecast.order import RunOrder, case_of
 from roq.simulation.forecast.run import run
-from roq.simulation.forecast.windows import LEVELS, PARTS, Latency
+from roq.simulation.forecast.windows import LEVELS, PARTS, Latency, waits_for_core
 from roq.simulation.lab.archive.document import EventKind, RunKind, RunState
 from roq.simulation.lab.archive.folder import read_run, read_series
+from roq.simulation.scenario.draws import Topics
 from roq.simulation.scenario.offered import offered_by_phase
 from roq.simulation.scenario.rates import Ramp
 from roq.simulation.scenario.scenario import (
@@ -187,3 +190,50 @@ def test_the_distribution_of_latencies_has_the_mean_of_the_formula(used: float) 
     mean = sum(latency.quantile(level) * parts for level, parts in LEVELS) / PARTS
     assert mean == pytest.approx(latency.mean, rel=0.02)
     assert latency.quantile(0.5) <= latency.quantile(0.99) < latency.quantile(0.999)
+
+
+@pytest.mark.parametrize(
+    ("cores", "used", "probability"),
+    [(1, 0.6, 0.6), (2, 0.5, 2 * 0.25 / 1.5), (2, 0.0, 0.0), (0.5, 0.3, 0.3)],
+)
+def test_all_cores_are_taken_as_often_as_erlang_says(
+    cores: float, used: float, probability: float
+) -> None:
+    assert waits_for_core(cores, used) == pytest.approx(probability)
+
+
+@pytest.mark.parametrize("queued", [0.05, 0.5, 0.95])
+def test_the_waits_for_cores_have_the_mean_and_the_tail_of_as_many_draws(queued: float) -> None:
+    latency = Latency(0.001, 0.0001, 0.0, hops=4, queued=queued, core=0.003)
+    random, draws = Random(1), 20_000
+    waits = sorted(
+        0.0011
+        + sum(random.expovariate(1 / 0.003) for _ in range(4) if random.random() < queued)
+        for _ in range(draws)
+    )  # fmt: skip
+    assert latency.mean == pytest.approx(sum(waits) / draws, rel=0.05)
+    for level in (0.5, 0.9, 0.99):
+        assert latency.quantile(level) == pytest.approx(waits[int(level * draws)], rel=0.08)
+
+
+def test_a_full_host_makes_messages_wait_and_small_batches_cost_as_much_as_large_ones() -> None:
+    phase = Phase(name="load", seconds=10, publishers=[PublisherGroup(count=4, rate=100, size=100)])
+    load = Scenario(name="n", title="t", phases=[phase])
+
+    def played(**parameters: float) -> record.Outcome:
+        return play(msgspec.structs.replace(case(load, **parameters), windows=10))
+
+    calm, crowded = (played(host_cores=2.0, others_cores=others) for others in (0.2, 1.6))
+    assert latency_of(crowded, 99) > 3 * latency_of(calm, 99)
+    assert latency_of(crowded, 50) < latency_of(crowded, 99) / 3
+    eager = played(linger_ms=0.0)
+    patient = played(linger_ms=20.0)
+    assert eager.busy_seconds == pytest.approx(4_000 * 42e-6, rel=0.02)
+    assert eager.busy_seconds == pytest.approx(3 * patient.busy_seconds, rel=0.02)
+    many = Topics(count=50, zipf=1.0)
+    apart = msgspec.structs.replace(phase.publishers[0], topics=many)
+    load = msgspec.structs.replace(
+        load, phases=[msgspec.structs.replace(phase, publishers=[apart])]
+    )
+    assert sum(share * topics for share, topics in many.shares.items()) == pytest.approx(1.0)
+    assert eager.busy_seconds > played(linger_ms=20.0).busy_seconds > 2 * patient.busy_seconds
