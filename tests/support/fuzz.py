@@ -72,6 +72,7 @@ from roq.protocol import (  # noqa: E402
     later,
     public,
     requesting,
+    transaction,
 )
 from roq.protocol import spec as specs  # noqa: E402
 from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
@@ -611,17 +612,24 @@ def _declared(action: Callable[[], object]) -> None:
 
 
 def fuzz_later(maker: Maker) -> None:
-    """Delayed messages: what publishers put under the hidden topic, and what is asked of them."""
+    """Delayed messages and transactions: what publishers put under the hidden topic, and what is
+    asked and said of them."""
     pick = maker.random.choice
     maker.known = {
         "queue": [QUEUE], "due_us": [0, 1_000, 5_000_000, NUMBER_MAX], "topic": [b"t", b"eu.be"],
-        "payload": [b"x"], "id": [b"12345678"], "message": [b"12345678"], "most": [0, 10],
+        "payload": [b"x", transaction.encode_half(transaction.Half("g", [(b"t", b"1")]))],
+        "id": [b"12345678"], "message": [b"12345678"], "most": [0, 10], "group": ["g"],
+        "transaction": [b"12345678"],
         "publisher": [b"", b"p" * 16], "published_us": [0, 7],
     }  # fmt: skip
     there = exchange(topics=5, publishers=1, ring_bytes=pick([2_000, 1 << 20]))
     one = Publisher(there)
     one.hello()
-    asks = {later.DELAYED: later.DelayedRequest, later.CANCEL_DELAYED: later.CancelDelayed}
+    asks = {
+        later.DELAYED: later.DelayedRequest, later.CANCEL_DELAYED: later.CancelDelayed,
+        transaction.ENROLL: transaction.Enroll, transaction.SETTLE: transaction.Settle,
+        transaction.TRANSACTIONS: transaction.TransactionsQuery,
+    }  # fmt: skip
     time_us = 1_000
     for _ in range(STEPS):
         if maker.chance(0.5):
@@ -641,6 +649,8 @@ def fuzz_later(maker: Maker) -> None:
         there.settle()
         with suppress(RemoteProtocolError):
             TimingWheel().unpack(maker.random.choice(BODIES), time_us)
+        with suppress(RemoteProtocolError):
+            transaction.decode_half(_short(maker, transaction.Half))
 
 
 TARGETS: dict[str, Callable[[Maker], None]] = {
@@ -679,7 +689,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
     ),
     "later": (
         "client/consume/delayed", "exchange/delayed_message", "exchange/later", "log/timing_wheel",
-        "protocol/later",
+        "protocol/later", "exchange/transactions", "protocol/transaction",
     ),
     "log": (
         "exchange/snapshot", "log/index", "log/meta", "log/records", "log/recovery", "log/snapshot",
