@@ -317,7 +317,7 @@ class TransactionTable(Generic[B]):
             transaction=found.row.id, publisher=held.message.publisher,
             prepared_us=held.message.published_us, attempt=found.attempts,
         )  # fmt: skip
-        parts = CHECK + producer.tag, documents.encode(head), held.message.payload
+        parts = CHECK + producer.tag, documents.encode(head) + held.message.payload
         return [Send(producer.route, parts)]
 
     def _choose(self, found: OpenTransaction, terms: Terms) -> Producer | None:
@@ -480,7 +480,7 @@ class TransactionTable(Generic[B]):
     def _list(self, asked: Request) -> list[Effect]:
         query = documents.decode(asked.document, TransactionsQuery)
         check_queue(query.queue, self._queue)
-        rest: tuple[bytes, ...] = ()
+        rest = b""
         if query.transaction:
             rows = [self._state_of(query.transaction)]
             try:
@@ -488,7 +488,7 @@ class TransactionTable(Generic[B]):
                 held = None if found is None else self._read(found.row)
             except NotNow:
                 raise RefusedRequest("full", "the disk does not give it now; try again") from None
-            rest = () if held is None else (held.message.payload,)
+            rest = b"" if held is None else held.message.payload
         else:
             chosen = (
                 each for each in self._open.values()
@@ -499,7 +499,7 @@ class TransactionTable(Generic[B]):
         answer = Transactions(
             id=query.id, generation=self._generation(), figures=self.figures(), transactions=rows
         )
-        parts = TRANSACTIONS + asked.reader, documents.encode(answer), *rest
+        parts = TRANSACTIONS + asked.reader, documents.encode(answer) + rest
         return [Send(asked.route, parts)]
 
     def figures(self) -> TransactionFigures:

@@ -8,12 +8,13 @@ has acknowledged it.
     producer → exchange                         exchange → producer
     [FF T] Enroll, every half a minute          [FF T] Enrolled
     [FF U] Settle                               [FF U] Settled            when the log has it
-                                                [FF V] [CheckHead] [Half] what has become of it?
+                                                [FF V] CheckHead, Half    what has become of it?
     anybody → exchange                          exchange → anybody
-    [FF Q] TransactionsQuery                    [FF Q] [Transactions] [Half, if one was asked for]
+    [FF Q] TransactionsQuery                    [FF Q] Transactions, Half if it is one
 
-A check is answered by a Settle. An exchange says in the extension area of its own batches which
-transactions they end, beside what they settle: so what has become of them is known after a crash.
+A Half is msgpack and stands right behind its document. A check is answered by a Settle. An exchange
+says in the extension area of its own batches which transactions they end, beside what they settle:
+so what has become of them is known after a crash.
 """
 
 from __future__ import annotations
@@ -216,6 +217,18 @@ class Transactions(msgspec.Struct, frozen=True, kw_only=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Half).decode
+
+
+def split_document(data: bytes) -> tuple[bytes, bytes]:
+    """A document, and what stands behind it: a document says how long it is.
+
+    Raises:
+        RemoteProtocolError: it is longer than there is.
+    """
+    length = int.from_bytes(data[:4], "little")
+    if not 4 < length <= len(data):
+        raise RemoteProtocolError(f"a document of {length} bytes in {len(data)}")
+    return data[:length], data[length:]
 
 
 def encode_half(half: Half) -> bytes:

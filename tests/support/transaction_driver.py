@@ -34,7 +34,9 @@ from roq.protocol.transaction import (
     Settled,
     Transactions,
     TransactionsQuery,
+    decode_half,
     encode_half,
+    split_document,
 )
 from roq.simulation.virtual.lossy_files import LossyFiles
 
@@ -216,7 +218,9 @@ class Durable:
     def checks(self, route: bytes) -> list[tuple[int, CheckHead]]:
         """What this producer is asked since the last call."""
         found = []
-        for document, _ in self.told(route, CHECK):
+        for (data,) in self.told(route, CHECK):
+            document, rest = split_document(data)
+            assert decode_half(rest)
             head = documents.decode(document, CheckHead)
             found.append((int.from_bytes(head.transaction, "big"), head))
         return found
@@ -256,8 +260,8 @@ class Durable:
             id=1, queue=QUEUE, transaction=transaction, group=group, most=most
         )
         self.ask(b"look", TRANSACTIONS, documents.encode(query))
-        ((document, *_),) = self.told(b"look", TRANSACTIONS)
-        return documents.decode(document, Transactions)
+        ((data,),) = self.told(b"look", TRANSACTIONS)
+        return documents.decode(split_document(data)[0], Transactions)
 
     def leave(self, route: bytes) -> None:
         """Its connection has ended."""

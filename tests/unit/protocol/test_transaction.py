@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roq.errors import RemoteProtocolError
+from roq.protocol import documents
 from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.later import LATER_TOPIC, pack_settled, read_settled
 from roq.protocol.transaction import (
@@ -15,6 +16,7 @@ from roq.protocol.transaction import (
     encode_half,
     pack_ended,
     read_ended,
+    split_document,
 )
 
 
@@ -50,3 +52,12 @@ def test_ends_stand_beside_what_they_settle() -> None:
     assert read_ended(area) == ended
     assert read_settled(area) == [(1, 2)]
     assert read_ended(area[:5]) == []
+
+
+def test_a_document_ends_where_it_says() -> None:
+    document = documents.encode_raw({"a": 1})
+    assert split_document(document + b"rest") == (document, b"rest")
+    assert split_document(document) == (document, b"")
+    for data in (b"", document[:-1], b"\0" * 9, b"\4\0\0\0"):
+        with pytest.raises(RemoteProtocolError):
+            split_document(data)
