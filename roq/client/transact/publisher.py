@@ -325,7 +325,7 @@ class TransactionalPublisher:
         """End; what is open is left to the checks of others in the group. Idempotent.
 
         Args:
-            timeout: seconds for what was decided and is not told; None: the publisher's.
+            timeout: seconds for half messages that are on their way; None: the publisher's.
         """
         if self._closed:
             return
