@@ -40,7 +40,7 @@ NEVER: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndTold:
     """It is known what has become of a transaction."""
 
     transaction: bytes
@@ -57,7 +57,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Place:
+class Keeper:
     """One exchange, as a producer knows it.
 
     Attributes:
@@ -85,7 +85,7 @@ class ProducerMachine:
     """
 
     def __init__(self, group: str, publisher: bytes) -> None:
-        self.places: dict[LogId, Place] = {}
+        self.places: dict[LogId, Keeper] = {}
         self._group = group
         self._publisher = publisher
         self._questions = 0
@@ -94,14 +94,14 @@ class ProducerMachine:
         """The queue has this exchange, or has it at another address."""
         place = self.places.get(exchange.log)
         if place is None:
-            self.places[exchange.log] = Place(exchange, queue)
+            self.places[exchange.log] = Keeper(exchange, queue)
         else:
             place.exchange = exchange
 
-    def leave(self, log: LogId) -> list[Ended]:
+    def leave(self, log: LogId) -> list[EndTold]:
         """This exchange is gone with its log, and with what was to be told there."""
         place = self.places.pop(log, None)
-        return [] if place is None else [Ended(each, Fate.NOT_HERE) for each in place.decided]
+        return [] if place is None else [EndTold(each, Fate.NOT_HERE) for each in place.decided]
 
     def up(self, log: LogId, now: float) -> list[AskExchange]:
         """The connection stands."""
@@ -122,17 +122,17 @@ class ProducerMachine:
 
     def decide(
         self, log: LogId, transaction: bytes, decision: Decision, now: float
-    ) -> tuple[list[AskExchange], list[Ended]]:
+    ) -> tuple[list[AskExchange], list[EndTold]]:
         """This is to become of a transaction that the log has."""
         place = self.places.get(log)
         if place is None:
-            return [], [Ended(transaction, Fate.NOT_HERE)]
+            return [], [EndTold(transaction, Fate.NOT_HERE)]
         place.decided[transaction] = decision
         return self._say(log, place, now), []
 
     def take(
         self, log: LogId, parts: list[bytes], now: float
-    ) -> tuple[list[AskExchange], list[Ended | Asked]]:
+    ) -> tuple[list[AskExchange], list[EndTold | Asked]]:
         """Something came from an exchange.
 
         Raises:
@@ -184,7 +184,7 @@ class ProducerMachine:
             if not place.up or place.trouble
         )
 
-    def _enroll(self, log: LogId, place: Place, now: float) -> AskExchange:
+    def _enroll(self, log: LogId, place: Keeper, now: float) -> AskExchange:
         self._questions += 1
         place.enroll_at = now + ASK_SECONDS
         enroll = Enroll(
@@ -192,7 +192,7 @@ class ProducerMachine:
         )
         return AskExchange(log, [ENROLL, documents.encode(enroll)])
 
-    def _say(self, log: LogId, place: Place, now: float) -> list[AskExchange]:
+    def _say(self, log: LogId, place: Keeper, now: float) -> list[AskExchange]:
         """Everything that is decided, unless something is under way."""
         if not place.up or place.question or not place.decided:
             return []
@@ -203,14 +203,14 @@ class ProducerMachine:
         return [AskExchange(log, [SETTLE, documents.encode(settle)])]
 
     def _settled(
-        self, log: LogId, place: Place, answer: Settled, now: float
-    ) -> tuple[list[AskExchange], list[Ended | Asked]]:
+        self, log: LogId, place: Keeper, answer: Settled, now: float
+    ) -> tuple[list[AskExchange], list[EndTold | Asked]]:
         if answer.id != place.question:
             return [], []  # it was said again, and that is answered, too
         if len(answer.fates) != len(place.said):
             raise RemoteProtocolError("an answer about other transactions")
         place.question, place.again_at, place.trouble = 0, NEVER, ""
-        ended: list[Ended | Asked] = []
+        ended: list[EndTold | Asked] = []
         full = False
         for (transaction, decision), fate in zip(place.said, answer.fates, strict=True):
             if fate is Fate.FULL:
@@ -218,7 +218,7 @@ class ProducerMachine:
             elif place.decided.get(transaction) is decision:
                 del place.decided[transaction]
                 if decision in {Decision.COMMIT, Decision.ROLLBACK}:
-                    ended.append(Ended(transaction, fate))
+                    ended.append(EndTold(transaction, fate))
         if full:
             place.trouble = "it has no room to keep the end of a transaction"
             place.again_at = now + ASK_SECONDS

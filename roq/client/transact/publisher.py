@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -25,7 +24,7 @@ from roq.errors import (
 )
 from roq.model import encode_topic
 from roq.protocol.attributes import Attributes, attributes_of, pack_attributes
-from roq.protocol.later import LATER_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
+from roq.protocol.later import LATER_TOPIC, Delayed, encode_delayed
 from roq.protocol.transaction import (
     ATTEMPTS_MAX,
     CHECK_SECONDS_MAX,
@@ -286,9 +285,8 @@ class TransactionalPublisher:
         """
         seconds = self.timeout if timeout is None else timeout
         half = encode_half(self._half(messages))
-        name = os.urandom(MESSAGE_ID_BYTES)
+        name = self._shell.begin()
         data = encode_delayed(Delayed(OPEN_US, b"", half, name))
-        self._shell.begin(name)
         status = PENDING
         try:
             status = self._publisher.publish_raw(data, TOPIC).wait(seconds)

@@ -21,10 +21,11 @@ from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
-from roq.client.transact.machine import Asked, Ended, ProducerMachine
+from roq.client.transact.machine import Asked, EndTold, ProducerMachine
 from roq.errors import Closed, QueueNotFound, RemoteProtocolError, RoQError, Unavailable
 from roq.model import LogId
 from roq.protocol.control import Topology
+from roq.protocol.later import MESSAGE_ID_BYTES
 from roq.protocol.transaction import Decision, Fate
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
@@ -101,9 +102,12 @@ class ProducerShell:
         if not known:
             raise Unavailable(f"queue {self.queue} is not known yet: {self.trouble}")
 
-    def begin(self, transaction: bytes) -> None:
-        """Its local work begins: until it is decided, checks are told so."""
+    def begin(self) -> bytes:
+        """The id of a new transaction. Until it is decided, checks are told that its work goes
+        on."""
+        transaction = os.urandom(MESSAGE_ID_BYTES)
         self._busy.add(transaction)
+        return transaction
 
     def leave_open(self, transaction: bytes) -> None:
         """Nobody here decides it any more; checks are."""
@@ -233,12 +237,12 @@ class ProducerShell:
                 self._limited.warning("malformed", now, "an exchange's message: %s", error)
                 continue
             self._perform(asks)
-            self._settle([each for each in events if isinstance(each, Ended)])
+            self._settle([each for each in events if isinstance(each, EndTold)])
             for each in events:
                 if isinstance(each, Asked):
                     self._answer(each)
 
-    def _settle(self, ended: list[Ended]) -> None:
+    def _settle(self, ended: list[EndTold]) -> None:
         for each in ended:
             future = self._waiting.pop(each.transaction, None)
             if future is not None:

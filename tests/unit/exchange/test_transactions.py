@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from exchange_driver import QUEUE
+from exchange_driver import QUEUE, exchange, publisher_id
 from transaction_driver import START_US, Durable, half, name
 
 from roq.exchange import commit
 from roq.exchange import transactions as module
-from roq.protocol import documents
+from roq.exchange.events import Received
+from roq.protocol import batch, documents
+from roq.protocol.channel import HELLO, Hello
 from roq.protocol.later import (
     CANCEL_DELAYED,
     DELAYED,
+    LATER_TOPIC,
     CancelDelayed,
     CancelledDelayed,
     Delayed,
@@ -19,7 +22,7 @@ from roq.protocol.later import (
     DelayedRequest,
     encode_delayed,
 )
-from roq.protocol.transaction import SETTLE, Decision, Fate, Settle
+from roq.protocol.transaction import SETTLE, Decision, Fate, Settle, Settled
 
 COMMIT, ROLLBACK, UNKNOWN, BUSY = Decision
 
@@ -346,3 +349,23 @@ def test_a_publisher_cannot_say_that_a_delayed_message_was_committed(made: Durab
     made.prepare(encode_delayed(forged))
     made.wait(1.0)
     assert "roq.transaction.id" not in made.keys[b"7:0:"].properties
+
+
+def test_in_memory_it_is_the_same_as_long_as_the_process_lives() -> None:
+    there = exchange()
+    there.tell(
+        Received(b"p", (HELLO, documents.encode(Hello(
+            queue=QUEUE, publisher=publisher_id("p"), epoch=1, attempt=1))))
+    )  # fmt: skip
+    data = batch.pack(
+        [half(1, topics=(b"t", b"u")), half(2)], publisher=publisher_id("p"), epoch=1,
+        link_number=1, first_sequence=0, created_us=7,
+    )  # fmt: skip
+    assert not there.append(b"p", LATER_TOPIC, data)
+    settle = Settle(id=1, queue=QUEUE, group="g", ends=[(name(1), COMMIT), (name(2), ROLLBACK)])
+    answer = documents.decode(there.ask(SETTLE, settle), Settled)
+    assert answer.fates == [Fate.COMMITTED, Fate.ROLLED_BACK]
+    there.settle()
+    shown = [parts[0] for parts in there.live if len(parts) == 3]
+    assert shown == [b"t", b"u"]
+    assert (len(there.core.later), len(there.core.later.transactions)) == (0, 0)

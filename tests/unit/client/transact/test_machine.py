@@ -12,7 +12,7 @@ from roq.client.transact.machine import (
     ASK_SECONDS,
     ENROLL_SECONDS,
     Asked,
-    Ended,
+    EndTold,
     ProducerMachine,
 )
 from roq.errors import RemoteProtocolError
@@ -85,7 +85,7 @@ def test_a_decision_is_told_until_it_is_answered(machine: ProducerMachine) -> No
     assert first.ends == second.ends == third.ends
     assert machine.take(ONE, settled(second.id, Fate.COMMITTED), 5.0) == ([], [])
     _, events = machine.take(ONE, settled(third.id, Fate.COMMITTED), 5.0)
-    assert events == [Ended(A, Fate.COMMITTED)]
+    assert events == [EndTold(A, Fate.COMMITTED)]
     assert machine.take(ONE, settled(third.id, Fate.COMMITTED), 5.0) == ([], [])
     assert said(machine.tick(60.0), SETTLE, Settle) == []
 
@@ -96,11 +96,21 @@ def test_what_is_decided_meanwhile_goes_with_the_next_one(machine: ProducerMachi
     assert machine.decide(ONE, B, ROLLBACK, 0.0) == ([], [])
     assert machine.decide(ONE, C, UNKNOWN, 0.0) == ([], [])
     asks, events = machine.take(ONE, settled(first.id, Fate.ROLLED_BACK), 0.1)
-    assert events == [Ended(A, Fate.ROLLED_BACK)]
+    assert events == [EndTold(A, Fate.ROLLED_BACK)]
     (second,) = said(asks, SETTLE, Settle)
     assert second.ends == [(B, ROLLBACK), (C, UNKNOWN)]
     _, events = machine.take(ONE, settled(second.id, Fate.FOREIGN, Fate.OPEN), 0.2)
-    assert events == [Ended(B, Fate.FOREIGN)], "nobody waits for what is unknown"
+    assert events == [EndTold(B, Fate.FOREIGN)], "nobody waits for what is unknown"
+
+
+def test_what_is_decided_otherwise_meanwhile_is_told_next(machine: ProducerMachine) -> None:
+    machine.up(ONE, 0.0)
+    (first,) = said(machine.decide(ONE, A, UNKNOWN, 0.0)[0], SETTLE, Settle)
+    machine.decide(ONE, A, COMMIT, 0.0)
+    asks, events = machine.take(ONE, settled(first.id, Fate.OPEN), 0.1)
+    assert events == []
+    (second,) = said(asks, SETTLE, Settle)
+    assert second.ends == [(A, COMMIT)]
 
 
 def test_what_there_is_no_room_for_is_told_again_a_little_later(machine: ProducerMachine) -> None:
@@ -114,9 +124,9 @@ def test_what_there_is_no_room_for_is_told_again_a_little_later(machine: Produce
 
 def test_a_log_that_is_gone_has_nothing_any_more(machine: ProducerMachine) -> None:
     machine.decide(ONE, A, COMMIT, 0.0)
-    assert machine.leave(ONE) == [Ended(A, Fate.NOT_HERE)]
+    assert machine.leave(ONE) == [EndTold(A, Fate.NOT_HERE)]
     assert machine.leave(ONE) == []
-    assert machine.decide(ONE, B, COMMIT, 0.0) == ([], [Ended(B, Fate.NOT_HERE)])
+    assert machine.decide(ONE, B, COMMIT, 0.0) == ([], [EndTold(B, Fate.NOT_HERE)])
     assert machine.take(ONE, settled(1, Fate.OPEN), 0.0) == ([], [])
     assert machine.up(ONE, 0.0) == []
 

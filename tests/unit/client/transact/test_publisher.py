@@ -38,14 +38,18 @@ class PaperShell:
     forgotten: list[bytes] = field(default_factory=list)
     told: list[tuple[bytes, Decision]] = field(default_factory=list)
     closed: int = 0
+    begun: int = 0
     trouble: str = ""
 
     def need_exchanges(self, timeout: float) -> None:
         if not self.known:
             raise roq.Unavailable("not known")
 
-    def begin(self, name: bytes) -> None:
+    def begin(self) -> bytes:
+        self.begun += 1
+        name = self.begun.to_bytes(8, "big")
         self.busy.add(name)
+        return name
 
     def leave_open(self, name: bytes) -> None:
         self.busy.discard(name)

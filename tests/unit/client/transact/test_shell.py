@@ -122,25 +122,26 @@ def test_the_program_is_asked_about_what_this_process_does_not_know(scene: Scene
 
 
 def test_of_its_own_work_that_goes_on_the_program_is_not_asked(scene: Scene) -> None:
-    scene.shell.begin(A)
-    scene.ask(A)
-    assert scene.settles() == [(A, BUSY)]
+    mine = scene.shell.begin()
+    assert mine != scene.shell.begin()
+    scene.ask(mine)
+    assert scene.settles() == [(mine, BUSY)]
     scene.reply(Fate.OPEN)
-    scene.shell.leave_open(A)
-    scene.ask(A)
-    assert until(lambda: scene.settles() == [(A, BUSY), (A, COMMIT)])
-    assert scene.calls == [A]
+    scene.shell.leave_open(mine)
+    scene.ask(mine)
+    assert until(lambda: scene.settles() == [(mine, BUSY), (mine, COMMIT)])
+    assert scene.calls == [mine]
 
 
 def test_what_was_decided_here_is_said_again_and_what_was_not_prepared_is_rolled_back(
     scene: Scene,
 ) -> None:
-    scene.shell.begin(A)
-    scene.shell.decide(ONE, A, COMMIT)
-    assert scene.settles() == [(A, COMMIT)]
+    mine = scene.shell.begin()
+    scene.shell.decide(ONE, mine, COMMIT)
+    assert scene.settles() == [(mine, COMMIT)]
     scene.reply(Fate.COMMITTED)
-    scene.ask(A)
-    assert scene.settles() == [(A, COMMIT)] * 2
+    scene.ask(mine)
+    assert scene.settles() == [(mine, COMMIT)] * 2
     scene.reply(Fate.COMMITTED)
     scene.shell.forget(B)
     scene.ask(B)
