@@ -579,11 +579,11 @@ class Later(Generic[B]):
 
     def _settle(self, row: Row, due: list[KeptMessage], committed: bool) -> None:
         """One record ends a transaction, with what is due by it. Raises `NotNow`: no room."""
-        if not self._has_room() or self._pending.count + len(due) > PENDING_MAX:
+        room = self._late is not None or self._backpressure.room(sum(each.bytes for each in due))
+        if not (room and self._has_room()) or self._pending.count + len(due) > PENDING_MAX:
             raise NotNow
         offset = self._log.end
-        ended = pack_ended([(row.id, committed)])
-        messages = waiting(due) if due else NOTHING
+        messages, ended = waiting(due) if due else NOTHING, pack_ended([(row.id, committed)])
         if self._append(LATER_TOPIC, messages, [row.place], ended) is None:
             raise NotNow
         self._pending.remove(row)

@@ -173,7 +173,7 @@ class ProducerShell:
         while (asked := self._checks.get()) is not None:
             try:
                 decision = self._check(asked)
-            except Exception:
+            except (Exception, SystemExit):
                 log.exception(
                     "the check of transaction %s has raised, and counts as unknown",
                     asked.head.transaction.hex(),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from exchange_driver import QUEUE, exchange, publisher_id
+from exchange_driver import QUEUE, Publisher, exchange, publisher_id
 from transaction_driver import START_US, Durable, half, name
 
 from roq.exchange import commit
 from roq.exchange import transactions as module
 from roq.exchange.events import Received
 from roq.protocol import batch, documents
-from roq.protocol.channel import HELLO, Hello
+from roq.protocol.channel import HELLO, READER_BYTES, Hello
 from roq.protocol.later import (
     CANCEL_DELAYED,
     DELAYED,
@@ -349,6 +349,25 @@ def test_a_publisher_cannot_say_that_a_delayed_message_was_committed(made: Durab
     made.prepare(encode_delayed(forged))
     made.wait(1.0)
     assert "roq.transaction.id" not in made.keys[b"7:0:"].properties
+
+
+def test_a_commit_pushes_out_nothing_that_a_group_has_still_to_do() -> None:
+    there = exchange(ring_bytes=40_000)
+    publisher = Publisher(there, "p")
+    publisher.hello()
+    payload = half(1, size=900)
+    there.append(publisher.route, LATER_TOPIC, publisher.batch(LATER_TOPIC, 1, payloads=[payload]))
+    report = there.core.backpressure.report
+    report(b"g" * READER_BYTES, b"g", 0, patient=True)
+    there.core.intake.look()
+    for _ in range(60):  # until there is no room for one more
+        data = publisher.batch(b"t", 1, payloads=[b"n" * 900])
+        there.append(publisher.route, b"t", data)
+    settle = Settle(id=1, queue=QUEUE, group="g", ends=[(name(1), COMMIT)])
+    assert documents.decode(there.ask(SETTLE, settle), Settled).fates == [Fate.FULL]
+    assert there.core.log.floor == 0, "the group has not read that"
+    report(b"g" * READER_BYTES, b"g", there.core.log.end, patient=True)
+    assert documents.decode(there.ask(SETTLE, settle), Settled).fates == [Fate.COMMITTED]
 
 
 def test_in_memory_it_is_the_same_as_long_as_the_process_lives() -> None:

@@ -149,11 +149,12 @@ def test_what_was_decided_here_is_said_again_and_what_was_not_prepared_is_rolled
     assert scene.calls == []
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
 def test_a_check_that_raises_counts_as_unknown(
-    scene: Scene, caplog: pytest.LogCaptureFixture
+    scene: Scene, caplog: pytest.LogCaptureFixture, error: type[BaseException]
 ) -> None:
     def fail(_: Asked) -> Decision:
-        raise ZeroDivisionError
+        raise error
 
     scene.answer = fail
     scene.ask(A)
