@@ -140,10 +140,11 @@ class TransactionTable(Generic[B]):
             `NotNow` if it could not.
         owed: what is sent when all that has happened so far is kept.
         generation: of the log.
+        now_us: the clock by which delayed messages are due.
 
     Attributes:
         now: monotonic seconds, set by who calls.
-        now_us: the clock by which delayed messages are due.
+        kept: of what is open, so many are left to a person.
         handlers: of requests, by letter.
     """
 
@@ -157,6 +158,7 @@ class TransactionTable(Generic[B]):
         now_us: Callable[[], int],
     ) -> None:
         self.now = 0.0
+        self.kept = 0
         self.handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             ENROLL: self._enroll,
             SETTLE: self._settle_all,
@@ -340,6 +342,7 @@ class TransactionTable(Generic[B]):
     def _give_up(self, found: OpenTransaction, terms: Terms) -> None:
         if terms.otherwise == "keep":
             found.kept = True
+            self.kept += 1
             self._look_at(found, NEVER)
             return
         self._end(found, committed=terms.otherwise == "commit")
@@ -367,6 +370,7 @@ class TransactionTable(Generic[B]):
 
     def _let_go(self, found: OpenTransaction) -> None:
         self._unask(found, knew=True)
+        self.kept -= found.kept
         if found.terms is not None:
             waiting = self._lonely.get(found.terms.group)
             if waiting is not None:
@@ -506,7 +510,7 @@ class TransactionTable(Generic[B]):
         """Counts."""
         return TransactionFigures(
             open=len(self._open),
-            kept=sum(each.kept for each in self._open.values()),
+            kept=self.kept,
             oldest_seconds=self.oldest_seconds,
             producers=len(self._producers),
             **self._counts,
@@ -549,6 +553,7 @@ class TransactionTable(Generic[B]):
         assert all(each in self._producers.values() for each in asked)  # noqa: S101
         assert len(self._producers) == sum(map(len, self._groups.values()))  # noqa: S101
         assert not self._open.keys() & self._ended.keys()  # noqa: S101
+        assert self.kept == sum(each.kept for each in self._open.values())  # noqa: S101
         assert len(self._ended) <= ENDED_MAX  # noqa: S101
         looks = set(self._looks)
         for name, each in self._open.items():

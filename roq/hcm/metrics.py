@@ -93,9 +93,11 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
             "roq_exchange_delayed", "Delayed messages that wait for their time.", *_EXCHANGE)),
         ("transactions", 1, gauge(
             "roq_exchange_transactions_open", "Transactions that are open.", *_EXCHANGE)),
+        ("transactions_kept", 1, gauge(
+            "roq_exchange_transactions_kept", "Of these, left to a person.", *_EXCHANGE)),
         ("transactions_oldest", 1, gauge(
             "roq_exchange_transactions_oldest_seconds",
-            "For so long the oldest of them is, as the process of its exchange has seen it.",
+            "For so long the oldest is open, as the process of its exchange has seen it.",
             *_EXCHANGE)),
         ("transactions_checked", 1, counter(
             "roq_exchange_transactions_checked_total",

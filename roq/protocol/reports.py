@@ -123,6 +123,8 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Delayed messages that wait for their time."""
     transactions: Whole = 0
     """Transactions that are open."""
+    transactions_kept: Whole = 0
+    """Of these, left to a person."""
     transactions_oldest: Amount = 0.0
     """Seconds for which the oldest one is, as far as this process of the exchange has seen it."""
     transactions_checked: Whole = 0
