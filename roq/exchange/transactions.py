@@ -346,7 +346,7 @@ class TransactionTable(Generic[B]):
             self._look_at(found, NEVER)
             return
         self._end(found, committed=terms.otherwise == "commit")
-        self._counts["by_policy"] += 1
+        self._counts["by_policy"] += found.row.id in self._ended  # or its messages were lost
 
     # --- its end ----------------------------------------------------------------------------------
 
