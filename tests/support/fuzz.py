@@ -43,6 +43,7 @@ from roq.client.publish.resume import read_answer  # noqa: E402
 from roq.client.session import events as session_events  # noqa: E402
 from roq.client.session.machine import SessionMachine  # noqa: E402
 from roq.client.subscribe.merge import Merge  # noqa: E402
+from roq.client.transact.machine import ProducerMachine  # noqa: E402
 from roq.errors import ConfigError, RemoteProtocolError, RequestError, Unavailable  # noqa: E402
 from roq.exchange.events import Garbled, Passed, Received, Subscribed, Unreachable  # noqa: E402
 from roq.exchange.snapshot import decode_snapshot, encode_snapshot  # noqa: E402
@@ -630,6 +631,14 @@ def fuzz_later(maker: Maker) -> None:
         transaction.ENROLL: transaction.Enroll, transaction.SETTLE: transaction.Settle,
         transaction.TRANSACTIONS: transaction.TransactionsQuery,
     }  # fmt: skip
+    answers = {
+        transaction.ENROLL: transaction.Enrolled, transaction.SETTLE: transaction.Settled,
+        transaction.CHECK: transaction.CheckHead, channel.REFUSED: channel.Refused,
+    }  # fmt: skip
+    info = ExchangeInfo(number=1, epoch=1, generation=1, host="h", data="d", live="l")
+    producer = ProducerMachine("g", b"")
+    producer.open(info, QUEUE)
+    producer.up(info.log, 0.0)
     time_us = 1_000
     for _ in range(STEPS):
         if maker.chance(0.5):
@@ -651,6 +660,11 @@ def fuzz_later(maker: Maker) -> None:
             TimingWheel().unpack(maker.random.choice(BODIES), time_us)
         with suppress(RemoteProtocolError):
             transaction.decode_half(_short(maker, transaction.Half))
+        told = pick([*answers])
+        rest = pick([b"", _short(maker, transaction.Half)])
+        with suppress(RemoteProtocolError):
+            producer.take(info.log, [told, _raw(maker, answers[told]) + rest], there.now)
+        producer.decide(info.log, b"12345678", pick([*transaction.Decision]), there.now)
 
 
 TARGETS: dict[str, Callable[[Maker], None]] = {
@@ -690,6 +704,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "later": (
         "client/consume/delayed", "exchange/delayed_message", "exchange/later", "log/timing_wheel",
         "protocol/later", "exchange/transactions", "protocol/transaction",
+        "client/transact/machine", "client/transact/commands",
     ),
     "log": (
         "exchange/snapshot", "log/index", "log/meta", "log/records", "log/recovery", "log/snapshot",
