@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     from roq.client.state import Cause, ClientState, StateChange
     from roq.client.subscribe.message import Batch, Gap, Message
     from roq.client.subscribe.subscriber import Subscriber
+    from roq.client.transact.commands import TransactionListing, TransactionSummary
+    from roq.client.transact.publisher import (
+        OpenTransaction,
+        Transaction,
+        TransactionalPublisher,
+        TransactionMessage,
+    )
     from roq.errors import (
         Busy,
         Closed,
@@ -85,6 +92,8 @@ if TYPE_CHECKING:
         ResponseRetrieved,
         RoQError,
         StaleEpoch,
+        TransactionEnded,
+        TransactionNotFound,
         Unavailable,
         WouldBlock,
     )
@@ -95,6 +104,7 @@ if TYPE_CHECKING:
     from roq.jobs.types import JobType
     from roq.model import Limits
     from roq.protocol.requesting import RequestState, ServiceSettings
+    from roq.protocol.transaction import Decision
 
 __version__ = "0.1.0"
 
@@ -115,6 +125,13 @@ _HOMES: Final = {
     "roq.client.request.pending": ("Pending",),
     "roq.client.request.requester": ("Requester",),
     "roq.client.request.service": ("InstanceState", "Service"),
+    "roq.client.transact.commands": ("TransactionListing", "TransactionSummary"),
+    "roq.client.transact.publisher": (
+        "OpenTransaction",
+        "Transaction",
+        "TransactionalPublisher",
+        "TransactionMessage",
+    ),
     "roq.client.state": ("Cause", "ClientState", "StateChange"),
     "roq.client.admin.views": (
         "ExchangeSummary",
@@ -166,6 +183,8 @@ _HOMES: Final = {
         "ResponseRetrieved",
         "RoQError",
         "StaleEpoch",
+        "TransactionEnded",
+        "TransactionNotFound",
         "Unavailable",
         "WouldBlock",
     ),
@@ -176,6 +195,7 @@ _HOMES: Final = {
     "roq.jobs.types": ("JobType",),
     "roq.model": ("Limits",),
     "roq.protocol.requesting": ("RequestState", "ServiceSettings"),
+    "roq.protocol.transaction": ("Decision",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES: Final = frozenset({"aio", "errors", "model", "testing"})
@@ -194,6 +214,7 @@ __all__ = [
     "Consumer",
     "ConsumerStats",
     "DEFAULT",
+    "Decision",
     "DeliveryError",
     "Endpoint",
     "ExchangeSummary",
@@ -231,6 +252,7 @@ __all__ = [
     "NotKept",
     "NotLeader",
     "OtherVersion",
+    "OpenTransaction",
     "Outcome",
     "Pending",
     "ProtocolError",
@@ -267,6 +289,13 @@ __all__ = [
     "StaleEpoch",
     "StateChange",
     "Subscriber",
+    "Transaction",
+    "TransactionEnded",
+    "TransactionListing",
+    "TransactionMessage",
+    "TransactionNotFound",
+    "TransactionSummary",
+    "TransactionalPublisher",
     "Unavailable",
     "Watch",
     "WouldBlock",

@@ -14,6 +14,8 @@
     ├── ProviderFailed            a host could not be made, listed or removed
     │   └── NoMoreHosts           the provider has given all the hosts it may
     ├── Unavailable               no answer in time; trying again may help
+    ├── TransactionNotFound       no exchange has the transaction (any more)
+    ├── TransactionEnded          a transaction has ended before, and otherwise
     ├── LeaseLost                 a message is not its consumer's any more
     ├── NoResponse                a request has no response, and will have none; `state` says why
     │   ├── RequestFailed  RequestDiscarded  RequestCancelled  RequestLate  RequestUnknown
@@ -258,6 +260,14 @@ class NotKept(RoQError):
 
 class Unavailable(RoQError):
     """No answer came in time; trying again may help."""
+
+
+class TransactionNotFound(RoQError):
+    """No exchange has this transaction: it has ended long ago, or was lost with its log."""
+
+
+class TransactionEnded(RoQError):
+    """This transaction has ended before, and not as was wanted."""
 
 
 class LeaseLost(RoQError):

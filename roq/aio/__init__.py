@@ -23,6 +23,7 @@ from roq.aio.listening import Statistics, Watch
 from roq.aio.publisher import Publisher, Receipt
 from roq.aio.requests import Pending, Requester, Service
 from roq.aio.subscriber import Subscriber
+from roq.aio.transactions import Transaction, TransactionalPublisher
 
 __all__ = [
     "Cluster",
@@ -34,6 +35,8 @@ __all__ = [
     "Service",
     "Statistics",
     "Subscriber",
+    "Transaction",
+    "TransactionalPublisher",
     "Watch",
     "connect",
 ]

@@ -16,6 +16,7 @@ from roq.aio.listening import Statistics, Watch
 from roq.aio.publisher import Publisher, Receipt
 from roq.aio.requests import Pending, Requester, Service
 from roq.aio.subscriber import Subscriber
+from roq.aio.transactions import Check, TransactionalPublisher, in_loop
 from roq.client import cluster as sync
 from roq.client.admin.commands import HOST_SECONDS
 from roq.client.admin.views import (
@@ -42,6 +43,8 @@ from roq.client.status.reporter import OnState
 from roq.client.subscribe import subscriber as sync_subscriber
 from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import StartOption
+from roq.client.transact import publisher as sync_transactions
+from roq.client.transact.commands import TransactionListing, TransactionSummary
 from roq.model import Limits
 from roq.protocol.control import ClusterInfo
 from roq.timing import AWAY_SECONDS, COMMAND_SECONDS
@@ -188,6 +191,60 @@ class Cluster:
     ) -> bool:
         """Have a delayed message not be published; see `roq.Cluster.cancel_message`."""
         return await asyncio.to_thread(self._sync.cancel_message, queue, message, timeout=timeout)
+
+    async def transactional_publisher(
+        self,
+        queue: str,
+        group: str,
+        check: Check,
+        *,
+        check_after: float = 60.0,
+        attempts: int = 16,
+        patience: float = 7 * 86_400.0,
+        otherwise: str = "rollback",
+        timeout: float = 30.0,
+    ) -> TransactionalPublisher:
+        """Publishes what nobody sees until the program's own work is done; see
+        `roq.Cluster.transactional_publisher`.
+
+        `check` is called in the event loop, and what it gives is awaited.
+        """
+        make = partial(
+            self._sync.transactional_publisher, queue, group, in_loop(check),
+            check_after=check_after, attempts=attempts, patience=patience, otherwise=otherwise,
+            timeout=timeout,
+        )  # fmt: skip
+        return TransactionalPublisher(
+            await made(make, sync_transactions.TransactionalPublisher.close)
+        )
+
+    async def transactions(
+        self, queue: str, group: str = "", *, most: int = 100, timeout: float | None = None
+    ) -> TransactionListing:
+        """The open transactions of a queue; see `roq.Cluster.transactions`."""
+        return await asyncio.to_thread(
+            self._sync.transactions, queue, group, most=most, timeout=timeout
+        )
+
+    async def transaction(
+        self, queue: str, transaction: str, *, timeout: float | None = None
+    ) -> TransactionSummary:
+        """One transaction; see `roq.Cluster.transaction`."""
+        return await asyncio.to_thread(self._sync.transaction, queue, transaction, timeout=timeout)
+
+    async def commit_transaction(
+        self, queue: str, transaction: str, *, timeout: float | None = None
+    ) -> None:
+        """Commit an open one; see `roq.Cluster.commit_transaction`."""
+        await asyncio.to_thread(self._sync.commit_transaction, queue, transaction, timeout=timeout)
+
+    async def rollback_transaction(
+        self, queue: str, transaction: str, *, timeout: float | None = None
+    ) -> None:
+        """Roll an open one back; see `roq.Cluster.rollback_transaction`."""
+        await asyncio.to_thread(
+            self._sync.rollback_transaction, queue, transaction, timeout=timeout
+        )
 
     async def groups(
         self, queue: str, group: str | None = None, *, timeout: float | None = None

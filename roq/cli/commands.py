@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, str]] = {
     "sub": "roq.cli.messages:sub",
     "consume": "roq.cli.consume:consume",
     "message": "roq.cli.delayed:message",
+    "transaction": "roq.cli.transactions:transaction",
     "group": "roq.cli.groups:group",
     "service": "roq.cli.services:service",
     "request": "roq.cli.requests:request",

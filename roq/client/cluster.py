@@ -44,6 +44,7 @@ from roq.client.request.commands import RequestCommands
 from roq.client.status.reporter import OnState
 from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import StartOption, Subscriber
+from roq.client.transact.commands import TransactionCommands
 from roq.errors import (
     InvalidRequest,
     NotEmpty,
@@ -96,7 +97,7 @@ class _Created(msgspec.Struct, rename="pascal"):
     exchange: str = ""
 
 
-class Cluster(HostCommands, GroupCommands, DelayedCommands, RequestCommands):
+class Cluster(HostCommands, GroupCommands, DelayedCommands, RequestCommands, TransactionCommands):
     """One RoQ cluster, seen by a client. Thread-safe; a context manager. Made by `roq.connect`.
 
     All methods raise `RequestError` subclasses when the cluster refuses, `Unavailable` when none

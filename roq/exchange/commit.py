@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 from roq.exchange.disk_room import DiskRoom
+from roq.exchange.events import Send
 from roq.exchange.links import Link
+from roq.exchange.readers import RefusedRequest
 from roq.log.files import LogRefused
 from roq.log.log import Log, Record
 
@@ -28,6 +30,8 @@ UNCOMMITTED_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is accepted and not synced takes so much at most, and half of the log's memory."""
 UNCOMMITTED_ENTRIES_MAX: Final = 25_000
 """Likewise of entries: the next process has to look at each one of them before it serves."""
+OWED_MAX: Final = 4_096
+"""Answers that wait until what they say is committed."""
 NO_PIN: Final = 1 << 62
 """As `LateLog.pinned_from`: anything may leave."""
 TURN_BATCHES: Final = 50
@@ -154,6 +158,44 @@ class CommitGate(Generic[B]):
         last.end = self._log.end
         last.numbers.update(numbers)
         self._entries += len(last.numbers)
+
+
+class OwedAnswers(Generic[B]):
+    """Answers that wait until what they say is committed."""
+
+    def __init__(self, log: Log[B]) -> None:
+        self._log = log
+        self._waiting: list[tuple[int, Send]] = []
+        """With where the log ended when each was given."""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def check_room(self) -> None:
+        """Whether one more may be promised.
+
+        Raises:
+            RefusedRequest: so many wait that it may not.
+        """
+        if len(self._waiting) >= OWED_MAX:
+            raise RefusedRequest("full", "too many answers wait for the disk here; try again")
+
+    def add(self, answer: Send) -> None:
+        """It says what has happened so far."""
+        self._waiting.append((self._log.end, answer))
+
+    def take(self) -> list[Send]:
+        """Those whose time has come."""
+        committed = self._log.committed
+        if not self._waiting or self._waiting[0][0] > committed:
+            return []
+        taken = [each for end, each in self._waiting if end <= committed]
+        self._waiting = [each for each in self._waiting if each[0] > committed]
+        return taken
+
+    def gone(self, route: bytes) -> None:
+        """A reader is not there any more: nothing is owed to it."""
+        self._waiting = [each for each in self._waiting if each[1].route != route]
 
 
 class SyncGate(Generic[B]):

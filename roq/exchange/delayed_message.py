@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, cast
 
-from roq.errors import RemoteProtocolError
 from roq.log.timing_wheel import SIZE_MAX, Row
 from roq.model import Limits
 from roq.protocol.attributes import (
     NO_ATTRIBUTES,
     Attributes,
     BatchAttributes,
+    pack_attributes,
     packed_size,
 )
 from roq.protocol.batch import Kind, read_body, read_header
-from roq.protocol.channel import CONTROL
 from roq.protocol.columns import (
     KEY_GROUPS,
     PRIORITIES,
@@ -25,7 +24,8 @@ from roq.protocol.columns import (
     pack_tags,
     tag_bits,
 )
-from roq.protocol.later import LATER_TOPIC, Delayed, decode_delayed
+from roq.protocol.later import Delayed, decode_delayed, encode_delayed
+from roq.protocol.transaction import OPEN_US, check_topic, decode_half
 
 OBJECTS_BYTES: Final = 200
 TEXT_BYTES: Final = 50
@@ -67,23 +67,18 @@ def messages_of(batch: object) -> list[KeptMessage]:
     found = []
     for index, payload in enumerate(payloads):
         message = decode_delayed(payload)
-        _check_topic(message.topic)
-        if not message.publisher:
+        check_topic(message.topic)
+        if message.due_us == OPEN_US:
+            decode_half(message.payload)
+        if header.link_number or not message.publisher:
             message = Delayed(
-                message.due_us, message.topic, message.payload, message.id, header.publisher,
-                header.created_us,
+                message.due_us, message.topic, message.payload, message.id,
+                message.publisher or header.publisher,
+                message.published_us if message.publisher else header.created_us,
+                b"" if header.link_number else message.transaction,
             )  # fmt: skip
         found.append(kept(message, NO_ATTRIBUTES if given is None else given.of(index)))
     return found
-
-
-def _check_topic(topic: bytes) -> None:
-    if topic[:1] == bytes((CONTROL,)) or topic == LATER_TOPIC:
-        raise RemoteProtocolError("a delayed message has a topic of its own")
-    try:
-        topic.decode()
-    except UnicodeDecodeError:
-        raise RemoteProtocolError("a topic is UTF-8") from None
 
 
 def row_of(held: KeptMessage, offset: int, index: int) -> Row:
@@ -112,13 +107,42 @@ def in_batches(
 def delivered(held: KeptMessage) -> Attributes:
     """With what tells where it comes from."""
     message, given = held.message, held.attributes
+    of = "transaction" if message.transaction else "delayed"
     mine = {
-        "roq.delayed.id": message.id.hex(),
-        "roq.delayed.publisher": message.publisher.hex(),
-        "roq.delayed.published": str(message.published_us),
-        "roq.delayed.due": str(message.due_us),
+        f"roq.{of}.id": (message.transaction or message.id).hex(),
+        f"roq.{of}.publisher": message.publisher.hex(),
+        f"roq.{of}.published": str(message.published_us),
     }
+    if not message.transaction:
+        mine["roq.delayed.due"] = str(message.due_us)
     return Attributes(given.key, given.tags, {**given.properties, **mine}, given.priority)
+
+
+class Outgoing(NamedTuple):
+    """What a batch of the exchange has of its messages."""
+
+    payloads: list[bytes]
+    attributes: bytes | None
+    columns: bytes = b""
+
+
+NOTHING: Final = Outgoing([b""], None)
+"""For a batch that is appended for what it settles alone."""
+
+
+def waiting(messages: Iterable[KeptMessage]) -> Outgoing:
+    """These as what waits."""
+    kept_here = list(messages)
+    given = {index: each.attributes for index, each in enumerate(kept_here)}
+    return Outgoing([encode_delayed(each.message) for each in kept_here], pack_attributes(given))
+
+
+def published(messages: Iterable[KeptMessage]) -> Outgoing:
+    """These as they are published, with what such a batch says of them to exchanges."""
+    due = list(messages)
+    given = [delivered(each) for each in due]
+    attributes = pack_attributes(dict(enumerate(given)))
+    return Outgoing([each.message.payload for each in due], attributes, columns_of(given))
 
 
 def columns_of(given: list[Attributes]) -> bytes:

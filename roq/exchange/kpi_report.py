@@ -81,6 +81,11 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         groups=len(core.consumers.groups),
         groups_behind=core.consumers.behind,
         delayed=len(core.later),
+        transactions=len(core.later.transactions),
+        transactions_kept=core.later.transactions.kept,
+        transactions_oldest=round(core.later.transactions.oldest_seconds, 3),
+        transactions_checked=core.later.transactions.counts["checked"],
+        transactions_by_policy=core.later.transactions.counts["by_policy"],
     )
 
 

@@ -11,42 +11,45 @@ cancelled stands in the log.
 
 A late log keeps the segments in which something waits; when it wants one to leave, what waits there
 is appended again. Where nothing outlives the process, what waits is kept here, and is bounded.
+
+Half messages of transactions are kept likewise, as messages that are never due by themselves; what
+becomes of them decides `roq.exchange.transactions`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar, cast
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
-from roq.exchange.commit import NO_PIN, LateLog, left_since
+from roq.exchange.commit import NO_PIN, LateLog, OwedAnswers, left_since
 from roq.exchange.counters import Counters
 from roq.exchange.delayed_message import (
+    NOTHING,
     KeptMessage,
-    columns_of,
-    delivered,
+    Outgoing,
     in_batches,
     messages_of,
+    published,
     row_of,
+    waiting,
 )
 from roq.exchange.disk_room import DiskRoom
 from roq.exchange.events import Effect, Publish, Send
+from roq.exchange.own_batches import OwnBatches
 from roq.exchange.readers import RefusedRequest, check_queue, refusal, tagged
 from roq.exchange.requests import Request
+from roq.exchange.transactions import NotNow, TransactionTable
 from roq.log.log import Log
 from roq.log.steady_clock import SteadyClock
-from roq.log.streams import Stream, StreamTable
+from roq.log.streams import StreamTable
 from roq.log.timing_wheel import Row, TimingWheel
-from roq.model import PUBLISHER_ID_BYTES, Limits, PublisherId
+from roq.model import Limits
 from roq.protocol import documents
-from roq.protocol.attributes import (
-    pack_attributes,
-)
-from roq.protocol.batch import HEADER_BYTES, pack, read_header
+from roq.protocol.batch import HEADER_BYTES, read_header
 from roq.protocol.later import (
     CANCEL_DELAYED,
     DELAY_SECONDS_MAX,
@@ -57,10 +60,10 @@ from roq.protocol.later import (
     DelayedList,
     DelayedRequest,
     Place,
-    encode_delayed,
     pack_settled,
     read_settled,
 )
+from roq.protocol.transaction import OPEN_US, pack_ended, read_ended
 
 B = TypeVar("B")
 
@@ -90,8 +93,6 @@ HELD_SECONDS: Final = 0.1
 """While a slow reader leaves no room for what is due, so long is waited between two looks."""
 FULL_SECONDS: Final = 0.05
 """Between looks whether the disk has caught up."""
-OWED_MAX: Final = 4_096
-"""Answers that wait until what they say is kept."""
 COPIES_MAX: Final = 2_000
 COPIES_BYTES: Final = 1024 * 1024
 """What is appended again in one turn."""
@@ -136,14 +137,12 @@ class Later(Generic[B]):
         self._queue = queue
         self._limits = limits
         self._log = log
-        self._streams = streams
         self._counters = counters
         self._disk = disk
         self._backpressure = backpressure
         self._late = late
-        self._epoch = epoch
-        name = queue + number.to_bytes(4, "little") + epoch.to_bytes(8, "little")
-        self.publisher = PublisherId(blake2b(name, digest_size=PUBLISHER_ID_BYTES).digest())
+        self._own = OwnBatches(queue, number, epoch, log, streams, counters)
+        self.publisher = self._own.publisher
         self._bytes_max = (
             limits.ring_bytes // MEMORY_PARTS if late is None else limits.log_bytes // DISK_PARTS
         )
@@ -159,8 +158,7 @@ class Later(Generic[B]):
         """Of a log in memory: what is not near."""
         self._taken: list[KeptMessage] = []
         """Of the batch that was looked at last."""
-        self._owed: list[tuple[int, Send]] = []
-        """Answers that wait until the log is committed so far."""
+        self._owed = OwedAnswers(log)
         self._pin: tuple[int, int] | None = None
         """When the log is synced so far, nothing below the other offset waits."""
         self._clear_below = 0
@@ -173,18 +171,23 @@ class Later(Generic[B]):
         """Nothing is published before: a slow reader leaves no room for it."""
         self._more = False
         """Whether there may be more that is near."""
+        self.transactions = TransactionTable(
+            queue, self._half, self._settle, self._owed, lambda: log.generation,
+            lambda: self.clock.now_us,
+        )  # fmt: skip
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             DELAYED: self._list,
             CANCEL_DELAYED: self._cancel,
+            **self.transactions.handlers,
         }
 
     def __len__(self) -> int:
-        """Messages that wait."""
-        return self._pending.count
+        """Messages that wait for their time."""
+        return self._pending.count - len(self.transactions)
 
     def begin(self, now: float, time_us: int) -> None:
         """What follows happens at this time: monotonic seconds, and the wall clock in µs UTC."""
-        self._now = now
+        self._now = self.transactions.now = now
         self.clock.look(now, time_us)
 
     # --- taking in --------------------------------------------------------------------------------
@@ -201,7 +204,8 @@ class Later(Generic[B]):
             self._counters.malformed += 1
             return "malformed", str(error)
         latest = self.clock.now_us + DELAY_SECONDS_MAX * 1_000_000 + _DUE_SLACK_US
-        if any(each.message.due_us > latest for each in taken):
+        halves = [each.message.id for each in taken if each.message.due_us == OPEN_US]
+        if any(latest < each.message.due_us < OPEN_US for each in taken):
             self.refused += len(taken)
             return "invalid_request", (
                 f"a message is delayed by {DELAY_SECONDS_MAX // 86_400} days at most"
@@ -215,14 +219,24 @@ class Later(Generic[B]):
                 f"exchange, which keeps {PENDING_MAX:,} of {self._bytes_max:,} bytes at most: "
                 "publish it later, or with another queue"
             )
+        if halves and (refused := self.transactions.why_not(halves)) is not None:
+            self.refused += len(taken)
+            return refused
         self._taken = taken
         return None
 
     def accept(self, offset: int) -> None:
         """The batch that `why_not` let pass is in the log, at this offset."""
-        for index, held in enumerate(self._taken):
+        taken, self._taken = self._taken, []
+        self._keep(taken, offset)
+        for index, held in enumerate(taken):
+            if held.message.due_us == OPEN_US:
+                self.transactions.opened(row_of(held, offset, index), held)
+
+    def _keep(self, messages: list[KeptMessage], offset: int) -> None:
+        """These are in the log, as the batch at this offset."""
+        for index, held in enumerate(messages):
             self._add(row_of(held, offset, index), held)
-        self._taken = []
         if self._late is not None:
             self._late.pinned_from = min(self._late.pinned_from, offset)
             self._pin = None
@@ -249,18 +263,20 @@ class Later(Generic[B]):
         """What waits, for `recover`; only of a late log."""
         return self._pending.pack(self._given_out())
 
-    def recover(self, snapshot: bytes, since: int) -> None:
+    def recover(self, snapshot: bytes, since: int, ended: bytes = b"") -> None:
         """Go on with what waited in an earlier process.
 
         Args:
             snapshot: what `snapshot` gave; empty: there is none.
             since: where the log ended at that time.
+            ended: what `transactions.snapshot` gave.
 
         Raises:
             RemoteProtocolError: it cannot be read, or the log holds what is no batch.
             LogRefused: the log cannot be read at the moment.
         """
         self._pending.unpack(snapshot, self.clock.now_us)
+        self.transactions.recover(ended)
         settled: set[Place] = set()
         for offset, record in left_since(self._log, since):
             if record is None:
@@ -271,11 +287,14 @@ class Later(Generic[B]):
             if not header.link_number and header.ext_bytes:
                 area = bytes(memoryview(cast("bytes", batch))[HEADER_BYTES:][: header.ext_bytes])
                 settled.update(read_settled(area))
+                for transaction, committed in read_ended(area):
+                    self.transactions.was_ended(transaction, committed=committed)
             if topic.name == LATER_TOPIC:
                 for index, held in enumerate(messages_of(batch)):
                     self._pending.add(row_of(held, offset, index), self.clock.now_us)
         if settled:
             self._pending.settle(settled)
+        self.transactions.recovered(row for row in self._pending if row.due_us == OPEN_US)
         if self._late is not None and self._pending.oldest is not None:
             self._late.pinned_from = self._pending.oldest
 
@@ -284,6 +303,10 @@ class Later(Generic[B]):
     @property
     def deadline(self) -> float | None:
         """When `run` has something to do, monotonic seconds; None: nothing soon."""
+        own, theirs = self._own_deadline(), self.transactions.deadline
+        return own if theirs is None else theirs if own is None else min(own, theirs)
+
+    def _own_deadline(self) -> float | None:
         if not (self._heap or self._loading or self._more or self._copying):
             return None
         if not self._has_room():
@@ -298,18 +321,15 @@ class Later(Generic[B]):
 
     def run(self) -> list[Effect]:
         """Publish what is due, some of it; and what is to be told by now."""
-        effects: list[Effect] = []
+        effects = self.transactions.run()
         self._copying = False
         if self._pending.count or (self._late is not None and self._late.pinned_from < NO_PIN):
             self._look_at_pin()
             if self._has_room():
                 self._copy()
                 self._load()
-                effects = self._publish_due()
-        if self._owed and self._owed[0][0] <= self._log.committed:
-            effects += [each for end, each in self._owed if end <= self._log.committed]
-            self._owed = [each for each in self._owed if each[0] > self._log.committed]
-        return effects
+                effects += self._publish_due()
+        return effects + self._owed.take()
 
     def _has_room(self) -> bool:
         late = self._late
@@ -384,6 +404,7 @@ class Later(Generic[B]):
             else:
                 self._pending.forget(row)
                 self.lost += 1
+                self.transactions.lost(row.id)
         return found, back
 
     def _publish_due(self) -> list[Effect]:
@@ -414,11 +435,8 @@ class Later(Generic[B]):
             for row, held in part:
                 self._hold(row, held)
             return []
-        given = [delivered(held) for _, held in part]
-        attributes = pack_attributes(dict(enumerate(given)))
-        payloads = [held.message.payload for _, held in part]
-        places = [row.place for row, _ in part]
-        appended = self._append(topic, payloads, attributes, places, columns_of(given))
+        messages = published(held for _, held in part)
+        appended = self._append(topic, messages, [row.place for row, _ in part])
         if appended is None:
             again_us = self.clock.now_us + RETRY_US
             for row, held in part:
@@ -432,33 +450,10 @@ class Later(Generic[B]):
         return [] if self._late is not None else [Publish(appended)]
 
     def _append(
-        self,
-        topic: bytes,
-        payloads: list[bytes],
-        attributes: bytes | None,
-        settles: list[Place],
-        columns: bytes = b"",
+        self, topic: bytes, messages: Outgoing, settles: list[Place], ended: bytes = b""
     ) -> tuple[bytes, bytes, bytes] | None:
         """Append a batch of the exchange's own; None: there is no room for its topic."""
-        mine = self._streams.of(self.publisher)
-        stream: Stream | None = mine.get(topic)
-        if stream is None:
-            if not self._log.make_room(topic, spare=True):
-                return None
-            stream = self._streams.add(self.publisher, topic)
-            if stream is None:
-                return None
-        batch = pack(
-            payloads, publisher=self.publisher, epoch=0, link_number=0,
-            first_sequence=stream.next, created_us=max(0, self.clock.now_us),
-            extensions=columns + pack_settled(settles), attributes=attributes,
-        )  # fmt: skip
-        frame = self._log.append_spare(stream.topic, batch, len(batch))
-        if frame is None:
-            return None
-        stream.next += len(payloads)
-        self._counters.own_entries += 1
-        return stream.topic, frame, batch
+        return self._own.append(topic, messages, ended + pack_settled(settles), self.clock.now_us)
 
     # --- the log below ----------------------------------------------------------------------------
 
@@ -495,16 +490,17 @@ class Later(Generic[B]):
             return
         found, back = self._read_all(rows)
         for part in in_batches(found, self._limits):
-            given = {index: each.attributes for index, (_, each) in enumerate(part)}
             offset = late.end
             places = [row.place for row, _ in part]
-            payloads = [encode_delayed(held.message) for _, held in part]
-            if self._append(LATER_TOPIC, payloads, pack_attributes(given), places) is None:
+            if self._append(LATER_TOPIC, waiting(held for _, held in part), places) is None:
                 back += [row for row, _ in part]
                 continue
             for index, (row, held) in enumerate(part):
                 self._pending.forget(row)
-                self._pending.add(row_of(held, offset, index), self.clock.now_us)
+                moved = row_of(held, offset, index)
+                self._pending.add(moved, self.clock.now_us)
+                if moved.due_us == OPEN_US:
+                    self.transactions.moved(moved)
         for row in back:
             self._pending.put_back(row, self.clock.now_us)
             self._copy_at = self._now + UNREAD_US / 1_000_000
@@ -513,7 +509,8 @@ class Later(Generic[B]):
 
     def gone(self, route: bytes) -> None:
         """A reader is not there any more: nothing is owed to it."""
-        self._owed = [each for each in self._owed if each[1].route != route]
+        self._owed.gone(route)
+        self.transactions.gone(route)
 
     def serves(self, letter: bytes) -> bool:
         """Whether this first frame is a request about delayed messages."""
@@ -535,21 +532,19 @@ class Later(Generic[B]):
         check_queue(request.queue, self._queue)
         rows = self._pending.soonest(request.most, self._given_out())
         answer = DelayedList(
-            id=request.id, generation=self._log.generation, pending=self._pending.count,
-            size=self._pending.bytes, messages=[(row.id, row.due_us) for row in rows],
+            id=request.id, generation=self._log.generation, pending=len(self),
+            size=self._pending.bytes,
+            messages=[(row.id, row.due_us) for row in rows if row.due_us < OPEN_US],
         )  # fmt: skip
         return [Send(asked.route, (DELAYED + asked.reader, documents.encode(answer)))]
 
     def _cancel(self, asked: Request) -> list[Effect]:
         request = documents.decode(asked.document, CancelDelayed)
         check_queue(request.queue, self._queue)
-        if len(self._owed) >= OWED_MAX:
-            raise RefusedRequest("full", "too many answers wait for the disk here; try again")
+        self._owed.check_room()
         row = self._find(request.message)
         if row is not None:
-            if not self._has_room() or (
-                self._append(LATER_TOPIC, [b""], None, [row.place]) is None
-            ):
+            if not self._has_room() or (self._append(LATER_TOPIC, NOTHING, [row.place]) is None):
                 raise RefusedRequest("full", "this exchange has no room for it; try again")
             self._drop(row)
         answer = CancelledDelayed(
@@ -559,12 +554,42 @@ class Later(Generic[B]):
         if row is None and not self._owed:
             return [Send(asked.route, parts)]
         # Of what is not found the cancellation may be one of those that are not kept yet.
-        self._owed.append((self._log.end, Send(asked.route, parts)))
+        self._owed.add(Send(asked.route, parts))
         return []
 
     def _find(self, message: bytes) -> Row | None:
         given_out = (row for row in self._given_out() if row.id == message)
-        return next(given_out, None) or self._pending.find(message)
+        found = next(given_out, None) or self._pending.find(message)
+        return None if found is None or found.due_us == OPEN_US else found
+
+    def _half(self, row: Row) -> KeptMessage | None:
+        """A half message; None: it is lost. Raises `NotNow`: the disk does not give it now."""
+        held = self._kept.get(row.place)
+        if held is not None:
+            return held
+        messages = self._read(row.offset)
+        if messages is None:
+            raise NotNow
+        if row.at < len(messages):
+            return messages[row.at]
+        self._pending.remove(row)
+        self.lost += 1
+        self.transactions.lost(row.id)
+        return None
+
+    def _settle(self, row: Row, due: list[KeptMessage], committed: bool) -> None:
+        """One record ends a transaction, with what is due by it. Raises `NotNow`: no room."""
+        room = self._late is not None or self._backpressure.room(sum(each.bytes for each in due))
+        if not (room and self._has_room()) or self._pending.count + len(due) > PENDING_MAX:
+            raise NotNow
+        offset = self._log.end
+        messages, ended = waiting(due) if due else NOTHING, pack_ended([(row.id, committed)])
+        if self._append(LATER_TOPIC, messages, [row.place], ended) is None:
+            raise NotNow
+        self._pending.remove(row)
+        self._kept.pop(row.place, None)
+        if due:
+            self._keep(due, offset)
 
     def _drop(self, row: Row) -> None:
         place = row.place
@@ -587,7 +612,7 @@ class Later(Generic[B]):
         self._pending.check()
         waiting = sum(1 for _ in self._pending) + len(self._near) + len(self._loading)
         assert waiting == self._pending.count <= PENDING_MAX + TURN_MESSAGES  # noqa: S101
-        assert len(self._owed) <= OWED_MAX  # noqa: S101
+        self.transactions.check()
         assert self._near_bytes == sum(held.bytes for _, held in self._near.values())  # noqa: S101
 
 

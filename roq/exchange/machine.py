@@ -183,8 +183,9 @@ class ExchangeCore(Generic[B]):
     def snapshot(self) -> bytes:
         """What another process has to know, beside the log, in order to go on with it from here."""
         return encode_snapshot(
-            self._publishers.snapshot(), self.consumers.snapshot(), self.later.snapshot()
-        )
+            self._publishers.snapshot(), self.consumers.snapshot(), self.later.snapshot(),
+            self.later.transactions.snapshot(),
+        )  # fmt: skip
 
     def recover(
         self,
@@ -204,11 +205,13 @@ class ExchangeCore(Generic[B]):
             RemoteProtocolError: the snapshot or the log cannot be read.
             LogRefused: the log cannot be read at the moment.
         """
-        publishers, groups, later = ([], [], b"") if snapshot is None else decode_snapshot(snapshot)
+        publishers, groups, later, ended = (
+            ([], [], b"", b"") if snapshot is None else decode_snapshot(snapshot)
+        )
         self._publishers.recover(now, publishers, since)
         self.consumers.begin(now)
         self.consumers.recover(groups, changes)
-        self.later.recover(later, since)
+        self.later.recover(later, since, ended)
         self._batches_before = self.log.end
 
     def begin(self, now: float, time_us: int) -> None:

@@ -43,18 +43,24 @@ class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[GroupDelta] = []
     later: bytes = b""
     """Delayed messages that wait (`roq.log.timing_wheel`)."""
+    ended: bytes = b""
+    """How transactions have ended (`roq.exchange.transactions`)."""
 
 
 def encode_snapshot(
-    publishers: Sequence[PublisherState], groups: Sequence[GroupDelta] = (), later: bytes = b""
+    publishers: Sequence[PublisherState],
+    groups: Sequence[GroupDelta] = (),
+    later: bytes = b"",
+    ended: bytes = b"",
 ) -> bytes:
     """The bytes of a snapshot."""
-    return msgspec.msgpack.encode(
-        _Snapshot(format=FORMAT, publishers=list(publishers), groups=list(groups), later=later)
+    snapshot = _Snapshot(
+        format=FORMAT, publishers=list(publishers), groups=list(groups), later=later, ended=ended
     )
+    return msgspec.msgpack.encode(snapshot)
 
 
-def decode_snapshot(data: bytes) -> tuple[list[PublisherState], list[GroupDelta], bytes]:
+def decode_snapshot(data: bytes) -> tuple[list[PublisherState], list[GroupDelta], bytes, bytes]:
     """What `encode_snapshot` was given.
 
     Raises:
@@ -71,4 +77,4 @@ def decode_snapshot(data: bytes) -> tuple[list[PublisherState], list[GroupDelta]
     for state in snapshot.publishers:
         if len(state.publisher) != PUBLISHER_ID_BYTES or state.epoch < -1 or state.expected < 1:
             raise RemoteProtocolError("a snapshot of a publisher that cannot be one")
-    return snapshot.publishers, snapshot.groups, snapshot.later
+    return snapshot.publishers, snapshot.groups, snapshot.later, snapshot.ended

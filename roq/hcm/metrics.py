@@ -91,6 +91,20 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
             "Consumer groups that have not done everything that is there.", *_EXCHANGE)),
         ("delayed", 1, gauge(
             "roq_exchange_delayed", "Delayed messages that wait for their time.", *_EXCHANGE)),
+        ("transactions", 1, gauge(
+            "roq_exchange_transactions_open", "Transactions that are open.", *_EXCHANGE)),
+        ("transactions_kept", 1, gauge(
+            "roq_exchange_transactions_kept", "Of these, left to a person.", *_EXCHANGE)),
+        ("transactions_oldest", 1, gauge(
+            "roq_exchange_transactions_oldest_seconds",
+            "For so long the oldest is open, as the process of its exchange has seen it.",
+            *_EXCHANGE)),
+        ("transactions_checked", 1, counter(
+            "roq_exchange_transactions_checked_total",
+            "Times a producer was asked what has become of a transaction.", *_EXCHANGE)),
+        ("transactions_by_policy", 1, counter(
+            "roq_exchange_transactions_by_policy_total",
+            "Transactions that have ended by what is done when nobody knows.", *_EXCHANGE)),
         ("cut_off", 1, counter(
             "roq_exchange_cut_off_total",
             "Times a slow subscriber's connection was ended, as all of them took too much.",

@@ -291,6 +291,7 @@ class Emptying:
             (0 if unread_goes else unread, "subscriber{} not at its end yet"),
             (exchange.load.groups_behind, "consumer group{} not at its end yet"),
             (exchange.load.delayed, "delayed message{} not due yet"),
+            (exchange.load.transactions, "open transaction{}"),
         ):
             if count:
                 return f"{count} {what.format('s' * (count > 1))}"

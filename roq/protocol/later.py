@@ -56,6 +56,8 @@ class Delayed(msgspec.Struct, frozen=True, array_like=True):
     """Who has published it; empty: whose batch it is."""
     published_us: Whole = 0
     """When; 0: when the batch was made."""
+    transaction: Annotated[bytes, msgspec.Meta(max_length=MESSAGE_ID_BYTES)] = b""
+    """It was committed in this one; empty: in none. Only in batches of an exchange."""
 
 
 class DelayedRequest(msgspec.Struct, frozen=True, kw_only=True):

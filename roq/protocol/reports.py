@@ -121,5 +121,15 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Consumer groups that have not done everything that is there."""
     delayed: Whole = 0
     """Delayed messages that wait for their time."""
+    transactions: Whole = 0
+    """Transactions that are open."""
+    transactions_kept: Whole = 0
+    """Of these, left to a person."""
+    transactions_oldest: Amount = 0.0
+    """Seconds for which the oldest one is, as far as this process of the exchange has seen it."""
+    transactions_checked: Whole = 0
+    """Producers that were asked what has become of one."""
+    transactions_by_policy: Whole = 0
+    """Transactions that have ended by what is done when nobody knows."""
     cut_off: Whole = 0
     """How often the connection of one was ended, as that was too much for all of them together."""

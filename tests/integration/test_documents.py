@@ -30,7 +30,7 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
     [
         (README, 1),
         (DOCS / "start.md", 2),
-        (DOCS / "publish-and-subscribe.md", 11),
+        (DOCS / "publish-and-subscribe.md", 12),
         (DOCS / "losses.md", 1),
         (DOCS / "clients.md", 1),
         (DOCS / "consumers.md", 6),

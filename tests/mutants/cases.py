@@ -53,6 +53,9 @@ PACING: Final = (
     "tests/unit/client/subscribe/test_machine.py",
 )
 
+TRANSACTIONS: Final = (
+    "tests/unit/exchange/test_transactions.py", "tests/property/test_transactions.py",
+)  # fmt: skip
 SCHEDULES: Final = ("tests/unit/jobs/test_timetable.py", "tests/unit/jobs/test_schedules.py")
 
 
@@ -437,5 +440,58 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (" AND NOT EXISTS (SELECT 1 FROM job\"\n            f\" WHERE job.id = f.job AND {_OPEN})",
          ""),
         ("unique=mark if plan.overlap is Overlap.SKIP else None", "unique=None"),
+    ),
+    *_of(
+        "roq/exchange/transactions.py",
+        TRANSACTIONS,
+        ("        self._note_end(found.row.id, committed=committed)\n        self._counts",
+         "        self._counts"),
+        ("            if terms.group != group:\n                return Fate.FOREIGN\n", ""),
+        ("                found.attempts -= 1\n            else:",
+         "                pass\n            else:"),
+        ("        if found.attempts >= terms.attempts:\n", "        if False:\n"),
+        ("                    found.asked = None\n                    found.attempts -= 1\n",
+         "                    found.asked = None\n"),
+        ("others = [each for each in free if each is not found.last] or free", "others = free"),
+        ("mine = [each for each in others if each.publisher == terms.publisher]",
+         "mine: list[Producer] = []"),
+        ("        self._open[row.id].row = row\n", "        pass\n"),
+        ("known = [each for each in transactions if each in self._open or each in self._ended]",
+         "known: list[bytes] = []"),
+        ("        if until <= self.now:\n", "        if True:\n"),
+        ("        if not known:\n", "        if False:\n"),
+    ),
+    *_of(
+        "roq/exchange/later.py",
+        TRANSACTIONS,
+        ("self.transactions.recovered(row for row in self._pending if row.due_us == OPEN_US)",
+         "pass"),
+        ("                    self.transactions.was_ended(transaction, committed=committed)\n",
+         "                    pass\n"),
+        ("return None if found is None or found.due_us == OPEN_US else found", "return found"),
+        ("                    self.transactions.moved(moved)\n", "                    pass\n"),
+        ("self._append(LATER_TOPIC, messages, [row.place], ended) is None",
+         "self._append(LATER_TOPIC, messages, [], ended) is None"),
+        ("        if due:\n            self._keep(due, offset)\n", ""),
+    ),
+    *_of(
+        "roq/exchange/commit.py",
+        TRANSACTIONS,
+        ("        committed = self._log.committed\n        if not self._waiting or",
+         "        committed = self._log.end\n        if not self._waiting or"),
+    ),
+    *_of(
+        "roq/client/transact/machine.py",
+        ("tests/unit/client/transact/test_machine.py",),
+        ("        if answer.id != place.question:\n", "        if False:\n"),
+        ("            elif place.decided.get(transaction) is decision:\n", "            else:\n"),
+        ("        if not place.up or place.question or not place.decided:",
+         "        if not place.up or not place.decided:"),
+    ),
+    *_of(
+        "roq/client/transact/shell.py",
+        ("tests/unit/client/transact/test_shell.py",),
+        ("            known = Decision.BUSY\n", "            pass\n"),
+        ("        elif self._checks.qsize() < CHECKS_MAX:", "        else:"),
     ),
 )  # fmt: skip

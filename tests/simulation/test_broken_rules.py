@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -30,7 +30,6 @@ from roq.hcm.children import Child, ChildEpochs
 from roq.hcm.events import Effect
 from roq.hcm.liveness import Liveness
 from roq.hcm.supervisor import Supervisor
-from roq.log.group_changes import GroupDelta
 from roq.log.segments import Group, SegmentLog
 from roq.model import FLUSH, child_epoch
 from roq.monitor.sessions import Sessions
@@ -150,12 +149,8 @@ def what_is_not_synced_is_committed(patch: Patch) -> None:
 def a_snapshot_has_no_streams(patch: Patch) -> None:
     encode = snapshot.encode_snapshot
 
-    def forgetful(
-        states: Sequence[snapshot.PublisherState],
-        groups: Sequence[GroupDelta] = (),
-        later: bytes = b"",
-    ) -> bytes:
-        return encode([msgspec.structs.replace(each, streams=[]) for each in states], groups, later)
+    def forgetful(states: Sequence[snapshot.PublisherState], *others: Any) -> bytes:
+        return encode([msgspec.structs.replace(each, streams=[]) for each in states], *others)
 
     patch.setattr(machine, "encode_snapshot", forgetful)
 

@@ -43,6 +43,7 @@ from roq.client.publish.resume import read_answer  # noqa: E402
 from roq.client.session import events as session_events  # noqa: E402
 from roq.client.session.machine import SessionMachine  # noqa: E402
 from roq.client.subscribe.merge import Merge  # noqa: E402
+from roq.client.transact.machine import ProducerMachine  # noqa: E402
 from roq.errors import ConfigError, RemoteProtocolError, RequestError, Unavailable  # noqa: E402
 from roq.exchange.events import Garbled, Passed, Received, Subscribed, Unreachable  # noqa: E402
 from roq.exchange.snapshot import decode_snapshot, encode_snapshot  # noqa: E402
@@ -72,6 +73,7 @@ from roq.protocol import (  # noqa: E402
     later,
     public,
     requesting,
+    transaction,
 )
 from roq.protocol import spec as specs  # noqa: E402
 from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
@@ -611,17 +613,32 @@ def _declared(action: Callable[[], object]) -> None:
 
 
 def fuzz_later(maker: Maker) -> None:
-    """Delayed messages: what publishers put under the hidden topic, and what is asked of them."""
+    """Delayed messages and transactions: what publishers put under the hidden topic, and what is
+    asked and said of them."""
     pick = maker.random.choice
     maker.known = {
         "queue": [QUEUE], "due_us": [0, 1_000, 5_000_000, NUMBER_MAX], "topic": [b"t", b"eu.be"],
-        "payload": [b"x"], "id": [b"12345678"], "message": [b"12345678"], "most": [0, 10],
+        "payload": [b"x", transaction.encode_half(transaction.Half("g", [(b"t", b"1")]))],
+        "id": [b"12345678"], "message": [b"12345678"], "most": [0, 10], "group": ["g"],
+        "transaction": [b"12345678"],
         "publisher": [b"", b"p" * 16], "published_us": [0, 7],
     }  # fmt: skip
     there = exchange(topics=5, publishers=1, ring_bytes=pick([2_000, 1 << 20]))
     one = Publisher(there)
     one.hello()
-    asks = {later.DELAYED: later.DelayedRequest, later.CANCEL_DELAYED: later.CancelDelayed}
+    asks = {
+        later.DELAYED: later.DelayedRequest, later.CANCEL_DELAYED: later.CancelDelayed,
+        transaction.ENROLL: transaction.Enroll, transaction.SETTLE: transaction.Settle,
+        transaction.TRANSACTIONS: transaction.TransactionsQuery,
+    }  # fmt: skip
+    answers = {
+        transaction.ENROLL: transaction.Enrolled, transaction.SETTLE: transaction.Settled,
+        transaction.CHECK: transaction.CheckHead, channel.REFUSED: channel.Refused,
+    }  # fmt: skip
+    info = ExchangeInfo(number=1, epoch=1, generation=1, host="h", data="d", live="l")
+    producer = ProducerMachine("g", b"")
+    producer.open(info, QUEUE)
+    producer.up(info.log, 0.0)
     time_us = 1_000
     for _ in range(STEPS):
         if maker.chance(0.5):
@@ -641,6 +658,13 @@ def fuzz_later(maker: Maker) -> None:
         there.settle()
         with suppress(RemoteProtocolError):
             TimingWheel().unpack(maker.random.choice(BODIES), time_us)
+        with suppress(RemoteProtocolError):
+            transaction.decode_half(_short(maker, transaction.Half))
+        told = pick([*answers])
+        rest = pick([b"", _short(maker, transaction.Half)])
+        with suppress(RemoteProtocolError):
+            producer.take(info.log, [told, _raw(maker, answers[told]) + rest], there.now)
+        producer.decide(info.log, b"12345678", pick([*transaction.Decision]), there.now)
 
 
 TARGETS: dict[str, Callable[[Maker], None]] = {
@@ -679,7 +703,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
     ),
     "later": (
         "client/consume/delayed", "exchange/delayed_message", "exchange/later", "log/timing_wheel",
-        "protocol/later",
+        "protocol/later", "exchange/transactions", "protocol/transaction",
+        "client/transact/machine", "client/transact/commands",
     ),
     "log": (
         "exchange/snapshot", "log/index", "log/meta", "log/records", "log/recovery", "log/snapshot",

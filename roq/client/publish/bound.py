@@ -29,7 +29,8 @@ hangs serves again by then."""
 PATIENCE_PARTS: Final = 4
 """It is this part of the delivery time-out at most."""
 FOR_A_WHILE: Final = frozenset({LATER_TOPIC.decode()})
-"""Topics that are bound only for a while."""
+"""Topics that are bound only for a while, unless they are of those that must not be in two logs: a
+publisher of transactions says so of its half messages."""
 AGAIN_SECONDS: Final = 1.0
 """An exchange that does not answer is asked again after so long."""
 
@@ -76,14 +77,14 @@ class BoundLinks:
             self.links = (*self.links, link)
             self._left[link.number] = now
             for oldest in self.links[:-LINKS_MAX]:
-                batches += oldest.window.take_out(FOR_A_WHILE)
+                batches += oldest.window.take_out(self._for_a_while)
                 oldest.window.abandon(f"exchange {oldest.name} may have it, and so have others")
         return batches
 
     def take_late(self, now: float) -> list[PendingBatch]:
         """What was bound for a while that is over: others are to send it now."""
         late = [link for link in self._impatient() if link.passed or now >= self._until(link)]
-        return [sealed for link in late for sealed in link.window.take_out(FOR_A_WHILE)]
+        return [sealed for link in late for sealed in link.window.take_out(self._for_a_while)]
 
     def take_back(self, exchange: ExchangeInfo) -> Link | None:
         """The link that waits for the log of this exchange, if there is one; it does no more."""
@@ -128,6 +129,10 @@ class BoundLinks:
     def _bound(self) -> Set[str]:
         return self.topics | FOR_A_WHILE
 
+    @property
+    def _for_a_while(self) -> Set[str]:
+        return FOR_A_WHILE - self.topics
+
     def _keep(self, links: list[Link]) -> None:
         self.links = tuple(links)
         self._left = {link.number: self._left[link.number] for link in links}
@@ -138,7 +143,7 @@ class BoundLinks:
     def _impatient(self) -> list[Link]:
         """The links that do not work and have something that is bound only for a while."""
         away = [link for link in self.links if link.phase is not LinkPhase.READY]
-        return [link for link in away if link.window.owes(FOR_A_WHILE)]
+        return [link for link in away if link.window.owes(self._for_a_while)]
 
     def _away(self, serving: Container[LogId] | None) -> list[Link]:
         idle = [link for link in self.links if link.phase is LinkPhase.IDLE]

@@ -16,6 +16,7 @@ from roq.client.consume import consumer
 from roq.client.publish import publisher, receipt
 from roq.client.request import pending, requester, service
 from roq.client.subscribe import subscriber
+from roq.client.transact import publisher as transact
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ PAIRS = [
         shells=frozenset({"wait_stopped"}),
         arguments={"start": frozenset({"loop"})},
     ),
+    Pair(transact.TransactionalPublisher, roq.aio.TransactionalPublisher),
+    Pair(transact.Transaction, roq.aio.Transaction),
     Pair(watch.Watch, roq.aio.Watch),
     Pair(statistics.Statistics, roq.aio.Statistics),
     Pair(receipt.Receipt, roq.aio.Receipt, only_asyncio=frozenset({"settled"})),

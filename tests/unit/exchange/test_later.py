@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from exchange_driver import NUMBER, QUEUE, Exchange, exchange, publisher_id
 
+from roq.exchange import commit
 from roq.exchange import later as later_module
 from roq.exchange.disk_room import Room
 from roq.exchange.events import Received, Send, Unreachable
@@ -682,7 +683,7 @@ def asked(made: OnDisk, number: int, route: bytes = b"r") -> list[bytes]:
 
 
 def test_answers_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(later_module, "OWED_MAX", 3)
+    monkeypatch.setattr(commit, "OWED_MAX", 3)
     made = OnDisk()
     assert asked(made, 99) == [CANCEL_DELAYED], "there is nothing to wait for"
     made.send(LATER_TOPIC, *(encode_delayed(message(each, 500.0)) for each in range(9)))

@@ -521,6 +521,7 @@ def test_an_exchange_that_was_told_to_serve_on_is_believed_only_when_it_has_reti
     [
         ({"groups_behind": 1}, "1 consumer group not at its end yet"),
         ({"delayed": 7}, "7 delayed messages not due yet"),
+        ({"transactions": 1}, "1 open transaction"),
     ],
 )
 def test_what_groups_have_not_done_and_what_is_delayed_is_waited_for_without_a_bound(

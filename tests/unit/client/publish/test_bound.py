@@ -268,6 +268,20 @@ def test_a_delayed_message_whose_exchange_stays_away_goes_to_another_one(bound: 
     assert outcomes(bound) == ["ok", "ok"]
 
 
+def test_half_messages_of_transactions_go_to_no_other_exchange_however_long_theirs_stays_away(
+    bound: Script,
+) -> None:
+    bound.links.bound.topics.add(LATER)
+    bound.publish(LATER)
+    killed(bound)
+    assert sent(accepted(bound, X2)) == []
+    bound.now += PATIENCE_SECONDS
+    assert sent(bound.feed(Tick())) == []
+    assert back(bound, 1) == [1]
+    acked(bound, BACK, 1)
+    assert outcomes(bound) == ["ok"]
+
+
 def test_a_delayed_message_that_another_link_has_passed_goes_elsewhere_at_once(
     bound: Script,
 ) -> None:

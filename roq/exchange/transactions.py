@@ -1,0 +1,583 @@
+"""Open transactions of one exchange: which there are, who is asked about them, how they end. Pure.
+
+    prepared -> open --commit--> its messages are due at once
+                  |   --rollback--> gone
+                  +-- nothing is heard: a producer of its group is asked, again and again
+                        +-- nobody knows: what its producer has said for that
+
+What they hold is kept as delayed messages are (`roq.exchange.later`), as messages that are never
+due: in the log, in its snapshots, in its bounds. An end is one record of the log, which takes the
+half message away and, if it is a commit, has its messages in it: so all of them come or none.
+Here is who may be asked, and when; that is in memory alone, so a new process begins to count anew.
+It runs on the monotonic clock: jumps of the wall clock change nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from heapq import heappop, heappush, nsmallest
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from roq.errors import RemoteProtocolError
+from roq.exchange.commit import OwedAnswers
+from roq.exchange.delayed_message import KeptMessage, kept
+from roq.exchange.events import Effect, Send
+from roq.exchange.readers import RefusedRequest, check_queue
+from roq.exchange.requests import Request
+from roq.log.timing_wheel import Row
+from roq.protocol import documents
+from roq.protocol.later import MESSAGE_ID_BYTES, Delayed
+from roq.protocol.transaction import (
+    CHECK,
+    ENROLL,
+    SETTLE,
+    TRANSACTIONS,
+    CheckHead,
+    Decision,
+    Enroll,
+    Enrolled,
+    Fate,
+    Half,
+    Policy,
+    Settle,
+    Settled,
+    TransactionFigures,
+    Transactions,
+    TransactionsQuery,
+    TransactionState,
+    attributes_of_half,
+    decode_half,
+)
+
+B = TypeVar("B")
+
+OPEN_MAX: Final = 100_000
+"""Transactions that are open at one exchange; more are refused, none is forgotten."""
+PRODUCERS_MAX: Final = 10_000
+ENDED_MAX: Final = 10_000
+"""Of so many it is remembered how they have ended; each takes 9 bytes in a snapshot."""
+ANSWER_SECONDS: Final = 15.0
+"""So long has a producer to answer; then another one is asked."""
+AT_ONCE: Final = 4
+"""Questions that one producer is asked at a time."""
+SILENT_SECONDS: Final = 100.0
+"""A producer that was not heard for so long is not asked; it says every 30 s that it is there."""
+BACKOFF_SECONDS: Final = 600.0
+"""The longest time between two looks, unless the first one was longer."""
+LONELY_SECONDS: Final = 60.0
+"""While nobody of a group is there, so long is waited for its patience to end."""
+RETRY_SECONDS: Final = 1.0
+LOOKS_MAX: Final = 20
+"""Transactions that are looked at in one turn; of each a batch of the log may be read."""
+NEVER: Final = float("inf")
+_ENDED_BYTES: Final = MESSAGE_ID_BYTES + 1
+
+
+class NotNow(Exception):
+    """The disk does not give it, or has no room for it; later it may."""
+
+
+class Terms(NamedTuple):
+    """What is known of a half message without its messages."""
+
+    group: str
+    publisher: bytes
+    check_seconds: float
+    attempts: int
+    patience_seconds: float
+    otherwise: Policy
+
+
+@dataclass(slots=True, eq=False)
+class Producer:
+    """One that may be asked, over one connection."""
+
+    route: bytes
+    tag: bytes
+    group: str
+    publisher: bytes
+    heard_at: float
+    asked: int = 0
+    """Questions that it has not answered, and has time for."""
+
+
+@dataclass(slots=True, eq=False)
+class OpenTransaction:
+    """One that is open.
+
+    Attributes:
+        since: when this process has seen it first.
+        at: when it is looked at next.
+        terms: None: they were not read yet.
+        attempts: so often was a producer asked that did not know.
+        asked: who is asked now; `last`: who was asked last and did not know, or did not answer.
+        alone_since: nobody of its group is there since then, as far as was looked; None: somebody.
+        kept: it is left to a person.
+    """
+
+    row: Row
+    since: float
+    at: float
+    terms: Terms | None = None
+    attempts: int = 0
+    asked: Producer | None = None
+    last: Producer | None = None
+    alone_since: float | None = None
+    kept: bool = False
+
+
+class TransactionTable(Generic[B]):
+    """What is open at one exchange.
+
+    Args:
+        queue: id of the queue.
+        read: gives what a row stands for; None: it is lost, and its row is gone. May raise
+            `NotNow`.
+        settle: writes the end of a transaction, with the messages that are due by it; raises
+            `NotNow` if it could not.
+        owed: what is sent when all that has happened so far is kept.
+        generation: of the log.
+        now_us: the clock by which delayed messages are due.
+
+    Attributes:
+        now: monotonic seconds, set by who calls.
+        kept: of what is open, so many are left to a person.
+        handlers: of requests, by letter.
+    """
+
+    def __init__(
+        self,
+        queue: bytes,
+        read: Callable[[Row], KeptMessage | None],
+        settle: Callable[[Row, list[KeptMessage], bool], None],
+        owed: OwedAnswers[B],
+        generation: Callable[[], int],
+        now_us: Callable[[], int],
+    ) -> None:
+        self.now = 0.0
+        self.kept = 0
+        self.handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
+            ENROLL: self._enroll,
+            SETTLE: self._settle_all,
+            TRANSACTIONS: self._list,
+        }
+        self._queue = queue
+        self._read = read
+        self._settle = settle
+        self._owed = owed
+        self._generation = generation
+        self._now_us = now_us
+        self._open: dict[bytes, OpenTransaction] = {}
+        self._looks: list[tuple[float, bytes]] = []
+        self._ended: OrderedDict[bytes, bool] = OrderedDict()
+        """Whether it was committed."""
+        self._producers: dict[tuple[bytes, bytes, str], Producer] = {}
+        self._groups: dict[str, OrderedDict[Producer, None]] = {}
+        """Who was asked last is the last."""
+        self._lonely: dict[str, set[bytes]] = {}
+        """What waits for anybody of a group."""
+        self._counts = dict.fromkeys(
+            ("prepared", "committed", "rolled_back", "checked", "by_policy"), 0
+        )
+
+    def __len__(self) -> int:
+        """Transactions that are open."""
+        return len(self._open)
+
+    # --- what is kept -----------------------------------------------------------------------------
+
+    def why_not(self, transactions: list[bytes]) -> tuple[str, str] | None:
+        """Why these half messages are refused: code and sentence; None: they are not."""
+        if len(self._open) + len(transactions) > OPEN_MAX:
+            return "full", (
+                f"{len(self._open):,} transactions are open at this exchange, which keeps "
+                f"{OPEN_MAX:,} at most: end some of them (`roq transaction list` shows them)"
+            )
+        known = [each for each in transactions if each in self._open or each in self._ended]
+        if known or len(set(transactions)) < len(transactions):
+            return "invalid_request", "there was a transaction of this id before"
+        return None
+
+    def opened(self, row: Row, held: KeptMessage) -> None:
+        """One was prepared."""
+        terms = _terms(held)
+        made = OpenTransaction(row, self.now, self.now, terms)
+        self._open[row.id] = made
+        self._counts["prepared"] += 1
+        self._look_at(made, self.now + terms.check_seconds)
+
+    def recovered(self, rows: Iterable[Row]) -> None:
+        """These were open when an earlier process ended."""
+        for row in rows:
+            self._open[row.id] = made = OpenTransaction(row, self.now, self.now)
+            self._look_at(made, self.now)
+
+    def moved(self, row: Row) -> None:
+        """It lies elsewhere now."""
+        self._open[row.id].row = row
+
+    def lost(self, transaction: bytes) -> None:
+        """The log has it not any more."""
+        found = self._open.pop(transaction, None)
+        if found is not None:
+            self._let_go(found)
+
+    def was_ended(self, transaction: bytes, *, committed: bool) -> None:
+        """An earlier process has ended it."""
+        self._note_end(transaction, committed=committed)
+
+    def snapshot(self) -> bytes:
+        """How transactions have ended, for `recover`."""
+        return b"".join(name + bytes((committed,)) for name, committed in self._ended.items())
+
+    def recover(self, snapshot: bytes) -> None:
+        """Go on with what `snapshot` gave.
+
+        Raises:
+            RemoteProtocolError: it gave no such thing.
+        """
+        if len(snapshot) % _ENDED_BYTES:
+            raise RemoteProtocolError("the transactions of a snapshot cannot be read")
+        for at in range(0, len(snapshot), _ENDED_BYTES):
+            part = snapshot[at : at + _ENDED_BYTES]
+            self._note_end(part[:-1], committed=bool(part[-1]))
+
+    # --- time -------------------------------------------------------------------------------------
+
+    @property
+    def deadline(self) -> float | None:
+        """When `run` has something to do; None: it is not known."""
+        return self._looks[0][0] if self._looks else None
+
+    def run(self) -> list[Effect]:
+        """Look at what is due, some of it."""
+        effects: list[Effect] = []
+        looked = 0
+        while self._looks and self._looks[0][0] <= self.now and looked < LOOKS_MAX:
+            at, transaction = heappop(self._looks)
+            found = self._open.get(transaction)
+            if found is not None and found.at == at:
+                looked += 1
+                try:
+                    effects += self._look(found)
+                except NotNow:
+                    self._look_at(found, self.now + RETRY_SECONDS)
+        if len(self._looks) > 2 * len(self._open) + 100:
+            self._looks = sorted(
+                (each.at, name) for name, each in self._open.items() if each.at < NEVER
+            )
+        return effects
+
+    def _look_at(self, found: OpenTransaction, at: float) -> None:
+        found.at = at
+        if at < NEVER:
+            heappush(self._looks, (at, found.row.id))
+
+    def _look(self, found: OpenTransaction) -> list[Effect]:
+        """Nothing was heard of it until its time: ask somebody, or do what is to be done then."""
+        known = found.terms is not None
+        terms = self._terms_of(found)
+        if terms is None:
+            return []
+        if not known:
+            self._look_at(found, self.now + terms.check_seconds)
+            return []
+        self._unask(found, knew=False)  # whoever was asked has not answered in time
+        if found.attempts >= terms.attempts:
+            self._give_up(found, terms)
+            return []
+        producer = self._choose(found, terms)
+        if producer is not None:
+            return self._ask(found, producer)
+        if terms.group in self._groups:  # each of them is asked as much as it is at a time
+            self._look_at(found, self.now + RETRY_SECONDS)
+            return []
+        if found.alone_since is None:
+            found.alone_since = self.now
+        until = found.alone_since + terms.patience_seconds
+        if until <= self.now:
+            self._give_up(found, terms)
+        else:
+            self._lonely.setdefault(terms.group, set()).add(found.row.id)
+            self._look_at(found, min(self.now + LONELY_SECONDS, until))
+        return []
+
+    def _ask(self, found: OpenTransaction, producer: Producer) -> list[Effect]:
+        held = self._read(found.row)
+        if held is None:
+            return []
+        found.asked, found.alone_since = producer, None
+        found.attempts += 1
+        producer.asked += 1
+        self._groups[producer.group].move_to_end(producer)
+        self._counts["checked"] += 1
+        self._look_at(found, self.now + ANSWER_SECONDS)
+        head = CheckHead(
+            transaction=found.row.id, publisher=held.message.publisher,
+            prepared_us=held.message.published_us, attempt=found.attempts,
+        )  # fmt: skip
+        parts = CHECK + producer.tag, documents.encode(head) + held.message.payload
+        return [Send(producer.route, parts)]
+
+    def _choose(self, found: OpenTransaction, terms: Terms) -> Producer | None:
+        """Who has prepared it, if that answers; else whoever was asked longest ago."""
+        there = self._groups.get(terms.group, OrderedDict[Producer, None]())
+        silent = [each for each in there if self.now - each.heard_at > SILENT_SECONDS]
+        for each in silent:
+            self._forget(each)
+        free = [each for each in there if each.asked < AT_ONCE]
+        others = [each for each in free if each is not found.last] or free
+        mine = [each for each in others if each.publisher == terms.publisher]
+        return next(iter(mine or others), None)
+
+    def _unask(self, found: OpenTransaction, *, knew: bool) -> None:
+        """Nobody is asked any more."""
+        if found.asked is not None:
+            found.asked.asked -= 1
+            found.last, found.asked = (None if knew else found.asked), None
+
+    def _give_up(self, found: OpenTransaction, terms: Terms) -> None:
+        if terms.otherwise == "keep":
+            found.kept = True
+            self.kept += 1
+            self._look_at(found, NEVER)
+            return
+        self._end(found, committed=terms.otherwise == "commit")
+        self._counts["by_policy"] += found.row.id in self._ended  # or its messages were lost
+
+    # --- its end ----------------------------------------------------------------------------------
+
+    def _end(self, found: OpenTransaction, *, committed: bool) -> None:
+        """Have the log take its end.
+
+        Raises:
+            NotNow: there is no room for that.
+        """
+        due: list[KeptMessage] = []
+        if committed:
+            held = self._read(found.row)
+            if held is None:
+                return
+            due = _messages(held, self._now_us())
+        self._settle(found.row, due, committed)
+        del self._open[found.row.id]
+        self._let_go(found)
+        self._note_end(found.row.id, committed=committed)
+        self._counts["committed" if committed else "rolled_back"] += 1
+
+    def _let_go(self, found: OpenTransaction) -> None:
+        self._unask(found, knew=True)
+        self.kept -= found.kept
+        if found.terms is not None:
+            waiting = self._lonely.get(found.terms.group)
+            if waiting is not None:
+                waiting.discard(found.row.id)
+                if not waiting:
+                    del self._lonely[found.terms.group]
+
+    def _note_end(self, transaction: bytes, *, committed: bool) -> None:
+        self._ended[transaction] = committed
+        if len(self._ended) > ENDED_MAX:
+            self._ended.popitem(last=False)
+
+    def _said(self, producer: Producer | None, group: str, name: bytes, decision: Decision) -> Fate:
+        """Somebody of this group says what is to become of it."""
+        found = self._open.get(name)
+        try:
+            terms = None if found is None else self._terms_of(found)
+            if found is None or terms is None:
+                return self._fate(name)
+            if terms.group != group:
+                return Fate.FOREIGN
+            if decision in {Decision.COMMIT, Decision.ROLLBACK}:
+                self._end(found, committed=decision is Decision.COMMIT)
+                return self._fate(name)
+        except NotNow:
+            return Fate.FULL
+        if producer is not None and found.asked is producer:
+            self._unask(found, knew=decision is Decision.BUSY)
+            wait = terms.check_seconds
+            if decision is Decision.BUSY:
+                found.attempts -= 1
+            else:
+                longest = max(wait, BACKOFF_SECONDS)
+                wait = min(longest, wait * 2.0 ** min(found.attempts, 32))
+            self._look_at(found, self.now + wait)
+        return Fate.OPEN
+
+    def _terms_of(self, found: OpenTransaction) -> Terms | None:
+        """Read from the log the first time; None: it is lost."""
+        if found.terms is None:
+            held = self._read(found.row)
+            found.terms = None if held is None else _terms(held)
+        return found.terms
+
+    def _fate(self, name: bytes) -> Fate:
+        if name in self._open:
+            return Fate.OPEN
+        committed = self._ended.get(name)
+        return {None: Fate.NOT_HERE, True: Fate.COMMITTED, False: Fate.ROLLED_BACK}[committed]
+
+    # --- who is there -----------------------------------------------------------------------------
+
+    def gone(self, route: bytes) -> None:
+        """A connection has ended: what was asked there is asked elsewhere."""
+        for key in [key for key in self._producers if key[0] == route]:
+            self._forget(self._producers[key])
+
+    def _forget(self, producer: Producer) -> None:
+        del self._producers[producer.route, producer.tag, producer.group]
+        there = self._groups[producer.group]
+        del there[producer]
+        if not there:
+            del self._groups[producer.group]
+        if producer.asked:
+            for found in self._open.values():
+                if found.asked is producer:
+                    found.asked = None
+                    found.attempts -= 1
+                    self._look_at(found, self.now)
+            producer.asked = 0
+
+    # --- what is asked ----------------------------------------------------------------------------
+
+    def _enroll(self, asked: Request) -> list[Effect]:
+        enroll = documents.decode(asked.document, Enroll)
+        check_queue(enroll.queue, self._queue)
+        key = asked.route, asked.reader, enroll.group
+        producer = self._producers.get(key)
+        if enroll.leave:
+            if producer is not None:
+                self._forget(producer)
+        elif producer is not None:
+            producer.heard_at = self.now
+        else:
+            if len(self._producers) >= PRODUCERS_MAX:
+                raise RefusedRequest("full", f"{PRODUCERS_MAX:,} producers are here already")
+            made = Producer(asked.route, asked.reader, enroll.group, enroll.publisher, self.now)
+            self._producers[key] = made
+            there = self._groups.setdefault(enroll.group, OrderedDict())
+            there[made] = None
+            there.move_to_end(made, last=False)
+            for name in self._lonely.pop(enroll.group, ()):
+                found = self._open.get(name)
+                if found is not None:
+                    self._look_at(found, self.now)
+        answer = Enrolled(id=enroll.id, generation=self._generation())
+        return [Send(asked.route, (ENROLL + asked.reader, documents.encode(answer)))]
+
+    def _settle_all(self, asked: Request) -> list[Effect]:
+        settle = documents.decode(asked.document, Settle)
+        check_queue(settle.queue, self._queue)
+        self._owed.check_room()
+        producer = self._producers.get((asked.route, asked.reader, settle.group))
+        if producer is not None:
+            producer.heard_at = self.now
+        fates = [self._said(producer, settle.group, *each) for each in settle.ends]
+        answer = Settled(id=settle.id, generation=self._generation(), fates=fates)
+        self._owed.add(Send(asked.route, (SETTLE + asked.reader, documents.encode(answer))))
+        return []
+
+    def _list(self, asked: Request) -> list[Effect]:
+        query = documents.decode(asked.document, TransactionsQuery)
+        check_queue(query.queue, self._queue)
+        rest = b""
+        if query.transaction:
+            rows = [self._state_of(query.transaction)]
+            try:
+                found = self._open.get(query.transaction)
+                held = None if found is None else self._read(found.row)
+            except NotNow:
+                raise RefusedRequest("full", "the disk does not give it now; try again") from None
+            rest = b"" if held is None else held.message.payload
+        else:
+            chosen = (
+                each for each in self._open.values()
+                if not query.group or (each.terms and each.terms.group == query.group)
+            )  # fmt: skip
+            oldest = nsmallest(query.most, chosen, key=lambda each: each.since)
+            rows = [self._state(each) for each in oldest]
+        answer = Transactions(
+            id=query.id, generation=self._generation(), figures=self.figures(), transactions=rows
+        )
+        parts = TRANSACTIONS + asked.reader, documents.encode(answer) + rest
+        return [Send(asked.route, parts)]
+
+    def figures(self) -> TransactionFigures:
+        """Counts."""
+        return TransactionFigures(
+            open=len(self._open),
+            kept=self.kept,
+            oldest_seconds=self.oldest_seconds,
+            producers=len(self._producers),
+            **self._counts,
+        )
+
+    @property
+    def oldest_seconds(self) -> float:
+        """For so long is the oldest one open, as far as this process has seen it."""
+        oldest = next(iter(self._open.values()), None)  # they are in this order
+        return 0.0 if oldest is None else max(0.0, self.now - oldest.since)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What has happened since the start: prepared, committed, rolled_back, checked,
+        by_policy."""
+        return self._counts
+
+    def _state_of(self, name: bytes) -> TransactionState:
+        found = self._open.get(name)
+        if found is not None:
+            return self._state(found)
+        whole = name.rjust(MESSAGE_ID_BYTES, b"\0")
+        return TransactionState(transaction=whole, fate=self._fate(name))
+
+    def _state(self, found: OpenTransaction) -> TransactionState:
+        return TransactionState(
+            transaction=found.row.id, fate=Fate.OPEN,
+            group="" if found.terms is None else found.terms.group,
+            seconds=max(0.0, self.now - found.since), size=found.row.size,
+            attempts=found.attempts, kept=found.kept,
+            next_seconds=0.0 if found.kept else max(0.0, found.at - self.now),
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        asked = [each.asked for each in self._open.values() if each.asked is not None]
+        for producer in self._producers.values():
+            assert producer.asked == asked.count(producer) <= AT_ONCE  # noqa: S101
+            assert producer in self._groups[producer.group]  # noqa: S101
+        assert all(each in self._producers.values() for each in asked)  # noqa: S101
+        assert len(self._producers) == sum(map(len, self._groups.values()))  # noqa: S101
+        assert not self._open.keys() & self._ended.keys()  # noqa: S101
+        assert self.kept == sum(each.kept for each in self._open.values())  # noqa: S101
+        assert len(self._ended) <= ENDED_MAX  # noqa: S101
+        looks = set(self._looks)
+        for name, each in self._open.items():
+            assert each.row.id == name  # noqa: S101
+            assert each.at == NEVER or (each.at, name) in looks, "it is looked at"  # noqa: S101
+            assert (each.at == NEVER) is each.kept  # noqa: S101
+
+
+def _terms(held: KeptMessage) -> Terms:
+    half = decode_half(held.message.payload)
+    return Terms(
+        half.group, held.message.publisher, half.check_seconds, half.attempts,
+        half.patience_seconds, half.otherwise,
+    )  # fmt: skip
+
+
+def _messages(held: KeptMessage, now_us: int) -> list[KeptMessage]:
+    """Those of a half message, as delayed ones that are due now."""
+    half: Half = decode_half(held.message.payload)
+    of = held.message
+    made: list[KeptMessage] = []
+    for (topic, payload), attributes in zip(half.messages, attributes_of_half(half), strict=True):
+        # Under an id of its own, so that nobody takes it for a delayed message and cancels it.
+        name = blake2b(of.id + bytes((len(made),)), digest_size=MESSAGE_ID_BYTES).digest()
+        message = Delayed(now_us, topic, payload, name, of.publisher, of.published_us, of.id)
+        made.append(kept(message, attributes))
+    return made
