@@ -350,20 +350,23 @@ class ConsumerShell:
     # --- the I/O thread ---------------------------------------------------------------------------
 
     def topology(self, topology: Topology) -> None:
-        """Be a member at exactly these exchanges from now on."""
+        """Be a member at exactly these exchanges from now on, and at those that come back with
+        their logs: what is held of them stays held."""
         if self._closed:
             return
         if self._timer is None:
             self._tick()
         wanted = {exchange.log: exchange for exchange in topology.exchanges}
-        for name in [name for name in self._connections if name not in wanted]:
-            self._connections.pop(name).close([])
-            self._machine.leave(name)
+        for name in [name for name in self._machine.seats if name not in wanted]:
+            if name in self._connections:
+                self._connections.pop(name).close([])
+            away = name.number in topology.logs
+            (self._machine.down if away else self._machine.leave)(name)
         for name, exchange in wanted.items():
             seat = self._machine.seats.get(name)
             moved = seat is not None and seat.exchange.data != exchange.data
             self._machine.open(exchange, topology.queue_id)
-            if moved:
+            if moved and name in self._connections:
                 self._connections.pop(name).close([])
                 self._machine.down(name)
             if name not in self._connections:

@@ -111,14 +111,16 @@ class Script:
     def _count(self) -> None:
         self.joined += 1
 
-    def topology(self, *numbers: int, at: str = "") -> None:
+    def topology(self, *numbers: int, at: str = "", logs: tuple[int, ...] = ()) -> None:
         exchanges = [
             ExchangeInfo(
                 number=number, epoch=1, generation=1, host="h", data=f"d{number}{at}", live="l"
             )
             for number in numbers
         ]
-        self.shell.topology(Topology(queue_id=QUEUE, epoch=1, version=1, exchanges=exchanges))
+        self.shell.topology(
+            Topology(queue_id=QUEUE, epoch=1, version=1, exchanges=exchanges, logs=list(logs))
+        )
 
     def enter(self, name: str = "d1") -> Connection:
         """The exchange takes the member in."""
@@ -257,6 +259,22 @@ def test_an_exchange_that_goes_is_left_and_one_that_moves_is_followed() -> None:
     script.topology()
     assert moved.closed == []
     assert script.shell.places() == []
+
+
+def test_what_is_held_of_an_exchange_that_is_away_with_its_log_is_said_when_it_is_back() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    script.topology(logs=(1,))
+    assert connection.closed == []
+    assert not held.lost
+    script.topology(1, at="-back", logs=(1,))
+    back = script.engine.connections["d1-back"]
+    back.up()
+    letter, document = back.sent.pop()
+    assert letter == JOIN
+    assert [run.offset for run in documents.decode(document, Join).held] == [held.offset]
+    script.topology()
+    assert held.lost, "its log is gone"
 
 
 def test_who_is_refused_is_told_what_kind_of_refusal_it_is() -> None:
