@@ -191,6 +191,10 @@ def _turn(
         number = results.numbers.get(key) or _enough(FIRST_JOBS / warm, seconds)
         rate = number / _run(system, number)
         results.numbers[key] = _enough(rate, seconds)
+    except (BenchmarkError, RoQError):
+        raise
+    except Exception as error:
+        raise BenchmarkError(f"{type(error).__name__}: {error}") from error  # a peer's
     finally:
         system.stop()
     results.rates.setdefault(key, []).append(rate)

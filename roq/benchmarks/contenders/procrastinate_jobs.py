@@ -53,7 +53,11 @@ class ProcrastinateJobs:
         url = self._url()
         self._app, self._task = program(url, sync=True)
         self._app.open()
-        self._app.schema_manager.apply_schema()
+        rows = self._app.connector.execute_query_all(
+            "SELECT to_regclass('procrastinate_jobs') IS NULL AS missing"
+        )
+        if rows[0]["missing"]:
+            self._app.schema_manager.apply_schema()
         self._programs = [
             Program(
                 [*PYTHON, "procrastinate", "--app", APP, "worker", "--concurrency", str(threads)],
