@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from roq.errors import Unavailable
 from roq.jobs.database import MICROSECONDS
 from roq.jobs.operate import JobOperations
-from roq.jobs.run_times import BOUNDS, RunTimes
+from roq.jobs.room import BOUNDS, RunTimes
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.worker import JobWorker
 from roq.protocol.metrics import Sample, counter, gauge
