@@ -141,7 +141,7 @@ class JobOperations:
         for kind, many in sorted(waiting.items()):
             if not look.on or kind in look.off:
                 which = "all jobs are" if not look.on else "the type is"
-                reason, why = "off", f"{number:,} wait: {which} switched off"
+                reason, why = "off", f"{many:,} wait: {which} switched off"
             elif kind not in run:
                 reason = "no_instance"
                 why = f"{many:,} wait: no living instance runs them, start one (`roq jobs work`)"
