@@ -37,6 +37,9 @@ RESULTS: Final = Path("benchmarks/results")
     "--requests", is_flag=True, help="Measure requests and responses instead: beside peers."
 )
 @click.option(
+    "--jobs", is_flag=True, help="Measure jobs instead: beside Dramatiq and procrastinate."
+)
+@click.option(
     "--busy",
     type=click.IntRange(min=0, max=256),
     default=0,
@@ -61,6 +64,7 @@ def bench(
     durable: bool,
     groups: bool,
     requests: bool,
+    jobs: bool,
     busy: int,
     idle: int,
     output: Path | None,
@@ -79,15 +83,21 @@ def bench(
       roq bench --compare --busy 1 --idle 5
       roq bench --durable
       roq bench --groups
+      roq bench --jobs
     """
     chosen_apart = [
         name
-        for name, wants in (("durable", durable), ("groups", groups), ("requests", requests))
+        for name, wants in (
+            ("durable", durable),
+            ("groups", groups),
+            ("requests", requests),
+            ("jobs", jobs),
+        )
         if wants
     ]
     if len(chosen_apart) > 1 or (chosen_apart and (compare or busy or idle)):
         raise click.UsageError(
-            "--durable, --groups and --requests are measured apart: give one of them, "
+            "--durable, --groups, --requests and --jobs are measured apart: give one of them, "
             "without --compare, --busy and --idle"
         )
     if chosen_apart:

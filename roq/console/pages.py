@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlencode
 
 from roq.client.admin import rules
 from roq.client.admin.board import Event, MoveEvent
@@ -19,7 +20,7 @@ from roq.console.letters import LETTERS_SHOWN, LetterGone, Letters
 from roq.console.looks import Look
 from roq.console.settings import ConsoleSettings
 from roq.console.source import Source
-from roq.console.stalls import stalls
+from roq.console.stalls import Stall, stalls
 from roq.errors import GroupNotFound, InvalidRequest, JobNotFound, QueueNotFound, RoQError
 
 if TYPE_CHECKING:
@@ -94,7 +95,10 @@ def overview(asked: Asked) -> View:
             "queues": queues,
             "hosts": hosts,
             "health": health,
-            "stalls": stalls(rows, hosts.value or [], health.value, reports, groups),
+            "stalls": [
+                *_job_stalls(asked),
+                *stalls(rows, hosts.value or [], health.value, reports, groups),
+            ],
             "views": {view.queue: view for view in views},
             "histories": {name: source.history(name) for name in running},
             "groups": groups,
@@ -114,6 +118,16 @@ def overview(asked: Asked) -> View:
             "hidden": source.hidden,
         },
     )
+
+
+def _job_stalls(asked: Asked) -> list[Stall]:
+    if asked.jobs is None:
+        return []
+    found = asked.jobs.look("stalls", lambda operate: operate.stalls()).value or []
+    return [
+        Stall("jobs", each.type, f"/jobs/list?{urlencode({'type': each.type})}", each.why)
+        for each in found
+    ]
 
 
 def queue(asked: Asked) -> View:

@@ -19,8 +19,8 @@ class Stall:
     """Something stands still, or is about to.
 
     Attributes:
-        what: `queue`, `exchange`, `publisher`, `subscriber`, `group`, `host`, `process` or the
-            role of a daemon.
+        what: `queue`, `exchange`, `publisher`, `subscriber`, `group`, `jobs`, `host`, `process`
+            or the role of a daemon.
         name: of it.
         path: of the page that tells more.
         reason: why, in a clause.

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from roq.errors import Unavailable
 from roq.jobs.database import MICROSECONDS
 from roq.jobs.operate import JobOperations
-from roq.jobs.run_times import BOUNDS, RunTimes
+from roq.jobs.room import BOUNDS, RunTimes
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.worker import JobWorker
 from roq.protocol.metrics import Sample, counter, gauge
@@ -138,19 +138,8 @@ def _samples(operate: JobOperations) -> Iterator[Sample]:
             yield Sample(OLDEST, age / MICROSECONDS, (cell.type, priority))
     live = [each for each in operate.instance_list() if not each.dead and each.expires > now]
     yield Sample(INSTANCES, len(live))
-    run = {kind for each in live for kind in each.types}
-    all_on = operate.settings().on
-    off = {each.name for each in operate.type_list() if not (each.on and all_on)}
-    stalled: dict[tuple[str, str], int] = {}
-    for cell in counts:
-        if cell.oldest is None:
-            continue
-        reason = "off" if cell.type in off else "no_instance" if cell.type not in run else ""
-        if reason:
-            key = (cell.type, reason)
-            stalled[key] = stalled.get(key, 0) + cell.number
-    for key, number in stalled.items():
-        yield Sample(STALLED, number, key)
+    for stall in operate.stalls(counts):
+        yield Sample(STALLED, stall.number, (stall.type, stall.reason))
 
 
 class _Seconds(Collector):

@@ -40,6 +40,7 @@ from roq.jobs.views import (
     JobPage,
     JobRow,
     JobSettings,
+    JobStall,
     TypeRow,
     body_text,
     conditions,
@@ -122,6 +123,32 @@ class JobOperations:
                 )
                 for row in found
             ]  # fmt: skip
+
+    def stalls(self, counts: Sequence[JobCount] | None = None) -> list[JobStall]:
+        """Types of which jobs wait that nothing runs as it is.
+
+        Args:
+            counts: of `counts`, if they are known.
+        """
+        waiting: dict[str, int] = {}
+        for cell in self.counts() if counts is None else counts:
+            if cell.oldest is not None:
+                waiting[cell.type] = waiting.get(cell.type, 0) + cell.number
+        with self._database.read() as connection:
+            look = self._instances.look(connection, 0)
+        run = {kind for peer in look.peers for kind in peer.types}
+        found = []
+        for kind, many in sorted(waiting.items()):
+            if not look.on or kind in look.off:
+                which = "all jobs are" if not look.on else "the type is"
+                reason, why = "off", f"{many:,} wait: {which} switched off"
+            elif kind not in run:
+                reason = "no_instance"
+                why = f"{many:,} wait: no living instance runs them, start one (`roq jobs work`)"
+            else:
+                continue
+            found.append(JobStall(type=kind, reason=reason, number=many, why=why))
+        return found
 
     def _oldest(self, connection: sa.Connection, cell: Row) -> int | None:
         if cell.status != JobStatus.CREATED:

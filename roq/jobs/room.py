@@ -1,4 +1,5 @@
-"""How much an instance may claim: its threads, and what it may have wait for them. Pure.
+"""How long runs take, and how much an instance may claim for that: its threads, and what it may
+have wait for them. Pure.
 
 Jobs of a type that take some milliseconds are claimed ahead: each would wait for a commit. A job
 that may take longer is claimed when there is a thread for it, whatever the others of its instance
@@ -7,14 +8,17 @@ take: nobody else could run it, and its time would pass.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from roq.jobs.rows import Want
-from roq.jobs.states import SHORT_SECONDS, claim_ahead
+from roq.jobs.states import SHORT_SECONDS, RunEnd, claim_ahead
 
 _UNKNOWN_SECONDS: Final = 0.1
 _SMOOTHING: Final = 0.1
+BOUNDS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 600.0)
+"""Seconds; of a bucket what took no longer."""
 
 
 class JobPlaces(NamedTuple):
@@ -89,3 +93,26 @@ def chosen(
         left[kind] -= 1
         taken.append(job)
     return taken
+
+
+class RunTimes:
+    """Counters since the start of the instance.
+
+    Attributes:
+        ends: (type, end) → runs.
+        buckets: type → runs by `BOUNDS`, and those that took longer than the last.
+        seconds: type → of all its runs.
+    """
+
+    def __init__(self) -> None:
+        self.ends: dict[tuple[str, RunEnd], int] = {}
+        self.buckets: dict[str, list[int]] = {}
+        self.seconds: dict[str, float] = {}
+
+    def ended(self, kind: str, end: RunEnd, seconds: float | None) -> None:
+        """A run has ended, and had a thread for so long; None: for no time."""
+        self.ends[kind, end] = self.ends.get((kind, end), 0) + 1
+        if seconds is not None:
+            buckets = self.buckets.setdefault(kind, [0] * (len(BOUNDS) + 1))
+            buckets[bisect_left(BOUNDS, seconds)] += 1
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds

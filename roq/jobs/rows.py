@@ -180,13 +180,13 @@ class Look:
 class Deltas:
     """What changes in the counters of one transaction."""
 
-    cells: dict[tuple[str, int, str], list[int]] = field(default_factory=dict)
+    cells: dict[tuple[str, int, JobStatus], list[int]] = field(default_factory=dict)
 
     def add(
         self, kind: str, priority: int, status: JobStatus, number: int, items: int, failures: int
     ) -> None:
         """So many jobs more (or fewer) stand there, with these items and failures in all."""
-        cell = self.cells.setdefault((kind, priority, status.value), [0, 0, 0])
+        cell = self.cells.setdefault((kind, priority, status), [0, 0, 0])
         cell[0] += number
         cell[1] += items
         cell[2] += failures
@@ -194,7 +194,7 @@ class Deltas:
     def merge(self, others: Deltas) -> None:
         """These, too."""
         for (kind, priority, status), cell in others.cells.items():
-            self.add(kind, priority, JobStatus(status), *cell)
+            self.add(kind, priority, status, *cell)
 
     def move(self, run: Claimed, before: JobStatus, after: JobStatus, failures: int) -> None:
         """A job goes from one status to the next, now with so many failures."""

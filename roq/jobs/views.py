@@ -64,6 +64,17 @@ class JobCount(msgspec.Struct, frozen=True, kw_only=True):
     """Whether any program has declared the type."""
 
 
+class JobStall(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs of a type that wait, and that nothing runs as it is."""
+
+    type: str
+    reason: str
+    """`off` or `no_instance`."""
+    number: int
+    why: str
+    """For people: what to do."""
+
+
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """A job in a list."""
 

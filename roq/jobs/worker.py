@@ -25,10 +25,9 @@ from roq.jobs.database import JobDatabase
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, TIDY_MAX, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads
 from roq.jobs.processes import JobProcesses
-from roq.jobs.room import JobPlaces, JobRoom
+from roq.jobs.room import JobPlaces, JobRoom, RunTimes
 from roq.jobs.rows import Body, Claimed, Claims, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job, unbegun
-from roq.jobs.run_times import RunTimes
 from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.states import JobStatus, RunEnd, lent
 from roq.jobs.store import JobStore

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from roq.benchmarks import groups, plan, requests
+from roq.benchmarks import groups, jobs, plan, requests
 from roq.benchmarks.case import Case, CaseFailure, CaseSample
 from roq.benchmarks.contender import Contender
 from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
@@ -98,3 +98,14 @@ def test_requests_and_their_peer_take_turns() -> None:
         assert set(figures) == {each.key for each in results.askers}
         assert all(figure > 0 for rounds in figures.values() for figure in rounds)
     assert set(results.accepted_us) == {"roq_none", "roq_flush"}
+
+
+def test_jobs_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    everybody = jobs._everybody
+    monkeypatch.setattr(
+        jobs, "_everybody",
+        lambda servers: [each for each in everybody(servers) if each[0].key == jobs.SQLITE],
+    )  # fmt: skip
+    monkeypatch.setattr(jobs, "FIRST_JOBS", 20)
+    found = jobs.measure(1, 0.001, Console(quiet=True))
+    assert (found.failures, list(found.rates)) == ([], [jobs.SQLITE])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,3 +46,23 @@ def test_the_code_of_a_guide_runs(page: Path, blocks: int, address: str) -> None
     for code in found:
         assert '"127.0.0.1:5000"' in code or "roq.connect" not in code
         exec(code.replace("127.0.0.1:5000", address), names)  # noqa: S102 - our own documents
+
+
+def test_the_code_of_the_guide_to_jobs_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = re.findall(r"```python\n(.*?)```", (DOCS / "jobs.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(found[0], names)  # noqa: S102 - our own document, here and below
+    assert capsys.readouterr().out == "a.png\nb.png\n2\n"
+    for code in found[1:]:
+        # The schedule of ten seconds has 8,640 jobs in a day.
+        exec(code.replace("86_400", "30"), names)  # noqa: S102
+    names["test_the_night"]()
+    jobs = names["jobs"]
+    with jobs.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE orders (n INTEGER)")
+    names["order"](7)
+    assert [row.number for row in jobs.operate.counts()] == [1, 1]
+    jobs.close()

@@ -247,3 +247,11 @@ def test_metric_links_are_of_a_type_or_hidden(database: Jobs) -> None:
     for links in ((), (link,)):
         with PaperConsole(jobs=url, links=links) as console:
             assert ("grafana.example/?t=%3Cscript" in console.get("/jobs").text) == bool(links)
+
+
+def test_jobs_that_nobody_runs_are_on_the_overview(console: PaperConsole, database: Jobs) -> None:
+    assert "no living instance runs them" in console.get("/").text
+    database.operate.switch(False, who="me", type=SCRIPT)
+    (stall,) = database.operate.stalls()
+    assert (stall.reason, stall.number) == ("off", 4)
+    assert "type is switched off" in stall.why

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from roq.jobs.room import JobPlaces, JobRoom, chosen
+from roq.jobs.room import BOUNDS, JobPlaces, JobRoom, RunTimes, chosen
 from roq.jobs.rows import Want
+from roq.jobs.states import RunEnd
 
 THREADS = 4
 
@@ -59,3 +60,13 @@ def test_no_more_of_a_type_than_it_may_have_and_none_of_others() -> None:
     jobs = [(1, 1, "B"), (2, 1, "A"), (3, 1, "A"), (4, 1, "A")]
     assert chosen(jobs, wants, {"A": 2}, JobPlaces(4)) == jobs[1:3]
     assert chosen(jobs, wants, {"A": 0}, JobPlaces(4)) == []
+
+
+def test_runs_are_counted_by_end_and_time() -> None:
+    times = RunTimes()
+    for seconds in (0.0, BOUNDS[0], 0.02, 10_000.0):
+        times.ended("A", RunEnd.DONE, seconds)
+    times.ended("A", RunEnd.UNSTARTED, None)
+    assert times.ends == {("A", RunEnd.DONE): 4, ("A", RunEnd.UNSTARTED): 1}
+    assert times.buckets["A"] == [2, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert times.seconds["A"] == BOUNDS[0] + 0.02 + 10_000.0
