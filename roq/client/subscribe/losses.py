@@ -131,8 +131,10 @@ class LossRules:
         first = stream.held[0].first
         proven = min((held.arrived for held in stream.held if held.bound >= first), default=None)
         oldest = min(held.arrived for held in stream.held)
-        as_of = oldest + patience if proven is None else proven
-        patience = self._patience(patience, max(as_of, self._replayed_at), verified)
+        as_of = max(oldest + patience if proven is None else proven, self._replayed_at)
+        if self.durable and now >= as_of > min(verified.values(), default=as_of):
+            self._want(as_of)  # where nothing is published nobody else asks
+        patience = self._patience(patience, as_of, verified)
         since = max(stream.filled_at, self._read_since)
         if proven is None:
             since = max(since, min(self._away_at, oldest + self._away_seconds - patience))

@@ -273,6 +273,18 @@ def test_so_may_any_that_was_not_read_since_when_nothing_proves_it() -> None:
     assert script.lost_until(31.0, 50.0, 1.5) == 20
 
 
+def test_that_they_are_read_is_asked_for() -> None:
+    """In a queue in which nothing is published any more nobody reads by himself."""
+    script = durable()
+    script.stream.held.clear()
+    script.hold(20, A, at=1.0, floor=10)
+    ended = 1.0 + STRIPED_LOSS_SECONDS
+    assert script.lost_until(ended - 0.1, 9.0, 9.0) is None
+    assert script.rules.wanted is None, "what is read before is of no use"
+    assert script.lost_until(ended + 0.1, 9.0, 9.0) is None
+    assert script.rules.wanted == ended
+
+
 def test_what_nothing_proves_has_its_time_when_an_exchange_that_was_away_is_back() -> None:
     """A publisher that could not reach it either sends it now."""
     script = durable(100.0)
