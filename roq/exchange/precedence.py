@@ -18,16 +18,16 @@ from roq.log.ordered_group import ORDERED_MODES, OrderedGroup, Question
 from roq.log.service_group import ServiceGroup
 from roq.log.stays import Stays
 from roq.model import PUBLISHER_ID_BYTES, LogId, PublisherId
-from roq.protocol.consuming import GroupSettings
-from roq.protocol.control import OrderAsk, OrderTold
-from roq.protocol.order import (
-    DONE,
+from roq.protocol.consuming import (
     NO_GROUP,
     ORDER_QUESTIONS_MAX,
+    SETTLED,
     WAITS,
+    GroupSettings,
     OrderAnswer,
     OrderQuestion,
 )
+from roq.protocol.control import OrderAsk, OrderTold
 
 B = TypeVar("B")
 
@@ -134,7 +134,7 @@ class Precedence(Generic[B]):
         if group is None:
             return NO_GROUP
         if not isinstance(group, OrderedGroup) or group.is_done(publisher, epoch, end):
-            return DONE
+            return SETTLED
         return WAITS
 
     def _ordered(self, names: Iterable[str]) -> list[OrderedGroup[B]]:

@@ -126,12 +126,11 @@ class Publishers(Generic[B]):
         """
         for state in publishers:
             publisher = PublisherId(state.publisher)
-            self._stays.recover(publisher, state.before, state.ends)
+            present = 0 if state.left else max(0, state.epoch)
+            self._stays.recover(publisher, state.before, state.ends, present)
             if state.epoch >= 0:
                 link = self._known(publisher, now)
                 link.begin(state.epoch)
-                if not state.left:
-                    self._stays.began(publisher, state.epoch)
                 link.expected = state.expected
                 link.committed = state.expected - 1
                 link.incarnation = state.incarnation
@@ -252,6 +251,7 @@ class Publishers(Generic[B]):
             streams=self._ends(links[:1]),
             committed=self._late is None or self._late.told >= max(link.claimed for link in links),
             earlier=self._ends(links[1:]),
+            log=self._stays.own,
         )
         for link in links:
             if link.route is None:

@@ -24,8 +24,16 @@ from roq.log.leases import Lease, Member, NumberedLeases, Piece
 from roq.log.log import Log
 from roq.log.stays import Stays
 from roq.model import LogId, PublisherId, exchange_name
-from roq.protocol.consuming import GroupSettings, GroupState, Run
-from roq.protocol.order import AWAY, DONE, GONE, NO_GROUP, WAITS
+from roq.protocol.consuming import (
+    AWAY,
+    GONE,
+    NO_GROUP,
+    SETTLED,
+    WAITS,
+    GroupSettings,
+    GroupState,
+    Run,
+)
 
 B = TypeVar("B")
 
@@ -116,7 +124,7 @@ class OrderedGroup(ConsumerGroup[B]):
         wait = self._waits.get(key)
         if wait is None or question.log not in wait.logs:
             return False
-        if outcome not in {DONE, GONE}:
+        if outcome not in {SETTLED, GONE}:
             wait.logs[question.log] = outcome
             return False
         del wait.logs[question.log]

@@ -120,13 +120,19 @@ class Stays:
         return before, [Stay(*each) for each in known.ends.items()]
 
     def recover(
-        self, publisher: PublisherId, before: Iterable[Before], ends: Iterable[Stay]
+        self, publisher: PublisherId, before: Iterable[Before], ends: Iterable[Stay], present: int
     ) -> None:
-        """Take in what a snapshot has said."""
+        """Take in what a snapshot has said.
+
+        Args:
+            present: the epoch under which it publishes here; 0: it does not.
+        """
         for epoch, log in before:
             self.came(publisher, epoch, [LogId(*log)])
         for epoch, end in ends:
             self.ended(publisher, epoch, end)
+        if present:
+            self.began(publisher, present)
 
     def check(self) -> None:
         """Assert the invariants."""

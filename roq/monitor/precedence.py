@@ -10,8 +10,8 @@ from roq.model import LogId
 from roq.monitor.events import Effect, Push
 from roq.monitor.exchanges import Exchanges
 from roq.monitor.scaling_rules import Rules
+from roq.protocol.consuming import AWAY, GONE, OrderAnswer, OrderQuestion
 from roq.protocol.control import OrderAsk, OrderTold
-from roq.protocol.order import AWAY, GONE, OrderAnswer, OrderQuestion
 
 
 def pass_on(

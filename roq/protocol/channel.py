@@ -48,7 +48,7 @@ from typing import Annotated, Final
 import msgspec
 
 from roq.errors import RemoteProtocolError
-from roq.model import LogId
+from roq.model import NO_LOG, LogId
 from roq.protocol.batch import LOGS_MAX
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import ChildEpoch, ExchangeNumber, Offset, Whole
@@ -235,6 +235,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the log has committed all of it; if not, ask again."""
     earlier: list[tuple[bytes, Whole]] = []
     """Likewise, the highest of the earlier ids."""
+    log: LogId = NO_LOG
 
 
 class HeadsRequest(msgspec.Struct, frozen=True, kw_only=True):

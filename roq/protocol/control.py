@@ -31,7 +31,7 @@ from typing import Annotated, Final
 import msgspec
 
 from roq.model import VOLATILE, ElasticRules, ExchangeInfo, Limits, LogId
-from roq.protocol.order import OrderAnswers, OrderQuestions
+from roq.protocol.consuming import OrderAnswers, OrderQuestions
 from roq.protocol.reports import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
 from roq.protocol.scaling_rules import HoldSeconds
 from roq.protocol.version import WIRE_VERSION

@@ -70,8 +70,8 @@ class Site:
         self.epoch += 1
         before, self.stays = self.stays, Stays(self.id, 100)
         for publisher in list(before._known):
-            self.stays.recover(publisher, *before.told(publisher))
-            self.stays.began(publisher, before._known[publisher].present)
+            present = before._known[publisher].present
+            self.stays.recover(publisher, *before.told(publisher), present)
         self.numbers = NumberedLeases(self.epoch)
         self.members = {}
         self.groups: dict[str, ConsumerGroup[bytes]] = {}

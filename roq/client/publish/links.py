@@ -63,8 +63,7 @@ from roq.client.publish.link import (
     Transmit,
 )
 from roq.client.publish.link_chooser import LinkChooser
-from roq.client.publish.published_logs import PublishedLogs
-from roq.client.publish.relocation import LINKS_MAX, Relocation
+from roq.client.publish.relocation import LINKS_MAX, PublishedLogs, Relocation
 from roq.client.publish.replay import ReplayBuffer, ReplayBuffers
 from roq.client.publish.send_window import PendingBatch, SendWindow, Stream
 from roq.client.publish.stats import Tally
