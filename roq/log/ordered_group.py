@@ -40,6 +40,8 @@ B = TypeVar("B")
 ASK_SECONDS: Final = 0.02
 """Before the same is asked for the second time; twice as long after each further one."""
 ASK_SECONDS_MAX: Final = 1.0
+TOGETHER_SECONDS: Final = 0.01
+"""What is to be asked within this time is asked at once."""
 PASSED_MAX: Final = 10_000
 """Stays of which is remembered that nothing comes before them; of others it is asked again."""
 NAMED_MAX: Final = 8
@@ -82,6 +84,9 @@ class OrderedGroup(ConsumerGroup[B]):
 
     Args: as of `ConsumerGroup`, and
         stays: where publishers were before they came to this log.
+
+    Attributes:
+        ask_at: when something may be to be asked; None: nothing is held back.
     """
 
     def __init__(
@@ -97,25 +102,24 @@ class OrderedGroup(ConsumerGroup[B]):
         self._seen: tuple[PublisherId, int] | None = None
         """Publisher and epoch of the batch that was looked at last."""
         self._waits: dict[tuple[PublisherId, int], _Wait] = {}
+        self.ask_at: float | None = None
         self._passed: OrderedDict[tuple[PublisherId, int], None] = OrderedDict()
         """Stays before which nothing is left elsewhere."""
 
     # --- what is asked ----------------------------------------------------------------------------
 
-    @property
-    def ask_at(self) -> float | None:
-        """When something is to be asked; None: nothing is held back."""
-        return min((wait.ask_at for wait in self._waits.values()), default=None)
-
     def questions(self, now: float, most: int) -> list[Question]:
         """What is to be asked now, so many at once at most; the rest at the next call."""
         asked: list[Question] = []
+        if self.ask_at is None or self.ask_at > now:
+            return asked
         for (publisher, epoch), wait in self._waits.items():
-            if wait.ask_at > now or len(asked) >= most:
+            if wait.ask_at > now + TOGETHER_SECONDS or len(asked) >= most:
                 continue
             asked += [Question(publisher, epoch, log) for log in wait.logs]
             wait.ask_at = now + wait.pause
             wait.pause = min(2 * wait.pause, ASK_SECONDS_MAX)
+        self.ask_at = min((wait.ask_at for wait in self._waits.values()), default=None)
         return asked
 
     def told(self, question: Question, outcome: str) -> bool:
@@ -157,6 +161,7 @@ class OrderedGroup(ConsumerGroup[B]):
         """As `ConsumerGroup.seek`."""
         for kept in (self._from, self._epochs, self._waits, self._passed):
             kept.clear()
+        self.ask_at = None
         return super().seek(offset)
 
     def state(self, *, who: bool, most: int) -> GroupState:
@@ -172,6 +177,7 @@ class OrderedGroup(ConsumerGroup[B]):
         assert self._from == {  # noqa: S101
             offset: publisher for publisher, held in self._epochs.items() for offset in held
         }
+        assert (self.ask_at is None) is not bool(self._waits)  # noqa: S101
         for key, wait in self._waits.items():
             assert key not in self._passed  # noqa: S101
             assert wait.pieces  # noqa: S101
@@ -201,6 +207,7 @@ class OrderedGroup(ConsumerGroup[B]):
             logs = self._stays.before(publisher, epoch)
             if logs:
                 wait = self._waits[key] = _Wait(logs)
+                self.ask_at = 0.0
         if wait is None:
             super()._opened(pieces)
         else:
@@ -222,6 +229,7 @@ class OrderedGroup(ConsumerGroup[B]):
                 wait.pieces = [piece for piece in wait.pieces if piece.offset >= floor]
                 if not wait.pieces:
                     del self._waits[key]
+            self.ask_at = self.ask_at if self._waits else None
             super()._keep_up()
             for offset in [each for each in self._from if each < floor]:
                 self._forget(offset)
@@ -252,6 +260,7 @@ class OrderedGroup(ConsumerGroup[B]):
             self._passed.popitem(last=False)
         for piece in self._waits.pop(key).pieces:
             self._free.add(piece)
+        self.ask_at = self.ask_at if self._waits else None
 
     def _forget(self, offset: int) -> None:
         """Nothing of this batch is open any more."""
