@@ -113,9 +113,8 @@ class Links:
         self.publisher, self._incarnation = publisher, incarnation
         self.queue_id, self._offsets, self._latency = b"", offsets, latency
         self.limits, self.delivery_seconds = limits, delivery_seconds
-        self.topics, self.tally = Topics(limits.topics), Tally()
-        self.replay, self.bound = ReplayBuffers(), BoundLinks(delivery_seconds)
-        self.published = PublishedLogs()
+        self.topics, self.tally, self.replay = Topics(limits.topics), Tally(), ReplayBuffers()
+        self.bound, self.published = BoundLinks(delivery_seconds), PublishedLogs()
         self.serving: frozenset[LogId] | None = None
         self.epoch, self.used = 0, False
         self._unanswered = 0  # exchanges that did not answer in time since one was ready
@@ -610,10 +609,8 @@ class Links:
         return channel.HELLO, documents.encode(hello)
 
     def _introduce(self, now: float, since: Mapping[Stream, int]) -> list[LinkEffect]:
-        """Tell the exchanges of streams and logs that have moved on since the Hello.
-
-        So a reader notices if the exchange that was left dies with the end of a stream.
-        """
+        """Tell the exchanges of streams and logs that moved on since the Hello, so that readers
+        notice if the exchange that was left dies with the end of a stream."""
         if self.topics.heads() == since and not self.published.changed:
             return []
         return [

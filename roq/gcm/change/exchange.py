@@ -252,6 +252,11 @@ class ExchangeSagas:
             )
         if queue.record.state is QueueState.STOPPED:
             _check_stopped(queue, exchange)
+            if len(queue.record.exchanges) == 1:  # of an ordered queue, and away
+                raise RequestError(
+                    f"queue {queue.name!r} has no other exchange: `roq queue start {queue.name}` "
+                    "first, then give this one up"
+                )
             record = queue.record.departing(self._departed(queue, exchange))
             yield from self._steps.save(without_exchange(record, exchange.number))
             return _exchange_done(exchange.number)

@@ -312,6 +312,16 @@ def test_an_ordered_queue_whose_exchange_is_given_up_goes_on_with_another_one(
     assert ("q", 2) in ordered.hosts[host].children
 
 
+def test_a_stopped_ordered_queue_keeps_its_exchange_until_it_is_started(ordered: Script) -> None:
+    lose(ordered, "h1")
+    assert ordered.ask(2002, QName="q")["RESULT"] == 0
+    answer = ordered.ask(2100, QName="q", Exchange="x1", Forget=True)
+    assert "`roq queue start q` first" in answer["COMMENT"]
+    assert ordered.ask(2005, QName="q")["RESULT"] == 0
+    assert ordered.ask(2100, QName="q", Exchange="x1", Forget=True)["RESULT"] == 0
+    assert [state for _, state in states(ordered).values()] == ["created"]
+
+
 def test_whoever_asks_for_more_than_one_exchange_of_an_ordered_queue_is_told(
     ordered: Script,
 ) -> None:
