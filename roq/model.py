@@ -129,6 +129,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     exchanges_max: Size = 4
     """The queue grows by itself to so many exchanges, unless its rules say otherwise; 1: not at
     all."""
+    ordered: Size = 0
+    """1: the queue has one exchange, and never another one beside it, so all that is published has
+    one order. No rule makes it grow, and no other exchange stands in while the host with its log is
+    away: publishers wait."""
     log_bytes: Size = 10 * 1024 * 1024 * 1024
     """What the log of one exchange of a durable queue may take on its disk; beyond, the oldest
     messages go."""

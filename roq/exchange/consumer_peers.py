@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 from roq.exchange.events import Send
 from roq.exchange.readers import RefusedRequest
+from roq.log.group_changes import GroupDelta
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, Member
 from roq.log.log import Record
 from roq.log.service_group import ServiceGroup
+from roq.protocol.channel import READER_BYTES
 from roq.protocol.consuming import LEASED, GroupSettings, Join, pack_lease
 
 B = TypeVar("B")
@@ -183,3 +186,13 @@ def check_seek(group: ConsumerGroup[B]) -> None:
             f"{group.name} is a service: each of its requests ends once, so it goes neither back "
             "nor ahead in the log. Cancel single requests, or delete the service to cancel all",
         )
+
+
+def ends_of(deleted: dict[str, int]) -> list[GroupDelta]:
+    """The changes that say that these groups were deleted; of a service, where that was."""
+    return [GroupDelta(name, base, deleted=True) for name, base in deleted.items()]
+
+
+def reader_of(group: str) -> bytes:
+    """Under what publishers wait for a group."""
+    return blake2b(group.encode(), digest_size=READER_BYTES).digest()

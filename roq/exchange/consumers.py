@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 from roq.errors import RemoteProtocolError
@@ -22,10 +21,13 @@ from roq.exchange.consumer_peers import (
     check_same,
     check_seek,
     delivery_of,
+    ends_of,
+    reader_of,
     renewed,
 )
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
+from roq.exchange.precedence import Precedence
 from roq.exchange.readers import RefusedRequest, check_queue, checked_prefixes, refusal, tagged
 from roq.exchange.requests import Request
 from roq.exchange.services import Services, answered
@@ -34,9 +36,10 @@ from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member, NumberedLeases
 from roq.log.log import Log, NotAtHand
 from roq.log.service_group import ServiceGroup
+from roq.log.stays import Stays
 from roq.model import PUBLISHER_ID_BYTES
 from roq.protocol import consuming, documents
-from roq.protocol.channel import READER_BYTES, REFUSED, Refused
+from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import (
     CREDIT,
     DELETED,
@@ -81,6 +84,7 @@ class Consumers(Generic[B]):
         epoch: of this process.
         late: the log commits later than it accepts, and is given what changes.
         frame_bytes: the largest frame that its socket takes.
+        stays: where publishers were before they came to this log.
         counters, backpressure: of the exchange.
     """
 
@@ -94,6 +98,7 @@ class Consumers(Generic[B]):
         *,
         late: bool,
         frame_bytes: int,
+        stays: Stays,
     ) -> None:
         self._queue = queue
         self._log = log
@@ -126,6 +131,9 @@ class Consumers(Generic[B]):
         self._answers: list[Effect] = []
         self._services: Services[B] = Services(
             queue, log, self._groups, lambda: self._due.answers, self._open_group, self._after
+        )
+        self.precedence: Precedence[B] = Precedence(
+            queue, epoch, log, self._groups, stays, self._after
         )
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             JOIN: self._join,
@@ -288,6 +296,7 @@ class Consumers(Generic[B]):
             raise
         if group.changed:
             self._touched[name] = None
+        self.precedence.looked(group)
         if found is None:
             if group.busy:
                 self._awake.move_to_end(name)
@@ -316,7 +325,7 @@ class Consumers(Generic[B]):
     def take_changes(self) -> bytes:
         """What is to be written into the log now; empty: nothing has changed."""
         touched, self._touched = self._touched, {}
-        deltas, self._deleted = _ends(self._deleted), {}
+        deltas, self._deleted = ends_of(self._deleted), {}
         for name in touched:
             group = self._groups.get(name)
             delta = None if group is None else group.take_changes()
@@ -335,7 +344,7 @@ class Consumers(Generic[B]):
 
     def snapshot(self) -> list[GroupDelta]:
         """All groups, as they stand, behind services that were deleted."""
-        return [*_ends(self._services.ends), *(each.snapshot() for each in self._groups.values())]
+        return [*ends_of(self._services.ends), *(each.snapshot() for each in self._groups.values())]
 
     def recover(self, groups: list[GroupDelta], changes: Iterable[bytes]) -> None:
         """Go on with the groups of an earlier process.
@@ -405,6 +414,7 @@ class Consumers(Generic[B]):
         self._by_member[join.group, join.member] = peer
         held = join.held if join.generation == self._log.generation else []
         leases, done = group.resume(member, held, self._numbers)
+        self.precedence.looked(group)
         self._touch(group)
         answer = Joined(
             id=join.id, generation=self._log.generation, epoch=self._epoch, settings=group.settings,
@@ -439,8 +449,7 @@ class Consumers(Generic[B]):
     def _new(
         self, name: str, settings: GroupSettings, created_us: int, start: int
     ) -> ConsumerGroup[B]:
-        kind = ConsumerGroup[B] if settings.service is None else ServiceGroup[B]
-        return kind(name, self._log, settings, created_us, start, self._now)
+        return self.precedence.group(name, settings, created_us, start, self._now)
 
     def _credit(self, peer: Peer[B], document: bytes) -> None:
         self._grant(peer, consuming.decode(document, Credit))
@@ -521,7 +530,7 @@ class Consumers(Generic[B]):
                 self._reading.pop(group.name, None)
                 self._touched.pop(group.name, None)
                 self._deleted[group.name] = self._services.ends.get(group.name, 0)
-                self._backpressure.leave(_reader_of(group.name))
+                self._backpressure.leave(reader_of(group.name))
         self._touch(group)
         if order.order != "delete":
             self._report(group)
@@ -589,7 +598,7 @@ class Consumers(Generic[B]):
         """Publishers wait for the group, as far as the log is in memory alone."""
         if not self._late:
             self._backpressure.report(
-                _reader_of(group.name), group.name.encode()[:PUBLISHER_ID_BYTES], group.base,
+                reader_of(group.name), group.name.encode()[:PUBLISHER_ID_BYTES], group.base,
                 patient=True,
             )  # fmt: skip
 
@@ -608,12 +617,3 @@ class Consumers(Generic[B]):
         peer.member.blocked = False
         for owed in (self._due, self._writing):
             owed.joined.pop(peer, None)  # it asks again, for as long as the log writes nothing
-
-
-def _ends(deleted: dict[str, int]) -> list[GroupDelta]:
-    return [GroupDelta(name, base, deleted=True) for name, base in deleted.items()]
-
-
-def _reader_of(group: str) -> bytes:
-    """Under what publishers wait for a group."""
-    return blake2b(group.encode(), digest_size=READER_BYTES).digest()

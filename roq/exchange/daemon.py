@@ -30,6 +30,7 @@ from roq.exchange.events import (
     Send,
     Stop,
     Subscribed,
+    Tell,
     Unreachable,
     Unsubscribed,
     Woken,
@@ -44,7 +45,7 @@ from roq.exchange.trouble_log import TroubleLog
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, endpoint_of
 from roq.protocol.channel import ACK, CONTROL, NUMBER, SYNCED
-from roq.protocol.control import ExchangeReport
+from roq.protocol.control import ExchangeReport, OrderAsk, OrderTold
 from roq.protocol.entry import announcement
 from roq.protocol.framing import LETTER_BYTES, join_answer, join_large, join_live
 from roq.protocol.reports import ChildInfo, ExchangeLoad
@@ -204,6 +205,11 @@ class ExchangeServer:
     def passed(self, event: Passed) -> None:
         """A publisher has gone elsewhere."""
         self._handle(event)
+
+    def ordered(self, message: OrderAsk | OrderTold) -> None:
+        """Another exchange asks how far groups are here, or answers."""
+        self._handle(message)
+        self._readers.look()
 
     def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
         """The monitor counts on this exchange, or has it accept nothing more."""
@@ -432,14 +438,14 @@ class ExchangeServer:
         if self._disk is not None:
             self._tell_synced()
             self._disk.write_on(self.core.snapshot, self.core.consumers.take_changes)
-        due = self.core.later.deadline
+        due = self.core.due
         if due is not None and due < self._due_at:
             self._due_timer.cancel()
             self._due_at = due
             self._due_timer = self.reactor.call_at(due, self._look_what_is_due)
 
     def _look_what_is_due(self) -> None:
-        """A delayed message is due, or to be read."""
+        """A delayed message is due, or to be read; or others are to be asked."""
         self._due_at = inf
         self.core.begin(self.reactor.now(), time.time_ns() // 1_000)
         self._settle()
@@ -559,6 +565,8 @@ class ExchangeServer:
                     elif outcome is Outcome.BLOCKED and len(parts[0]) > LETTER_BYTES:
                         # For a reader or a consumer, which would wait for it; publishers ask again.
                         self.core.fetches.answer_later(route, parts)
+                case Tell(message):
+                    self._monitor.say(message)
                 case Woken():
                     self._wake()
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from roq.machine import Tick
 from roq.model import PublisherId
+from roq.protocol.control import OrderAsk, OrderTold
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,10 @@ class Stop:
     """No new publishers from now on."""
 
 
-Event = Received | Garbled | Unreachable | Subscribed | Unsubscribed | Passed | Stop | Tick
+Event = (
+    Received | Garbled | Unreachable | Subscribed | Unsubscribed | Passed | OrderAsk | OrderTold
+    | Stop | Tick
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,4 +92,11 @@ class Woken:
     """Somebody has come after a long time: report at once, and as usual from now on."""
 
 
-Effect = Send | Publish | Woken
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Say this to the monitor; it is not answered, and may be lost."""
+
+    message: OrderAsk | OrderTold
+
+
+Effect = Send | Publish | Woken | Tell

@@ -44,9 +44,10 @@ from roq.exchange.snapshot import decode_snapshot, encode_snapshot
 from roq.exchange.subscriptions import Subscriptions, is_presence
 from roq.log.log import Log, NotAtHand, Record
 from roq.log.ring import Ring
+from roq.log.stays import Stays
 from roq.log.streams import StreamTable, spare_of
 from roq.machine import Tick
-from roq.model import Limits
+from roq.model import Limits, LogId
 from roq.protocol.channel import (
     BYE,
     CLAIM,
@@ -58,6 +59,7 @@ from roq.protocol.channel import (
     SEEK,
     Ready,
 )
+from roq.protocol.control import OrderAsk, OrderTold
 from roq.protocol.entry import EntryKind, pack_entry
 from roq.protocol.later import LATER_TOPIC
 from roq.timing import ACK_PROBE_SECONDS, END_SECONDS, IDLE_AFTER_SECONDS
@@ -134,12 +136,14 @@ class ExchangeCore(Generic[B]):
         self.backlogs = Backlogs(
             self.memory, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
         )
+        own = LogId(number, log.generation)
+        self.stays = Stays(own, STREAMS_FACTOR * limits.publishers)
         self._readers = Readers(
             queue, self.log, self.streams, self.fetches, self.counters, self.backpressure
         )
         self.consumers: Consumers[B | bytes] = Consumers(
             queue, self.log, epoch, self.counters, self.backpressure, late=late is not None,
-            frame_bytes=batch_bytes_max(limits),
+            frame_bytes=batch_bytes_max(limits), stays=self.stays,
         )  # fmt: skip
         self.disk = DiskRoom(limits, place)
         self.later: Later[B] = Later(
@@ -160,7 +164,7 @@ class ExchangeCore(Generic[B]):
         self._sync_gate = SyncGate(late) if late is not None and ahead else None
         self._publishers: Publishers[B] = Publishers(
             ready, queue, limits, self.log, gate, self.links, self.streams, self.counters,
-            late,
+            self.stays, late,
         )  # fmt: skip
         self.intake: Intake[B] = Intake(
             limits, self.log, self.memory, gate, self.links, self._publishers, self.subscriptions,
@@ -246,6 +250,11 @@ class ExchangeCore(Generic[B]):
             case Passed():
                 self._publishers.passed(event)
                 return []
+            case OrderAsk():
+                return self.consumers.precedence.asked(event)
+            case OrderTold():
+                self.consumers.precedence.told(event)
+                return []
             case Stop():
                 self._publishers.stopping = True
                 return [self._end(EntryKind.END, END_TOPIC)]
@@ -254,7 +263,10 @@ class ExchangeCore(Generic[B]):
 
     def take_answers(self) -> list[Effect]:
         """What else publishers, readers and consumers are to be told since the last call."""
-        answers = [*self.intake.take_answers(), *self.consumers.take_answers(), *self.later.run()]
+        answers = [
+            *self.intake.take_answers(), *self.consumers.take_answers(),
+            *self.consumers.precedence.run(self._now), *self.later.run(),
+        ]  # fmt: skip
         if self.backpressure.end_due:
             self.backpressure.end_due = False
             return [*answers, self._end(EntryKind.END, END_TOPIC)]
@@ -325,8 +337,14 @@ class ExchangeCore(Generic[B]):
 
     def next_deadline(self) -> float:
         """When a Tick is due, or something else is to be done in a turn."""
-        due = self.later.deadline
+        due = self.due
         return self._next_end if due is None else min(self._next_end, due)
+
+    @property
+    def due(self) -> float | None:
+        """When something is to be done before the next Tick; None: nothing is."""
+        times = self.later.deadline, self.consumers.precedence.deadline
+        return min((at for at in times if at is not None), default=None)
 
     def present(self) -> list[Link]:
         """The publishers that are connected."""
@@ -353,6 +371,7 @@ class ExchangeCore(Generic[B]):
         self.intake.check()
         self.consumers.check()
         self.later.check()
+        self.stays.check()
 
     def _accept(self, route: bytes, topic: bytes, batch: B, size: int) -> None:
         """As `Intake.append`, for a log that commits late: nothing is published yet."""

@@ -22,6 +22,8 @@ from roq.protocol.control import (
     ExchangeAck,
     ExchangeReport,
     Failure,
+    OrderAsk,
+    OrderTold,
     Passed,
 )
 from roq.runtime.interfaces import Dialer, Loop, Socket
@@ -54,6 +56,10 @@ class Shell(Protocol):
 
     def passed(self, event: events.Passed) -> None:
         """The monitor says that a publisher has gone elsewhere."""
+        ...
+
+    def ordered(self, message: OrderAsk | OrderTold) -> None:
+        """Another exchange asks or answers by way of the monitor."""
         ...
 
     def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
@@ -151,6 +157,11 @@ class MonitorLink:
         self._timer.cancel()
         self._report()
 
+    def say(self, message: OrderAsk | OrderTold) -> None:
+        """Tell the monitor, if it is known and there is room; it is not answered."""
+        if self._client is not None:
+            self._client.send(message)
+
     def close(self) -> None:
         """Report no more."""
         self._timer.cancel()
@@ -196,6 +207,9 @@ class MonitorLink:
             self._former = None
 
     def _pushed(self, message: Answer) -> None:
+        if isinstance(message, OrderAsk | OrderTold):
+            self._shell.ordered(message)
+            return
         if not isinstance(message, Passed) or message.queue_id != self._queue:
             return
         if (

@@ -21,10 +21,19 @@ from roq.exchange.links import Link, LinkTable, Places
 from roq.exchange.readers import refusal
 from roq.exchange.snapshot import PublisherState
 from roq.log.log import Log
+from roq.log.stays import Stays
 from roq.log.streams import Stream, StreamTable, few_of
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX, Limits, PublisherId
 from roq.protocol import documents
-from roq.protocol.batch import HEADER_BYTES, SEQUENCE_MAX, Kind, pack_empty, read_header
+from roq.protocol.batch import (
+    HEADER_BYTES,
+    SEQUENCE_MAX,
+    Kind,
+    pack_empty,
+    pack_logs,
+    read_header,
+    read_logs,
+)
 from roq.protocol.channel import (
     ACK,
     CLAIM,
@@ -73,9 +82,11 @@ class Publishers(Generic[B]):
         links: LinkTable,
         streams: StreamTable,
         counters: Counters,
+        stays: Stays,
         late: LateLog[B | bytes] | None = None,
     ) -> None:
         self._ready = ready
+        self._stays = stays
         self._queue = queue
         self._limits = limits
         self._log = log
@@ -92,7 +103,10 @@ class Publishers(Generic[B]):
         """Links and streams as they stand, for `recover`."""
         streams = dict(self._streams)
         known = {link.publisher: link for link in self._links}
-        return [_state(each, known.get(each), streams.get(each, {})) for each in streams | known]
+        return [
+            _state(each, known.get(each), streams.get(each, {}), self._stays)
+            for each in streams | known
+        ]
 
     def recover(
         self, now: float, publishers: Sequence[PublisherState] = (), since: int = 0
@@ -112,6 +126,8 @@ class Publishers(Generic[B]):
         """
         for state in publishers:
             publisher = PublisherId(state.publisher)
+            present = 0 if state.left else max(0, state.epoch)
+            self._stays.recover(publisher, state.before, state.ends, present)
             if state.epoch >= 0:
                 link = self._known(publisher, now)
                 link.begin(state.epoch)
@@ -132,8 +148,11 @@ class Publishers(Generic[B]):
                 self._stands(header.publisher, topic.name, header.next_sequence)
                 continue
             link = self._known(header.publisher, now)
+            if header.kind > Kind.VOID:
+                logs = read_logs(cast("bytes", batch)[HEADER_BYTES:])
+                self._stays.came(header.publisher, header.epoch, logs)
             if header.epoch > link.epoch or (link.left and header.epoch == link.epoch):
-                link.begin(header.epoch)
+                self._begin(link, header.epoch, offset)
             if header.link_number and header.epoch == link.epoch:
                 link.expected = header.link_number + 1
                 link.committed = header.link_number
@@ -176,7 +195,8 @@ class Publishers(Generic[B]):
         self._links.connect(link, route, now)
         passed = fresh and link.epoch >= 0
         if fresh:
-            link.begin(hello.epoch)
+            self._begin(link, hello.epoch, self._log.end)
+        self._stays.came(link.publisher, hello.epoch, hello.logs)
         link.attempt = hello.attempt
         if hello.incarnation > link.incarnation:
             # It claimed the name where this exchange did not hear it: the log is to say so before
@@ -231,6 +251,7 @@ class Publishers(Generic[B]):
             streams=self._ends(links[:1]),
             committed=self._late is None or self._late.told >= max(link.claimed for link in links),
             earlier=self._ends(links[1:]),
+            log=self._stays.own,
         )
         for link in links:
             if link.route is None:
@@ -270,6 +291,7 @@ class Publishers(Generic[B]):
         self.disconnect(link)
         link.seen = now
         if link.epoch < bye.epoch <= _U63:
+            self._ended(link, self._log.end)
             link.leave(bye.epoch)
         return [last_ack]
 
@@ -286,8 +308,20 @@ class Publishers(Generic[B]):
                 link.addresses = event.addresses
             return
         # The connection stays until the Bye, so that what it still carries can be refused.
+        self._ended(link, self._log.end)
         link.leave(event.epoch)
         link.addresses = event.addresses
+
+    def _begin(self, link: Link, epoch: int, end: int) -> None:
+        """A publisher publishes here under this epoch, from this offset on."""
+        self._ended(link, end)
+        link.begin(epoch)
+        self._stays.began(link.publisher, epoch)
+
+    def _ended(self, link: Link, end: int) -> None:
+        """Whatever a publisher has sent under its present epoch lies below this offset."""
+        if link.epoch > 0 and not link.left:
+            self._stays.ended(link.publisher, link.epoch, end)
 
     def disconnect(self, link: Link) -> None:
         """Its connection is gone; the publisher may come back within the time of a link."""
@@ -410,12 +444,13 @@ class Publishers(Generic[B]):
             Kind.FENCE if fence else Kind.MARKER,
             publisher=link.publisher, epoch=link.epoch, link_number=0,
             first_sequence=state.first, created_us=state.idle_us,
+            extensions=pack_logs(self._stays.before(link.publisher, link.epoch)),
         )  # fmt: skip
         entry = None
         if stream is not None:
-            entry = self._log.append(stream.topic, batch, HEADER_BYTES)
+            entry = self._log.append(stream.topic, batch, len(batch))
             if entry is None:
-                entry = self.append_spare(link, stream, batch, HEADER_BYTES)
+                entry = self.append_spare(link, stream, batch, len(batch))
         if stream is None or entry is None:
             self._counters.markers_dropped += 1
             return []
@@ -427,8 +462,9 @@ class Publishers(Generic[B]):
 
 
 def _state(
-    publisher: PublisherId, link: Link | None, streams: dict[bytes, Stream]
+    publisher: PublisherId, link: Link | None, streams: dict[bytes, Stream], stays: Stays
 ) -> PublisherState:
+    before, ends = stays.told(publisher)
     return PublisherState(
         publisher=publisher,
         epoch=-1 if link is None else link.epoch,
@@ -437,6 +473,8 @@ def _state(
         addresses=() if link is None else link.addresses,
         streams=[(stream.topic, stream.next) for stream in streams.values()],
         incarnation=0 if link is None else link.incarnation,
+        before=before,
+        ends=ends,
     )
 
 

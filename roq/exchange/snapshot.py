@@ -14,6 +14,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.log.group_changes import GroupDelta
+from roq.log.stays import Before, Stay
 from roq.model import PUBLISHER_ID_BYTES
 from roq.ranges import UNREADABLE, Whole
 
@@ -35,6 +36,9 @@ class PublisherState(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
     """(topic, sequence after the highest one in the log)."""
     incarnation: Whole = 0
     """Of a named publisher."""
+    before: list[Before] = []
+    ends: list[Stay] = []
+    """Where it was before, and when it was here (`roq.log.stays`)."""
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):

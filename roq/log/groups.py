@@ -198,11 +198,8 @@ class ConsumerGroup(Generic[B]):
         self._clock += min(max(0.0, now - self._ticked_at), STEP_SECONDS_MAX)
         self._ticked_at = now
         self._keep_up()  # without members nobody else does
-        silent = [
-            member
-            for member in self._members.values()
-            if member.leases and self._clock - member.heard > self.settings.lease_seconds
-        ]
+        since = self._clock - self.settings.lease_seconds
+        silent = [each for each in self._members.values() if each.leases and each.heard < since]
         for member in silent:
             self.lapsed += member.held
             self._return_all(member, counted=True, reason="its consumer was silent")
@@ -267,10 +264,8 @@ class ConsumerGroup(Generic[B]):
             first, count: which ones, counted within the batch; no count: all of the lease.
         """
         lease = member.leases.get(number)
-        if lease is None:
-            return False
-        bits = self._bits_of(lease, first, count) if count else lease.open
-        if bits < 0:
+        bits = -1 if lease is None else self._bits_of(lease, first, count) if count else lease.open
+        if lease is None or bits < 0:
             return False
         self._settle(lease, bits, done=True)
         return True
@@ -391,7 +386,7 @@ class ConsumerGroup(Generic[B]):
         self._open.check()
         assert self.next <= max(self._log.committed, self.base)  # noqa: S101
         assert self._open.span <= WINDOW  # noqa: S101
-        held = check_held(self._free, self._members.values())
+        held = check_held(self._unheld(), self._members.values())
         assert held == self._open.bits, "each open message is somewhere"  # noqa: S101
         assert self.out == sum(each.open.bit_count() for each in self._leases())  # noqa: S101
         assert self._free.count == sum(each.amount for each in self._free)  # noqa: S101
@@ -403,8 +398,11 @@ class ConsumerGroup(Generic[B]):
     def _leases(self) -> list[Lease]:
         return [lease for member in self._members.values() for lease in member.leases.values()]
 
+    def _unheld(self) -> list[Piece]:
+        return list(self._free)
+
     def _held(self) -> list[Piece | Lease]:
-        return [*self._free, *self._leases()]
+        return [*self._unheld(), *self._leases()]
 
     def _may_open(self) -> bool:
         more = self.next < self._log.committed and not self._is_full
@@ -512,9 +510,13 @@ class ConsumerGroup(Generic[B]):
         self._open.open(count, open_bits)
         if open_bits and not isinstance(self._free, FreeMessages):
             self._free.open(offset, read_column(area, self._free.column, count), self.base)
-        for first, length in runs_of(open_bits):
-            for piece in split_by_attempts(offset, first, length, tried):
-                self._free.add(piece)
+        runs = runs_of(open_bits)
+        self._opened([each for run in runs for each in split_by_attempts(offset, *run, tried)])
+
+    def _opened(self, pieces: list[Piece]) -> None:
+        """These of one batch were looked at, and nobody holds them."""
+        for piece in pieces:
+            self._free.add(piece)
 
     def _look_at(self, offset: int) -> tuple[int, bytes]:
         """How many messages of the group's this batch has, and what it says of them."""

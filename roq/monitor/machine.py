@@ -39,6 +39,7 @@ from roq.monitor.events import (
 from roq.monitor.exchanges import Exchanges, ReportOutcome
 from roq.monitor.health import of_monitor
 from roq.monitor.kpis import Kpis, Standing
+from roq.monitor.precedence import pass_on
 from roq.monitor.publishers import EPOCH_END, PublisherEpochs, Publishers, Waiting
 from roq.monitor.scaling_rules import PolicyNamed, own_policy
 from roq.monitor.sessions import PUBLISHER, SUBSCRIBER, Sessions
@@ -61,6 +62,8 @@ from roq.protocol.control import (
     Join,
     Leave,
     MonitorRequest,
+    OrderAsk,
+    OrderTold,
     Relocated,
     Topology,
     Version,
@@ -238,6 +241,10 @@ class MonitorMachine:
                 return self._alive(peer, message, now)
             case Leave():
                 return self._leave(message)
+            case OrderAsk() | OrderTold():
+                settled = self.state is State.RUNNING
+                rules = self._elasticity.rules
+                return pass_on(message, self._exchanges, rules, settled=settled)
             case Relocated() | Empty() | Configure():
                 return self._elastic(peer, message, now)
 

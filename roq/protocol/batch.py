@@ -30,8 +30,10 @@ DATA batch is msgpack of `[payloads, attributes or nil]`, the attributes one byt
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 from struct import Struct
 from typing import Final
 
@@ -39,7 +41,7 @@ import msgspec
 import xxhash
 
 from roq.errors import LocalProtocolError, RemoteProtocolError
-from roq.model import PublisherId
+from roq.model import LogId, PublisherId
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import UNREADABLE
 
@@ -54,8 +56,14 @@ from roq.ranges import UNREADABLE
 # * FLOOR (1), 8 bytes: the lowest sequence of this (publisher, topic) that was not acknowledged
 #   when the batch was sealed. A striped publisher says so, because its batches take several ways at
 #   once: whatever is missing at or above the floor may still be on its way by another exchange.
+# * LOGS (5), 12 bytes each: of a MARKER or FENCE: the other logs (exchange u32, generation u64)
+#   into which the publisher had published before.
 
 FLOOR: Final = 1
+LOGS: Final = 5
+_LOG: Final = Struct("<IQ")
+LOGS_MAX: Final = 16
+"""Logs that a MARKER or FENCE names at most."""
 _FLOOR: Final = Struct("<BBQ")
 _FLOOR_BYTES: Final = 8
 
@@ -77,6 +85,20 @@ def read_floor(area: bytes | memoryview) -> int | None:
             return int.from_bytes(area[at : at + length], "little")
         at += length
     return None
+
+
+def pack_logs(logs: Iterable[LogId]) -> bytes:
+    """The extension area of a MARKER or FENCE of a publisher that has published into these before;
+    empty: into none."""
+    body = b"".join(_LOG.pack(*log) for log in islice(logs, LOGS_MAX))
+    return bytes((LOGS, len(body))) + body if body else b""
+
+
+def read_logs(area: bytes | memoryview) -> list[LogId]:
+    """The logs in the extension area of a MARKER or FENCE; none if it is damaged."""
+    if len(area) < 2 or area[0] != LOGS or len(area) != 2 + area[1] or area[1] % _LOG.size:
+        return []
+    return [LogId(*each) for each in _LOG.iter_unpack(area[2:])]
 
 
 MAGIC: Final = b"RQ"
@@ -173,14 +195,20 @@ def pack_empty(
     first_sequence: int,
     count: int = 0,
     created_us: int = 0,
+    extensions: bytes = b"",
 ) -> bytes:
-    """Build a VOID, MARKER or FENCE batch: a header and no body."""
+    """Build a VOID, MARKER or FENCE batch: a header and no body.
+
+    Args:
+        extensions: of a MARKER or FENCE, see `pack_logs`.
+    """
     if kind is Kind.DATA:
         raise LocalProtocolError("a DATA batch has a body: use pack()")
     return HEADER.pack(
-        MAGIC, WIRE_VERSION, kind, 0, 0, 0, count, _checksum(b"") & 0xFFFFFFFF,
-        publisher, epoch, link_number, first_sequence, created_us,
-    )  # fmt: skip
+        MAGIC, WIRE_VERSION, kind, 0, 0, len(extensions), count,
+        _checksum(extensions) & 0xFFFFFFFF, publisher, epoch, link_number, first_sequence,
+        created_us,
+    ) + extensions  # fmt: skip
 
 
 def renumber(batch: bytes, *, epoch: int, link_number: int) -> bytes:
@@ -210,7 +238,8 @@ def read_header(batch: bytes | memoryview) -> Header:
         raise RemoteProtocolError(f"batch with kind {kind}, codec {codec}, extension {ext_bytes}")
     if count > COUNT_MAX or first_sequence + count > SEQUENCE_MAX:
         raise RemoteProtocolError(f"batch of {count} messages from sequence {first_sequence}")
-    if (count == 0) is (kind <= Kind.VOID) or (kind != Kind.DATA and size != HEADER_BYTES):
+    area = ext_bytes if kind > Kind.VOID else 0
+    if (count == 0) is (kind <= Kind.VOID) or (kind != Kind.DATA and size != HEADER_BYTES + area):
         raise RemoteProtocolError(f"batch of kind {kind} with {count} messages in {size} bytes")
     return Header(
         kind, codec, ext_bytes, count, checksum, PublisherId(publisher),

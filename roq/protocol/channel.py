@@ -48,6 +48,8 @@ from typing import Annotated, Final
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.model import NO_LOG, LogId
+from roq.protocol.batch import LOGS_MAX
 from roq.protocol.version import WIRE_VERSION
 from roq.ranges import ChildEpoch, ExchangeNumber, Offset, Whole
 
@@ -154,6 +156,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """The lowest link number whose offset it wants to be told; 0: it wants none."""
     incarnation: Whole = 0
     """Of a named publisher: a later one has a higher number, and lower ones are refused."""
+    logs: Annotated[list[LogId], msgspec.Meta(max_length=LOGS_MAX)] = []
+    """Other logs into which it has published before."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +235,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the log has committed all of it; if not, ask again."""
     earlier: list[tuple[bytes, Whole]] = []
     """Likewise, the highest of the earlier ids."""
+    log: LogId = NO_LOG
 
 
 class HeadsRequest(msgspec.Struct, frozen=True, kw_only=True):

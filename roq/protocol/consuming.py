@@ -34,6 +34,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.model import LogId
 from roq.protocol import requesting
 from roq.protocol.attributes import TAG_BYTES_MAX, TAGS_MAX
 from roq.protocol.batch import COUNT_MAX
@@ -333,6 +334,40 @@ class Ordered(msgspec.Struct, frozen=True, kw_only=True):
     id: Whole
     generation: ChildEpoch
     base: Offset = 0
+
+
+# What exchanges ask each other about groups that keep order, by way of the monitor (`OrderAsk`).
+
+ORDER_QUESTIONS_MAX: Final = 256
+"""In one message."""
+SETTLED: Final = "done"
+GONE: Final = "gone"
+"""The log is no more, and what was there is nobody's."""
+WAITS: Final = "waits"
+AWAY: Final = "away"
+"""Its exchange does not serve at the moment, and comes back with its log."""
+NO_GROUP: Final = "no_group"
+"""There is none of that name there; its members may be on their way."""
+
+
+class OrderQuestion(NamedTuple):
+    """Has this group done all that a publisher has sent into this log under lower epochs?"""
+
+    group: Annotated[str, msgspec.Meta(max_length=128)]
+    publisher: Annotated[bytes, msgspec.Meta(max_length=16)]
+    epoch: Whole
+    log: LogId
+
+
+class OrderAnswer(NamedTuple):
+    """What is answered: one of the words above."""
+
+    question: OrderQuestion
+    outcome: Annotated[str, msgspec.Meta(max_length=16)]
+
+
+OrderQuestions = Annotated[list[OrderQuestion], msgspec.Meta(max_length=ORDER_QUESTIONS_MAX)]
+OrderAnswers = Annotated[list[OrderAnswer], msgspec.Meta(max_length=ORDER_QUESTIONS_MAX)]
 
 
 def pack_lease(number: int, first: int, length: int, attempt: int, bits: int) -> bytes:

@@ -17,6 +17,7 @@ OK, 1101 failed, 8 not the leader); a failed one is a `Failure`.
     monitor         its clients (pushed)        3213 Topology, 3215 Version every second
     monitor         a publisher (pushed)        3217 Relocate, until it says 3218 Relocated
     monitor         an exchange (pushed)        3219 Passed: a publisher has gone elsewhere
+    exchange        monitor, which passes on    3222 OrderAsk, 3223 OrderTold (pushed on)
     monitor         GCM, client port            3020 ScaleOut, 3021 ScaleIn, 3022 Elasticity
     GCM             monitor                     3220 Empty; 3221 Configure, when rules change
 
@@ -30,6 +31,7 @@ from typing import Annotated, Final
 import msgspec
 
 from roq.model import VOLATILE, ElasticRules, ExchangeInfo, Limits, LogId
+from roq.protocol.consuming import OrderAnswers, OrderQuestions
 from roq.protocol.reports import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
 from roq.protocol.scaling_rules import HoldSeconds
 from roq.protocol.version import WIRE_VERSION
@@ -545,6 +547,22 @@ class Configure(Control, frozen=True, kw_only=True, tag=3221):
     queue_id: bytes
 
 
+class OrderAsk(Control, frozen=True, kw_only=True, tag=3222):
+    """An exchange asks others how far groups that keep order are there; asked again without end."""
+
+    queue_id: bytes
+    asker: tuple[ExchangeNumber, ChildEpoch]
+    questions: OrderQuestions
+
+
+class OrderTold(Control, frozen=True, kw_only=True, tag=3223):
+    """The answer: of the exchange that was asked, or of the monitor if that does not serve."""
+
+    queue_id: bytes
+    asker: tuple[ExchangeNumber, ChildEpoch]
+    answers: OrderAnswers
+
+
 GcmRequest = (
     ClusterInfoRequest | LocateRequest | HostReport | ScaleOut | ScaleIn | ElasticityRequest
     | HealthRequest
@@ -554,10 +572,11 @@ HcmRequest = (
 )  # fmt: skip
 MonitorRequest = (
     ExchangeReport | Attach | Join | Alive | Leave | Relocated | Empty | Configure | HealthRequest
+    | OrderAsk | OrderTold
 )  # fmt: skip
 Answer = (
     Failure | Done | ClusterInfo | Located | HostReportAck | Started | HostReport | ChildAck
     | ExchangeAck | Assigned | Topology | Version | ScaledOut | Elasticity | Relocate | Passed
-    | Emptied | Health
+    | Emptied | Health | OrderAsk | OrderTold
 )  # fmt: skip
 """Everything that a client of any of these servers may get."""

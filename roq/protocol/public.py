@@ -73,6 +73,7 @@ LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
     "publishers": (1, 1_000_000),
     "throughput_bytes": (1, NUMBER_MAX),
     "exchanges_max": (1, 1_024),
+    "ordered": (0, 1),
     "log_bytes": (1 << 20, 1 << 44),
     "log_seconds": (1, 100 * 365 * 24 * 60 * 60),
     "disk_free_bytes": (0, 1 << 44),

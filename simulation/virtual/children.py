@@ -16,7 +16,14 @@ from roq.model import ExchangeInfo
 from roq.monitor import events
 from roq.monitor.machine import MonitorMachine
 from roq.monitor.scaling_rules import PolicyNamed
-from roq.protocol.control import Answer, ExchangeReport, Failure, MonitorRequest
+from roq.protocol.control import (
+    Answer,
+    ExchangeReport,
+    Failure,
+    MonitorRequest,
+    OrderAsk,
+    OrderTold,
+)
 from roq.protocol.reports import ChildInfo
 from roq.protocol.request import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
@@ -152,6 +159,7 @@ class ExchangeShell:
             info=self.info, late=None if self.disk is None else self.disk.log,
             on_append=partial(watch.appended, spec, self.info.generation),
             on_settled=self._write_on, on_woken=self._report_on, on_leased=self._leased,
+            on_tell=self._tell,
         )  # fmt: skip
         if self.disk is not None:
             self._recover(self.disk, world)
@@ -187,6 +195,9 @@ class ExchangeShell:
     def _committed(self) -> None:
         self.exchange.core.consumers.kept()
         self.exchange.committed()
+
+    def _tell(self, message: OrderAsk | OrderTold) -> None:
+        self._monitor.say(message)
 
     def _leased(self, delivery: Delivery[bytes]) -> None:
         lease = delivery.lease
@@ -230,6 +241,10 @@ class ExchangeShell:
     def passed(self, event: Passed) -> None:
         """A publisher has gone elsewhere."""
         self.exchange.handle(event)
+
+    def ordered(self, message: OrderAsk | OrderTold) -> None:
+        """Another exchange asks how far groups are here, or answers."""
+        self.exchange.handle(message)
 
     def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
         """The monitor counts on this exchange, or has it accept nothing more."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
+from waiting import eventually
 
 import roq
+from roq.errors import NotEmpty
 from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
@@ -154,3 +156,41 @@ def test_higher_priorities_are_first_also_of_what_a_member_has_got(
         assert seen.index(b"high") <= 60
         assert seen.index(b"middle") <= 100
         assert seen.count(b"low") == 299
+
+
+@pytest.mark.parametrize(("queue", "mode"), [("none", "exclusive"), ("flush", "keyed")],
+                         indirect=["queue"])  # fmt: skip
+def test_what_was_published_before_a_move_is_handled_before_what_came_after(
+    client: roq.Cluster, queue: str, mode: str
+) -> None:
+    """There is a backlog at each exchange; two members write down what they handle."""
+    client.add_exchange(queue)
+    done: dict[str, list[int]] = defaultdict(list)
+    options = {"mode": mode, "prefetch": 20}
+    members = [client.consumer(queue, "group", **options) for _ in range(2)]  # type: ignore[arg-type]
+    with client.publisher(queue) as publisher:
+
+        def publish(first: int) -> str:
+            for number in range(first, first + 300):
+                receipt = publisher.publish(b"%d" % number, "t", key=f"k{number % 7}")
+            return receipt.wait(10).exchange
+
+        place, moves = publish(0), publisher.stats().moves
+        with pytest.raises((NotEmpty, roq.Unavailable)):  # its group has not done everything
+            client.remove_exchange(queue, place, timeout=1.0)
+        eventually(lambda: publisher.stats().moves > moves)
+        assert publish(300) != place
+        while sum(map(len, done.values())) < 600:
+            for member in members:
+                message = member.receive(0.05)
+                if message is not None:
+                    assert message.key is not None
+                    assert message.attempt == 1
+                    done[message.key].append(int(message.payload))
+                    message.ack()
+    for member in members:
+        member.flush()
+        assert member.receive(0.1) is None
+        member.close()
+    assert {key: sorted(numbers) for key, numbers in done.items()} == done
+    assert sum(map(len, done.values())) == 600

@@ -46,6 +46,14 @@ GROUPS: Final = (
     "tests/property/test_groups.py",
     "tests/property/test_consumers.py",
 )
+ORDER: Final = (
+    "tests/unit/log/test_stays.py",
+    "tests/unit/log/test_ordered_group.py",
+    "tests/unit/exchange/test_precedence.py",
+    "tests/unit/monitor/test_precedence.py",
+    "tests/unit/client/publish/test_relocation.py",
+    "tests/property/test_relocated_order.py",
+)
 PROTOCOL: Final = ("tests/unit/protocol",)
 SILENCE: Final = ("tests/unit/client/subscribe/test_silence.py",)
 PACING: Final = (
@@ -340,6 +348,52 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        open_bits = bits_at(0, count)\n"),
         ("min(max(0.0, now - self._ticked_at), STEP_SECONDS_MAX)",
          "max(0.0, now - self._ticked_at)"),
+    ),
+    *_of(
+        "roq/log/stays.py",
+        ORDER,
+        ("            before[log] = min(epoch, before.get(log, epoch))\n",
+         "            before[log] = epoch\n"),
+        ("if since <= epoch)", "if since < epoch)"),
+        ("if stay < epoch]", "if stay <= epoch]"),
+        ("at = end if 0 < known.present < epoch or not known.ends else",
+         "at = end if not known.ends else"),
+        ("            known.asked[epoch] = at\n", ""),
+        ("            ends[first] = max(ends[first], ends.pop(second))\n",
+         "            del ends[max(first, second)]\n"),
+    ),
+    *_of(
+        "roq/log/ordered_group.py",
+        ORDER,
+        ("        if outcome not in {SETTLED, GONE}:\n",
+         "        if outcome not in {SETTLED, GONE, AWAY}:\n"),
+        ("        if not wait.logs:\n            self._release(key)\n",
+         "        self._release(key)\n"),
+        ("        if self.next < end:\n", "        if end < 0:\n"),
+        ("stay >= epoch or offset >= end for", "stay > epoch or offset >= end for"),
+        ("stay >= epoch or offset >= end for", "stay >= epoch for"),
+        ("        self._passed[key] = None\n", ""),
+        ("            if key in self._waits:\n                self._release(key)\n", ""),
+    ),
+    *_of(
+        "roq/exchange/precedence.py",
+        ORDER,
+        (" or message.asker != self._asker:\n", ":\n"),
+        ("            return NO_GROUP\n", "            return SETTLED\n"),
+        ("            if LogId(*each.log) == self._stays.own and len",
+         "            if len"),
+    ),
+    *_of(
+        "roq/monitor/precedence.py",
+        ORDER,
+        ("        elif settled and rules.known:\n", "        else:\n"),
+        ("comes_back = serving is None and log", "comes_back = log"),
+    ),
+    *_of(
+        "roq/client/publish/links.py",
+        ORDER,
+        (" == since and not self.published.changed:\n", " == since:\n"),
+        ("            logs=self.published.before(self.all, link.log),\n", ""),
     ),
     *_of(
         "roq/log/group_journal.py",

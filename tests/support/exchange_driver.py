@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 import msgspec
 
 from roq.exchange.commit import LateLog
-from roq.exchange.events import Effect, Event, Publish, Received, Send, Woken
+from roq.exchange.events import Effect, Event, Publish, Received, Send, Tell, Woken
 from roq.exchange.links import Link
 from roq.exchange.machine import ExchangeCore
 from roq.log.log import Log
-from roq.model import Limits, PublisherId
+from roq.model import Limits, LogId, PublisherId
 from roq.protocol import batch, channel, documents
 from roq.protocol.batch import Header, Kind
 from roq.protocol.channel import Hello, Ready, Refused, Reset, StreamState
+from roq.protocol.control import OrderAsk, OrderTold
 from roq.protocol.entry import Entry, read_entry
 from roq.protocol.version import WIRE_VERSION
 
@@ -37,6 +38,8 @@ class Exchange:
     live: list[tuple[bytes, ...]] = field(default_factory=list)
     sent: list[tuple[bytes, tuple[bytes, ...]]] = field(default_factory=list)
     woken: int = 0
+    told: list[OrderAsk | OrderTold] = field(default_factory=list)
+    """What it has said to its monitor."""
     snapshots: list[tuple[int, bytes]] = field(default_factory=list)
     """Where the log ended when each was taken, and what it says."""
 
@@ -52,6 +55,8 @@ class Exchange:
                     self.live.append(frames)
                 case Send(route, frames):
                     self.sent.append((route, frames))
+                case Tell(message):
+                    self.told.append(message)
                 case Woken():
                     self.woken += 1
         self.core.check()
@@ -152,6 +157,7 @@ class Publisher:
     sequences: dict[bytes, int] = field(default_factory=dict)
     incarnation: int = 0
     places: int = 0
+    logs: list[LogId] = field(default_factory=list)
     """What its Hello says."""
 
     @property
@@ -174,7 +180,7 @@ class Publisher:
         hello = Hello(
             version=version, queue=queue, publisher=self.id, epoch=self.epoch,
             attempt=self.attempt, streams=streams or [], places=self.places,
-            incarnation=self.incarnation,
+            incarnation=self.incarnation, logs=self.logs,
         )  # fmt: skip
         self.exchange.tell(Received(self.route, (channel.HELLO, documents.encode(hello))))
         self.exchange.serve()

@@ -699,7 +699,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
         "exchange/consumers", "exchange/services", "log/service_group", "protocol/requesting",
         "client/request/handling", "client/request/machine", "client/request/requester",
         "client/request/service", "log/group_changes", "log/group_filter", "log/groups",
-        "protocol/consuming",
+        "log/ordered_group", "protocol/consuming",
     ),
     "later": (
         "client/consume/delayed", "exchange/delayed_message", "exchange/later", "log/timing_wheel",

@@ -47,7 +47,9 @@ def in_force(described: QueueDescription) -> ScalingRules:
     found = rules_of(given) if given else ScalingRules(name="")
     if "AUTOSCALING_ROQ" in given:
         return found
-    return msgspec.structs.replace(found, exchanges_max=described.limits.exchanges_max)
+    limits = described.limits
+    most = 1 if limits.ordered else limits.exchanges_max
+    return msgspec.structs.replace(found, exchanges_max=most)
 
 
 def limit_of(described: QueueDescription) -> int:

@@ -63,7 +63,7 @@ from roq.client.publish.link import (
     Transmit,
 )
 from roq.client.publish.link_chooser import LinkChooser
-from roq.client.publish.relocation import LINKS_MAX, Relocation
+from roq.client.publish.relocation import LINKS_MAX, PublishedLogs, Relocation
 from roq.client.publish.replay import ReplayBuffer, ReplayBuffers
 from roq.client.publish.send_window import PendingBatch, SendWindow, Stream
 from roq.client.publish.stats import Tally
@@ -97,6 +97,7 @@ class Links:
         tally: counters.
         replay: acknowledged batches.
         bound: links that were left, with what must not be sent elsewhere.
+        published: the logs into which it has published.
         serving: the topology; None before it was told.
         epoch: the highest one under which it publishes; 0: no exchange was ever assigned.
         used, away_since: whether a link ever worked; since when none does.
@@ -112,8 +113,8 @@ class Links:
         self.publisher, self._incarnation = publisher, incarnation
         self.queue_id, self._offsets, self._latency = b"", offsets, latency
         self.limits, self.delivery_seconds = limits, delivery_seconds
-        self.topics, self.tally = Topics(limits.topics), Tally()
-        self.replay, self.bound = ReplayBuffers(), BoundLinks(delivery_seconds)
+        self.topics, self.tally, self.replay = Topics(limits.topics), Tally(), ReplayBuffers()
+        self.bound, self.published = BoundLinks(delivery_seconds), PublishedLogs()
         self.serving: frozenset[LogId] | None = None
         self.epoch, self.used = 0, False
         self._unanswered = 0  # exchanges that did not answer in time since one was ready
@@ -566,6 +567,7 @@ class Links:
         effects: list[LinkEffect] = []
         self.all = tuple(link for link in self.all if link not in links)
         used = {link.log for link in self.all}
+        self.published.note(links)
         for link in links:
             if link.log in used:
                 effects += link.close()
@@ -602,16 +604,14 @@ class Links:
             queue=self.queue_id, publisher=self.publisher, epoch=link.window.epoch,
             attempt=self._attempt, streams=self.topics.states(firsts, now, since),
             places=link.window.low if self._offsets else 0, incarnation=self._incarnation,
+            logs=self.published.before(self.all, link.log),
         )  # fmt: skip
         return channel.HELLO, documents.encode(hello)
 
     def _introduce(self, now: float, since: Mapping[Stream, int]) -> list[LinkEffect]:
-        """Tell the exchanges of the streams that have moved on since the Hello.
-
-        So their logs show where each stream stands, and a reader notices if the exchange that was
-        left dies with the end of one.
-        """
-        if self.topics.heads() == since:
+        """Tell the exchanges of streams and logs that moved on since the Hello, so that readers
+        notice if the exchange that was left dies with the end of a stream."""
+        if self.topics.heads() == since and not self.published.changed:
             return []
         return [
             Say(link.number, self._hello(link, now, since))

@@ -99,6 +99,7 @@ class PublisherMachine:
         )  # fmt: skip
         if resumed is not None:
             self.links.topics.resume(resumed.streams, resumed.taken_over)
+            self.links.published.resume(resumed.logs)
         self.packer = Packer(new_receipt, limits, linger_seconds)
         self.sends = Sends()
         self.messages = 0

@@ -21,7 +21,7 @@ import zmq
 
 from roq.client.io import waiters
 from roq.errors import RemoteProtocolError, Unavailable
-from roq.model import PUBLISHER_ID_BYTES, PublisherId
+from roq.model import PUBLISHER_ID_BYTES, LogId, PublisherId
 from roq.protocol import documents
 from roq.protocol.channel import CLAIM, EARLIER_IDS_MAX, REFUSED, Claim, Claimed, Refused
 from roq.protocol.framing import Answers
@@ -50,6 +50,8 @@ class Identity:
     streams: Mapping[str, int] = field(default_factory=dict)
     taken_over: Mapping[str, int] = field(default_factory=dict)
     """Likewise, of topics that this id has not used: as far as the name came in former lives."""
+    logs: Sequence[LogId] = ()
+    """Those that have messages of this id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,7 @@ def resume(
                 return Identity(
                     publisher, incarnation, streams,
                     {topic: end for topic, end in former_ends.items() if topic not in streams},
+                    [answer.log for answer in answers.values() if answer.streams],
                 )  # fmt: skip
             if monotonic() >= deadline:
                 raise Unavailable(

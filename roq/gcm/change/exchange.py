@@ -10,11 +10,13 @@ import msgspec
 from roq.errors import (
     REQUEST_ERRORS,
     ExchangeNotFound,
+    InvalidRequest,
     NoCapacity,
     NotEmpty,
     RequestError,
 )
 from roq.gcm.change.saga import Admit, Call, Calls, Emit, Result, Saga
+from roq.gcm.change.scaling_rules import one_exchange
 from roq.gcm.change.steps import (
     OPEN_ERRORS,
     Part,
@@ -69,6 +71,11 @@ class ExchangeSagas:
         transaction = str(request.TransactionID)
         if transaction and transaction in queue.transactions:
             return _exchange_done(queue.transactions[transaction])
+        if queue.record.limits.ordered:
+            raise InvalidRequest(
+                f"{one_exchange(queue.name)}: its messages have one order. What may have the order "
+                "of each publisher goes into another queue, without the limit `ordered`"
+            )
         number = yield from self._add(
             queue,
             transaction,
@@ -245,6 +252,11 @@ class ExchangeSagas:
             )
         if queue.record.state is QueueState.STOPPED:
             _check_stopped(queue, exchange)
+            if len(queue.record.exchanges) == 1:  # of an ordered queue, and away
+                raise RequestError(
+                    f"queue {queue.name!r} has no other exchange: `roq queue start {queue.name}` "
+                    "first, then give this one up"
+                )
             record = queue.record.departing(self._departed(queue, exchange))
             yield from self._steps.save(without_exchange(record, exchange.number))
             return _exchange_done(exchange.number)
@@ -253,6 +265,8 @@ class ExchangeSagas:
         if exchange.here and not self._lost(queue, exchange):
             epoch, end = yield from self._empty(queue, exchange)
         problems = yield from self._remove(queue, exchange, epoch, end)
+        if not queue.record.exchanges:  # an ordered queue whose only one was given up
+            yield from self._add(queue, "", lambda: self._steps.place_beside(queue), CREATION)
         more = {"WARNING": "; ".join(problems)} if problems else {}
         return {**_exchange_done(exchange.number), **more}
 
@@ -375,7 +389,7 @@ class ExchangeSagas:
                 "back when that host is"
             )
             yield Emit((LogLine("exchange_away", text),))
-        for exchange in gone:
+        for exchange in () if record.limits.ordered else gone:
             yield from self._stand_in(queue, exchange.origin)
 
     def _stand_in(self, queue: Queue, origin: str) -> Part[None]:
@@ -489,8 +503,9 @@ def _check_stopped(queue: Queue, exchange: ExchangeRecord) -> None:
 
 def _all_away(queue: Queue) -> bool:
     """Whether nothing of a queue takes messages, as all hosts with its logs are gone."""
-    exchanges = queue.record.exchanges
-    return not _wanted(queue) and any(exchange.away for exchange in exchanges)
+    record = queue.record
+    waits = record.limits.ordered and bool(record.exchanges)
+    return not _wanted(queue) and not waits and any(each.away for each in record.exchanges)
 
 
 def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from roq.errors import RequestError
+from roq.errors import InvalidRequest, RequestError
 from roq.gcm.change.saga import Emit, Saga, Save
 from roq.gcm.events import Effect, ForgetListener, PushRules, Put
 from roq.gcm.state.queues import Queues
@@ -38,7 +38,12 @@ class Rules:
 
     def set(self, request: SetRules) -> Saga:
         """Store the rules of a queue and push them to its listeners."""
-        name = self._queues.demand(request.QName).name
+        queue = self._queues.demand(request.QName)
+        name, ours = queue.name, request.AUTOSCALING_ROQ
+        if queue.record.limits.ordered and ours is not None:
+            wanted = max(ours.AUTOSCALING_ROQ_XCHANGE_MIN, ours.AUTOSCALING_ROQ_XCHANGE_MAX)
+            if wanted > 1:
+                raise InvalidRequest(f"{one_exchange(name)}, and its rules ask for {wanted}")
         yield Save((Put(rules_path(name), encode(request)),))
         self._rules[name] = request
         self._queues.defects.pop(name, None)
@@ -141,6 +146,11 @@ class Rules:
         return [ForgetListener(address)]
 
 
+def one_exchange(queue: str) -> str:
+    """Why there is no other exchange beside that of an ordered queue, without a full stop."""
+    return f"queue {queue!r} is ordered, so it has one exchange for as long as it lives"
+
+
 def elastic_of(rules: SetRules | None, limits: Limits) -> ElasticRules:
     """What the fields of command 2006 mean for a monitor; a limit of 0 is not looked at."""
     meant: dict[str, object] = {"exchanges_max": limits.exchanges_max}
@@ -149,6 +159,8 @@ def elastic_of(rules: SetRules | None, limits: Limits) -> ElasticRules:
         if part is not None:
             fields = msgspec.structs.asdict(part)
             meant |= {_MEANING[field]: value for field, value in fields.items()}
+    if limits.ordered:
+        meant |= {"exchanges_min": 1, "exchanges_max": 1}
     return msgspec.convert(meant, ElasticRules)
 
 

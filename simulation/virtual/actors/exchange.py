@@ -16,6 +16,7 @@ from roq.exchange.events import (
     Received,
     Send,
     Subscribed,
+    Tell,
     Unreachable,
     Unsubscribed,
     Woken,
@@ -24,6 +25,7 @@ from roq.exchange.machine import ExchangeCore
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol.channel import ACK, CONTROL, NUMBER
+from roq.protocol.control import OrderAsk, OrderTold
 from roq.protocol.entry import announcement
 from roq.simulation.virtual.network import Connection, Frames, Wire
 from roq.simulation.virtual.world import Alarm, Time
@@ -52,6 +54,7 @@ class Exchange:
         on_append: called with each batch that went into the log, and is committed there.
         on_woken: called when somebody comes after a long time.
         on_leased: called with what is sent to a member of a consumer group.
+        on_tell: called with what the monitor is to be told.
 
     Attributes:
         core: the machine.
@@ -77,6 +80,7 @@ class Exchange:
         on_append: Callable[[bytes], None] = lambda _batch: None,
         on_woken: Callable[[], None] = lambda: None,
         on_leased: Callable[[Delivery[bytes]], None] = lambda _delivery: None,
+        on_tell: Callable[[OrderAsk | OrderTold], None] = lambda _message: None,
     ) -> None:
         self.core: ExchangeCore[bytes] = ExchangeCore(queue, number, epoch, limits, late=late)
         self.info = info or ExchangeInfo(
@@ -93,6 +97,7 @@ class Exchange:
         self._on_append = on_append
         self._on_woken = on_woken
         self._on_leased = on_leased
+        self._on_tell = on_tell
         self._data: dict[bytes, Connection] = {}
         self._live: dict[Connection, list[bytes]] = {}
         self._paused_at: float | None = None
@@ -158,6 +163,7 @@ class Exchange:
     def handle(self, event: Event) -> None:
         """Something that comes by neither port."""
         self._perform(self.core.handle(event, self._world.now))
+        self._look_for_members()
 
     # --- data port --------------------------------------------------------------------------------
 
@@ -246,6 +252,8 @@ class Exchange:
                     self._fan_out(frames)
                 case Send(route, frames):
                     self._send(route, frames)
+                case Tell(message):
+                    self._on_tell(message)
                 case Woken():
                     self._on_woken()
                     self._tick_alarm.set(self._world.now)

@@ -279,3 +279,72 @@ def test_scaling_removes_an_exchange_whose_log_holds_nothing_and_the_folder_with
     assert ask(script, less(script, 2, holds_nothing=True)) == Done(id=8)
     assert stops(script) == [(2, True)]
     assert [each.number for each in script.record("q").exchanges] == [1]
+
+
+@pytest.fixture
+def ordered() -> Script:
+    """With a queue that has one order."""
+    made = Script(*(PaperHost(f"h{number}", epoch=number) for number in (1, 2, 3)))
+    answer = made.ask(2003, QName="q", Host="h1", Durability="flush", Limits={"ordered": 1})
+    assert answer["RESULT"] == 0
+    return made
+
+
+def test_in_the_place_of_an_ordered_queues_exchange_there_is_no_other(ordered: Script) -> None:
+    lose(ordered, "h1")
+    assert states(ordered) == {1: ("h1", "away")}
+    ordered.live(30.0)
+    assert states(ordered) == {1: ("h1", "away")}, "publishers wait"
+    ordered.come_back("h1")
+    ordered.live(3.0)
+    assert states(ordered) == {1: ("h1", "created")}
+    assert ("q", 1) in ordered.hosts["h1"].children
+
+
+def test_an_ordered_queue_whose_exchange_is_given_up_goes_on_with_another_one(
+    ordered: Script,
+) -> None:
+    lose(ordered, "h1")
+    assert ordered.ask(2100, QName="q", Exchange="x1", Forget=True)["RESULT"] == 0
+    ((number, (host, state)),) = states(ordered).items()
+    assert (number, state) == (2, "created")
+    assert host in {"h2", "h3"}
+    assert ("q", 2) in ordered.hosts[host].children
+
+
+def test_a_stopped_ordered_queue_keeps_its_exchange_until_it_is_started(ordered: Script) -> None:
+    lose(ordered, "h1")
+    assert ordered.ask(2002, QName="q")["RESULT"] == 0
+    answer = ordered.ask(2100, QName="q", Exchange="x1", Forget=True)
+    assert "`roq queue start q` first" in answer["COMMENT"]
+    assert ordered.ask(2005, QName="q")["RESULT"] == 0
+    assert ordered.ask(2100, QName="q", Exchange="x1", Forget=True)["RESULT"] == 0
+    assert [state for _, state in states(ordered).values()] == ["created"]
+
+
+def test_whoever_asks_for_more_than_one_exchange_of_an_ordered_queue_is_told(
+    ordered: Script,
+) -> None:
+    answer = ordered.ask(2004, QName="q", Host="h2")
+    assert (answer["RESULT"], answer["CODE"]) == (1101, "invalid_request")
+    assert "is ordered, so it has one exchange" in answer["COMMENT"]
+    assert isinstance(ask(ordered, out(ordered)), Failure)
+    rules = {
+        "AUTOSCALING_ROQ_POLICY": "balanced", "AUTOSCALING_ROQ_LATENCY": 0,
+        "AUTOSCALING_ROQ_XCHANGE_MIN": 1, "AUTOSCALING_ROQ_XCHANGE_MAX": 2,
+        "AUTOSCALING_ROQ_COOLDOWN": 60,
+    }  # fmt: skip
+    answer = ordered.ask(2006, QName="q", AUTOSCALING_NAME="r", AUTOSCALING_ROQ=rules)
+    assert (answer["RESULT"], answer["CODE"]) == (1101, "invalid_request")
+    assert "its rules ask for 2" in answer["COMMENT"]
+    rules["AUTOSCALING_ROQ_XCHANGE_MAX"] = 1
+    answer = ordered.ask(2006, QName="q", AUTOSCALING_NAME="r", AUTOSCALING_ROQ=rules)
+    assert answer["RESULT"] == 0
+    assert list(states(ordered)) == [1]
+
+
+def test_an_ordered_queue_never_grows_whatever_its_other_limit_says(ordered: Script) -> None:
+    request = ElasticityRequest(queue="q", queue_id=ordered.record("q").queue_id)
+    told = ask(ordered, request)
+    assert isinstance(told, Elasticity)
+    assert (told.rules.exchanges_min, told.rules.exchanges_max) == (1, 1)

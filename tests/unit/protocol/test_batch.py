@@ -3,16 +3,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roq.errors import LocalProtocolError, RemoteProtocolError
-from roq.model import PublisherId
+from roq.model import LogId, PublisherId
 from roq.protocol.batch import (
     HEADER_BYTES,
+    LOGS_MAX,
     SEQUENCE_MAX,
     Kind,
     pack,
     pack_empty,
     pack_floor,
+    pack_logs,
     read_floor,
     read_header,
+    read_logs,
     read_payloads,
     renumber,
 )
@@ -130,3 +133,31 @@ def test_a_batch_with_extensions_is_read_like_any_other() -> None:
     header = read_header(batch)
     assert read_payloads(batch, header) == [b"a", b"b"]
     assert read_floor(batch[HEADER_BYTES : HEADER_BYTES + header.ext_bytes]) == 3
+
+
+def test_a_fence_says_where_its_publisher_was_before() -> None:
+    logs = [LogId(2, 1 << 35), LogId(3, 4)]
+    for kind in (Kind.FENCE, Kind.MARKER):
+        data = pack_empty(
+            kind, publisher=PublisherId(bytes(16)), epoch=2, link_number=0, first_sequence=7,
+            extensions=pack_logs(logs),
+        )  # fmt: skip
+        assert read_header(data).first_sequence == 7
+        assert read_logs(data[HEADER_BYTES:]) == logs
+        for damaged in (data[:-1], data + b"x"):
+            with pytest.raises(RemoteProtocolError):
+                read_header(damaged)
+    void = pack_empty(
+        Kind.VOID, publisher=PublisherId(bytes(16)), epoch=2, link_number=1, first_sequence=7,
+        count=1, extensions=pack_logs(logs),
+    )  # fmt: skip
+    with pytest.raises(RemoteProtocolError):
+        read_header(void)
+
+
+def test_no_more_logs_are_named_than_fit_and_damaged_names_are_none() -> None:
+    assert pack_logs([]) == b""
+    area = pack_logs(LogId(number, 1) for number in range(1, 99))
+    assert len(read_logs(area)) == LOGS_MAX
+    for damaged in (b"", b"\x05", area[:-1], area + b"x", b"\x01" + area[1:], b"\x05\x01x"):
+        assert read_logs(damaged) == []

@@ -8,10 +8,13 @@ import msgspec
 import pytest
 
 from roq.errors import RemoteProtocolError
+from roq.model import LogId
 from roq.protocol import consuming, documents
 from roq.protocol.consuming import (
     DELAY_SECONDS_MAX,
     LEASE,
+    ORDER_QUESTIONS_MAX,
+    SETTLED,
     Credit,
     Done,
     DoneConfirmed,
@@ -19,11 +22,14 @@ from roq.protocol.consuming import (
     GroupSettings,
     Join,
     LeaveGroup,
+    OrderAnswer,
+    OrderQuestion,
     Returned,
     lease_bytes,
     pack_lease,
     read_lease,
 )
+from roq.protocol.control import MonitorRequest, OrderAsk, OrderTold
 
 JOIN = {
     "id": 1, "queue": b"q", "group": "g", "member": b"m", "attempt": 1, "settings": {}, "name": "n",
@@ -107,3 +113,29 @@ def test_a_lease_says_which_messages_it_stands_for(length: int, bits: int) -> No
 def test_a_lease_that_stands_for_nothing_is_none(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         read_lease(data)
+
+
+QUESTION = OrderQuestion("billing", b"p" * 16, 7, LogId(2, 5))
+
+
+def test_questions_and_answers_come_as_they_were_sent() -> None:
+    ask = OrderAsk(queue_id=b"q" * 16, asker=(1, 9), questions=[QUESTION])
+    told = OrderTold(queue_id=b"q" * 16, asker=(1, 9), answers=[OrderAnswer(QUESTION, SETTLED)])
+    for message in (ask, told):
+        assert documents.decode(documents.encode(message), MonitorRequest) == message  # type: ignore[comparison-overlap]
+
+
+def test_too_many_at_once_are_refused() -> None:
+    questions = [QUESTION] * (ORDER_QUESTIONS_MAX + 1)
+    many = OrderAsk(queue_id=b"q" * 16, asker=(1, 9), questions=questions)
+    with pytest.raises(RemoteProtocolError):
+        documents.decode(documents.encode(many), MonitorRequest)
+
+
+def test_a_publisher_has_no_longer_id() -> None:
+    long = msgspec.structs.replace(
+        OrderAsk(queue_id=b"q", asker=(1, 9), questions=[]),
+        questions=[QUESTION._replace(publisher=b"p" * 17)],
+    )
+    with pytest.raises(RemoteProtocolError):
+        documents.decode(documents.encode(long), MonitorRequest)

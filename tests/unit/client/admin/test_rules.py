@@ -36,6 +36,12 @@ def test_the_limit_is_that_of_the_rules_if_they_have_one() -> None:
     assert limit_of(described(mine)) == 7
 
 
+def test_an_ordered_queue_has_one_exchange_whatever_its_other_limit_says() -> None:
+    ordered = msgspec.structs.replace(described(None), limits=Limits(exchanges_max=6, ordered=1))
+    assert in_force(ordered).exchanges_max == 1
+    assert changed(ordered, {"policy": "static"}, replace=False).exchanges_max == 1
+
+
 def test_rules_of_an_old_console_leave_the_queues_own_cap_in_force() -> None:
     old = described(None)
     old.rules.update(

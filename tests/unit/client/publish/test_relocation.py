@@ -20,9 +20,11 @@ from publisher_script import (
 
 from roq.client.publish.events import AskAttach, ConnectionLost, Serving, TellRelocated
 from roq.client.publish.link import READY_SECONDS, Drop, Say
-from roq.client.publish.relocation import DRAIN_SECONDS
+from roq.client.publish.relocation import DRAIN_SECONDS, PublishedLogs
 from roq.machine import Tick
+from roq.model import NO_LOG, LogId
 from roq.protocol import channel, documents
+from roq.protocol.batch import LOGS_MAX
 
 
 def test_a_move_opens_its_target_first_and_goes_on_at_the_old_exchange(ready: Script) -> None:
@@ -282,3 +284,43 @@ def test_a_relocation_that_waits_for_another_follows_its_failure_as_well(ready: 
     effects = ready.feed(ConnectionLost(link_at(ready, X2), "killed"))
     assert not told(effects).accepted
     assert opened(effects).epoch == 3
+
+
+def test_who_has_published_nowhere_names_nothing() -> None:
+    assert opened(Script().assign()).logs == []
+
+
+def test_who_is_moved_names_where_it_was(ready: Script) -> None:
+    ready.publish()
+    ready.ack(1)
+    assert opened(relocate(ready, 2, X2)).logs == [X1.log]
+
+
+def test_who_was_assigned_and_never_heard_names_nothing() -> None:
+    script = Script()
+    script.assign()
+    script.publish()
+    assert opened(script.assign(X2, epoch=2)).logs == []
+
+
+def test_where_it_has_sent_since_the_hello_it_says_before_it_sends_more() -> None:
+    script = Script()
+    script.assign()
+    script.publish()
+    assert opened(relocate(script, 2, X2)).logs == []
+    accepted(script, X1)
+    accepted(script, X2)
+    (said,) = (each for each in acked(script, X1, 1) if isinstance(each, Say))
+    assert documents.decode(said.frames[1], channel.Hello).logs == [X1.log]
+
+
+def test_the_newest_are_named_and_none_twice() -> None:
+    made = PublishedLogs()
+    made.resume([NO_LOG, *(LogId(number, 1) for number in range(1, LOGS_MAX + 3)), LogId(4, 1)])
+    named = made.before([], LogId(9, 1))
+    assert len(named) == len(set(named)) == LOGS_MAX - 1
+    assert named[-1] == LogId(4, 1)
+    assert LogId(1, 1) not in named
+    assert not made.changed
+    made.resume([LogId(99, 1)])
+    assert made.changed
