@@ -51,6 +51,7 @@ from roq.protocol.channel import (
     BYE,
     CLAIM,
     END_TOPIC,
+    FIND,
     HEADS,
     HELLO,
     POSITION,
@@ -318,7 +319,7 @@ class ExchangeCore(Generic[B]):
     @property
     def asks_the_log(self) -> bool:
         """Whether the next request is a question that may be asked again if it has to wait."""
-        return bool(self.requests) and self.requests.next.letter in {HEADS, POSITION, SEEK}
+        return bool(self.requests) and self.requests.next.letter in {FIND, HEADS, POSITION, SEEK}
 
     def next_deadline(self) -> float:
         """When a Tick is due, or something else is to be done in a turn."""

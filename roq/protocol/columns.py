@@ -39,6 +39,11 @@ def key_group(key: str | None) -> int:
     return 0 if key is None else _hash(key.encode()) % KEY_GROUP_COUNT + 1
 
 
+def key_hash(key: str) -> int:
+    """By which indexes know a key: 32 bits."""
+    return _hash(key.encode()) & 0xFFFFFFFF
+
+
 def tag_bits(tags: Iterable[str]) -> int:
     """The bits of these tags."""
     bits = 0
