@@ -30,6 +30,7 @@ from roq.exchange.readers import RefusedRequest, check_queue, checked_prefixes, 
 from roq.exchange.requests import Request
 from roq.exchange.services import Services, answered
 from roq.log.group_changes import GroupDelta, decode_deltas, encode_deltas
+from roq.log.group_filter import Lifetimes
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member, NumberedLeases
 from roq.log.log import Log, NotAtHand
@@ -95,13 +96,10 @@ class Consumers(Generic[B]):
         late: bool,
         frame_bytes: int,
     ) -> None:
-        self._queue = queue
-        self._log = log
-        self._epoch = epoch
-        self._counters = counters
-        self._backpressure = backpressure
-        self._late = late
-        self._frame_bytes = frame_bytes
+        self._queue, self._log, self._epoch = queue, log, epoch
+        self.lifetimes = Lifetimes()
+        self._counters, self._backpressure = counters, backpressure
+        self._late, self._frame_bytes = late, frame_bytes
         self._now = 0.0
         self._groups: dict[str, ConsumerGroup[B]] = {}
         self._peers: dict[tuple[bytes, bytes], Peer[B]] = {}
@@ -440,7 +438,10 @@ class Consumers(Generic[B]):
         self, name: str, settings: GroupSettings, created_us: int, start: int
     ) -> ConsumerGroup[B]:
         kind = ConsumerGroup[B] if settings.service is None else ServiceGroup[B]
-        return kind(name, self._log, settings, created_us, start, self._now)
+        group = kind(name, self._log, settings, created_us, start, self._now)
+        if settings.service is None:  # requests have a time of their own
+            group.lifetimes = self.lifetimes
+        return group
 
     def _credit(self, peer: Peer[B], document: bytes) -> None:
         self._grant(peer, consuming.decode(document, Credit))

@@ -142,6 +142,7 @@ class ExchangeCore(Generic[B]):
             queue, self.log, epoch, self.counters, self.backpressure, late=late is not None,
             frame_bytes=batch_bytes_max(limits),
         )  # fmt: skip
+        self.consumers.lifetimes.queue_us = limits.message_seconds * 1_000_000
         self.disk = DiskRoom(limits, place)
         self.later: Later[B] = Later(
             queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk,
@@ -219,6 +220,7 @@ class ExchangeCore(Generic[B]):
         self.intake.begin(now)
         self.consumers.begin(now)
         self.later.begin(now, time_us)
+        self.consumers.lifetimes.now_us = self.later.clock.now_us
         self.log.advance_clock(time_us)
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event

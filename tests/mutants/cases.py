@@ -307,6 +307,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("while segments and segments[-1].base >= file.base:\n", "while False:\n"),
     ),
     *_of(
+        "roq/log/group_filter.py",
+        GROUPS,
+        ("        return 0 < lives_us <= age_us\n", "        return lives_us <= age_us\n"),
+        ("min(told_us, lives_us) if told_us and lives_us else", "told_us if told_us else"),
+    ),
+    *_of(
         "roq/log/key_index.py",
         KEYS,
         ("        if behind < at or _low_sum(data[at:behind]) != told:\n", "        if False:\n"),

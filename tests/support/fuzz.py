@@ -75,7 +75,7 @@ from roq.protocol import (  # noqa: E402
 )
 from roq.protocol import spec as specs  # noqa: E402
 from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
-from roq.protocol.columns import KEY_GROUPS, PRIORITIES, TAGS  # noqa: E402
+from roq.protocol.columns import KEY_GROUPS, LIFETIME, PRIORITIES, TAGS  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
 from roq.protocol.framing import join_answer, split_answer  # noqa: E402
 from roq.protocol.request import read_request  # noqa: E402
@@ -527,7 +527,7 @@ def _area(maker: Maker, count: int) -> bytes:
     """What a batch may say of its messages, sometimes cut off or of other lengths."""
     column = maker.random.randbytes(maker.random.choice([1, count, count + 1, 255]))
     records = [
-        bytes((kind, len(column))) + column for kind in (KEY_GROUPS, PRIORITIES, TAGS, 99)
+        bytes((kind, len(column))) + column for kind in (KEY_GROUPS, PRIORITIES, TAGS, LIFETIME, 99)
         if maker.chance(0.5)
     ]  # fmt: skip
     area = b"".join(records)
