@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from roq.log.log import Log, Record
 from roq.protocol.batch import HEADER_BYTES, Kind
-from roq.protocol.columns import read_lifetime, read_tags, tag_bits
+from roq.protocol.columns import LIFETIME, read_lifetime, read_tags, tag_bits
 from roq.protocol.consuming import GroupSettings
 from roq.protocol.entry import ENTRY_BYTES, read_entry
 from roq.protocol.later import LATER_TOPIC
@@ -53,9 +53,11 @@ class Lifetimes:
         _, frame, batch, size = record
         lives_us = self.queue_us
         if size >= HEADER_BYTES:
-            _, ext_bytes, _ = _KIND_EXT_COUNT.unpack_from(cast("bytes", batch))
-            if ext_bytes:
-                area = bytes(cast("bytes", batch)[HEADER_BYTES : HEADER_BYTES + ext_bytes])
+            data = cast("bytes", batch)
+            _, ext_bytes, _ = _KIND_EXT_COUNT.unpack_from(data)
+            if ext_bytes and LIFETIME in (
+                area := bytes(data[HEADER_BYTES : HEADER_BYTES + ext_bytes])
+            ):
                 told_us = read_lifetime(area) * 1_000
                 lives_us = min(told_us, lives_us) if told_us and lives_us else told_us or lives_us
         age_us: int = self.now_us - _APPENDED.unpack_from(frame, _APPENDED_AT)[0]

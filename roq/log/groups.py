@@ -35,6 +35,7 @@ from roq.log.leases import (
     piece_of,
     runs_of,
     split_by_attempts,
+    wait_after,
 )
 from roq.log.log import Log, Record
 from roq.log.open_batches import OpenBatches
@@ -283,9 +284,7 @@ class ConsumerGroup(Generic[B]):
             return False
         if counted:
             self.failed += bits.bit_count()
-            settings = self.settings
-            doubled = settings.retry_seconds * 2 ** min(lease.attempts, 32)
-            delay = delay or min(doubled, settings.retry_seconds_max)
+            delay = delay or wait_after(lease.attempts, lease.offset, self.settings)
         self._return(lease, bits, counted=counted, delay=delay, reason=reason)
         return True
 

@@ -313,6 +313,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("min(told_us, lives_us) if told_us and lives_us else", "told_us if told_us else"),
     ),
     *_of(
+        "roq/log/leases.py",
+        ("tests/unit/log/test_leases.py",),
+        ("_draw(offset, tried)), DELAY_SECONDS_MAX)", "_draw(0, tried)), DELAY_SECONDS_MAX)"),
+        (" % (1 << 32) / (1 << 32)", " % (1 << 32) / (1 << 31)"),
+    ),
+    *_of(
         "roq/log/key_index.py",
         KEYS,
         ("        if behind < at or _low_sum(data[at:behind]) != told:\n", "        if False:\n"),

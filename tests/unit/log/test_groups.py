@@ -102,7 +102,8 @@ def test_what_fails_comes_later_and_later_and_holds_up_nobody() -> None:
             made.pass_time(0.5)
         waits.append(made.now - began)
         lease = again[0]
-    assert waits == [1.0, 2.0, 3.0, 3.0]
+    # In steps of half a second, with what each wait has more.
+    assert waits == [1.0, 2.5, 3.5, 3.5]
     assert (lease.attempts, lease.reason) == (4, "no")
 
 
