@@ -117,3 +117,16 @@ def test_what_is_lost_is_not_waited_for() -> None:
     reads: PatientReads[bytes] = PatientReads(cast("Log[bytes]", disk))
     assert reads.record(7, 0.0) is None
     assert not reads.waits(0.0)
+
+
+def test_a_tag_that_has_the_bit_of_another_one_is_let_pass_for_its_member_to_tell() -> None:
+    twin = next(
+        tag for number in range(10_000)
+        if tag_bits([tag := f"t{number}"]) == tag_bits(["paid"])
+    )  # fmt: skip
+    group = GroupFilter(GroupSettings(tags=(twin,)))
+    assert group.look_at(record(area=AREA))[0] == 2
+    none = next(
+        tag for tag in map(str, range(100)) if not tag_bits([tag]) & tag_bits(["eu", "paid"])
+    )
+    assert GroupFilter(GroupSettings(tags=(none,))).look_at(record(area=AREA)) == (0, b"")

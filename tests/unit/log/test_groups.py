@@ -20,7 +20,7 @@ from roq.log.segments import SegmentLog, perform
 from roq.model import PublisherId
 from roq.protocol.batch import pack
 from roq.protocol.columns import KEY_GROUPS, PRIORITIES, pack_column, pack_lifetime
-from roq.protocol.consuming import MODES, GroupSettings
+from roq.protocol.consuming import MODES, GroupSettings, Run
 
 
 class Group:
@@ -409,3 +409,31 @@ def test_a_batch_of_other_topics_is_not_counted_as_stale() -> None:
     made.join()
     assert made.leases() == []
     assert made.group.state(who=False, most=0).stale == 0
+
+
+def test_who_seeks_below_the_floor_or_beyond_the_end_begins_there() -> None:
+    made = Group(capacity=400)
+    for _ in range(20):
+        made.append(size=40)
+    assert 0 < made.log.floor < made.log.end
+    made.group.seek(0)
+    assert made.group.base == made.log.floor
+    made.group.seek(made.log.end + 1_000)
+    assert made.group.base == made.log.end
+    made.append()
+    made.join()
+    assert [lease.offset for lease in made.leases()] == [20]
+
+
+def test_what_a_member_says_to_hold_beyond_the_end_or_the_batch_is_nobody_s() -> None:
+    made = Group()
+    made.append(2)
+    member = made.join()
+    held = [Run(1, 0, 1), Run(1 << 61, 0, 1), Run(0, 1, 2)]
+    assert made.group.resume(member, held, made.numbers) == ([], [])
+    (lease,) = made.leases()
+    for first, count in ((0, 3), (2, 1), (1 << 19, 1)):
+        assert not made.group.acknowledge(member, lease.number, first, count)
+    assert made.group.acknowledged == 0
+    assert made.group.acknowledge(member, lease.number)
+    made.group.check()
