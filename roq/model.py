@@ -138,6 +138,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     messages go."""
     log_seconds: Size = 7 * 24 * 60 * 60
     """Messages that are older go from the log of a durable queue, in whole files."""
+    message_seconds: Size = 0
+    """Time to live of each message, from when an exchange has taken it in: older ones are handed to
+    no consumer group; 0: without an end. A shorter one of its own counts."""
     disk_free_bytes: Size = 256 * 1024 * 1024
     """An exchange of a durable queue takes nothing more while less of its disk is free, or a tenth
     of a small one; 0: it takes what the disk takes."""

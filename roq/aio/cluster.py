@@ -32,6 +32,7 @@ from roq.client.consume import consumer as sync_consumer
 from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES
 from roq.client.consume.delayed import PendingMessages
 from roq.client.consume.groups import GroupListing
+from roq.client.consume.lookup import FoundMessage, FoundMessages
 from roq.client.io.engine import Translate
 from roq.client.publish import publisher as sync_publisher
 from roq.client.request import requester as sync_requester
@@ -244,6 +245,20 @@ class Cluster:
         """Roll an open one back; see `roq.Cluster.rollback_transaction`."""
         await asyncio.to_thread(
             self._sync.rollback_transaction, queue, transaction, timeout=timeout
+        )
+
+    async def find_message(
+        self, queue: str, message: str, *, timeout: float | None = None
+    ) -> FoundMessage | None:
+        """The message with this id; see `roq.Cluster.find_message`."""
+        return await asyncio.to_thread(self._sync.find_message, queue, message, timeout=timeout)
+
+    async def find_messages(
+        self, queue: str, key: str, *, most: int = 100, timeout: float | None = None
+    ) -> FoundMessages:
+        """The newest messages of a key; see `roq.Cluster.find_messages`."""
+        return await asyncio.to_thread(
+            self._sync.find_messages, queue, key, most=most, timeout=timeout
         )
 
     async def groups(

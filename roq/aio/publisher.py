@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 from roq.client.io.bell import Bell, deadline_in
 from roq.client.publish import publisher as sync_publisher
 from roq.client.publish import receipt as sync_receipt
-from roq.client.publish.batching import Payload, with_attributes
+from roq.client.publish.batching import Lifetime, Payload, lifetime_ms, with_attributes
 from roq.client.publish.later import DelayedMessage, When
 from roq.client.publish.receipt import SendStatus
 from roq.client.publish.stats import PublisherStats
@@ -94,11 +94,12 @@ class Publisher:
         wait: bool = True,
         priority: int = 0,
         delay: When | None = None,
+        ttl: Lifetime | None = None,
     ) -> Receipt:
         """Publish one message; a plain call that never waits.
 
         Args:
-            payload, topic, key, tags, properties, wait, priority, delay: as in
+            payload, topic, key, tags, properties, wait, priority, delay, ttl: as in
                 `roq.Publisher.publish`.
 
         Returns:
@@ -108,7 +109,9 @@ class Publisher:
             WouldBlock: the window is full: `await drain()` and try again.
             RoQError: as `roq.Publisher.publish`.
         """
-        receipt = self._sync.publish(payload, topic, key, tags, properties, wait, priority, delay)
+        receipt = self._sync.publish(
+            payload, topic, key, tags, properties, wait, priority, delay, ttl
+        )
         return cast("Receipt", receipt)
 
     def publish_later(
@@ -147,6 +150,7 @@ class Publisher:
         properties: Mapping[str, str] | None = None,
         *,
         priority: int = 0,
+        ttl: Lifetime | None = None,
         timeout: float | None = None,
     ) -> SendStatus:
         """Publish one message and wait until its fate is known; waits for room, too.
@@ -154,7 +158,8 @@ class Publisher:
         For several at a time, make tasks of it.
 
         Args:
-            payload, topic, key, tags, properties, priority, timeout: as in `roq.Publisher.send`.
+            payload, topic, key, tags, properties, priority, ttl, timeout: as in
+                `roq.Publisher.send`.
 
         Raises:
             DeliveryError: it was not delivered, or it is not known yet; `outcome` says which.
@@ -165,7 +170,9 @@ class Publisher:
         tries = sync.retry_times
         while True:
             await self.drain()
-            receipt = self.publish(payload, topic, key, tags, properties, priority=priority)
+            receipt = self.publish(
+                payload, topic, key, tags, properties, priority=priority, ttl=ttl
+            )
             remaining = max(0.0, deadline - monotonic())
             sync.watch(receipt, remaining, tries)
             try:
@@ -186,17 +193,19 @@ class Publisher:
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         priority: int = 0,
+        ttl: Lifetime | None = None,
     ) -> list[Receipt]:
         """Publish many messages of one topic, the fastest way; waits for room as often as needed.
 
         Args:
             payloads: the messages, in order.
-            topic, key, tags, properties, priority: of all, as in `roq.Publisher.publish`.
+            topic, key, tags, properties, priority, ttl: of all, as in `roq.Publisher.publish`.
 
         Raises:
             Unavailable: there was no room for the publisher's `timeout`.
         """
-        every = with_attributes(payloads, attributes_of(key, tags, properties, priority))
+        attributes = attributes_of(key, tags, properties, priority)
+        every = with_attributes(payloads, attributes, lifetime_ms(ttl))
         receipts: list[sync_receipt.Receipt] = []
         position = self._sync.publish_from(every, 0, topic, receipts)
         while position < len(every):

@@ -74,6 +74,7 @@ class _Published:
     callback=lambda _context, _option, given: None if given is None else parse_time(given),
     help="When every message is given out, such as 2026-11-21T08:30 (UTC unless it says so).",
 )
+@click.option("--ttl", type=float, help="Seconds after which no consumer group gets a message.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no summary.")
 @cluster_command
 def pub(
@@ -87,6 +88,7 @@ def pub(
     priority: int,
     delay: float | None,
     at: datetime | None,
+    ttl: float | None,
     quiet: bool,
 ) -> None:
     """Publish each line of FILE (standard input by default) as one message to QUEUE.
@@ -103,6 +105,8 @@ def pub(
     if delay is not None and at is not None:
         raise click.UsageError("--delay and --at: say one of them")
     when = delay if at is None else at
+    if when is not None and ttl is not None:
+        raise click.UsageError("--ttl and --delay or --at: say one of them")
     published = _Published()
     with target.connect() as cluster, cluster.publisher(queue) as publisher:
         started = time.monotonic()
@@ -112,7 +116,7 @@ def pub(
                     if when is None:
                         publisher.publish_many(
                             lines, topic, key=key, tags=tags, properties=properties,
-                            priority=priority,
+                            priority=priority, ttl=ttl,
                         )  # fmt: skip
                     else:
                         for line in lines:

@@ -34,7 +34,7 @@ from roq.client.consume.commands import GroupCommands
 from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES, Consumer
 from roq.client.consume.dead_letters import SUFFIX as DEAD_SUFFIX
 from roq.client.consume.dead_letters import DeadLetters
-from roq.client.consume.delayed import DelayedCommands
+from roq.client.consume.lookup import MessageCommands
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine, Translate
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
@@ -97,7 +97,7 @@ class _Created(msgspec.Struct, rename="pascal"):
     exchange: str = ""
 
 
-class Cluster(HostCommands, GroupCommands, DelayedCommands, RequestCommands, TransactionCommands):
+class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, TransactionCommands):
     """One RoQ cluster, seen by a client. Thread-safe; a context manager. Made by `roq.connect`.
 
     All methods raise `RequestError` subclasses when the cluster refuses, `Unavailable` when none

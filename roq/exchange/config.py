@@ -13,7 +13,7 @@ from roq.protocol.spec import ExchangeSpec
 from roq.ranges import UNREADABLE
 
 _EPOCHS = 1 << 63
-MAY_BE_NONE: Final = frozenset({"disk_free_bytes", "disk_free_files", "ordered"})
+MAY_BE_NONE: Final = frozenset({"disk_free_bytes", "disk_free_files", "message_seconds", "ordered"})
 """Limits that may be 0."""
 
 

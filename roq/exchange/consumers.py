@@ -32,6 +32,7 @@ from roq.exchange.readers import RefusedRequest, check_queue, checked_prefixes, 
 from roq.exchange.requests import Request
 from roq.exchange.services import Services, answered
 from roq.log.group_changes import GroupDelta, decode_deltas, encode_deltas
+from roq.log.group_filter import Lifetimes
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member, NumberedLeases
 from roq.log.log import Log, NotAtHand
@@ -100,13 +101,10 @@ class Consumers(Generic[B]):
         frame_bytes: int,
         stays: Stays,
     ) -> None:
-        self._queue = queue
-        self._log = log
-        self._epoch = epoch
-        self._counters = counters
-        self._backpressure = backpressure
-        self._late = late
-        self._frame_bytes = frame_bytes
+        self._queue, self._log, self._epoch = queue, log, epoch
+        self.lifetimes = Lifetimes()
+        self._counters, self._backpressure = counters, backpressure
+        self._late, self._frame_bytes = late, frame_bytes
         self._now = 0.0
         self._groups: dict[str, ConsumerGroup[B]] = {}
         self._peers: dict[tuple[bytes, bytes], Peer[B]] = {}
@@ -449,7 +447,10 @@ class Consumers(Generic[B]):
     def _new(
         self, name: str, settings: GroupSettings, created_us: int, start: int
     ) -> ConsumerGroup[B]:
-        return self.precedence.group(name, settings, created_us, start, self._now)
+        group = self.precedence.group(name, settings, created_us, start, self._now)
+        if settings.service is None:  # requests have a time of their own
+            group.lifetimes = self.lifetimes
+        return group
 
     def _credit(self, peer: Peer[B], document: bytes) -> None:
         self._grant(peer, consuming.decode(document, Credit))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Final, Protocol, TypeVar, cast
 
 import zmq
@@ -39,6 +40,9 @@ class _Load:
         self._miss.keep(self._found)
 
 
+INDEX_PAUSE_SECONDS: Final = 0.002
+"""Whoever makes an index gives way so long, every few batches: the loop waits for the interpreter
+no longer than these take, and of a core at most about a sixth is used."""
 SYNC_SECONDS: Final = 0.1
 """A log that runs ahead of its disk is synced so long after something was written,"""
 SYNC_BYTES: Final = 16 * 1024 * 1024
@@ -105,11 +109,14 @@ class DiskLog:
         self._reader: LogWriter[_Load] = LogWriter(
             _Load.run, loop.call_soon, self._was_read, self._unreadable, "log reader"
         )
+        self._indexer: LogWriter[_Load] | None = None
+        """Makes indexes of keys, from when there is one to make; without it readers ask on."""
         self._then: Callable[[], None] | None = None
         """Of those that wait until something is read."""
         self._room: Room | None = None
         """Measured by the writing thread behind a group."""
-        self._call_later = loop.call_later
+        self._call_later, self._call_soon = loop.call_later, loop.call_soon
+        self._closing = Event()
         self._timed = False
         """Whether the next sync has its time."""
         self._syncer: LogWriter[Sync] | None = None
@@ -175,6 +182,9 @@ class DiskLog:
         ended = self._writer.close() and self._reader.close()
         if self._syncer is not None:
             ended = self._syncer.close() and ended
+        if self._indexer is not None:
+            self._closing.set()
+            ended = self._indexer.close() and ended
         if ended:
             self._files.close()
         return ended
@@ -206,6 +216,28 @@ class DiskLog:
         self._keep_room(self._room)
         self._committed()
         self._pace()
+        self._index_on()
+
+    def _index_on(self) -> None:
+        """Have the next index of keys made, if one is missing."""
+        if self._indexer is not None and self._indexer.busy:
+            return
+        due = self.log.keys.due(self._give_way)
+        if due is None:
+            return
+        if self._indexer is None:
+            self._indexer = LogWriter(
+                _Load.run, self._call_soon, self._was_indexed, lambda _: None, "key indexer"
+            )
+        self._indexer.write(_Load(due))
+
+    def _give_way(self) -> None:
+        if self._closing.wait(INDEX_PAUSE_SECONDS):
+            raise InterruptedError(f"the log in {self._folder} is closed")
+
+    def _was_indexed(self, load: _Load) -> None:
+        load.keep()
+        self._index_on()
 
     def _pace(self) -> None:
         """Have what is written synced: now, if it is much, or in a moment."""

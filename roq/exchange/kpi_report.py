@@ -80,6 +80,7 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         consumers=len(core.consumers),
         groups=len(core.consumers.groups),
         groups_behind=core.consumers.behind,
+        stale=sum(group.stale for group in core.consumers.groups),
         delayed=len(core.later),
         transactions=len(core.later.transactions),
         transactions_kept=core.later.transactions.kept,

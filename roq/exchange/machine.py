@@ -52,6 +52,7 @@ from roq.protocol.channel import (
     BYE,
     CLAIM,
     END_TOPIC,
+    FIND,
     HEADS,
     HELLO,
     POSITION,
@@ -145,6 +146,7 @@ class ExchangeCore(Generic[B]):
             queue, self.log, epoch, self.counters, self.backpressure, late=late is not None,
             frame_bytes=batch_bytes_max(limits), stays=self.stays,
         )  # fmt: skip
+        self.consumers.lifetimes.queue_us = limits.message_seconds * 1_000_000
         self.disk = DiskRoom(limits, place)
         self.later: Later[B] = Later(
             queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk,
@@ -225,6 +227,7 @@ class ExchangeCore(Generic[B]):
         self.intake.begin(now)
         self.consumers.begin(now)
         self.later.begin(now, time_us)
+        self.consumers.lifetimes.now_us = self.later.clock.now_us
         self.log.advance_clock(time_us)
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
@@ -333,7 +336,7 @@ class ExchangeCore(Generic[B]):
     @property
     def asks_the_log(self) -> bool:
         """Whether the next request is a question that may be asked again if it has to wait."""
-        return bool(self.requests) and self.requests.next.letter in {HEADS, POSITION, SEEK}
+        return bool(self.requests) and self.requests.next.letter in {FIND, HEADS, POSITION, SEEK}
 
     def next_deadline(self) -> float:
         """When a Tick is due, or something else is to be done in a turn."""

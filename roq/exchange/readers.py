@@ -23,6 +23,7 @@ from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
 from roq.protocol import documents
 from roq.protocol.channel import (
     FETCH,
+    FIND,
     HEADS,
     PAGE_MAX,
     POSITION,
@@ -32,8 +33,10 @@ from roq.protocol.channel import (
     STREAMS,
     WANTS_MAX,
     FetchRequest,
+    FindRequest,
     Heads,
     HeadsRequest,
+    KeyPlaces,
     Position,
     Reading,
     Refused,
@@ -45,7 +48,7 @@ from roq.protocol.channel import (
 from roq.protocol.later import LATER_TOPIC
 
 B = TypeVar("B")
-R = TypeVar("R", HeadsRequest, StreamsRequest, SeekRequest, FetchRequest, Position)
+R = TypeVar("R", HeadsRequest, StreamsRequest, SeekRequest, FindRequest, FetchRequest, Position)
 
 
 class RefusedRequest(Exception):
@@ -88,6 +91,7 @@ class Readers(Generic[B]):
             SEEK: self._seek,
             FETCH: self._fetch,
             POSITION: self._position,
+            FIND: self._find,
         }
 
     def serves(self, letter: bytes) -> bool:
@@ -141,6 +145,18 @@ class Readers(Generic[B]):
             Seek(
                 id=request.id, generation=self._log.generation,
                 offset=min(self._log.seek(request.time_us), end), end=end, floor=self._log.floor,
+            ),
+        )  # fmt: skip
+
+    def _find(self, asked: Request) -> list[Effect]:
+        request = self._read(asked.document, FindRequest)
+        self._check_log(request.generation)
+        places, reached = self._log.find(request.key, request.before)
+        return _answer(
+            asked, FIND,
+            KeyPlaces(
+                id=request.id, generation=self._log.generation, places=places, reached=reached,
+                floor=self._log.floor,
             ),
         )  # fmt: skip
 

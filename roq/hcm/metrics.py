@@ -89,6 +89,10 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
         ("groups_behind", 1, gauge(
             "roq_exchange_groups_behind",
             "Consumer groups that have not done everything that is there.", *_EXCHANGE)),
+        ("stale", 1, counter(
+            "roq_exchange_stale_total",
+            "Messages that its groups were not handed, as their time to live was over.",
+            *_EXCHANGE)),
         ("delayed", 1, gauge(
             "roq_exchange_delayed", "Delayed messages that wait for their time.", *_EXCHANGE)),
         ("transactions", 1, gauge(

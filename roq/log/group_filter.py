@@ -9,9 +9,9 @@ from typing import Final, Generic, TypeVar, cast
 
 from roq.log.log import Log, Record
 from roq.protocol.batch import HEADER_BYTES, Kind
-from roq.protocol.columns import read_tags, tag_bits
+from roq.protocol.columns import LIFETIME, read_lifetime, read_tags, tag_bits
 from roq.protocol.consuming import GroupSettings
-from roq.protocol.entry import read_entry
+from roq.protocol.entry import ENTRY_BYTES, read_entry
 from roq.protocol.later import LATER_TOPIC
 
 _KIND_EXT_COUNT: Final = Struct("<3xBxxHI")
@@ -25,6 +25,43 @@ REFUSED_SECONDS: Final = 30.0
 """What is refused for so long counts as lost."""
 APART_SECONDS: Final = 5.0
 """Between two refusals: with more, they have nothing to do with each other."""
+
+
+_APPENDED: Final = Struct("<Q")
+_APPENDED_AT: Final = ENTRY_BYTES - _APPENDED.size
+"""Of an entry frame (`roq.protocol.entry`)."""
+
+
+class Lifetimes:
+    """Which batches have outlived their time, by the clock that has told when they were appended.
+
+    Attributes:
+        queue_us: the time to live of all messages of the queue, µs; 0: they have none.
+        now_us: the time, µs UTC; 0: nobody has looked.
+    """
+
+    __slots__ = ("now_us", "queue_us")
+
+    def __init__(self) -> None:
+        self.queue_us = self.now_us = 0
+
+    def over(self, record: Record[object]) -> bool:
+        """Whether no message of this batch is to be handed out any more.
+
+        Of its own time to live and that of the queue the shorter one counts.
+        """
+        _, frame, batch, size = record
+        lives_us = self.queue_us
+        if size >= HEADER_BYTES:
+            data = cast("bytes", batch)
+            _, ext_bytes, _ = _KIND_EXT_COUNT.unpack_from(data)
+            if ext_bytes and LIFETIME in (
+                area := bytes(data[HEADER_BYTES : HEADER_BYTES + ext_bytes])
+            ):
+                told_us = read_lifetime(area) * 1_000
+                lives_us = min(told_us, lives_us) if told_us and lives_us else told_us or lives_us
+        age_us: int = self.now_us - _APPENDED.unpack_from(frame, _APPENDED_AT)[0]
+        return 0 < lives_us <= age_us
 
 
 class GroupFilter:

@@ -21,7 +21,7 @@ from typing import Final, Generic, TypeVar
 
 from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta, Tried
-from roq.log.group_filter import GroupFilter, PatientReads
+from roq.log.group_filter import GroupFilter, Lifetimes, PatientReads
 from roq.log.group_journal import GroupJournal
 from roq.log.keyed_messages import KeyedMessages
 from roq.log.leases import (
@@ -35,6 +35,7 @@ from roq.log.leases import (
     piece_of,
     runs_of,
     split_by_attempts,
+    wait_after,
 )
 from roq.log.log import Log, Record
 from roq.log.open_batches import OpenBatches
@@ -76,18 +77,17 @@ class ConsumerGroup(Generic[B]):
 
     Attributes:
         out: messages that members hold.
-        acknowledged, failed, lapsed, expired: as `GroupState` says.
+        acknowledged, failed, lapsed, expired, stale: as `GroupState` says.
+        lifetimes: which batches are handed out no more; of the exchange.
     """
 
     def __init__(
         self, name: str, log: Log[B], settings: GroupSettings, created_us: int, start: int,
         now: float,
     ) -> None:  # fmt: skip
-        self.name = name
-        self.settings = settings
-        self.created_us = created_us
-        self.out = 0
-        self.acknowledged = self.failed = self.lapsed = self.expired = 0
+        self.name, self.settings, self.created_us = name, settings, created_us
+        self.out = self.acknowledged = self.failed = self.lapsed = self.expired = self.stale = 0
+        self.lifetimes = Lifetimes()
         self.paused = False
         self._log = log
         self._reads = PatientReads(log)
@@ -102,9 +102,7 @@ class ConsumerGroup(Generic[B]):
         self._journal = GroupJournal(name, self._open)
         self._passing = False
         """Whether the last look at the log has ended among batches of other topics."""
-        self._clock = now
-        self._ticked_at = now
-        self._hold_until = now
+        self._clock = self._ticked_at = self._hold_until = now
 
     # --- members ----------------------------------------------------------------------------------
 
@@ -229,11 +227,11 @@ class ConsumerGroup(Generic[B]):
                 return None
             member, piece = chosen
             record = self._reads.record(piece.offset, self._clock)
-            if record is not None:
+            if record is not None and not self.lifetimes.over(record):
                 break
-            if self._reads.waits(self._clock):
+            if record is None and self._reads.waits(self._clock):
                 return None
-            self._drop(piece)  # the disk has lost it
+            self._drop(piece, lost=record is None)
         self._free.remove(piece)
         share = member.share(piece.amount, self._free.reserve(piece))
         if share < piece.amount:
@@ -281,9 +279,7 @@ class ConsumerGroup(Generic[B]):
             return False
         if counted:
             self.failed += bits.bit_count()
-            settings = self.settings
-            doubled = settings.retry_seconds * 2 ** min(lease.attempts, 32)
-            delay = delay or min(doubled, settings.retry_seconds_max)
+            delay = delay or wait_after(lease.attempts, lease.offset, self.settings)
         self._return(lease, bits, counted=counted, delay=delay, reason=reason)
         return True
 
@@ -335,6 +331,7 @@ class ConsumerGroup(Generic[B]):
             oldest_us=self._reads.appended_us(self.base), members=len(self._members),
             paused=self.paused, acknowledged=self.acknowledged, failed=self.failed,
             lapsed=self.lapsed, expired=self.expired, malformed=self._filter.malformed,
+            stale=self.stale,
             stalled=self._stalled(),
             who=[
                 MemberState(
@@ -488,10 +485,10 @@ class ConsumerGroup(Generic[B]):
         self._passing = first is None
         return first
 
-    def _drop(self, piece: Piece) -> None:
-        """Nobody can have this any more."""
+    def _drop(self, piece: Piece, *, lost: bool) -> None:
+        """Nobody can have this any more: the disk has lost it, or its time to live is over."""
         self._free.remove(piece)
-        self.expired += 1
+        self.expired, self.stale = self.expired + lost, self.stale + piece.amount * (not lost)
         self._finish(piece.offset, piece.bits << piece.first)
 
     def _open_next(self) -> None:
@@ -526,7 +523,11 @@ class ConsumerGroup(Generic[B]):
         if record is None:
             self.expired += not self._reads.waits(self._clock)
             return 0, b""
-        return self._filter.look_at(record)
+        count, area = self._filter.look_at(record)
+        if count and self.lifetimes.over(record):
+            self.stale += count
+            return 0, b""
+        return count, area
 
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = Lease(numbers.next(), member, piece)
@@ -610,8 +611,8 @@ class ConsumerGroup(Generic[B]):
         if self._is_full and self._free.first(self._clock) is None:
             holder = next((each for each in self._leases() if each.offset == self.base), None)
             who = f"{holder.member.name} holds it" if holder else "it waits for its next attempt"
-            at = f"the one at offset {self.base} is not done"
-            return f"{self._open.span} batches are open, since {at}: {who}"
+            since = f"{self._open.span} batches are open, since the one at offset {self.base}"
+            return f"{since} is not done: {who}"
         first = self._free.first(self._clock)
         waits = first is not None or self._may_open()
         if waits and not self._taker(1 if first is None else first.amount):

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from roq.log.group_changes import Tried
+from roq.protocol.consuming import DELAY_SECONDS_MAX, GroupSettings
 
+_JITTER: Final = 0.25
 _EPOCHS: Final = 1 << 36
 """Of processes: see `roq.model.child_epoch`."""
 _COUNT_BITS: Final = 26
@@ -216,3 +218,22 @@ def split_by_attempts(offset: int, first: int, count: int, tried: list[Tried]) -
         else:
             pieces.append(Piece(offset, index, 1, attempts, reason))
     return pieces
+
+
+def wait_after(tried: int, offset: int, settings: GroupSettings) -> float:
+    """Seconds between a failure and the next attempt: doubled with each, and up to a quarter more.
+
+    How much more is drawn from batch and attempt: what has failed in one instant does not come back
+    in one, the messages of a batch stay together, and each history is played as it was.
+
+    Args:
+        tried: attempts before the one that has failed.
+        offset: of the batch.
+    """
+    wait = min(settings.retry_seconds * 2.0 ** min(tried, 32), settings.retry_seconds_max)
+    return min(wait * (1 + _JITTER * _draw(offset, tried)), DELAY_SECONDS_MAX)
+
+
+def _draw(offset: int, tried: int) -> float:
+    """A number in [0, 1), spread evenly over neighbours."""
+    return (offset * 0x9E3779B1 + tried * 0x85EBCA77) % (1 << 32) / (1 << 32)

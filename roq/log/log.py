@@ -157,6 +157,18 @@ class Log(Protocol[B]):
         """The first offset appended at or after this time; `end` if nothing is that new."""
         ...
 
+    def find(self, key: int, before: int) -> tuple[list[tuple[int, int]], int]:
+        """Where below `before` a batch with a message of a key may be, and what is committed.
+
+        Args:
+            key: `roq.protocol.columns.key_hash` of it.
+
+        Returns:
+            ranges of offsets [first, behind the last), the newest first, and the offset down to
+            which this is all: ask again from there, unless it is the floor.
+        """
+        ...
+
     def check(self) -> None:
         """Assert the invariants. Costs O(n): tests and simulation only."""
         ...

@@ -22,6 +22,7 @@ from roq.errors import RemoteProtocolError
 from roq.log.files import Files, LogRefused
 from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
+from roq.log.key_index import INDEXES, keys_name
 from roq.log.meta import META, NEW_SUFFIX, Meta, claim_folder
 from roq.log.records import (
     HEAD_BYTES,
@@ -36,7 +37,6 @@ from roq.log.records import (
     record_bytes,
 )
 from roq.log.segment_reader import (
-    INDEX_SUFFIX,
     Segment,
     counting,
     head_of,
@@ -52,10 +52,9 @@ from roq.log.segments import (
     SEGMENT_BYTES,
     SEGMENT_ENTRIES,
     UNSYNCED_ENTRIES_MAX,
-    Recovered,
     SegmentLog,
 )
-from roq.log.snapshot import LogSnapshot, decode_snapshot
+from roq.log.snapshot import LogSnapshot, Recovered, decode_snapshot
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 
 PROBLEMS_MAX: Final = 100
@@ -232,7 +231,7 @@ class _Opening:
                 found.append(_File(name, *parsed, self._files.size(name)))
             elif name.endswith(NEW_SUFFIX):
                 self._files.remove(name)
-            elif name != META and not name.endswith(INDEX_SUFFIX):
+            elif name != META and not name.endswith(INDEXES):
                 self._problem(f"{name} is no file of a log; it was left alone")
         segments = counting(found)
         for file in segments:
@@ -525,10 +524,10 @@ class _Opening:
     def _clean(self, closed: list[Segment], active: Segment) -> None:
         """Remove what has no entry that counts any more, and indexes of what is not there."""
         kept = {each.name for each in closed} | {active.name}
-        indexes = {index_name(each.name) for each in closed}
+        indexes = {of(each.name) for each in closed for of in (index_name, keys_name)}
         for name in self._files.names():
             of_segment = parse_name(name) is not None and name not in kept
-            if of_segment or (name.endswith(INDEX_SUFFIX) and name not in indexes):
+            if of_segment or (name.endswith(INDEXES) and name not in indexes):
                 self._files.remove(name)
 
     def _head(self, base: int) -> SegmentHead:

@@ -14,10 +14,10 @@ from typing import Final
 
 from roq.log.files import Files
 from roq.log.index import LOST, SegmentIndex
+from roq.log.key_index import INDEXES, is_whole, keys_name
 from roq.log.meta import NEW_SUFFIX, Meta, read_meta
 from roq.log.records import FRAME_AT, HEAD_BYTES
 from roq.log.segment_reader import (
-    INDEX_SUFFIX,
     Segment,
     counting,
     head_of,
@@ -105,9 +105,22 @@ def plan(files: Files) -> list[RepairStep]:
     steps += [
         RepairStep(Way.ASIDE, name, "there is no segment that it is an index of")
         for name in names
-        if name.endswith(INDEX_SUFFIX) and name not in {index_name(each) for each in kept}
+        if name.endswith(INDEXES)
+        and name not in {of(each) for each in kept for of in (index_name, keys_name)}
     ]
+    for place, until in zip(counted, ends, strict=False):
+        steps += _keys(files, place, until, names)
     return steps
+
+
+def _keys(files: Files, place: _Place, until: int, names: list[str]) -> list[RepairStep]:
+    name = keys_name(place.name)
+    if name not in names or is_whole(
+        files.read(name, 0, files.size(name)), place.base, until - place.base
+    ):
+        return []
+    text = "this index of keys is not whole; the exchange makes it again"
+    return [RepairStep(Way.ASIDE, name, text)]
 
 
 def repair(files: Files, aside: Files, steps: list[RepairStep]) -> None:

@@ -216,6 +216,11 @@ class Ring(Generic[B]):
         index = bisect_left(self._entries, time_us, lo=self._start, key=_appended_us)
         return index - self._start + self.floor
 
+    def find(self, _key: int, before: int) -> tuple[list[tuple[int, int]], int]:
+        """As `Log.find`: all of it, which is bounded."""
+        before = min(before, self.committed)
+        return [(self.floor, before)] if self.floor < before else [], self.floor
+
     @property
     def forgotten_below(self) -> int:
         """Of topics that are not remembered, everything stands below."""

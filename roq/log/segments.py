@@ -28,6 +28,8 @@ from typing import Final, Generic, TypeVar, cast
 from roq.log.files import Files
 from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
+from roq.log.key_index import keys_name
+from roq.log.key_search import KeySearch, Places
 from roq.log.log import Record
 from roq.log.meta import NEW_SUFFIX
 from roq.log.records import (
@@ -45,7 +47,7 @@ from roq.log.segment_reader import (
     index_name,
     segment_name,
 )
-from roq.log.snapshot import LogSnapshot, encode_snapshot
+from roq.log.snapshot import LogSnapshot, Recovered, encode_snapshot
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 
 B = TypeVar("B")
@@ -109,25 +111,6 @@ class Sync:
     end: int
 
 
-@dataclass(slots=True)
-class Recovered:
-    """What an earlier process has left.
-
-    Attributes:
-        snapshot: the exchange's part of the newest snapshot; None: there is none.
-        since: where the log ended when it was taken, or where it begins.
-        changes: of consumer groups, written behind it, in order.
-        problems: what could not be read, or was cut off, in sentences.
-        lost: ranges of offsets [first, behind the last) that cannot be read.
-    """
-
-    snapshot: bytes | None = None
-    since: int = 0
-    changes: list[bytes] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    lost: list[tuple[int, int]] = field(default_factory=list)
-
-
 class SegmentLog(Generic[B]):
     """A log on disk (`roq.log.log.Log`). `roq.log.recovery.open_log` makes it.
 
@@ -152,6 +135,7 @@ class SegmentLog(Generic[B]):
         pinned_from, pressed_below: as `LateLog` says.
         told: the snapshots up to this one of `want_snapshot` are on the disk.
         recovered: what an earlier process has left.
+        keys: where keys are, in segments that are complete.
     """
 
     def __init__(
@@ -210,6 +194,7 @@ class SegmentLog(Generic[B]):
         self.advance_clock, self.make_room = hot.advance_clock, hot.make_room
         self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
         self._reader.grows(active, index)
+        self.keys = KeySearch(files, closed, self._indexes.append)
 
     # --- the contract -----------------------------------------------------------------------------
 
@@ -319,6 +304,11 @@ class SegmentLog(Generic[B]):
                     return offset
         return max(self.hot.seek(time_us), self.floor)
 
+    def find(self, key: int, before: int) -> Places:
+        """As `Log.find`; the segment that is written is given as a whole."""
+        before, open_at = min(before, self.committed), self._active.base
+        return self.keys.find(key, self.floor, before, open_at, patient=self.patient)
+
     def check(self) -> None:
         """Assert the invariants. Costs O(n): tests and simulation only."""
         self.hot.check()
@@ -423,7 +413,8 @@ class SegmentLog(Generic[B]):
 
     def _hand_over(self, group: Group[B | bytes]) -> Group[B | bytes]:
         """With the files that are complete, and those that have left."""
-        group.indexes, self._indexes = self._indexes, []
+        group.indexes = self._indexes.copy()
+        self._indexes.clear()
         group.removed, self._removed = self._removed, []
         group.told = self._told_next
         self._under_way = group
@@ -519,6 +510,7 @@ class SegmentLog(Generic[B]):
         brief = index.brief(segment.first_us, segment.last_us)
         segment.topics = brief.topics
         self._closed.append(segment)
+        self.keys.closes(segment)
         self._indexes.append((index_name(segment.name), brief.pack() + index.pack()))
 
     def _make_room(self) -> None:
@@ -543,7 +535,7 @@ class SegmentLog(Generic[B]):
         self.floor = (self._closed[0] if self._closed else self._active).follows
         self.hot.log_floor = self.floor
         self._reader.forget(oldest)
-        self._removed += [oldest.name, index_name(oldest.name)]
+        self._removed += [oldest.name, index_name(oldest.name), keys_name(oldest.name)]
 
     # --- reading what has left the memory ---------------------------------------------------------
 

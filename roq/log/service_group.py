@@ -491,10 +491,11 @@ class ServiceGroup(ConsumerGroup[B]):
                 self._end(offset, self._open.bits[offset], RequestState.LATE, "it left the log")
         super()._keep_up()
 
-    def _drop(self, piece: Piece) -> None:
+    def _drop(self, piece: Piece, *, lost: bool) -> None:
         self.expired += 1
         bits = piece.bits << piece.first
-        self._end(piece.offset, bits, RequestState.LATE, "the disk has lost it")
+        why = "the disk has lost it" if lost else "its time to live was over"
+        self._end(piece.offset, bits, RequestState.LATE, why)
 
     def _finish(self, offset: int, bits: int) -> None:
         super()._finish(offset, bits)

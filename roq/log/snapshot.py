@@ -6,6 +6,7 @@ exchange's part is what `roq.exchange.snapshot` makes of it, and bytes here.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -26,6 +27,25 @@ class LogSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Of topics that are not remembered, everything stands below."""
     exchange: bytes
     """What the exchange wants to know again."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What an earlier process has left.
+
+    Attributes:
+        snapshot: the exchange's part of the newest snapshot; None: there is none.
+        since: where the log ended when it was taken, or where it begins.
+        changes: of consumer groups, written behind it, in order.
+        problems: what could not be read, or was cut off, in sentences.
+        lost: ranges of offsets [first, behind the last) that cannot be read.
+    """
+
+    snapshot: bytes | None = None
+    since: int = 0
+    changes: list[bytes] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    lost: list[tuple[int, int]] = field(default_factory=list)
 
 
 def encode_snapshot(snapshot: LogSnapshot) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from roq.log.files import Files, LogRefused
+from roq.log.key_index import is_whole, keys_name
 from roq.log.meta import Meta, read_meta
 from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head
 from roq.log.segment_reader import counting, parse_name, scan, where_before_ends
@@ -56,7 +57,8 @@ class LogSurvey:
             EntryKind.ENTRY, self.meta.exchange, bytes.fromhex(self.meta.queue),
             self.meta.generation, 0, 0, 0,
         )[IDENTITY]  # fmt: skip
-        found = ((name, parse_name(name)) for name in files.names())
+        self._names = set(files.names())
+        found = ((name, parse_name(name)) for name in self._names)
         self._segments = counting(_Place(name, *place) for name, place in found if place)
         self._follows = [
             where_before_ends(files, place.name, place.base) for place in self._segments
@@ -87,8 +89,21 @@ class LogSurvey:
             yield SegmentSurvey(
                 name=place.name, first=place.base, entries=len(entries), bytes=size,
                 appended_us=(times[0], times[-1]) if times else (0, 0), lost=lost,
-                problems=self._problems(place, entries, size, last=until is None),
+                problems=[
+                    *self._problems(place, entries, size, last=until is None),
+                    *self._keys(place, until),
+                ],
             )  # fmt: skip
+
+    def _keys(self, place: _Place, until: int | None) -> list[str]:
+        """What is wrong with the index of the keys of a segment; one that is missing is made."""
+        name = keys_name(place.name)
+        if until is None or name not in self._names or until <= place.base:
+            return []
+        data = self._files.read(name, 0, self._files.size(name))
+        if is_whole(data, place.base, until - place.base):
+            return []
+        return ["its index of keys is not whole; the exchange makes it again"]
 
     def entries(self, first: int = 0) -> Iterator[Found]:
         """All entries from an offset on that can be read, in order.

@@ -46,9 +46,16 @@ class Attributes(msgspec.Struct, frozen=True, array_like=True):
     priority: _Priority = 0
 
 
+class _Keyed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """As much of `Attributes` as says the key."""
+
+    key: _Key | None = None
+
+
 NO_ATTRIBUTES: Final = Attributes()
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[int, Attributes]).decode
+_decode_keys = msgspec.msgpack.Decoder(dict[int, _Keyed]).decode
 
 
 def attributes_of(
@@ -101,6 +108,18 @@ def packed_size(attributes: Attributes) -> int:
 def pack_attributes(given: Mapping[int, Attributes]) -> bytes:
     """The byte string of a batch, out of the index of each message that has attributes."""
     return _encode(given)
+
+
+def keys_of(packed: bytes) -> set[str]:
+    """The keys of the messages of a batch, out of its byte string.
+
+    Raises:
+        RemoteProtocolError: that cannot be read.
+    """
+    try:
+        return {each.key for each in _decode_keys(packed).values() if each.key is not None}
+    except UNREADABLE as error:
+        raise RemoteProtocolError(f"the keys of a batch cannot be read: {error}") from None
 
 
 class BatchAttributes:

@@ -133,6 +133,7 @@ CODECS: Final = frozenset({int(Codec.NONE)})
 
 _encode_body = msgspec.msgpack.Encoder().encode
 _decode_body = msgspec.msgpack.Decoder(tuple[list[bytes], bytes | None]).decode
+_decode_without_payloads = msgspec.msgpack.Decoder(tuple[msgspec.Raw, bytes | None]).decode
 _checksum = xxhash.xxh3_64_intdigest
 
 
@@ -285,3 +286,16 @@ def unpack_body(
     if len(payloads) != count:
         raise RemoteProtocolError(f"batch of {count} messages holds {len(payloads)}")
     return payloads, attributes
+
+
+def read_attributes(batch: bytes, header: Header) -> bytes | None:
+    """The attributes of a DATA batch as they travelled; its payloads are passed over.
+
+    Raises:
+        RemoteProtocolError: the encoding does not fit. The checksum is not looked at.
+    """
+    try:
+        body = memoryview(batch)[HEADER_BYTES + header.ext_bytes :]
+        return _decode_without_payloads(body)[1]
+    except UNREADABLE as error:
+        raise RemoteProtocolError(f"body of a batch: {error}") from None

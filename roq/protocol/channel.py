@@ -19,6 +19,7 @@ document, or the binary body where the table says so. What an exchange sends tra
     [FF s] StreamsRequest                       [FF s] Streams
     [FF t] SeekRequest                          [FF t] Seek
     [FF p] Position                             [FF p] Reading
+    [FF K] FindRequest                          [FF K] KeyPlaces
     [FF f] FetchRequest                         [FF d] <u64 id, topic, entry, batch   (0..n)
                                                 [FF D] <u64 id, topic, entry; then [batch]
                                                 [FF f] Fetched
@@ -69,6 +70,7 @@ HEADS: Final = b"\xffh"
 STREAMS: Final = b"\xffs"
 SEEK: Final = b"\xfft"
 POSITION: Final = b"\xffp"
+FIND: Final = b"\xffK"
 FETCH: Final = b"\xfff"
 FETCHED_ENTRY: Final = b"\xffd"
 FETCHED_LARGE: Final = b"\xffD"
@@ -296,6 +298,29 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True):
     generation: ChildEpoch
     offset: Offset
     end: Offset
+    floor: Offset
+
+
+class FindRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Where may batches with a message of this key be, below `before`? The newest first."""
+
+    id: Whole
+    queue: bytes
+    generation: ChildEpoch
+    key: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+    """`roq.protocol.columns.key_hash` of it: who asks looks at the keys themselves."""
+    before: Whole
+
+
+class KeyPlaces(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer; a range that no index knows of is given as a whole."""
+
+    id: Whole
+    generation: ChildEpoch
+    places: list[tuple[Offset, Offset]]
+    """Ranges [first, behind the last), each below the one before."""
+    reached: Offset
+    """Nowhere else from here on; ask again with `before` = this, unless it is the floor."""
     floor: Offset
 
 

@@ -8,6 +8,8 @@ has such a thing:
   255, plus 1.
 * PRIORITIES (3): a byte for each message, its priority, 0 to 9.
 * TAGS (4), 8 bytes: bit `XXH3-64 of the tag modulo 64` is set for each tag of any message.
+* LIFETIME (5), 8 bytes: so many milliseconds after the batch was appended none of its messages is
+  handed to a consumer group any more.
 
 A column that is longer than a record may be (255 bytes) goes on in the next record of its kind. A
 column of a single byte stands for all messages of the batch.
@@ -23,6 +25,9 @@ import xxhash
 KEY_GROUPS: Final = 2
 PRIORITIES: Final = 3
 TAGS: Final = 4
+LIFETIME: Final = 5
+LIFETIME_MS_MAX: Final = 10 * 366 * 24 * 60 * 60 * 1_000
+"""Ten years."""
 KEY_GROUP_COUNT: Final = 255
 PRIORITY_MAX: Final = 9
 COLUMN_MAX: Final = 20_000
@@ -31,12 +36,18 @@ COLUMN_MAX: Final = 20_000
 _RECORD_MAX: Final = 255
 _TAG_BITS: Final = 64
 _TAGS_BYTES: Final = 8
+_LIFETIME_BYTES: Final = 8
 _hash = xxhash.xxh3_64_intdigest
 
 
 def key_group(key: str | None) -> int:
     """The group of a key; 0: of none."""
     return 0 if key is None else _hash(key.encode()) % KEY_GROUP_COUNT + 1
+
+
+def key_hash(key: str) -> int:
+    """By which indexes know a key: 32 bits."""
+    return _hash(key.encode()) & 0xFFFFFFFF
 
 
 def tag_bits(tags: Iterable[str]) -> int:
@@ -60,6 +71,21 @@ def pack_column(kind: int, values: bytes) -> bytes:
 def pack_tags(bits: int) -> bytes:
     """The tags as part of an extension area; nothing if there are none."""
     return bytes((TAGS, _TAGS_BYTES)) + bits.to_bytes(_TAGS_BYTES, "little") if bits else b""
+
+
+def pack_lifetime(milliseconds: int) -> bytes:
+    """The time to live as part of an extension area; nothing if it is 0."""
+    if not milliseconds:
+        return b""
+    return bytes((LIFETIME, _LIFETIME_BYTES)) + milliseconds.to_bytes(_LIFETIME_BYTES, "little")
+
+
+def read_lifetime(area: bytes | memoryview) -> int:
+    """The time to live of a batch, milliseconds; 0: it has none, or none that may be."""
+    for record in _records(area, LIFETIME):
+        told = int.from_bytes(record, "little") if len(record) == _LIFETIME_BYTES else 0
+        return told if told <= LIFETIME_MS_MAX else 0
+    return 0
 
 
 def read_column(area: bytes | memoryview, kind: int, count: int) -> bytes:

@@ -302,6 +302,8 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """Batches that left the log before they were done."""
     malformed: Whole = 0
     """Batches that were passed over, as they cannot have as many messages as they say."""
+    stale: Whole = 0
+    """Messages that were not handed out, as their time to live was over."""
     stalled: str = ""
     """Why nothing is handed out although there is something to do; empty: all is well."""
     who: list[MemberState] = []

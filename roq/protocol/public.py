@@ -76,6 +76,7 @@ LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
     "ordered": (0, 1),
     "log_bytes": (1 << 20, 1 << 44),
     "log_seconds": (1, 100 * 365 * 24 * 60 * 60),
+    "message_seconds": (0, 10 * 366 * 24 * 60 * 60),
     "disk_free_bytes": (0, 1 << 44),
     "disk_free_files": (0, 1 << 32),
 }

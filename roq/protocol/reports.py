@@ -119,6 +119,8 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     groups: Whole = 0
     groups_behind: Whole = 0
     """Consumer groups that have not done everything that is there."""
+    stale: Whole = 0
+    """Messages that consumer groups were not handed, as their time to live was over."""
     delayed: Whole = 0
     """Delayed messages that wait for their time."""
     transactions: Whole = 0

@@ -21,10 +21,10 @@ from typing import Final, Self
 import zmq
 
 from roq.errors import Closed, OtherVersion, StaleEpoch, Unavailable
-from roq.protocol.channel import HEADS, SEEK, Heads, Seek
+from roq.protocol.channel import FIND, HEADS, SEEK, Heads, KeyPlaces, Seek
 from roq.protocol.framing import Answers
 from roq.protocol.version import FIRST, other_version
-from roq.ranges import in_range
+from roq.ranges import OFFSET_MAX, in_range
 from roq.read.log_requests import LogRequests
 from roq.read.range_reader import (
     ASK_AGAIN_SECONDS,
@@ -107,6 +107,19 @@ class LogReader:
         answer = self._ask(SEEK, Seek, time_us=in_range(time_us))
         self._check_log(answer.generation)
         return answer.offset
+
+    def find(self, key: int, before: int = OFFSET_MAX) -> KeyPlaces:
+        """Where below an offset a batch with a message of a key may be, the newest first.
+
+        Args:
+            key: `roq.protocol.columns.key_hash` of it.
+
+        Raises:
+            Unavailable, StaleEpoch: as `ends`.
+        """
+        if self._generation is None:
+            self._generation = self.ends().generation
+        return self._ask(FIND, KeyPlaces, generation=self._generation, key=key, before=before)
 
     def read(
         self, first: int, until: int, prefixes: Sequence[bytes] = (b"",)

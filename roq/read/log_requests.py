@@ -14,10 +14,12 @@ import msgspec
 from roq.protocol import documents
 from roq.protocol.channel import (
     FETCH,
+    FIND,
     HEADS,
     SEEK,
     STREAMS,
     FetchRequest,
+    FindRequest,
     HeadsRequest,
     SeekRequest,
     StreamsRequest,
@@ -33,6 +35,7 @@ _REQUESTS: Final[dict[bytes, type[msgspec.Struct]]] = {
     STREAMS: StreamsRequest,
     SEEK: SeekRequest,
     FETCH: FetchRequest,
+    FIND: FindRequest,
 }
 
 

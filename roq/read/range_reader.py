@@ -21,6 +21,7 @@ from roq.protocol.channel import (
     REFUSED,
     Fetched,
     Heads,
+    KeyPlaces,
     Refused,
     Seek,
     read_number,
@@ -35,7 +36,7 @@ BATCH_SECONDS_MAX: Final = 256.0
 """For one batch; the largest one takes so long over the slowest network."""
 RETRY_CODES: Final = frozenset({"full"})
 
-A = TypeVar("A", Heads, Seek, Fetched)
+A = TypeVar("A", Heads, Seek, Fetched, KeyPlaces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
         (DOCS / "publish-and-subscribe.md", 12),
         (DOCS / "losses.md", 1),
         (DOCS / "clients.md", 1),
-        (DOCS / "consumers.md", 6),
+        (DOCS / "consumers.md", 7),
         (DOCS / "requests.md", 3),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else "",

@@ -12,6 +12,7 @@ DISK: Final = (
     "tests/property/test_log_contract.py",
     "tests/property/test_power_loss.py",
 )
+KEYS: Final = ("tests/unit/log/test_key_index.py", "tests/unit/log/test_key_search.py")
 CHAIN: Final = (
     "tests/unit/read/test_offset_chain.py",
     "tests/unit/read/test_reader.py",
@@ -315,6 +316,38 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         DISK,
         ("            or found.offset != offset\n", ""),
         ("while segments and segments[-1].base >= file.base:\n", "while False:\n"),
+    ),
+    *_of(
+        "roq/log/group_filter.py",
+        GROUPS,
+        ("        return 0 < lives_us <= age_us\n", "        return lives_us <= age_us\n"),
+        ("min(told_us, lives_us) if told_us and lives_us else", "told_us if told_us else"),
+    ),
+    *_of(
+        "roq/log/leases.py",
+        ("tests/unit/log/test_leases.py",),
+        ("_draw(offset, tried)), DELAY_SECONDS_MAX)", "_draw(0, tried)), DELAY_SECONDS_MAX)"),
+        (" % (1 << 32) / (1 << 32)", " % (1 << 32) / (1 << 31)"),
+    ),
+    *_of(
+        "roq/log/key_index.py",
+        KEYS,
+        ("        if behind < at or _low_sum(data[at:behind]) != told:\n", "        if False:\n"),
+        ("record.topic == LATER_TOPIC:\n", "False:\n"),
+        ("        number = key >> 32 - bits\n", "        number = key >> 31 - bits\n"),
+        ("    return None if found and max(found) >= entries else", "    return"),
+        ("    if entries > ENTRIES_MAX:\n        return None\n", ""),
+    ),
+    *_of(
+        "roq/log/key_search.py",
+        KEYS,
+        ("        if data is not None and self._is_there(segment):\n",
+         "        if data is not None:\n"),
+        ("            reached = segment.base\n", "            reached = floor\n"),
+        ("            if segment.base >= before:\n                continue\n", ""),
+        ("            self._waiting.append(segment)\n        self._found",
+         "            pass\n        self._found"),
+        ("        if open_at < before:\n", "        if False:\n"),
     ),
     *_of(
         "roq/log/records.py",

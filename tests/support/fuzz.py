@@ -58,7 +58,7 @@ from roq.log.group_changes import decode_deltas  # noqa: E402
 from roq.log.records import RecordKind, pack_record  # noqa: E402
 from roq.log.recovery import LogSettings, open_log  # noqa: E402
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX  # noqa: E402
-from roq.log.segments import perform  # noqa: E402
+from roq.log.segments import SegmentLog, perform  # noqa: E402
 from roq.log.timing_wheel import TimingWheel  # noqa: E402
 from roq.machine import Tick  # noqa: E402
 from roq.model import ExchangeInfo, Limits, PublisherId  # noqa: E402
@@ -77,7 +77,7 @@ from roq.protocol import (  # noqa: E402
 )
 from roq.protocol import spec as specs  # noqa: E402
 from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
-from roq.protocol.columns import KEY_GROUPS, PRIORITIES, TAGS  # noqa: E402
+from roq.protocol.columns import KEY_GROUPS, LIFETIME, PRIORITIES, TAGS  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
 from roq.protocol.framing import join_answer, split_answer  # noqa: E402
 from roq.protocol.request import read_request  # noqa: E402
@@ -142,7 +142,7 @@ def fuzz_exchange(maker: Maker) -> None:
     requests = {
         channel.HELLO: channel.Hello, channel.BYE: channel.Bye, channel.FETCH: channel.FetchRequest,
         channel.HEADS: channel.HeadsRequest, channel.STREAMS: channel.StreamsRequest,
-        channel.SEEK: channel.SeekRequest,
+        channel.SEEK: channel.SeekRequest, channel.FIND: channel.FindRequest,
     }  # fmt: skip
     routes = [b"evil", b"other", b"p/1"]
     for _ in range(STEPS):
@@ -495,8 +495,28 @@ def fuzz_log(maker: Maker) -> None:
         for offset in range(after.floor, after.end):
             after.record(offset)
             after.next_of(b"t", offset)
+        _look_for_keys(maker, files, after)
     _declared(lambda: snapshot.decode_snapshot(body))
     _declared(lambda: decode_snapshot(body))
+
+
+def _look_for_keys(maker: Maker, files: MemoryFiles, log: SegmentLog[bytes]) -> None:
+    """Over indexes of which somebody has changed a few bytes, and made the sums fit."""
+    while (due := log.keys.due(lambda: None)) is not None:
+        data = due.load()
+        if isinstance(data, bytes):
+            changed = bytearray(data)
+            changed[maker.random.randrange(len(data))] = maker.random.randrange(256)
+            changed[24:32] = xxhash.xxh3_64_digest(
+                changed[32:], seed=xxhash.xxh3_64_intdigest(changed[:24])
+            )[::-1]
+            due.keep(bytes(changed))
+    group = log.gather(bytes)
+    if group is not None:
+        perform(files, group)
+        log.commit(group.end)
+    for _ in range(5):
+        log.find(maker.random.choice([0, 7, (1 << 32) - 1]), maker.random.choice(U64))
 
 
 def _short(maker: Maker, kind: object) -> bytes:
@@ -509,7 +529,7 @@ def _area(maker: Maker, count: int) -> bytes:
     """What a batch may say of its messages, sometimes cut off or of other lengths."""
     column = maker.random.randbytes(maker.random.choice([1, count, count + 1, 255]))
     records = [
-        bytes((kind, len(column))) + column for kind in (KEY_GROUPS, PRIORITIES, TAGS, 99)
+        bytes((kind, len(column))) + column for kind in (KEY_GROUPS, PRIORITIES, TAGS, LIFETIME, 99)
         if maker.chance(0.5)
     ]  # fmt: skip
     area = b"".join(records)
@@ -707,7 +727,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
         "client/transact/machine", "client/transact/commands",
     ),
     "log": (
-        "exchange/snapshot", "log/index", "log/meta", "log/records", "log/recovery", "log/snapshot",
+        "exchange/snapshot", "log/index", "log/key_index", "log/meta", "log/records",
+        "log/recovery", "log/snapshot",
     ),
 }  # fmt: skip
 """Target → the modules of roq whose decoding it goes through, or that decode in the same way."""

@@ -88,6 +88,7 @@ class GroupPart(msgspec.Struct, frozen=True, kw_only=True):
     lapsed: int
     expired: int
     malformed: int = 0
+    stale: int = 0
     stalled: str
 
 
@@ -134,6 +135,8 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Batches that left the log before they were done."""
     malformed: int = 0
     """Batches that were passed over, as they cannot have as many messages as they say."""
+    stale: int = 0
+    """Messages that were not handed out, as their time to live was over."""
     stalled: list[str]
     """Where nothing is handed out although there is something to do, and why; empty: nowhere."""
     parts: list[GroupPart]
@@ -395,6 +398,7 @@ def _summary(name: str, states: dict[str, GroupState], now: float) -> GroupSumma
         lapsed=total(lambda part: part.lapsed),
         expired=total(lambda part: part.expired),
         malformed=total(lambda part: part.malformed),
+        stale=total(lambda part: part.stale),
         stalled=[f"exchange {part.exchange}: {part.stalled}" for part in parts if part.stalled],
         parts=parts,
         who=who,
@@ -407,7 +411,7 @@ def _part(exchange: str, state: GroupState, now: float) -> GroupPart:
         exchange=exchange, base=state.base, end=state.end, out=state.out, waiting=state.waiting,
         oldest_seconds=oldest, members=state.members, paused=state.paused,
         acknowledged=state.acknowledged, failed=state.failed, lapsed=state.lapsed,
-        expired=state.expired, malformed=state.malformed, stalled=state.stalled,
+        expired=state.expired, malformed=state.malformed, stale=state.stale, stalled=state.stalled,
     )  # fmt: skip
 
 

@@ -10,22 +10,28 @@ takes the publisher's lock and asks `keeps`, which knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Final, Self, cast
 
 from roq.client.publish.receipt import Receipt
+from roq.errors import InvalidRequest
 from roq.model import Limits
 from roq.protocol.attributes import NO_ATTRIBUTES, Attributes, pack_attributes, packed_size
 from roq.protocol.columns import (
     COLUMN_MAX,
     KEY_GROUPS,
+    LIFETIME_MS_MAX,
     PRIORITIES,
     key_group,
     pack_column,
+    pack_lifetime,
     pack_tags,
     tag_bits,
 )
 
 Payload = bytes | bytearray | memoryview
+Lifetime = float | timedelta
+"""Seconds, or a `timedelta`."""
 
 PROBE_MESSAGES: Final = 16
 """After so many messages a batch looks at the clock and estimates when its linger ends."""
@@ -41,11 +47,13 @@ class Attributed(bytes):
     Attributes:
         attributes: key, tags and properties.
         size: bytes of payload and attributes.
+        lifetime_ms: its time to live, as all messages of its batch have it; 0: without an end.
     """
 
     attributes: Attributes
     size: int
     one_way: bool = False
+    lifetime_ms: int = 0
 
     @classmethod
     def of(cls, payload: bytes, attributes: Attributes, packed: int | None = None) -> Self:
@@ -66,20 +74,41 @@ def size_of(payload: bytes) -> int:
     return payload.size if isinstance(payload, Attributed) else len(payload)
 
 
+def lifetime_of(payload: bytes) -> int:
+    """Its time to live, milliseconds; 0: without an end."""
+    return payload.lifetime_ms if isinstance(payload, Attributed) else 0
+
+
+def lifetime_ms(ttl: Lifetime | None, *, delayed: bool = False) -> int:
+    """The time to live that somebody gives, milliseconds; 0: none.
+
+    Raises:
+        InvalidRequest: it is less than a millisecond, or more than ten years; or the message is
+            delayed as well.
+    """
+    if ttl is None:
+        return 0
+    if delayed:
+        raise InvalidRequest("a message is delayed, or has a time to live: say one of them")
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else float(ttl)
+    if not 0.001 <= seconds <= LIFETIME_MS_MAX / 1_000:
+        raise InvalidRequest(f"a message lives for a millisecond to ten years, not {ttl!r:.80} s")
+    return round(seconds * 1_000)
+
+
 def part_attributes(payloads: list[bytes]) -> tuple[list[bytes], bytes | None, bytes]:
     """The plain payloads, the attributes of all of them packed (None: none has any), and what the
     batch says of them to exchanges."""
     given = {
         index: payload.attributes
         for index, payload in enumerate(payloads)
-        if isinstance(payload, Attributed)
+        if isinstance(payload, Attributed) and payload.attributes is not NO_ATTRIBUTES
     }
-    plain = [bytes(payload) for payload in payloads]
-    return (
-        (plain, pack_attributes(given), _columns(given, len(plain)))
-        if given
-        else (plain, None, b"")
-    )
+    plain, lifetime = [bytes(payload) for payload in payloads], lifetime_of(payloads[0])
+    area = pack_lifetime(lifetime) if lifetime else b""
+    if not given:
+        return plain, None, area
+    return plain, pack_attributes(given), area + _columns(given, len(plain))
 
 
 def _columns(given: dict[int, Attributes], count: int) -> bytes:
@@ -103,6 +132,7 @@ class OpenBatch:
     Attributes:
         attributed: whether some of its messages are more than their payload.
         items: the payloads; may hold more than `taken` of them for a moment.
+        lifetime_ms: the time to live of its messages; 0: without an end.
         most: messages that it may hold.
         small: payloads up to this size may be appended without adding sizes up.
         limit: with this many items the caller looks more closely; 0 once it is closed.
@@ -113,6 +143,7 @@ class OpenBatch:
         "attributed",
         "big_bytes",
         "items",
+        "lifetime_ms",
         "limit",
         "most",
         "opened_at",
@@ -142,6 +173,7 @@ class OpenBatch:
         self.big_bytes = 0
         self.taken = 0
         self.attributed = False
+        self.lifetime_ms = lifetime_of(next(iter(items), b""))
 
 
 class Packer:
@@ -201,15 +233,16 @@ class Packer:
         batch.attributed = isinstance(next(iter(items), None), Attributed | OneWay)
         batch.receipt.one_way = one_way(next(iter(items), b""))
         self._opened[topic] = batch
-        if len(items) < self.most and not batch.receipt.one_way:
+        if len(items) < self.most and not (batch.receipt.one_way or batch.lifetime_ms):
             self.fast[topic] = batch
         return batch
 
-    def fits(self, batch: OpenBatch, size: int) -> bool:
-        """Whether a payload of this size may join the batch."""
+    def fits(self, batch: OpenBatch, size: int, lifetime: int = 0) -> bool:
+        """Whether a payload of this size, and time to live, may join the batch."""
         count = len(batch.items)
         return (
             count < batch.most
+            and batch.lifetime_ms == lifetime
             and batch.big_bytes + self.small_bytes * count + size <= self.batch_bytes
         )
 
@@ -218,6 +251,7 @@ class Packer:
         count = len(batch.items)
         return (
             count + len(payloads) <= batch.most
+            and not batch.lifetime_ms
             and batch.big_bytes + self.small_bytes * count + size <= self.batch_bytes
         )
 
@@ -339,9 +373,31 @@ def as_bytes(payload: Payload) -> bytes:
     )
 
 
-def with_attributes(payloads: Iterable[Payload], attributes: Attributes | None) -> list[Payload]:
-    """The payloads as a list, each with these attributes if there are any."""
-    if attributes is not None:
-        packed = packed_size(attributes)
-        return [Attributed.of(as_bytes(payload), attributes, packed) for payload in payloads]
+def payload_of(
+    payload: Payload, attributes: Attributes | None, lifetime: int, *, wait: bool
+) -> bytes:
+    """The payload with all that it has beside, as immutable bytes.
+
+    Raises:
+        TypeError: as `as_bytes`.
+    """
+    data = as_bytes(payload)
+    if attributes is not None or lifetime:
+        made = Attributed.of(data, attributes or NO_ATTRIBUTES)
+        made.one_way, made.lifetime_ms = not wait, lifetime
+        return made
+    return data if wait else OneWay(data)
+
+
+def with_attributes(
+    payloads: Iterable[Payload], attributes: Attributes | None, lifetime: int = 0
+) -> list[Payload]:
+    """The payloads as a list, each with these attributes, and a time to live, if there are any."""
+    if attributes is not None or lifetime:
+        given = attributes or NO_ATTRIBUTES
+        packed = packed_size(given)
+        every = [Attributed.of(as_bytes(payload), given, packed) for payload in payloads]
+        for each in every:
+            each.lifetime_ms = lifetime
+        return cast("list[Payload]", every)
     return payloads if isinstance(payloads, list) else list(payloads)

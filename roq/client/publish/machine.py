@@ -28,6 +28,7 @@ from roq.client.publish.batching import (
     Payload,
     all_bytes,
     as_bytes,
+    lifetime_of,
     one_way,
     part_attributes,
     size_of,
@@ -141,7 +142,7 @@ class PublisherMachine:
             if links.idle and links.chooser.has_room and size < packer.batch_bytes:
                 # No batch needs to be opened: there is nothing to wait for.
                 return self._seal_new(topic, [data], now)
-        elif packer.fits(batch, size) and packer.add(batch, data):
+        elif packer.fits(batch, size, lifetime_of(data)) and packer.add(batch, data):
             if packer.is_full(batch) or len(batch.items) >= batch.limit:
                 self.look_at(batch, now)
             return batch.receipt

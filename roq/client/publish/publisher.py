@@ -16,7 +16,7 @@ from typing import Final, Self
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
 from roq.client.naming import client_name
-from roq.client.publish.batching import Attributed, OneWay, Payload, as_bytes, with_attributes
+from roq.client.publish.batching import Lifetime, Payload, lifetime_ms, payload_of, with_attributes
 from roq.client.publish.latency import LatencyBook
 from roq.client.publish.later import LaterPublishing, When
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
@@ -124,13 +124,10 @@ class Publisher(LaterPublishing):
         self._engine = engine
         self.timeout = timeout
         self.delivery_timeout = delivery_timeout
-        self.retry_times = retry_times
-        self.retry_times_async = retry_times_async
+        self.retry_times, self.retry_times_async = retry_times, retry_times_async
         self._retry_refused = retry_refused
         self._block = block
-        self._window_waits = 0
-        self._callback_errors = 0
-        self._reported = 0
+        self._window_waits = self._callback_errors = self._reported = 0
         self._closed = False
         self._reporter = StatusReporter(
             engine, f"publisher of queue {queue}", self._status, self._losses, on_state
@@ -187,6 +184,7 @@ class Publisher(LaterPublishing):
         wait: bool = True,
         priority: int = 0,
         delay: When | None = None,
+        ttl: Lifetime | None = None,
     ) -> Receipt:
         """Publish one message.
 
@@ -196,14 +194,14 @@ class Publisher(LaterPublishing):
             payload: any bytes, also none.
             topic: for routing; subscribers filter by its beginning. At most 255 bytes of UTF-8.
             key: what the message is about, such as an order number; at most 1,024 bytes of UTF-8.
-            tags: at most 32, of at most 255 bytes.
-            properties: at most 128, names of at most 255 bytes that do not begin with `roq.`, and
-                texts of at most 32 KiB.
+            tags, properties: at most 32 of at most 255 bytes; at most 128, names of at most 255
+                bytes that do not begin with `roq.`, and texts of at most 32 KiB.
             wait: False: one way. Neither `flush` nor `close` nor the end of the program waits for
-                it, and if it is given up only its receipt and `stats().one_way_lost` tell. All else
-                is as ever; in a batch with messages that are waited for it is one of these.
+                it, and only its receipt and `stats().one_way_lost` tell if it is given up. In a
+                batch with messages that are waited for it is one of these.
             delay: publish it later, as `publish_later` does.
             priority: 0 to 9; consumers of a group with `mode="priority"` get higher ones first.
+            ttl: seconds, or a `timedelta`, after which no consumer group is given it any more.
 
         Returns:
             The receipt, shared by all messages of the batch.
@@ -224,11 +222,10 @@ class Publisher(LaterPublishing):
             batch is not None
             and type(payload) is bytes
             and len(payload) <= batch.small
-            and key is None
-            and tags is None
-            and properties is None
             and not priority
-            and delay is None
+            and key is None is tags
+            and properties is None is delay
+            and ttl is None
         ):
             # Append first, look at the limit afterwards: see roq.client.publish.batching.
             items = batch.items
@@ -244,18 +241,13 @@ class Publisher(LaterPublishing):
                     if batch.limit:
                         shell.look_at(batch)
                     return batch.receipt
+        lifetime = lifetime_ms(ttl, delayed=delay is not None)
         if delay is not None:
             return self.publish_later(
                 payload, topic, key, tags, properties, delay=delay, priority=priority
             ).receipt
-        data = as_bytes(payload)
         attributes = attributes_of(key, tags, properties, priority)
-        if attributes is not None:
-            data = Attributed.of(data, attributes)
-            data.one_way = not wait
-        elif not wait:
-            data = OneWay(data)
-        return self.publish_raw(data, topic)
+        return self.publish_raw(payload_of(payload, attributes, lifetime, wait=wait), topic)
 
     def publish_raw(self, data: bytes, topic: str) -> Receipt:
         """As `publish`, of a payload that has its attributes already, whatever their names."""
@@ -275,12 +267,13 @@ class Publisher(LaterPublishing):
         properties: Mapping[str, str] | None = None,
         *,
         priority: int = 0,
+        ttl: Lifetime | None = None,
         timeout: float | None = None,
     ) -> SendStatus:
         """Publish one message and wait until its fate is known.
 
         Args:
-            payload, topic, key, tags, properties, priority: as in `publish`.
+            payload, topic, key, tags, properties, priority, ttl: as in `publish`.
             timeout: seconds for all tries, of which each has an equal part; None: the publisher's
                 `delivery_timeout`. An exchange that has not acknowledged in its part is left, and
                 what it has not acknowledged, this message with it, is sent at another one.
@@ -293,7 +286,9 @@ class Publisher(LaterPublishing):
             RoQError: as `publish`.
         """
         seconds = self.delivery_timeout if timeout is None else timeout
-        once = partial(self.publish, payload, topic, key, tags, properties, priority=priority)
+        once = partial(
+            self.publish, payload, topic, key, tags, properties, priority=priority, ttl=ttl
+        )
         return send(self, once, seconds, self.retry_times)
 
     def send_async(
@@ -305,13 +300,14 @@ class Publisher(LaterPublishing):
         properties: Mapping[str, str] | None = None,
         *,
         priority: int = 0,
+        ttl: Lifetime | None = None,
         callback: Callable[[SendStatus], object] | None = None,
     ) -> Future[SendStatus]:
         """Publish one message; its fate comes by a future, and by a callback if there is one.
 
         Args:
-            payload, topic, key, tags, properties, priority: as in `publish`. The time for all tries
-                is the publisher's `delivery_timeout`, and the tries are `retry_times_async`.
+            payload, topic, key, tags, properties, priority, ttl: as in `publish`. The time for all
+                tries is the publisher's `delivery_timeout`, and the tries are `retry_times_async`.
             callback: called once with what was achieved, in the client's thread for callbacks.
 
         Returns:
@@ -320,7 +316,9 @@ class Publisher(LaterPublishing):
         Raises:
             RoQError: as `publish`.
         """
-        once = partial(self.publish, payload, topic, key, tags, properties, priority=priority)
+        once = partial(
+            self.publish, payload, topic, key, tags, properties, priority=priority, ttl=ttl
+        )
         return AsyncSend(self, once, self.delivery_timeout, self.retry_times_async, callback).future
 
     def watch(self, receipt: Receipt, seconds: float, tries: int) -> None:
@@ -345,13 +343,14 @@ class Publisher(LaterPublishing):
         tags: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         priority: int = 0,
+        ttl: Lifetime | None = None,
     ) -> list[Receipt]:
         """Publish many messages of one topic; the fastest way.
 
         Args:
             payloads: the messages, in order.
-            topic, key, tags, properties, priority: of all of them, as in `publish`. With more than
-                a topic each message is put into its batch by itself, which takes longer.
+            topic, key, tags, properties, priority, ttl: of all, as in `publish`. With more than a
+                topic each message is put into its batch by itself, which takes longer.
 
         Returns:
             The receipts of the batches that they went into, in order.
@@ -359,7 +358,8 @@ class Publisher(LaterPublishing):
         Raises:
             RoQError: as `publish`; the messages before the one that failed are published.
         """
-        every = with_attributes(payloads, attributes_of(key, tags, properties, priority))
+        attributes = attributes_of(key, tags, properties, priority)
+        every = with_attributes(payloads, attributes, lifetime_ms(ttl))
         receipts: list[Receipt] = []
         position = self.publish_from(every, 0, topic, receipts)
         while position < len(every):

@@ -119,7 +119,9 @@ def test_a_queue_without_groups_says_how_one_is_made(use: Any) -> None:
 
 
 def test_a_group_is_shown_with_exchanges_and_members(use: Any) -> None:
-    use(PaperCluster(summary(who=[MEMBER], attempts=0, tags=["eu", "paid"], malformed=12)))
+    use(
+        PaperCluster(summary(who=[MEMBER], attempts=0, tags=["eu", "paid"], malformed=12, stale=34))
+    )
     result = CliRunner().invoke(cli, ["group", "show", "orders", "billing"])
     assert result.exit_code == 0
     texts = (
@@ -131,6 +133,7 @@ def test_a_group_is_shown_with_exchanges_and_members(use: Any) -> None:
         "7 batches",
         "eu, paid",
         "12 b",
+        "34 m",
     )
     for text in texts:
         assert text in result.stdout

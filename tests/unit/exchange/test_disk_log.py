@@ -11,6 +11,7 @@ from typing import cast
 import msgspec
 import pytest
 import zmq
+from keyed_batch import batch_of
 
 from roq.exchange.disk_log import DiskLog
 from roq.exchange.events import Received
@@ -20,6 +21,7 @@ from roq.log.disk import DiskFiles
 from roq.model import Limits
 from roq.protocol import documents
 from roq.protocol.channel import SEEK, Seek, SeekRequest
+from roq.protocol.columns import key_hash
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime.reactor import Reactor
 
@@ -97,6 +99,33 @@ def test_what_is_on_the_disk_is_read_in_a_thread_and_asked_for_again(
     assert again
     assert set(readers) == {"log reader"}
     assert made.failed == []
+
+
+def test_a_segment_that_is_complete_gets_an_index_of_its_keys_from_a_thread_of_its_own(
+    tmp_path: Path,
+) -> None:
+    made = Made(tmp_path / "log")
+    made.log._segment_entries = 60
+    batch = batch_of(["k"])
+    made.log.append(b"t", batch, len(batch))
+    before = {thread.name for thread in threading.enumerate()}
+    assert "key indexer" not in before, "there was nothing to do for it"
+    while not (files := [*tmp_path.rglob("*.keys")]):
+        made.disk.write_on(bytes, bytes)
+        made.turn()
+    assert made.log.find(key_hash("k"), 61) == ([(60, 61)], 0)
+    made.disk.close()
+    assert "key indexer" not in {thread.name for thread in threading.enumerate()}
+    assert made.failed == []
+    assert len(files) == 1
+
+
+def test_an_index_that_is_being_made_does_not_hold_up_the_end_of_a_process(tmp_path: Path) -> None:
+    made = Made(tmp_path / "log")
+    made.disk._closing.set()
+    with pytest.raises(InterruptedError):
+        made.disk._give_way()
+    made.disk.close()
 
 
 def test_a_question_about_old_entries_waits_for_the_disk_and_the_loop_does_not(

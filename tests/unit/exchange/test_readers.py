@@ -14,13 +14,16 @@ from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.channel import (
     FETCH,
+    FIND,
     HEADS,
     PAGE_MAX,
     SEEK,
     STREAMS,
     FetchRequest,
+    FindRequest,
     Heads,
     HeadsRequest,
+    KeyPlaces,
     Refused,
     Seek,
     SeekRequest,
@@ -94,6 +97,15 @@ def test_a_time_leads_to_an_offset() -> None:
     request = SeekRequest(id=2, queue=QUEUE, time_us=6_000)
     seek = documents.decode(publisher.exchange.ask(SEEK, request), Seek)
     assert (seek.id, seek.offset, seek.end, seek.floor) == (2, 1, 3, 0)
+
+
+def test_where_a_key_may_be_is_told_of_the_log_that_was_asked_about() -> None:
+    there = filled(b"t", b"u", b"t")
+    request = FindRequest(id=3, queue=QUEUE, generation=EPOCH, key=7, before=2)
+    found = documents.decode(there.ask(FIND, request), KeyPlaces)
+    assert (found.id, found.places, found.reached, found.floor) == (3, [(0, 2)], 0, 0)
+    stale = FindRequest(id=3, queue=QUEUE, generation=EPOCH + 1, key=7, before=2)
+    assert refusal(filled(b"t"), FIND, stale) == "stale_epoch"
 
 
 def test_requests_for_another_queue_are_refused() -> None:

@@ -11,14 +11,16 @@ from roq.log.group_filter import (
     APART_SECONDS,
     REFUSED_SECONDS,
     GroupFilter,
+    Lifetimes,
     PatientReads,
 )
 from roq.log.log import Log, Record
 from roq.log.ring import Ring
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
-from roq.protocol.columns import KEY_GROUPS, pack_column, pack_tags, tag_bits
+from roq.protocol.columns import KEY_GROUPS, pack_column, pack_lifetime, pack_tags, tag_bits
 from roq.protocol.consuming import GroupSettings
+from roq.protocol.entry import read_entry
 
 AREA = pack_column(KEY_GROUPS, b"\x01\x02") + pack_tags(tag_bits(["eu", "paid"]))
 
@@ -117,3 +119,33 @@ def test_what_is_lost_is_not_waited_for() -> None:
     reads: PatientReads[bytes] = PatientReads(cast("Log[bytes]", disk))
     assert reads.record(7, 0.0) is None
     assert not reads.waits(0.0)
+
+
+def test_a_tag_that_has_the_bit_of_another_one_is_let_pass_for_its_member_to_tell() -> None:
+    twin = next(
+        tag for number in range(10_000)
+        if tag_bits([tag := f"t{number}"]) == tag_bits(["paid"])
+    )  # fmt: skip
+    group = GroupFilter(GroupSettings(tags=(twin,)))
+    assert group.look_at(record(area=AREA))[0] == 2
+    none = next(
+        tag for tag in map(str, range(100)) if not tag_bits([tag]) & tag_bits(["eu", "paid"])
+    )
+    assert GroupFilter(GroupSettings(tags=(none,))).look_at(record(area=AREA)) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("own_ms", "queue_us", "age_us", "over"),
+    [
+        (0, 0, 1 << 50, False), (5, 0, 4_999, False), (5, 0, 5_000, True), (0, 7_000, 6_999, False),
+        (0, 7_000, 7_000, True), (9, 7_000, 7_000, True), (5, 7_000, 5_000, True),
+        (9, 7_000, 6_999, False), (1, 1, -1, False),
+    ],
+)  # fmt: skip
+def test_the_shorter_time_to_live_counts(
+    own_ms: int, queue_us: int, age_us: int, over: bool
+) -> None:
+    lifetimes = Lifetimes()
+    entry = record(area=pack_column(KEY_GROUPS, b"\x01\x02") + pack_lifetime(own_ms))
+    lifetimes.queue_us, lifetimes.now_us = queue_us, read_entry(entry[1]).appended_us + age_us
+    assert lifetimes.over(entry) is over

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 from memory_files import MemoryFiles
@@ -17,7 +19,8 @@ from roq.log.ring import Ring
 from roq.log.segments import SegmentLog, perform
 from roq.model import PublisherId
 from roq.protocol.batch import pack
-from roq.protocol.consuming import GroupSettings
+from roq.protocol.columns import KEY_GROUPS, PRIORITIES, pack_column, pack_lifetime
+from roq.protocol.consuming import MODES, GroupSettings, Run
 
 
 class Group:
@@ -36,10 +39,10 @@ class Group:
             0.0,
         )
 
-    def append(self, count: int = 1, size: int = 1) -> None:
+    def append(self, count: int = 1, size: int = 1, area: bytes = b"") -> None:
         data = pack(
             [b"x" * size] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
-            first_sequence=0, created_us=0,
+            first_sequence=0, created_us=0, extensions=area,
         )  # fmt: skip
         assert self.log.append(b"t", data, len(data)) is not None
 
@@ -99,7 +102,8 @@ def test_what_fails_comes_later_and_later_and_holds_up_nobody() -> None:
             made.pass_time(0.5)
         waits.append(made.now - began)
         lease = again[0]
-    assert waits == [1.0, 2.0, 3.0, 3.0]
+    # In steps of half a second, with what each wait has more.
+    assert waits == [1.0, 2.5, 3.5, 3.5]
     assert (lease.attempts, lease.reason) == (4, "no")
 
 
@@ -267,8 +271,8 @@ class OnDisk(Group):
         self.log = self.disk  # type: ignore[assignment]
         self.group = ConsumerGroup("g", self.disk, self.group.settings, 1, 0, 0.0)
 
-    def append(self, count: int = 1, size: int = 1) -> None:
-        super().append(count, size)
+    def append(self, count: int = 1, size: int = 1, area: bytes = b"") -> None:
+        super().append(count, size, area)
         written = self.disk.gather(lambda: b"")
         assert written is not None
         perform(self.files, written)
@@ -338,3 +342,98 @@ def test_what_the_disk_refuses_for_long_holds_nothing_up(monkeypatch: pytest.Mon
     made.pass_time(1.0)
     assert [each.offset for each in made.leases()] == [5, 6, 7, 8]
     assert made.group.expired == 5
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seed", range(8))
+def test_what_has_outlived_its_time_goes_to_nobody_and_is_counted(seed: int, mode: str) -> None:
+    chance = random.Random(seed)
+    made = Group(mode=mode, retry_seconds=0.5)
+    lifetimes = made.group.lifetimes
+    lifetimes.queue_us = chance.choice([0, 0, 4_000_000])
+    member, ends, acknowledged, published = made.join(credit=1 << 20, window=10), {}, 0, 0
+    for step in range(120):
+        made.log.advance_clock(step * 100_000)
+        lifetimes.now_us = step * 100_000
+        if chance.random() < 0.5:
+            count, lives_ms = chance.randrange(1, 5), chance.choice([0, 0, 300, 1_000, 9_000])
+            columns = bytes(chance.randrange(5) for _ in range(count))
+            area = pack_column(KEY_GROUPS, columns) + pack_column(PRIORITIES, columns)
+            shortest = min(each for each in (lives_ms * 1_000, lifetimes.queue_us, 1 << 60) if each)
+            ends[made.log.end] = made.log.time_us + shortest
+            made.append(count, area=pack_lifetime(lives_ms) + area)
+            published += count
+        member.granted = member.taken + chance.randrange(20)
+        for lease in made.leases():
+            assert lifetimes.now_us < ends[lease.offset]
+        for lease in list(member.leases.values()):
+            if chance.random() < 0.4:
+                acknowledged += lease.open.bit_count()
+                assert made.group.acknowledge(member, lease.number)
+            elif chance.random() < 0.5:
+                assert made.group.give_back(
+                    member, lease.number, lease.first, lease.length, 0.3, counted=True, reason=""
+                )
+        made.pass_time(0.5 * chance.randrange(3))
+        made.group.heard(member)
+    member.granted = 1 << 30
+    for _ in range(200):
+        made.pass_time(2.0)
+        made.group.heard(member)
+        for lease in made.leases():
+            acknowledged += lease.open.bit_count()
+        for lease in list(member.leases.values()):
+            made.group.acknowledge(member, lease.number)
+    state = made.group.state(who=False, most=0)
+    assert made.group.base == made.log.end
+    assert state.stale > 0
+    assert made.group.acknowledged + state.stale == published
+    assert state.expired == 0
+
+
+def test_time_that_nobody_has_looked_at_ends_nothing_and_a_clock_that_goes_back_neither() -> None:
+    made = Group()
+    made.log.advance_clock(5_000_000)
+    made.append(area=pack_lifetime(1))
+    made.join()
+    (lease,) = made.leases()
+    made.group.lifetimes.now_us = 1_000_000  # before it was appended
+    made.group.recall(lease, 1, 0)
+    assert len(made.leases()) == 1
+
+
+def test_a_batch_of_other_topics_is_not_counted_as_stale() -> None:
+    made = Group(prefixes=(b"other",))
+    made.append(area=pack_lifetime(1))
+    made.group.lifetimes.now_us = 1 << 40
+    made.join()
+    assert made.leases() == []
+    assert made.group.state(who=False, most=0).stale == 0
+
+
+def test_who_seeks_below_the_floor_or_beyond_the_end_begins_there() -> None:
+    made = Group(capacity=400)
+    for _ in range(20):
+        made.append(size=40)
+    assert 0 < made.log.floor < made.log.end
+    made.group.seek(0)
+    assert made.group.base == made.log.floor
+    made.group.seek(made.log.end + 1_000)
+    assert made.group.base == made.log.end
+    made.append()
+    made.join()
+    assert [lease.offset for lease in made.leases()] == [20]
+
+
+def test_what_a_member_says_to_hold_beyond_the_end_or_the_batch_is_nobody_s() -> None:
+    made = Group()
+    made.append(2)
+    member = made.join()
+    held = [Run(1, 0, 1), Run(1 << 61, 0, 1), Run(0, 1, 2)]
+    assert made.group.resume(member, held, made.numbers) == ([], [])
+    (lease,) = made.leases()
+    for first, count in ((0, 3), (2, 1), (1 << 19, 1)):
+        assert not made.group.acknowledge(member, lease.number, first, count)
+    assert made.group.acknowledged == 0
+    assert made.group.acknowledge(member, lease.number)
+    made.group.check()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from roq.log.group_changes import Tried
@@ -13,8 +15,10 @@ from roq.log.leases import (
     bits_at,
     runs_of,
     split_by_attempts,
+    wait_after,
 )
 from roq.model import HOST_EPOCH_MAX, child_epoch
+from roq.protocol.consuming import GroupSettings
 
 
 def member(granted: int, window: int, granted_bytes: int = 1) -> Member:
@@ -69,3 +73,19 @@ def test_what_was_tried_differently_goes_out_apart() -> None:
         Piece(5, 3, 1, 0, ""),
     ]  # fmt: skip
     assert split_by_attempts(5, 0, 4, []) == [Piece(5, 0, 4, 0, "")]
+
+
+def test_waits_double_up_to_the_longest_and_are_spread_over_a_quarter_more() -> None:
+    settings = GroupSettings(retry_seconds=1.0, retry_seconds_max=60.0)
+    for tried, least in ((0, 1.0), (1, 2.0), (5, 32.0), (6, 60.0), (10_000, 60.0)):
+        waits = [wait_after(tried, offset, settings) for offset in range(1_000)]
+        assert waits == [wait_after(tried, offset, settings) for offset in range(1_000)]
+        assert least <= min(waits) < 1.01 * least
+        assert 1.24 * least < max(waits) < 1.25 * least
+        tenths = Counter(int(40 * (wait / least - 1)) for wait in waits)
+        assert set(tenths) == set(range(10))
+        assert max(tenths.values()) < 130
+    assert wait_after(0, 7, settings) != wait_after(1, 7, settings) / 2
+    longest = GroupSettings(retry_seconds=86_400.0, retry_seconds_max=86_400.0)
+    assert max(wait_after(3, offset, longest) for offset in range(100)) == 86_400.0
+    assert wait_after(3, 7, GroupSettings(retry_seconds=0.0)) == 0.0

@@ -6,11 +6,13 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.log.files import LogRefused
+from roq.log.key_index import KEYS_SUFFIX
 from roq.log.meta import META
 from roq.log.recovery import LogSettings, open_log
 from roq.log.repair import Way, plan, repair
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX
 from roq.log.segments import perform
+from roq.log.survey import LogSurvey
 
 BATCH = b"x" * 100
 
@@ -130,3 +132,25 @@ def test_a_folder_that_does_not_say_whose_it_is_is_not_guessed() -> None:
     files.contents[META] = bytearray(b"{")
     with pytest.raises(LogRefused, match="Restore it"):
         plan(files)
+
+
+def test_an_index_of_keys_that_is_torn_is_told_and_set_aside() -> None:
+    files = made()
+    log = open_log(files, settings(6))
+    while (due := log.keys.due(lambda: None)) is not None:
+        due.keep(due.load())
+    group = log.gather(lambda: b"")
+    assert group is not None
+    perform(files, group)
+    assert plan(files) == []
+    assert [each for part in LogSurvey(files).segments() for each in part.problems] == []
+    first, second = names(files, KEYS_SUFFIX)[:2]
+    files.contents[first] = files.contents[first][:-3]
+    stray = second.replace("0", "9", 1)
+    files.contents[stray] = files.contents[second][:]
+    problems = [each for part in LogSurvey(files).segments() for each in part.problems]
+    assert problems == ["its index of keys is not whole; the exchange makes it again"]
+    ways, aside = done(files)
+    assert ways == [Way.ASIDE, Way.ASIDE]
+    assert sorted(aside.names()) == sorted([first, stray])
+    assert first not in files.names()

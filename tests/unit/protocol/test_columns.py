@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import pytest
+import xxhash
 
 from roq.protocol.batch import pack_floor, read_floor
 from roq.protocol.columns import (
     COLUMN_MAX,
     KEY_GROUP_COUNT,
     KEY_GROUPS,
+    LIFETIME,
+    LIFETIME_MS_MAX,
     PRIORITIES,
     key_group,
+    key_hash,
     pack_column,
+    pack_lifetime,
     pack_tags,
     read_column,
+    read_lifetime,
     read_tags,
     tag_bits,
     value_at,
@@ -66,3 +72,19 @@ def test_all_tags_of_a_batch_are_found_in_its_bits() -> None:
     assert bits & tag_bits(["eu"])
     assert bits & tag_bits(["us"])
     assert tag_bits([]) == 0
+
+
+def test_a_time_to_live_is_eight_bytes_or_none() -> None:
+    assert pack_lifetime(0) == b""
+    for milliseconds in (1, 500, LIFETIME_MS_MAX):
+        assert read_lifetime(pack_column(KEY_GROUPS, b"\1\2") + pack_lifetime(milliseconds)) == (
+            milliseconds
+        )
+    assert read_lifetime(b"") == 0
+    assert read_lifetime(pack_lifetime(LIFETIME_MS_MAX + 1)) == 0
+    assert read_lifetime(bytes((LIFETIME, 4)) + b"\1" * 4) == 0
+    assert read_lifetime(pack_lifetime(7)[:-1]) == 0
+
+
+def test_the_hash_of_a_key_has_32_bits_and_stays() -> None:
+    assert key_hash("order-17") == xxhash.xxh3_64_intdigest(b"order-17") & 0xFFFFFFFF

@@ -21,7 +21,7 @@ from roq.protocol import consuming, documents
 from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
 from roq.protocol.channel import REFUSED, Refused
-from roq.protocol.columns import KEY_GROUPS, pack_column
+from roq.protocol.columns import KEY_GROUPS, pack_column, tag_bits
 from roq.protocol.consuming import (
     CREDIT,
     DELETED,
@@ -448,6 +448,18 @@ def test_what_has_none_of_the_tags_is_acknowledged_unseen() -> None:
     assert script.told(held).parts == [(4, 1, 2)]
     assert script.machine.stats.passed_over == 2
     assert script.machine.stats.received == 1
+
+
+def test_a_tag_that_exchanges_take_for_another_one_is_told_by_the_member() -> None:
+    twin = next(
+        tag for number in range(10_000) if tag_bits([tag := f"t{number}"]) == tag_bits(["eu"])
+    )
+    script = Script(settings=GroupSettings(tags=("eu",)))
+    script.enter()
+    packed = pack_attributes({0: Attributes(tags=(twin,)), 1: Attributes(tags=("eu",))})
+    held = script.lease(4, attributes=packed)
+    assert held is not None
+    assert [held.is_open(index) for index in range(2)] == [False, True]
 
 
 def test_of_a_batch_without_a_tag_nothing_comes_and_what_cannot_be_read_does() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 
 import pytest
 from publisher_script import NoWaiter
@@ -12,15 +13,20 @@ from publisher_script import NoWaiter
 from roq.client.publish.batching import (
     PROBE_MESSAGES,
     Attributed,
+    OneWay,
     OpenBatch,
     Packer,
+    lifetime_ms,
     part_attributes,
+    payload_of,
     size_of,
+    with_attributes,
 )
 from roq.client.publish.receipt import Receipt
+from roq.errors import InvalidRequest
 from roq.model import Limits
 from roq.protocol.attributes import Attributes, BatchAttributes
-from roq.protocol.columns import KEY_GROUPS, key_group, pack_column
+from roq.protocol.columns import KEY_GROUPS, key_group, pack_column, read_column, read_lifetime
 
 LIMITS = Limits(batch_messages=100, batch_bytes=1_000, message_bytes=10_000)
 
@@ -271,3 +277,41 @@ def test_payloads_are_parted_from_their_attributes() -> None:
     assert part_attributes([b"a"]) == ([b"a"], None, b"")
     given = BatchAttributes(packed, 10, 3)
     assert [given.of(sequence).key for sequence in (10, 11, 12, 13)] == [None, "k", None, None]
+
+
+def test_messages_of_one_batch_have_one_time_to_live() -> None:
+    pack = packer()
+    short = payload_of(b"a", None, 500, wait=True)
+    batch = pack.open("t", [short], 0.0)
+    assert "t" not in pack.fast, "what has none is not appended without a look"
+    assert pack.fits(batch, 10, 500)
+    assert not pack.fits(batch, 10, 501)
+    assert not pack.fits(batch, 10)
+    assert not pack.joins(batch, [b"b"], 1)
+    assert pack.add(batch, payload_of(b"b", Attributes(key="k"), 500, wait=True))
+    plain, packed, area = part_attributes(pack.close(batch))
+    assert (plain, read_lifetime(area)) == ([b"a", b"b"], 500)
+    assert read_column(area, KEY_GROUPS, 2) == bytes([0, key_group("k")])
+    assert packed is not None
+    assert BatchAttributes(packed, 0, 2).of(1).key == "k"
+    assert part_attributes([short]) == ([b"a"], None, area[:10])
+    plain_batch = pack.open("t", [b"x"], 0.0)
+    assert pack.fits(plain_batch, 1)
+    assert not pack.fits(plain_batch, 1, 500)
+    assert all(each.lifetime_ms == 7 for each in with_attributes([b"a", b"b"], None, 7))  # type: ignore[union-attr]
+
+
+def test_a_payload_without_anything_is_bytes() -> None:
+    assert type(payload_of(bytearray(b"a"), None, 0, wait=True)) is bytes
+    assert type(payload_of(b"a", None, 0, wait=False)) is OneWay
+
+
+def test_times_to_live_are_checked() -> None:
+    assert lifetime_ms(None) == 0
+    assert lifetime_ms(0.001) == 1
+    assert lifetime_ms(timedelta(days=1)) == 86_400_000
+    for bad in (0, -1.0, 0.0001, 1e12, float("nan"), float("inf"), timedelta(days=4_000)):
+        with pytest.raises(InvalidRequest, match="a message lives for"):
+            lifetime_ms(bad)
+    with pytest.raises(InvalidRequest, match="say one of them"):
+        lifetime_ms(1.0, delayed=True)
