@@ -150,8 +150,10 @@ class Requesters(Generic[B]):
         for publisher, outcome in group.ended:
             requester = self._by_publisher.get(publisher)
             if requester is not None:
-                self._tell(requester, name, [outcome])
-            self._resolve(name, Position(outcome.offset, outcome.index), outcome, requester)
+                requester.due.setdefault(name, []).append(outcome)
+                self._due[requester] = None
+            if self._waiting:
+                self._resolve(name, Position(outcome.offset, outcome.index), outcome, requester)
         group.ended.clear()
 
     def tick(self, groups: Mapping[str, ServiceGroup[B]], now: float) -> list[Send]:

@@ -6,6 +6,8 @@ Pure, and a part of `roq.exchange.consumers`, which has the members and tells wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -199,6 +201,9 @@ class Services(Generic[B]):
         return group
 
 
+_lease_of: Final = attrgetter("lease")
+
+
 def answered(group: ServiceGroup[B], member: Member, done: Done) -> list[int]:
     """What an instance has begun and answered; gives the leases that were not its own."""
     # A lease that is there may have lost some of its requests: its instance was told which.
@@ -206,8 +211,8 @@ def answered(group: ServiceGroup[B], member: Member, done: Done) -> list[int]:
     refused = [lease for lease in named if lease not in member.leases]
     for begun in done.begun:
         group.begin(member, begun)
-    for answer in done.answers:
-        group.answer(member, answer)
+    for number, answers in groupby(done.answers, _lease_of):
+        group.answer_all(member, number, answers)
     for each in done.returned:
         group.take_back(member, each.lease, each.first, each.length)
     # A request that is acknowledged without an answer would have no end.

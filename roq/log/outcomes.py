@@ -60,9 +60,13 @@ class OutcomeStore:
         """Whether an outcome finds room among so many bytes."""
         return self.bytes + OVERHEAD_BYTES + len(value) + len(text) <= most
 
-    def put(self, outcome: RequestEnd, until: float) -> None:
-        """Keep this one until then; one that is here already stays as it is."""
-        position = Position(outcome.offset, outcome.index)
+    def put(self, outcome: RequestEnd, until: float, position: Position | None = None) -> None:
+        """Keep this one until then; one that is here already stays as it is.
+
+        Args:
+            position: its own, if who calls has it.
+        """
+        position = position or _place(outcome)
         if position in self._stored:
             return
         self._stored[position] = outcome

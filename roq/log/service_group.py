@@ -18,6 +18,7 @@ come back and say that it has it. Until it has said so, or a moment is over, nob
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import chain, islice
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar, cast
@@ -129,27 +130,36 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def answer(self, member: Member, answer: Answer) -> bool:
         """An instance says how a request has ended; False: it is not its own (any more)."""
-        lease = member.leases.get(answer.lease)
-        at = -1 if lease is None else answer.index - lease.first
-        if lease is None or not 0 <= at < lease.length or not lease.open >> at & 1:
-            return False
-        state, value, text = answer.state, answer.value, answer.text
-        if state not in _ANSWERS:
-            state, text = RequestState.FAILED, f"its instance has answered {state}"
-        most = self.service.store_bytes
-        if not answer.silent and not self.outcomes.fits(value, text, most):
-            size = len(value) + len(text)
-            text = f"its response of {size} bytes finds no room in the store of {most} bytes"
-            state, value = RequestState.FAILED, b""
-        publisher = self._requests.batches[lease.offset].publisher
-        self._settle(lease, 1 << at, done=True)
-        self._requests.close(lease, 1 << at)
-        made = RequestEnd(
-            lease.offset, answer.index, state, value, text, lease.attempts + 1,
-            self._log.time_us, member.name,
-        )  # fmt: skip
-        self._note_end(made, publisher, most, silent=answer.silent)
-        return True
+        return self.answer_all(member, answer.lease, [answer]) == 1
+
+    def answer_all(self, member: Member, number: int, answers: Iterable[Answer]) -> int:
+        """Likewise, of requests under one lease; how many are its own."""
+        lease = member.leases.get(number)
+        if lease is None:
+            return 0
+        offset, first, most = lease.offset, lease.first, self.service.store_bytes
+        attempts, now_us, name = lease.attempts + 1, self._log.time_us, member.name
+        publisher = self._requests.batches[offset].publisher
+        bits, still = 0, lease.open
+        for answer in answers:
+            at = answer.index - first
+            if at < 0 or not still >> at & 1:
+                continue
+            bits |= 1 << at
+            still ^= 1 << at
+            state, value, text = answer.state, answer.value, answer.text
+            if state not in _ANSWERS:
+                state, text = RequestState.FAILED, f"its instance has answered {state}"
+            if not answer.silent and not self.outcomes.fits(value, text, most):
+                size = len(value) + len(text)
+                text = f"its response of {size} bytes finds no room in the store of {most} bytes"
+                state, value = RequestState.FAILED, b""
+            made = RequestEnd(offset, answer.index, state, value, text, attempts, now_us, name)
+            self._note_end(made, publisher, most, silent=answer.silent)
+        if bits:
+            self._settle(lease, bits, done=True)
+            self._requests.close(lease, bits)
+        return bits.bit_count()
 
     def take_back(self, member: Member, number: int, first: int, count: int) -> None:
         """The instance is about to give these back itself: they have not run, or may run again."""
@@ -558,7 +568,7 @@ class ServiceGroup(ConsumerGroup[B]):
             self.outcomes.note(position, outcome.state, self._clock)
             return
         if self.outcomes.fits(outcome.value, outcome.text, most):
-            self.outcomes.put(outcome, self._clock + self.service.keep_result)
+            self.outcomes.put(outcome, self._clock + self.service.keep_result, position)
         else:
             self.outcomes.put_state(position, outcome.state, self._clock)
         self.ended.append(Ended(publisher, outcome))

@@ -34,7 +34,7 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
         (DOCS / "losses.md", 1),
         (DOCS / "clients.md", 1),
         (DOCS / "consumers.md", 6),
-        (DOCS / "requests.md", 3),
+        (DOCS / "requests.md", 4),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else "",
 )

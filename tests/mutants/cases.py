@@ -46,6 +46,13 @@ GROUPS: Final = (
     "tests/property/test_groups.py",
     "tests/property/test_consumers.py",
 )
+REQUESTS: Final = (
+    "tests/unit/log/test_service_group.py",
+    "tests/unit/exchange/test_services.py",
+    "tests/unit/exchange/test_requesters.py",
+    "tests/unit/client/request",
+    "tests/property/test_services.py",
+)
 PROTOCOL: Final = ("tests/unit/protocol",)
 SILENCE: Final = ("tests/unit/client/subscribe/test_silence.py",)
 PACING: Final = (
@@ -415,6 +422,40 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            seat.returning += given\n", ""),
         ("        seat.returning = 0\n", ""),
         ("                holding.number = segment.lease\n", "                pass\n"),
+    ),
+    *_of(
+        "roq/log/service_group.py",
+        REQUESTS,
+        ("            still ^= 1 << at\n", ""),
+        ("            if at < 0 or not still >> at & 1:\n", "            if at < 0:\n"),
+    ),
+    *_of(
+        "roq/client/request/handling.py",
+        REQUESTS,
+        ("            self._workers.put([registered])  # another thread may begin with the rest\n",
+         "            pass\n"),
+        ("    return min((each.context for each in batch)", "    return max((each.context for each in batch)"),
+        ("    if len(listed) != count:\n", "    if len(listed) < count:\n"),
+    ),
+    *_of(
+        "roq/client/request/workers.py",
+        REQUESTS,
+        ("            if due:\n                self._wake()\n", ""),
+        ("                gate.acquire()\n                self._waking = False\n",
+         "                gate.acquire()\n"),
+    ),
+    *_of(
+        "roq/client/request/many.py",
+        REQUESTS,
+        ("        if self.ends[member] is not None:\n            return False\n", ""),
+        ("for part in reversed(self.parts) if number", "for part in self.parts if number"),
+    ),
+    *_of(
+        "roq/client/request/shell.py",
+        REQUESTS,
+        ("        if not part.many.held:\n", "        if True:\n"),
+        ("        if not part.left:\n            self._not_due(part)\n", ""),
+        ("            positions = part.open()\n", ""),
     ),
     *_of(
         "roq/jobs/timetable.py",

@@ -162,6 +162,17 @@ class RequesterMachine:
             self._words(place, service).wanted.append(position)
         return True
 
+    def wait_all(self, service: str, log: LogId, positions: list[Position], now: float) -> bool:
+        """As `wait`, of several that are told by themselves."""
+        place = self.places.get(log)
+        if place is None:
+            return False
+        at = now + SURE_SECONDS
+        place.open.setdefault(service, {}).update(dict.fromkeys(positions, at))
+        if place.attended.get(service) != 0:
+            self._words(place, service).wanted += positions
+        return True
+
     def fetched(self, service: str, log: LogId, position: Position) -> None:
         """The outcome is here, and need not be kept there."""
         place = self.places.get(log)

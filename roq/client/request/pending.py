@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from roq.client.publish.receipt import Receipt, failure
 from roq.client.request.context import RequestId
@@ -15,9 +15,12 @@ from roq.errors import NO_RESPONSES, DeliveryError, InvalidRequest, RoQError, Un
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 
+if TYPE_CHECKING:
+    from roq.client.request.many import PendingMany
+
 R = TypeVar("R")
 
-_registering: Final = threading.RLock()
+REGISTERING: Final = threading.RLock()
 """For all requests: it is held for a few statements, and only where a callback is wanted."""
 
 
@@ -31,7 +34,7 @@ _WHY: Final = {
 """Where an exchange says no more than the state."""
 
 
-_ASYNC: Final = (
+ASYNC: Final = (
     "on_done of roq.Pending calls plain functions, and this one is async: use roq.aio, or future()"
 )
 
@@ -47,15 +50,15 @@ class Waits(Protocol):
         """Have this called in the thread for callbacks: it may wait."""
         ...
 
-    def confirm(self, pending: Pending[Any]) -> None:
+    def confirm(self, pending: Pending[Any] | PendingMany[Any]) -> None:
         """The outcome has arrived."""
         ...
 
-    def cancel(self, pending: Pending[Any], *, late: bool = False) -> None:
+    def cancel(self, pending: Pending[Any] | PendingMany[Any], *, late: bool = False) -> None:
         """It is not wanted any more."""
         ...
 
-    def let_go(self, pending: Pending[Any]) -> None:
+    def let_go(self, pending: Pending[Any] | PendingMany[Any]) -> None:
         """It will not be sent once more."""
         ...
 
@@ -167,14 +170,14 @@ class Pending(Generic[R]):
             InvalidRequest: it is `async def`: the client has no event loop, `roq.aio` does.
         """
         if is_async(callback):
-            raise InvalidRequest(_ASYNC)
+            raise InvalidRequest(ASYNC)
 
         def call() -> None:
             try:
                 told = callback(self)
                 if inspect.iscoroutine(told):
                     told.close()
-                    raise InvalidRequest(_ASYNC)
+                    raise InvalidRequest(ASYNC)
             finally:
                 self.called()
 
@@ -196,13 +199,13 @@ class Pending(Generic[R]):
 
     def when_done(self, begin: Callable[[], None]) -> None:
         """Call this once when it has ended; it does not wait, and has `called` called some time."""
-        with _registering:
+        with REGISTERING:
             self._held += 1
         self._ring(begin)
 
     def called(self) -> None:
         """A callback has ended."""
-        with _registering:
+        with REGISTERING:
             self._held -= 1
             last = not self._held
         if last:
@@ -225,6 +228,10 @@ class Pending(Generic[R]):
         self._index = index
         self.accepted = receipt
 
+    def is_one_of_many(self) -> None:
+        """Its retrieval is confirmed with that of others."""
+        self._held += 1
+
     def place(self, log: LogId, position: Position) -> None:
         """It is here."""
         self._at = log, position
@@ -236,7 +243,7 @@ class Pending(Generic[R]):
         self._outcome, self._error = outcome, error
         if self.repeat is not None:
             self._waits.let_go(self)
-        with _registering:
+        with REGISTERING:
             rings, self._callbacks = self._callbacks, None
             held = self._held
         if not held:
@@ -246,7 +253,7 @@ class Pending(Generic[R]):
         return True
 
     def _ring(self, ring: Callable[[], None]) -> None:
-        with _registering:
+        with REGISTERING:
             if not self.done():
                 if self._callbacks is None:
                     self._callbacks = []
