@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
 from roq.aio.publisher import Receipt
+from roq.client.publish.later import When
 from roq.client.request import many as sync_many
 from roq.client.request import pending as sync_pending
 from roq.client.request import requester as sync_requester
@@ -224,13 +225,16 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        delay: When | None = None,
         inherit: bool = True,
     ) -> Pending[R]:
         """Make a request; waits for room alone. See `roq.Requester.request`."""
         make = self._sync.request
         made = await self._made(
             endpoint,
-            lambda: make(endpoint, value, within=within, headers=headers, inherit=inherit),
+            lambda: make(
+                endpoint, value, within=within, headers=headers, delay=delay, inherit=inherit
+            ),
         )
         return Pending(made)
 
@@ -260,11 +264,12 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        delay: When | None = None,
     ) -> Receipt:
         """Make a request whose response nobody wants; gives the receipt, to be awaited."""
         send = self._sync.send
         made = await self._made(
-            endpoint, lambda: send(endpoint, value, within=within, headers=headers)
+            endpoint, lambda: send(endpoint, value, within=within, headers=headers, delay=delay)
         )
         return cast("Receipt", made)
 

@@ -545,22 +545,30 @@ class Later(Generic[B]):
         check_queue(request.queue, self._queue)
         if len(self._owed) >= OWED_MAX:
             raise RefusedRequest("full", "too many answers wait for the disk here; try again")
-        row = self._find(request.message)
-        if row is not None:
-            if not self._has_room() or (
-                self._append(LATER_TOPIC, [b""], None, [row.place]) is None
-            ):
-                raise RefusedRequest("full", "this exchange has no room for it; try again")
-            self._drop(row)
-        answer = CancelledDelayed(
-            id=request.id, generation=self._log.generation, found=row is not None
-        )
+        waits = self.waits(request.message)
+        if waits and not self.withdraw(request.message):
+            raise RefusedRequest("full", "this exchange has no room for it; try again")
+        answer = CancelledDelayed(id=request.id, generation=self._log.generation, found=waits)
         parts = (CANCEL_DELAYED + asked.reader, documents.encode(answer))
-        if row is None and not self._owed:
+        if not waits and not self._owed:
             return [Send(asked.route, parts)]
         # Of what is not found the cancellation may be one of those that are not kept yet.
         self._owed.append((self._log.end, Send(asked.route, parts)))
         return []
+
+    def waits(self, message: bytes) -> bool:
+        """Whether the message with this id waits here."""
+        return self._find(message) is not None
+
+    def withdraw(self, message: bytes) -> bool:
+        """It is not to be published; False: it does not wait, or there is no room to say so."""
+        row = self._find(message)
+        if row is None or not self._has_room():
+            return False
+        if self._append(LATER_TOPIC, [b""], None, [row.place]) is None:
+            return False
+        self._drop(row)
+        return True
 
     def _find(self, message: bytes) -> Row | None:
         given_out = (row for row in self._given_out() if row.id == message)

@@ -21,6 +21,7 @@ from roq.model import PUBLISHER_ID_BYTES
 from roq.protocol import documents, requesting
 from roq.protocol.requesting import (
     ATTEND,
+    DELAYED_FROM,
     ENDS,
     OUTCOMES,
     POSITIONS_MAX,
@@ -42,6 +43,9 @@ B = TypeVar("B")
 REQUESTERS_MAX: Final = 10_000
 PUBLISHERS_MAX: Final = 100
 """Of one requester."""
+DELAYED_LOOKS: Final = 100
+"""Delayed requests of one message of a requester that are looked for among all that waits; the
+others are told when they end, and when they are asked for again."""
 FRAME_BYTES: Final = 1024 * 1024
 """Ends that travel together."""
 PROBE_SECONDS: Final = 5.0
@@ -121,10 +125,14 @@ class Requesters(Generic[B]):
         wanted = requester.wanted.setdefault(want.service, set())
         behind = self._behind(want.service) if group is None and want.wanted else 0
         left_out = 0
+        looks = DELAYED_LOOKS
         for position in want.wanted:
-            if group is None:
+            if position.offset >= DELAYED_FROM and (group is None or not looks):
+                outcome = None  # it waits, as far as is known
+            elif group is None:
                 outcome = self._outcome_before(want.service, behind, position)
             else:
+                looks -= position.offset >= DELAYED_FROM
                 outcome = _outcome_at(group, position)
             if outcome is not None:
                 self._tell(requester, want.service, [outcome])
@@ -136,7 +144,7 @@ class Requesters(Generic[B]):
                 room -= 1
                 wanted.add(position)
                 self._waiting.setdefault((want.service, position), []).append(requester)
-            if group is None or position.offset >= group.next:
+            if position.offset < DELAYED_FROM and (group is None or position.offset >= group.next):
                 self._unseen.add((want.service, position))
         if not wanted:
             del requester.wanted[want.service]

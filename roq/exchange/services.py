@@ -16,6 +16,7 @@ from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, check_queue
 from roq.exchange.requesters import Requesters
 from roq.exchange.requests import Request
+from roq.log.delayed_requests import Keeper
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member
 from roq.log.log import Log
@@ -56,6 +57,7 @@ class Services(Generic[B]):
         now: the time, set by who calls.
         ends: of services that were deleted, where that was: one of the same name begins there.
         handlers: of requests that wait for their turn, by letter.
+        keeper: what has the delayed requests that are not due.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Services(Generic[B]):
         self._open_group = open_group
         self._after = after
         self._services: dict[str, ServiceGroup[B]] = {}
+        self.keeper: Keeper | None = None
         self._requesters: Requesters[B] = Requesters(log, self.ends)
 
     def __bool__(self) -> bool:
@@ -94,6 +97,7 @@ class Services(Generic[B]):
         """There is one more group."""
         if isinstance(group, ServiceGroup):
             self._services[group.name] = group
+            group.delayed.keeper = self.keeper
 
     def deleted(self, group: ConsumerGroup[B]) -> None:
         """An operator has deleted a group."""

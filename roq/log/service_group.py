@@ -25,6 +25,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from roq.log.delayed_requests import DelayedRequests
 from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta
 from roq.log.groups import RETURN_SECONDS, ConsumerGroup
@@ -46,6 +47,7 @@ from roq.protocol.requesting import (
     RequestState,
     RequestView,
     ServiceSettings,
+    delayed_message,
 )
 
 B = TypeVar("B")
@@ -89,6 +91,7 @@ class ServiceGroup(ConsumerGroup[B]):
         self.figures: dict[bytes, Figures] = {}
         self.counts: Counter[str] = Counter()
         self._requests = OpenRequests()
+        self.delayed = DelayedRequests()
         self._taken_at = now
         """When something was handed out last, or nothing could be for another reason than that
         nobody would have it."""
@@ -171,22 +174,34 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def cancel(self, position: Position, *, late: bool) -> bool:
         """A request is not wanted any more; False: it is not open."""
+        why = "its time was over" if late else "its requester said so"
+        state = RequestState.LATE if late else RequestState.CANCELLED
+        named, position = position, self.delayed.where(position)
+        message = None if named != position else delayed_message(named)
+        if message is not None and self.delayed.keeper is not None:
+            if not self.delayed.keeper.withdraw(message):
+                return False
+            made = RequestEnd(*named, state, text=why, ended_us=self._log.time_us)
+            self._note_end(made, b"", self.service.store_bytes // 2)
+            return True
         if not self._open.bits.get(position.offset, 0) >> position.at & 1:
             return False
-        bits = 1 << position.at
-        if late:
-            self._end(position.offset, bits, RequestState.LATE, "its time was over")
-        else:
-            self._end(position.offset, bits, RequestState.CANCELLED, "its requester said so")
+        self._end(position.offset, 1 << position.at, state, why)
         return True
 
     def state_of(self, position: Position) -> RequestState | None:
         """How a request stands; None: it was not looked at yet, and may not be one."""
-        offset, index = position
         stored = self.outcomes.get(position)
         known = self.outcomes.remembered(position) if stored is None else stored.state
         if known is not None:
             return known
+        offset, index = position = self.delayed.where(position)
+        message = delayed_message(position)
+        if message is not None:
+            keeper = self.delayed.keeper
+            if keeper is not None and keeper.waits(message):
+                return RequestState.DELAYED
+            return None if self.next < self._log.end else RequestState.FORGOTTEN
         if self._open.bits.get(offset, 0) >> index & 1:
             return self._requests.state(position)
         size = self._open.size(offset)
@@ -322,6 +337,7 @@ class ServiceGroup(ConsumerGroup[B]):
             self._end(at, self._open.bits.get(at, 0), RequestState.CANCELLED, why)
         members = super().seek(offset)
         self._requests.clear()
+        self.delayed.clear()
         return members
 
     # --- how it stands ----------------------------------------------------------------------------
@@ -353,19 +369,20 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def view(self, position: Position) -> RequestView:
         """One request."""
-        offset, index = position
         state = self.state_of(position) or RequestState.ACCEPTED
         stored = self.outcomes.get(position)
+        offset, index = self.delayed.name(position)
+        place = self.delayed.where(position)
         if stored is not None:
             return RequestView(
                 offset=offset, index=index, state=state, text=stored.text,
                 instance=stored.instance, attempts=stored.attempts, bytes=len(stored.value),
                 age_seconds=self._age(stored.ended_us),
             )  # fmt: skip
-        batch = self._requests.batches.get(offset)
+        batch = self._requests.batches.get(place.offset)
         if batch is None:
             return RequestView(offset=offset, index=index, state=state)
-        lease = batch.holder(index)
+        lease = batch.holder(place.at)
         return RequestView(
             offset=offset, index=index, state=state,
             instance="" if lease is None else lease.member.name,
@@ -410,6 +427,7 @@ class ServiceGroup(ConsumerGroup[B]):
         if delta.settings is not None:
             self.outcomes.clear()
             self._requests.clear()
+            self.delayed.clear()
         for outcome in delta.ends:
             until = max(self._clock + RETURN_SECONDS, self._kept_until(outcome))
             self.outcomes.put(outcome, until)
@@ -436,6 +454,7 @@ class ServiceGroup(ConsumerGroup[B]):
         assert places.keys() == wanted, "each open request is somewhere"  # noqa: S101
         assert set(places.values()) <= {1}, "and in one place alone"  # noqa: S101
         assert self._requests.batches.keys() == self._open.bits.keys()  # noqa: S101
+        self.delayed.check({Position(*each) for each in wanted})
         for piece in self._free:
             begun = self._requests.once(piece.offset) & bits_at(piece.first, piece.length)
             assert not begun, "nobody is given what must not be begun again"  # noqa: S101
@@ -452,6 +471,7 @@ class ServiceGroup(ConsumerGroup[B]):
         (publisher,) = _PUBLISHER.unpack_from(cast("bytes", record[2]))
         due = self._due(appended_us)
         self._requests.batches[offset] = RequestBatch(publisher, appended_us, due, self._clock)
+        self.delayed.opened(offset, bits, record[2])
         once = self._requests.once(offset) & bits
         if once:
             self._park(offset, once, max(self._hold_until, self._clock + RETURN_SECONDS))
@@ -563,6 +583,10 @@ class ServiceGroup(ConsumerGroup[B]):
         """A request has ended, and is done; it is kept if all that is has so many bytes at most."""
         position = Position(outcome.offset, outcome.index)
         self._requests.ended(position)
+        delayed = self.delayed.ended(position)
+        if delayed is not None:
+            position, publisher = delayed
+            outcome = msgspec.structs.replace(outcome, offset=position.offset, index=position.at)
         self.counts[outcome.state] += 1
         if silent:
             self.outcomes.note(position, outcome.state, self._clock)

@@ -31,7 +31,8 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.model import TOPIC_BYTES_MAX
-from roq.ranges import UNREADABLE, ChildEpoch, Offset, Real, Whole
+from roq.protocol.later import DELAY_SECONDS_MAX, MESSAGE_ID_BYTES
+from roq.ranges import OFFSET_MAX, UNREADABLE, ChildEpoch, Offset, Real, Whole
 
 ATTEND: Final = b"\xffq"
 WANT: Final = b"\xffw"
@@ -77,6 +78,8 @@ class RequestState(StrEnum):
 
     ACCEPTED = "accepted"
     """In the log; no instance was offered it, or it waits for its next attempt."""
+    DELAYED = "delayed"
+    """It is kept until it is due."""
     OFFERED = "offered"
     """An instance has it and has not confirmed it yet."""
     RUNNING = "running"
@@ -116,6 +119,31 @@ class Position(NamedTuple):
     at: _Index
 
 
+DELAYED_FROM: Final = 1 << 61
+"""Offsets from here on are in no log: with a delayed request they are the id of its message, as
+nobody knows where it will be. Index 0."""
+
+
+def delayed_position(message: bytes | str) -> Position | None:
+    """As what a delayed request is known whose message has this id, or this one in hexadecimal;
+    None: it is no request's."""
+    if isinstance(message, str):
+        try:
+            message = bytes.fromhex(message)
+        except ValueError:
+            return None
+    offset = int.from_bytes(message, "big")
+    valid = len(message) == MESSAGE_ID_BYTES and DELAYED_FROM <= offset < OFFSET_MAX
+    return Position(offset, 0) if valid else None
+
+
+def delayed_message(position: Position) -> bytes | None:
+    """The id of the message of a request that is known so; None: it was not delayed."""
+    if position.offset < DELAYED_FROM or position.at:
+        return None
+    return position.offset.to_bytes(MESSAGE_ID_BYTES, "big")
+
+
 _Positions = Annotated[list[Position], msgspec.Meta(max_length=POSITIONS_MAX)]
 
 
@@ -135,6 +163,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A request without a result ends after so long."""
     keep_result: _Seconds = 30.0
     """An outcome that nobody fetches is kept for so long."""
+    delay: Annotated[float, msgspec.Meta(ge=0, le=DELAY_SECONDS_MAX)] = 0.0
+    """Requests that say nothing else are due after so many seconds; nobody gets them before."""
     store_bytes: _Bytes = STORE_BYTES
     """What stored outcomes may take at one exchange; from half of it on nothing is handed out."""
     chosen: bool = False

@@ -139,6 +139,16 @@ def test_a_response_comes_by_result_future_callback_and_id(
             assert other.response(SLOW, pending.id).result(10) == "done"
         assert pending.result(10) == "done"
         assert requester.send(ECHO, b"nobody waits").wait(10).ok
+        began = time.monotonic()
+        delayed = requester.request(ECHO, b"d", headers={"mark": "?"}, delay=1.0)
+        unwanted = requester.request(ECHO, b"e", delay=3600.0)
+        assert unwanted.accepted is not None
+        assert unwanted.accepted.wait(10).ok
+        unwanted.cancel()
+        with pytest.raises(roq.RequestCancelled):
+            unwanted.result(10)
+        assert delayed.result(20) == b"d?"
+        assert time.monotonic() - began >= 0.9, "nobody has had it before"
         many = requester.request_many(ECHO, [b"%d" % n for n in range(300)])
         assert [each.result(10) for each in many] == [b"%d" % n for n in range(300)]
         some = requester.request_many(ALL, list(range(1_000)))

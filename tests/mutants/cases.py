@@ -434,7 +434,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         REQUESTS,
         ("            self._workers.put([registered])  # another thread may begin with the rest\n",
          "            pass\n"),
-        ("    return min((each.context for each in batch)", "    return max((each.context for each in batch)"),
+        ("    return min((each.context for", "    return max((each.context for"),
         ("    if len(listed) != count:\n", "    if len(listed) < count:\n"),
     ),
     *_of(

@@ -35,6 +35,7 @@ from roq.protocol.requesting import (
     TEXT_MAX,
     Position,
     RequestState,
+    delayed_position,
 )
 
 SECOND_US: Final = 1_000_000
@@ -102,7 +103,8 @@ class _Held:
     @property
     def id(self) -> str:
         holding, at = self._work
-        position = Position(holding.offset, holding.first + at)
+        message = self.headers.get("roq.delayed.id", "")
+        position = delayed_position(message) or Position(holding.offset, holding.first + at)
         return str(RequestId(self._queue, holding.log, position))
 
     @property

@@ -13,7 +13,7 @@ from roq.client.request.context import RequestId
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.errors import NO_RESPONSES, DeliveryError, InvalidRequest, RoQError, Unavailable
 from roq.model import LogId
-from roq.protocol.requesting import Position, RequestEnd, RequestState
+from roq.protocol.requesting import Position, RequestEnd, RequestState, delayed_position
 
 if TYPE_CHECKING:
     from roq.client.request.many import PendingMany
@@ -73,7 +73,7 @@ class Pending(Generic[R]):
 
     __slots__ = (
         "_at", "_callbacks", "_error", "_held", "_index", "_outcome", "_queue", "_waits",
-        "accepted", "due", "endpoint", "repeat",
+        "accepted", "delayed", "due", "endpoint", "repeat",
     )  # fmt: skip
 
     def __init__(self, waits: Waits, queue: str, endpoint: Endpoint[Any, R]) -> None:
@@ -81,6 +81,8 @@ class Pending(Generic[R]):
         self.accepted: Receipt | None = None
         self.repeat: bytes | None = None
         """What is sent once more if the exchange dies with it."""
+        self.delayed: tuple[int, bytes] | None = None
+        """When it is to be handed out, µs UTC, and the id of its message; None: at once."""
         self.due = float("inf")
         """When its time is over."""
         self._waits = waits
@@ -219,7 +221,8 @@ class Pending(Generic[R]):
         if self._at is None and self.accepted is not None:
             status = self.accepted.status
             if status is not None and status.ok and status.offset is not None:
-                self._at = status.log, Position(status.offset, self._index)
+                named = None if self.delayed is None else delayed_position(self.delayed[1])
+                self._at = status.log, named or Position(status.offset, self._index)
         return self._at
 
     def sent(self, receipt: Receipt, index: int) -> None:

@@ -6,11 +6,15 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from random import getrandbits
+from time import time
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from roq.client.io import at_exit as farewell
 from roq.client.publish.batching import Payload, with_attributes
+from roq.client.publish.later import When, due_of
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.request.context import CURRENT
@@ -20,7 +24,9 @@ from roq.client.request.pending import Pending
 from roq.client.request.shell import OPEN_MAX, Collector, Sent, Waiter
 from roq.errors import InvalidRequest, MessageTooLarge, RoQError, Unavailable, WouldBlock
 from roq.protocol.attributes import attributes_of
+from roq.protocol.later import LATER_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
 from roq.protocol.requesting import (
+    DELAYED_FROM,
     ENVELOPE,
     ENVELOPE_VERSION,
     ONCE,
@@ -32,6 +38,9 @@ from roq.protocol.requesting import (
 Q = TypeVar("Q")
 R = TypeVar("R")
 
+SECOND_US: Final = 1_000_000
+LATER: Final = LATER_TOPIC.decode()
+"""Topic of requests that are delayed."""
 CLOSE_SECONDS: Final = 5.0
 
 
@@ -142,6 +151,7 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        delay: When | None = None,
         inherit: bool = True,
     ) -> Pending[R]:
         """Make a request; returns at once.
@@ -152,6 +162,9 @@ class Requester:
             within: seconds until its result has to be there; None: as long as the service allows,
                 which is also the most.
             headers: texts that the handler is given, as the properties of a message.
+            delay: nobody gets it before: seconds, a `timedelta`, or an aware `datetime`, as of
+                `Publisher.publish_later`. None: what the service has as its setting `delay`.
+                `within` counts from then on.
             inherit: in a handler, it has at most the time that is left to that one's own request.
 
         Raises:
@@ -161,7 +174,7 @@ class Requester:
             Unavailable: there is no room, or the exchanges do not answer, for too long.
             RoQError: as `Publisher.publish`.
         """
-        return self._make(endpoint, value, within, headers, inherit=inherit)
+        return self._make(endpoint, value, within, headers, delay, inherit=inherit)
 
     def request_many(
         self,
@@ -242,11 +255,12 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        delay: When | None = None,
     ) -> Receipt:
         """Make a request whose response nobody wants; gives the receipt. Raises as `request`."""
         data = self._envelope(endpoint, value, within, SILENT, inherit=True)
         self.prepare(endpoint.service)
-        return self._publish(endpoint.topic, data, headers, None)
+        return self._publish(endpoint, data, headers, None, self._delayed(endpoint, delay))
 
     def wait_for_room(self) -> None:
         """Wait until there may be room for another request; raises `Unavailable` if there is none
@@ -314,26 +328,47 @@ class Requester:
 
     def _make(
         self, endpoint: Endpoint[Q, R], value: Q, within: float | None,
-        headers: Mapping[str, str] | None, *, inherit: bool,
+        headers: Mapping[str, str] | None, delay: When | None, *, inherit: bool,
     ) -> Pending[R]:  # fmt: skip
         data = self._envelope(endpoint, value, within, 0, inherit=inherit)
         self.prepare(endpoint.service)
         self._need_room()
         pending: Pending[R] = Pending(self._collector, self.queue, endpoint)
+        pending.delayed = self._delayed(endpoint, delay)
         if self._collects:
-            self._collector.expect(pending, self._within(endpoint.service, data))
+            ahead = 0.0 if pending.delayed is None else pending.delayed[0] / SECOND_US - time()
+            seconds = max(0.0, ahead) + self._within(endpoint.service, data)
+            self._collector.expect(pending, seconds)
         keep = data if self._collects and endpoint.idempotent and not headers else None
-        self._publish(endpoint.topic, data, headers, pending, keep)
+        self._publish(endpoint, data, headers, pending, pending.delayed, keep)
         with self._lock:
             self._made += 1
         return pending
 
+    def _delayed(
+        self, endpoint: Endpoint[Any, Any], delay: When | None
+    ) -> tuple[int, bytes] | None:
+        """When a request is to be handed out, and the id of its message; None: at once."""
+        seconds = self._collector.settings(endpoint.service).delay if delay is None else delay
+        now = time()
+        due_us = due_of(seconds, now)
+        if due_us <= now * SECOND_US:
+            return None
+        if not endpoint.idempotent:
+            self._once.add(LATER)
+        return due_us, (DELAYED_FROM | getrandbits(61)).to_bytes(MESSAGE_ID_BYTES, "big")
+
     def _publish(
-        self, topic: str, data: bytes, headers: Mapping[str, str] | None,
-        pending: Pending[Any] | None, keep: bytes | None = None,
+        self, endpoint: Endpoint[Any, Any], data: bytes, headers: Mapping[str, str] | None,
+        pending: Pending[Any] | None, delayed: tuple[int, bytes] | None, keep: bytes | None = None,
     ) -> Receipt:  # fmt: skip
+        topic, sent = endpoint.topic, data
+        if delayed is not None:
+            due_us, message = delayed
+            sent = encode_delayed(Delayed(due_us, topic.encode(), data, message))
+            topic = LATER
         with self._lock:
-            receipt = self._publisher.publish(data, topic, properties=headers)
+            receipt = self._publisher.publish(sent, topic, properties=headers)
             if pending is not None and keep is not None:
                 self._collector.keep(pending, keep)  # before it can end
             self._note(topic, receipt, pending)
@@ -454,12 +489,12 @@ class Requester:
             self._collector.fail(rest, error)
 
     def _repeat(self, pending: Pending[Any], data: bytes) -> None:
-        topic = pending.endpoint.topic
+        once_more = partial(self._publish, pending.endpoint, data, None, pending, pending.delayed)
         try:
             try:
-                self._publish(topic, data, None, pending)
+                once_more()
             except WouldBlock:
                 self.wait_for_room()
-                self._publish(topic, data, None, pending)
+                once_more()
         except RoQError as error:
             self._collector.fail(pending, error)

@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final
 
 from roq.client.consume.machine import AskExchange
@@ -48,6 +48,7 @@ OPEN_MAX: Final = 100_000
 EARLY_MAX: Final = 100_000
 """Ends that may come before it is known where the request is."""
 EARLY_SECONDS: Final = 60.0
+SECOND_US: Final = 1_000_000
 LOOK_SECONDS: Final = 1.0
 REPEAT_BYTES: Final = 64 * 1024 * 1024
 """What a requester keeps of idempotent requests, for exchanges that die."""
@@ -361,7 +362,10 @@ class Collector:
             self._settle(pending, early[1], None)
             return
         now = self._engine.reactor.now()
-        if not self._machine.wait(pending.endpoint.service, *place, now, ask=ask):
+        after = 0.0
+        if pending.delayed is not None:
+            after = max(0.0, pending.delayed[0] / SECOND_US - time())
+        if not self._machine.wait(pending.endpoint.service, *place, now, ask=ask, after=after):
             self._lost(pending)
             return
         self._open[place] = (*self._open.get(place, ()), pending)

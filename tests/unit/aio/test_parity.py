@@ -62,7 +62,7 @@ PAIRS = [
         pending.Pending,
         roq.aio.Pending,
         shells=frozenset({"at", "called", "due", "place", "repeat", "sent", "settle", "when_done"})
-        | {"is_one_of_many"},
+        | {"delayed", "is_one_of_many"},
     ),
     Pair(
         many.PendingMany,

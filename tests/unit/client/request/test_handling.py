@@ -208,11 +208,12 @@ def test_a_batch_handler_answers_each_request(instance: Instance, wrap: Any) -> 
     ("wrong", "told"),
     [
         (lambda values, _: values[1:], "2 answers to 3 requests"),
+        (lambda values, _: [*values, "d"], "4 answers to 3 requests"),
         (lambda _values, _: None, "NoneType"),
         (lambda _values, _: [1, 2, 3], "it is int, not str"),
         (raising(SystemExit(3)), "SystemExit"),
     ],
-    ids=["too few", "none", "other type", "raises"],
+    ids=["too few", "too many", "none", "other type", "raises"],
 )
 def test_what_a_batch_handler_gets_wrong_fails_its_requests(
     instance: Instance, wrap: Any, wrong: Any, told: str

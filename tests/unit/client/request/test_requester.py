@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 import roq
-from roq.client.publish.receipt import Receipt
+from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request.endpoint import endpoint
 from roq.client.request.many import PendingMany
 from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
 from roq.client.request.shell import Sent
-from roq.protocol.requesting import ServiceSettings
+from roq.model import LogId
+from roq.protocol.later import LATER_TOPIC, decode_delayed
+from roq.protocol.requesting import Position, ServiceSettings, delayed_position
 
 ECHO = endpoint("s.echo", request=bytes, response=bytes, idempotent=True)
 
@@ -38,6 +42,7 @@ class PaperPublisher:
         self.room = 100
         """Batches for which there is room."""
         self.published: list[bytes] = []
+        self.topics: list[str] = []
         self.errors: list[roq.RoQError] = []
         self.flushed = 0
 
@@ -45,6 +50,7 @@ class PaperPublisher:
         if self.errors:
             raise self.errors.pop(0)
         self.published.append(data)
+        self.topics.append(topic)
         return Receipt(cast("Any", self))
 
     def publish_chunk(
@@ -75,6 +81,8 @@ class PaperCollector:
     def __init__(self, on_lost: Callable[[Any], bool]) -> None:
         self.on_lost = on_lost
         self.kept: list[Pending[Any]] = []
+        self.expected: list[float] = []
+        self.given = ServiceSettings()
         self.calls: list[tuple[Callable[[], object], Callable[[], object]]] = []
         self.failed: list[tuple[Any, roq.RoQError]] = []
 
@@ -83,9 +91,10 @@ class PaperCollector:
     def attend(self, *_: object) -> None: ...
 
     def settings(self, _service: str) -> ServiceSettings:
-        return ServiceSettings()
+        return self.given
 
-    def expect(self, *_: object) -> None: ...
+    def expect(self, _pending: object, seconds: float) -> None:
+        self.expected.append(seconds)
 
     def keep(self, pending: Pending[Any], data: bytes) -> None:
         self.kept.append(pending)
@@ -236,3 +245,60 @@ def test_those_of_a_lost_exchange_are_sent_once_more(scene: Scene) -> None:
     call()
     ((rest, error),) = scene.collector.failed
     assert (list(rest.members), type(error)) == ([2], roq.QueueNotFound)
+
+
+# --- later ----------------------------------------------------------------------------------------
+
+
+def accept(pending: Pending[bytes]) -> Position:
+    assert pending.accepted is not None
+    status = SendStatus(outcome=Outcome.OK, log=LogId(1, 1), offset=3, exchange="x1")
+    pending.accepted.settle(status)
+    assert pending.at is not None
+    return pending.at[1]
+
+
+def test_a_delayed_request_travels_as_a_delayed_message_and_has_its_name(scene: Scene) -> None:
+    pending = scene.requester.request(ECHO, b"x", within=5.0, delay=60.0)
+    (data,) = scene.publisher.published
+    message = decode_delayed(data)
+    assert (message.topic, message.payload[-1:]) == (b"s/echo", b"x")
+    assert message.due_us / 1e6 == pytest.approx(time.time() + 60, abs=30)
+    assert scene.publisher.topics == [LATER_TOPIC.decode()]
+    assert accept(pending) == delayed_position(message.id)
+    assert scene.collector.expected[0] == pytest.approx(65.0, abs=1)
+
+
+def test_what_a_service_delays_is_delayed_unless_a_request_says_otherwise(scene: Scene) -> None:
+    scene.collector.given = ServiceSettings(delay=60.0)
+    scene.requester.request(ECHO, b"x")
+    scene.requester.request(ECHO, b"x", delay=0)
+    scene.requester.send(ECHO, b"x")
+    later = LATER_TOPIC.decode()
+    assert scene.publisher.topics == [later, "s/echo", later]
+
+
+def test_a_delayed_request_whose_exchange_is_lost_is_delayed_anew_by_its_name(
+    scene: Scene,
+) -> None:
+    pending = scene.requester.request(ECHO, b"x", delay=60.0)
+    assert scene.collector.on_lost(pending)
+    call, _ = scene.collector.calls.pop()
+    call()
+    first, second = scene.publisher.published
+    assert first == second
+
+
+def test_what_must_not_be_begun_twice_is_not_sent_to_two_exchanges_when_it_is_delayed(
+    scene: Scene,
+) -> None:
+    once = endpoint("s.once", request=bytes, response=bytes)
+    scene.requester.request(once, b"x", delay=60.0)
+    assert LATER_TOPIC.decode() in scene.requester._once
+
+
+@pytest.mark.parametrize("delay", [1e12, datetime(2030, 1, 1)])  # noqa: DTZ001 - that is the point
+def test_delays_that_cannot_be(scene: Scene, delay: Any) -> None:
+    with pytest.raises(roq.InvalidRequest):
+        scene.requester.request(ECHO, b"x", delay=delay)
+    assert scene.publisher.published == []
