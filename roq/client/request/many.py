@@ -21,7 +21,7 @@ from roq.protocol.requesting import Position, RequestEnd, RequestState
 R = TypeVar("R")
 
 
-class Part:
+class ManyPart:
     """Requests of a `PendingMany` that went into one batch, one after the other.
 
     Attributes:
@@ -101,7 +101,7 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
 
     def __init__(self, waits: Waits, queue: str, endpoint: Endpoint[Any, R], count: int) -> None:
         self.endpoint = endpoint
-        self.parts: list[Part] = []
+        self.parts: list[ManyPart] = []
         """Where they went; of those that were sent once more, the last one counts."""
         self.repeat: list[bytes] | None = None
         """What is sent once more if an exchange dies with it."""
@@ -230,6 +230,16 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
             self._waits.confirm(self)
 
     # --- the collector's --------------------------------------------------------------------------
+
+    @property
+    def placed(self) -> bool:
+        """Whether it is known where all of them are that have not ended."""
+        return all(part.place() is not None or not part.left for part in self.parts)
+
+    def forget_repeat(self) -> int:
+        """They will not be sent once more; how many bytes were kept for that."""
+        kept, self.repeat = self.repeat, None
+        return sum(map(len, kept or ()))
 
     def places(self) -> list[tuple[LogId, Position]]:
         """Where they are, as far as that is known."""

@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from roq.client.publish.receipt import Receipt, failure
 from roq.client.request.context import RequestId
@@ -14,9 +14,6 @@ from roq.client.request.endpoint import Endpoint, is_async
 from roq.errors import NO_RESPONSES, DeliveryError, InvalidRequest, RoQError, Unavailable
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState, delayed_position
-
-if TYPE_CHECKING:
-    from roq.client.request.many import PendingMany
 
 R = TypeVar("R")
 
@@ -39,6 +36,32 @@ ASYNC: Final = (
 )
 
 
+class Requested(Protocol):
+    """A request, or several that were made together."""
+
+    @property
+    def endpoint(self) -> Endpoint[Any, Any]:
+        """What was requested."""
+        ...
+
+    @property
+    def placed(self) -> bool:
+        """Whether it is known where all of them are that are accepted."""
+        ...
+
+    def done(self) -> bool:
+        """Whether of all it is known how they have ended."""
+        ...
+
+    def places(self) -> list[tuple[LogId, Position]]:
+        """Where they are, as far as that is known."""
+        ...
+
+    def forget_repeat(self) -> int:
+        """They will not be sent once more; how many bytes were kept for that."""
+        ...
+
+
 class Waits(Protocol):
     """Who looks after requests that are open: the collector of a client."""
 
@@ -50,15 +73,15 @@ class Waits(Protocol):
         """Have this called in the thread for callbacks: it may wait."""
         ...
 
-    def confirm(self, pending: Pending[Any] | PendingMany[Any]) -> None:
+    def confirm(self, requested: Requested) -> None:
         """The outcome has arrived."""
         ...
 
-    def cancel(self, pending: Pending[Any] | PendingMany[Any], *, late: bool = False) -> None:
+    def cancel(self, requested: Requested, *, late: bool = False) -> None:
         """It is not wanted any more."""
         ...
 
-    def let_go(self, pending: Pending[Any] | PendingMany[Any]) -> None:
+    def let_go(self, requested: Requested) -> None:
         """It will not be sent once more."""
         ...
 
@@ -230,6 +253,20 @@ class Pending(Generic[R]):
         self._at = None
         self._index = index
         self.accepted = receipt
+
+    @property
+    def placed(self) -> bool:
+        """Whether it is known where it is."""
+        return self.at is not None
+
+    def places(self) -> list[tuple[LogId, Position]]:
+        """Where it is, if that is known."""
+        return [] if self.at is None else [self.at]
+
+    def forget_repeat(self) -> int:
+        """It will not be sent once more; how many bytes were kept for that."""
+        kept, self.repeat = self.repeat, None
+        return len(kept or b"")
 
     def is_one_of_many(self) -> None:
         """Its retrieval is confirmed with that of others."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from random import getrandbits
 from time import time
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
@@ -19,7 +19,7 @@ from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.many import Part, PendingMany
+from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending
 from roq.client.request.shell import OPEN_MAX, Collector, Sent, Waiter
 from roq.errors import InvalidRequest, MessageTooLarge, RoQError, Unavailable, WouldBlock
@@ -241,7 +241,7 @@ class Requester:
             if receipt is None:
                 return 0
             sent, fresh = self._sent(topic, receipt)
-            part = Part(many, receipt, len(sent.pendings), members[position : position + count])
+            part = ManyPart(many, receipt, len(sent.pendings), members[position : position + count])
             many.parts.append(part)
             sent.pendings.extend([part if self._collects else None] * count)
             self._made += count
@@ -356,7 +356,8 @@ class Requester:
             return None
         if not endpoint.idempotent:
             self._once.add(LATER)
-        return due_us, (DELAYED_FROM | getrandbits(61)).to_bytes(MESSAGE_ID_BYTES, "big")
+        number = int.from_bytes(os.urandom(MESSAGE_ID_BYTES)) % DELAYED_FROM
+        return due_us, (DELAYED_FROM + number).to_bytes(MESSAGE_ID_BYTES, "big")
 
     def _publish(
         self, endpoint: Endpoint[Any, Any], data: bytes, headers: Mapping[str, str] | None,
@@ -454,7 +455,7 @@ class Requester:
 
     def _was_lost(self, waiter: Waiter) -> bool:
         """An exchange is gone that had this one, or these; whether they are sent once more."""
-        pending = waiter.many if isinstance(waiter, Part) else waiter
+        pending = waiter.many if isinstance(waiter, ManyPart) else waiter
         if pending.repeat is None or self._closed:
             return False
         untold = Unavailable(
@@ -467,12 +468,12 @@ class Requester:
         return True
 
     def _repeat_any(self, waiter: Waiter) -> None:
-        if isinstance(waiter, Part):
+        if isinstance(waiter, ManyPart):
             self._repeat_part(waiter)
         elif waiter.repeat is not None:
             self._repeat(waiter, waiter.repeat)
 
-    def _repeat_part(self, part: Part) -> None:
+    def _repeat_part(self, part: ManyPart) -> None:
         many, members = part.many, part.open_members()
         if many.repeat is None:
             return
@@ -485,7 +486,7 @@ class Requester:
                     self.wait_for_room()
                 position += count
         except RoQError as error:
-            rest = Part(many, part.receipt, part.first, members[position:])
+            rest = ManyPart(many, part.receipt, part.first, members[position:])
             self._collector.fail(rest, error)
 
     def _repeat(self, pending: Pending[Any], data: bytes) -> None:

@@ -21,8 +21,8 @@ from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
 from roq.client.publish.receipt import Outcome, Receipt, failure
 from roq.client.request.machine import RequesterMachine
-from roq.client.request.many import Part, PendingMany
-from roq.client.request.pending import Pending
+from roq.client.request.many import ManyPart, PendingMany
+from roq.client.request.pending import Pending, Requested
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.errors import (
@@ -56,7 +56,7 @@ REPEAT_BYTES: Final = 64 * 1024 * 1024
 log = logging.getLogger(__name__)
 
 _At = tuple[LogId, Position]
-Waiter = Pending[Any] | Part
+Waiter = Pending[Any] | ManyPart
 """What waits for the end of a request: itself, or those that were made with it."""
 
 
@@ -109,8 +109,8 @@ class Collector:
         self._due: dict[int, set[Waiter]] = {}
         """By the quarter of a second in which their time is over."""
         self._accepted: deque[Sent] = deque()
-        self._confirmed: deque[Pending[Any] | PendingMany[Any]] = deque()
-        self._cancelled: deque[tuple[Pending[Any] | PendingMany[Any], bool]] = deque()
+        self._confirmed: deque[Requested] = deque()
+        self._cancelled: deque[tuple[Requested, bool]] = deque()
         self._looking = False
         """Whether `_look` is about to be called."""
         self._timer: Timer | None = None
@@ -235,14 +235,14 @@ class Collector:
                 self._waiting -= 1
         return True
 
-    def confirm(self, pending: Pending[Any] | PendingMany[Any]) -> None:
+    def confirm(self, requested: Requested) -> None:
         """The outcome has arrived."""
-        self._confirmed.append(pending)
+        self._confirmed.append(requested)
         self._soon()
 
-    def cancel(self, pending: Pending[Any] | PendingMany[Any], *, late: bool = False) -> None:
+    def cancel(self, requested: Requested, *, late: bool = False) -> None:
         """It is not wanted any more."""
-        self._cancelled.append((pending, late))
+        self._cancelled.append((requested, late))
         self._soon()
 
     def keep(self, pending: Pending[Any], data: bytes) -> None:
@@ -260,12 +260,10 @@ class Collector:
                 self._kept_bytes += size
                 many.repeat = data
 
-    def let_go(self, pending: Pending[Any] | PendingMany[Any]) -> None:
+    def let_go(self, requested: Requested) -> None:
         """It will not be sent once more."""
         with self._keeping:
-            kept = pending.repeat or b""
-            self._kept_bytes -= len(kept) if isinstance(kept, bytes) else sum(map(len, kept))
-            pending.repeat = None
+            self._kept_bytes -= requested.forget_repeat()
 
     def later(
         self, call: Callable[[], object], left_out: Callable[[], object] = lambda: None
@@ -315,15 +313,15 @@ class Collector:
         machine = self._machine
         while self._confirmed:
             done = self._confirmed.popleft()
-            for place in _places(done):
+            for place in done.places():
                 machine.fetched(done.endpoint.service, *place)
         for _ in range(len(self._cancelled)):
-            pending, late = self._cancelled.popleft()
-            if _is_placed(pending):
-                for place in _places(pending):
-                    machine.cancel(pending.endpoint.service, *place, late=late)
-            elif not pending.done():
-                self._cancelled.append((pending, late))  # when it is known where it is
+            requested, late = self._cancelled.popleft()
+            if requested.placed:
+                for place in requested.places():
+                    machine.cancel(requested.endpoint.service, *place, late=late)
+            elif not requested.done():
+                self._cancelled.append((requested, late))  # when it is known where it is
         self._perform(machine.say())
         self._tell()
 
@@ -339,7 +337,7 @@ class Collector:
                 continue
             before = waiter
             if status.ok and status.offset is not None:
-                if isinstance(waiter, Part):
+                if isinstance(waiter, ManyPart):
                     self._wait_all(waiter)
                 else:
                     self._wait(waiter, ask=False)
@@ -374,7 +372,7 @@ class Collector:
         if ask:
             self._soon()
 
-    def _wait_all(self, part: Part) -> None:
+    def _wait_all(self, part: ManyPart) -> None:
         """As `_wait`, of those that are accepted together."""
         place = part.place()
         if place is None:
@@ -424,7 +422,7 @@ class Collector:
         if self._on_lost is not None and self._on_lost(waiter):
             return
         gone = "its exchange is gone, with all that it knew"
-        if isinstance(waiter, Part) or waiter.accepted is not None:
+        if isinstance(waiter, ManyPart) or waiter.accepted is not None:
             self._settle_all(waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=gone), None)
         else:
             self._settle(waiter, None, ResponseLost(f"{waiter.endpoint.name}: {gone}"))
@@ -446,7 +444,7 @@ class Collector:
                         self._early.popitem(last=False)
                     continue
                 for waiter in waiters:
-                    if isinstance(waiter, Part):
+                    if isinstance(waiter, ManyPart):
                         self._settle_part(waiter, *place, outcome)
                     else:
                         self._settle(waiter, outcome, None)
@@ -459,7 +457,9 @@ class Collector:
         self._not_due(pending)
         pending.settle(outcome, error)
 
-    def _settle_part(self, part: Part, log: LogId, position: Position, outcome: RequestEnd) -> None:
+    def _settle_part(
+        self, part: ManyPart, log: LogId, position: Position, outcome: RequestEnd
+    ) -> None:
         """One of those that were made together has ended."""
         part.settle(position.at, outcome, None)
         if not part.many.held:
@@ -471,7 +471,7 @@ class Collector:
         self, waiter: Waiter, outcome: RequestEnd | None, error: RoQError | None
     ) -> None:
         """All of them, if they are several, that have not ended."""
-        if not isinstance(waiter, Part):
+        if not isinstance(waiter, ManyPart):
             self._settle(waiter, outcome, error)
             return
         self._not_due(waiter)
@@ -540,7 +540,7 @@ class Collector:
 
     def _overdue(self, waiter: Waiter, now: float) -> None:
         """Its time is over: its exchange decides; if that says nothing, it is not known here."""
-        if isinstance(waiter, Part):
+        if isinstance(waiter, ManyPart):
             endpoint, at = waiter.many.endpoint, waiter.place()
             places = [] if at is None else [(at[0], position) for position in waiter.open()]
             done = not waiter.left
@@ -552,7 +552,7 @@ class Collector:
         machine = self._machine
         if now < waiter.due + GRACE_SECONDS:
             clock = self._engine.reactor.now()
-            if not isinstance(waiter, Part) and not places:
+            if not isinstance(waiter, ManyPart) and not places:
                 self.cancel(waiter, late=True)  # when it is known where it is
             for place in places:
                 machine.cancel(endpoint.service, *place, late=True)
@@ -599,17 +599,3 @@ class Collector:
         for waiter in waiters:
             self._settle_all(waiter, None, error)
         self._tell()
-
-
-def _places(pending: Pending[Any] | PendingMany[Any]) -> list[_At]:
-    """Where requests are, as far as that is known."""
-    if isinstance(pending, PendingMany):
-        return pending.places()
-    return [] if pending.at is None else [pending.at]
-
-
-def _is_placed(pending: Pending[Any] | PendingMany[Any]) -> bool:
-    """Whether that is known."""
-    if isinstance(pending, PendingMany):
-        return all(part.place() is not None or not part.left for part in pending.parts)
-    return pending.at is not None

@@ -62,13 +62,13 @@ PAIRS = [
         pending.Pending,
         roq.aio.Pending,
         shells=frozenset({"at", "called", "due", "place", "repeat", "sent", "settle", "when_done"})
-        | {"delayed", "is_one_of_many"},
+        | {"delayed", "forget_repeat", "is_one_of_many", "placed", "places"},
     ),
     Pair(
         many.PendingMany,
         roq.aio.PendingMany,
         shells=frozenset({"called", "due", "ends", "held", "parts", "places", "repeat", "settle"})
-        | {"when_done"},
+        | {"forget_repeat", "placed", "when_done"},
     ),
     Pair(
         requester.Requester,

@@ -10,7 +10,7 @@ import pytest
 import roq
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request.endpoint import endpoint
-from roq.client.request.many import Part, PendingMany
+from roq.client.request.many import ManyPart, PendingMany
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 
@@ -56,8 +56,8 @@ class Scene:
         self.many: PendingMany[bytes] = PendingMany(self.waits, "work", ECHO, 3)
         members = range(3)
         self.parts = [
-            Part(self.many, accepted(7), 4, members[0:2]),
-            Part(self.many, accepted(8), 0, members[2:3]),
+            ManyPart(self.many, accepted(7), 4, members[0:2]),
+            ManyPart(self.many, accepted(8), 0, members[2:3]),
         ]
         self.many.parts += self.parts
 
@@ -105,7 +105,7 @@ def test_it_is_a_sequence_of_requests(scene: Scene) -> None:
 
 
 def test_what_was_sent_once_more_stands_where_it_went(scene: Scene) -> None:
-    scene.many.parts.append(Part(scene.many, accepted(9), 1, [1]))
+    scene.many.parts.append(ManyPart(scene.many, accepted(9), 1, [1]))
     assert scene.many[1].id == "work/x1-1-9-1"
 
 
@@ -114,7 +114,7 @@ def test_parts_know_what_is_open(scene: Scene) -> None:
     assert part.positions() == [Position(7, 4), Position(7, 5)]
     scene.end(0)
     assert (part.open(), part.open_members()) == ([Position(7, 5)], [1])
-    refused = Part(scene.many, Receipt(cast("Any", None)), 0, [0])
+    refused = ManyPart(scene.many, Receipt(cast("Any", None)), 0, [0])
     assert (refused.place(), refused.positions()) == (None, [])
 
 

@@ -14,7 +14,7 @@ from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request import shell
 from roq.client.request.endpoint import endpoint
 from roq.client.request.machine import SURE_SECONDS
-from roq.client.request.many import Part, PendingMany
+from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending
 from roq.client.request.shell import GRACE_SECONDS, Collector, Sent
 from roq.model import ExchangeInfo, LogId
@@ -203,7 +203,7 @@ def together(scene: Scene, count: int = 3, offset: int = 3) -> tuple[Sent, Pendi
     receipt = Receipt(cast("Any", None))
     receipt.settle(SendStatus(outcome=Outcome.OK, log=ONE, offset=offset, exchange="x1"))
     many: PendingMany[bytes] = PendingMany(scene.collector, "work", ECHO, count)
-    part = Part(many, receipt, 0, range(count))
+    part = ManyPart(many, receipt, 0, range(count))
     many.parts.append(part)
     sent = Sent(receipt)
     sent.pendings += [part] * count
