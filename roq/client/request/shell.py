@@ -490,8 +490,9 @@ class Collector:
         if self._timer is None:
             self._tick()
         wanted = {exchange.log: exchange for exchange in topology.exchanges}
+        numbers = {log.number for log in wanted}
         for name in [name for name in self._machine.places if name not in wanted]:
-            if name.number in topology.logs:
+            if name.number in topology.logs and name.number not in numbers:
                 continue  # it comes back with its log
             connection = self._connections.pop(name, None)
             if connection is not None:
