@@ -25,6 +25,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from roq.log.choice import LeastLoadedOfTwo
 from roq.log.delayed_requests import DelayedRequests
 from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta
@@ -38,7 +39,6 @@ from roq.protocol.entry import read_entry
 from roq.protocol.requesting import (
     ENDS,
     LISTED_MAX,
-    TEXT_LISTED,
     Answer,
     Begun,
     Figures,
@@ -48,6 +48,7 @@ from roq.protocol.requesting import (
     RequestView,
     ServiceSettings,
     delayed_message,
+    shortened,
 )
 
 B = TypeVar("B")
@@ -92,6 +93,7 @@ class ServiceGroup(ConsumerGroup[B]):
         self.counts: Counter[str] = Counter()
         self._requests = OpenRequests()
         self.delayed = DelayedRequests()
+        self._choice = LeastLoadedOfTwo()
         self._taken_at = now
         """When something was handed out last, or nothing could be for another reason than that
         nobody would have it."""
@@ -295,6 +297,14 @@ class ServiceGroup(ConsumerGroup[B]):
             self._taken_at = self._clock
         return found
 
+    def _taker(self, count: int, reserve: int = 0) -> Member | None:
+        """Who gets so many requests, or some of them."""
+        members = tuple(self._members.values())
+        found = None
+        if len(members) > 1:
+            found = self._choice.choose(members, self.figures, count, reserve)
+        return found or super()._taker(count, reserve)
+
     def join(self, member: bytes, name: str) -> Member | None:
         """As of any group."""
         self.figures.pop(member, None)
@@ -365,7 +375,7 @@ class ServiceGroup(ConsumerGroup[B]):
         )
         stored = (Position(each.offset, each.index) for each in self.outcomes)
         places = sorted(islice(chain(opened, stored), LISTED_MAX))
-        return [_shortened(self.view(position)) for position in places]
+        return [shortened(self.view(position)) for position in places]
 
     def view(self, position: Position) -> RequestView:
         """One request."""
@@ -607,11 +617,3 @@ class ServiceGroup(ConsumerGroup[B]):
     def _age(self, time_us: int) -> float:
         """Seconds since a time."""
         return max(0.0, (self._log.time_us - time_us) / SECOND_US)
-
-
-def _shortened(view: RequestView) -> RequestView:
-    if len(view.text) <= TEXT_LISTED:
-        return view
-    half = TEXT_LISTED // 2
-    text = f"{view.text[: half - 1]}…{view.text[-half:]}"  # the last line of a traceback says why
-    return msgspec.structs.replace(view, text=text)

@@ -300,6 +300,15 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """Of the stored value."""
 
 
+def shortened(view: RequestView) -> RequestView:
+    """The same with a text that a list has room for."""
+    if len(view.text) <= TEXT_LISTED:
+        return view
+    half = TEXT_LISTED // 2
+    text = f"{view.text[: half - 1]}…{view.text[-half:]}"  # the last line of a traceback says why
+    return msgspec.structs.replace(view, text=text)
+
+
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
     """The requests of a service at one exchange."""
 

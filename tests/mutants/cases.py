@@ -443,6 +443,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            position, publisher = delayed\n", "            position, _ = delayed\n"),
     ),
     *_of(
+        "roq/log/choice.py",
+        ("tests/unit/log/test_choice.py",),
+        ("        return other if ahead else one\n", "        return one if ahead else other\n"),
+        (" + (second >= first)", ""),
+        ("        return willing[0] if willing else None\n", "        return pair[0]\n"),
+        (" * max(1, of_other.threads)", ""),
+    ),
+    *_of(
         "roq/log/delayed_requests.py",
         ("tests/unit/log/test_delayed_requests.py",),
         ("        if any(data[_LINK_NUMBER]):\n", "        if False:\n"),
