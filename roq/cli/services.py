@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import click
 import msgspec
 
@@ -12,7 +14,7 @@ from roq.cli.output import fields_of, note, print_fields, print_json, print_tabl
 from roq.client.admin.wording import age_text, bytes_text
 from roq.client.consume.groups import GroupMember, told
 from roq.client.request.views import ServiceView
-from roq.protocol.requesting import ENDS, RequestState
+from roq.protocol.requesting import DURATION_BOUNDS, ENDS, Durations, RequestState
 
 
 @click.group()
@@ -92,7 +94,12 @@ def show(target: Target, queue: str, service: str) -> None:
             ("Open", f"{row.open:,} requests"),
             ("Oldest", _age(row.oldest_seconds)),
             ("Stored", f"{row.stored:,} responses, {bytes_text(row.stored_bytes)}"),
+            ("Accepted", f"{row.accepted:,}"),
+            ("Retried", f"{row.retried:,}"),
             *((_ended(ending), f"{count:,}") for ending, count in sorted(row.counts.items())),
+            ("Waiting", _durations(row.waiting)),
+            ("Running", _durations(row.running)),
+            ("Until fetched", _durations(row.unfetched)),
             *((name, _setting(name, value)) for name, value in settings.items()),
         ]
     )
@@ -123,6 +130,18 @@ def _setting(name: str, value: float) -> str:
     if name.endswith("_bytes"):
         return bytes_text(value)
     return f"{value:g}" if name.endswith("_attempts") else f"{value:g} s"
+
+
+def _durations(some: Durations) -> str:
+    """Mean, and what half of them and all but one of a hundred have taken at most."""
+    if not some.count:
+        return "-"
+    told = [f"mean {some.seconds / some.count:.3g} s"]
+    for name, part in (("half", 0.5), ("99 %", 0.99)):
+        most = some.at(part)
+        bound = f"above {DURATION_BOUNDS[-1]:g} s" if math.isinf(most) else f"≤ {most:g} s"
+        told.append(f"{name} {bound}")
+    return ", ".join(told)
 
 
 def _others(row: ServiceView) -> int:

@@ -119,7 +119,7 @@ class Requesters(Generic[B]):
         self._now = now
         requester = self._requester(route, tag)
         if group is not None:
-            _heed(group, want, now)
+            _heed(group, want, now, self._log.time_us)
             self.ended(group)
         room = POSITIONS_MAX - sum(map(len, requester.wanted.values()))
         wanted = requester.wanted.setdefault(want.service, set())
@@ -228,6 +228,9 @@ class Requesters(Generic[B]):
             counts={str(key): count for key, count in group.counts.items() if count},
             open=group.open_count, stored=len(group.outcomes), stored_bytes=group.outcomes.bytes,
             more=query.offset < 0 and len(views) < group.open_count + len(group.outcomes),
+            accepted=group.measured.accepted, retried=group.measured.retried,
+            waiting=group.measured.waiting.read(), running=group.measured.running.read(),
+            unfetched=group.outcomes.unfetched.read(),
         )  # fmt: skip
         return Send(asked.route, (REQUESTS + asked.reader, documents.encode(answer)))
 
@@ -287,10 +290,10 @@ class Requesters(Generic[B]):
             self._unseen.discard(key)
 
 
-def _heed(group: ServiceGroup[B], want: Want, now: float) -> None:
+def _heed(group: ServiceGroup[B], want: Want, now: float, time_us: int) -> None:
     """What is not wanted any more."""
     for position in want.fetched:
-        group.outcomes.fetched(position, now)
+        group.outcomes.fetched(position, now, time_us)
     for position in want.cancelled:
         group.cancel(position, late=False)
     for position in want.late:

@@ -5,6 +5,7 @@ Pure, and a part of `roq.exchange.consumers`, which has the members and tells wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import attrgetter
@@ -164,6 +165,32 @@ class Services(Generic[B]):
             group.revoked.clear()
             for member, requests in by_member.items():
                 yield group, member, requesting.encode(Revoked(requests))
+
+    def load(self) -> dict[str, float]:
+        """How the requests of all services stand, and what has become of them, by the names of
+        `ExchangeLoad`."""
+        groups = self._services.values()
+        counts: Counter[str] = Counter()
+        for group in groups:
+            counts.update(group.counts)
+        other = counts["cancelled"] + counts["late"] + counts["unknown"]
+        return {
+            "requests_open": sum(group.open_count for group in groups),
+            "requests_accepted": sum(group.measured.accepted for group in groups),
+            "requests_done": counts["done"],
+            "requests_failed": counts["failed"],
+            "requests_discarded": counts["discarded"],
+            "requests_otherwise": other,
+            "requests_retried": sum(group.measured.retried for group in groups),
+            "responses_stored": sum(len(group.outcomes) for group in groups),
+            "responses_bytes": sum(group.outcomes.bytes for group in groups),
+            "responses_expired": counts["expired"],
+            "requests_oldest_seconds": max((group.oldest_age for group in groups), default=0.0),
+            "requests_wait_seconds": sum(group.measured.waiting.seconds for group in groups),
+            "requests_run_seconds": sum(group.measured.running.seconds for group in groups),
+            "responses_kept_seconds": sum(group.outcomes.unfetched.seconds for group in groups),
+            "responses_fetched": sum(group.outcomes.unfetched.count for group in groups),
+        }
 
     def take(self) -> list[Send]:
         """What requesters are to be told when all that has happened so far is kept."""

@@ -7,7 +7,7 @@ and so seems to be the quickest, gets twice its part at most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from roq.log.leases import Member
@@ -63,3 +63,13 @@ def _ahead(one: Member, other: Member, of_one: Figures | None, of_other: Figures
         quick, other_quick = of_one.response_ms, of_other.response_ms
     mine = (one.held + 1) * quick * max(1, of_other.threads)
     return mine > (other.held + 1) * other_quick * max(1, of_one.threads)
+
+
+def why_nobody(service: str, members: int, figures: Iterable[Figures]) -> tuple[str, str]:
+    """Why no instance takes anything: in a word to count it by, and in a sentence."""
+    if not members:
+        return "none registered", f"no instance of service {service} is registered"
+    rules = [each.rule for each in figures if not each.available]
+    if len(rules) == members:
+        return "all unavailable", f"all {members} instances are unavailable: {min(rules)}"
+    return "all busy", f"all {members - len(rules)} available instances are busy"

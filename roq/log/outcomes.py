@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from roq.log.group_changes import Known
+from roq.log.request_figures import DurationMeter
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 
 REMEMBER_SECONDS: Final = 600.0
@@ -20,15 +21,24 @@ OVERHEAD_BYTES: Final = 400
 """What an outcome takes beside its value and its text."""
 
 
+class Ended(NamedTuple):
+    """A request has ended; `publisher` is who has made it."""
+
+    publisher: bytes
+    outcome: RequestEnd
+
+
 class OutcomeStore:
     """What has become of requests, by where they stand in the log.
 
     Attributes:
         bytes: what the stored outcomes take.
+        unfetched: how long outcomes were stored that were fetched.
     """
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.unfetched = DurationMeter()
         self._stored: dict[Position, RequestEnd] = {}
         self._lives: deque[tuple[float, Position, RequestEnd]] = deque()
         """When each outcome is over; with those that were fetched."""
@@ -74,8 +84,15 @@ class OutcomeStore:
         self._new.append(outcome)
         self.bytes += _size(outcome)
 
-    def fetched(self, position: Position, now: float) -> bool:
-        """The outcome has arrived where it was wanted; False: it was not here."""
+    def fetched(self, position: Position, now: float, time_us: int = 0) -> bool:
+        """The outcome has arrived where it was wanted; False: it was not here.
+
+        Args:
+            time_us: by the clock of the log; 0: it is not noted how long that has taken.
+        """
+        found = self._stored.get(position)
+        if found is not None and time_us:
+            self.unfetched.note(max(0.0, (time_us - found.ended_us) / 1_000_000))
         return self._drop(position, RequestState.RETRIEVED, now)
 
     def put_state(self, position: Position, state: RequestState, now: float) -> None:

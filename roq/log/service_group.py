@@ -21,11 +21,11 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import chain, islice
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 
-from roq.log.choice import LeastLoadedOfTwo
+from roq.log.choice import LeastLoadedOfTwo, why_nobody
 from roq.log.delayed_requests import DelayedRequests
 from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta
@@ -33,7 +33,8 @@ from roq.log.groups import RETURN_SECONDS, ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of
 from roq.log.log import Log, Record
 from roq.log.open_requests import OpenRequests, RequestBatch, indexes
-from roq.log.outcomes import OutcomeStore
+from roq.log.outcomes import Ended, OutcomeStore
+from roq.log.request_figures import RequestFigures
 from roq.protocol.consuming import GroupSettings, GroupState, Run
 from roq.protocol.entry import read_entry
 from roq.protocol.requesting import (
@@ -61,13 +62,6 @@ _PUBLISHER: Final = Struct("<16x16s")
 _ANSWERS: Final = ENDS - {RequestState.UNKNOWN}
 
 
-class Ended(NamedTuple):
-    """A request has ended; `publisher` is who has made it."""
-
-    publisher: bytes
-    outcome: RequestEnd
-
-
 class ServiceGroup(ConsumerGroup[B]):
     """The requests of one service at one log.
 
@@ -79,6 +73,7 @@ class ServiceGroup(ConsumerGroup[B]):
         revoked: (member, lease, index) of what was taken from an instance since then.
         figures: what instances have said of themselves, by member.
         counts: how requests have ended since the start, and why some were discarded.
+        measured: how many there were, and how long they have taken.
     """
 
     def __init__(
@@ -91,6 +86,7 @@ class ServiceGroup(ConsumerGroup[B]):
         self.revoked: list[tuple[bytes, int, int]] = []
         self.figures: dict[bytes, Figures] = {}
         self.counts: Counter[str] = Counter()
+        self.measured = RequestFigures()
         self._requests = OpenRequests()
         self.delayed = DelayedRequests()
         self._choice = LeastLoadedOfTwo()
@@ -162,6 +158,8 @@ class ServiceGroup(ConsumerGroup[B]):
             made = RequestEnd(offset, answer.index, state, value, text, attempts, now_us, name)
             self._note_end(made, publisher, most, silent=answer.silent)
         if bits:
+            took = self._clock - self._requests.since.get(number, self._clock)
+            self.measured.running.note(took, bits.bit_count())
             self._settle(lease, bits, done=True)
             self._requests.close(lease, bits)
         return bits.bit_count()
@@ -233,7 +231,7 @@ class ServiceGroup(ConsumerGroup[B]):
         expired = self.outcomes.pass_time(self._clock)
         if expired:
             self.counts[RequestState.EXPIRED] += expired
-        for member in [each for each in self.figures if each not in self._members]:
+        for member in self.figures.keys() - self._members.keys():
             del self.figures[member]
         return silent
 
@@ -270,21 +268,17 @@ class ServiceGroup(ConsumerGroup[B]):
         patience = service.send_attempts * service.send_wait
         if self._clock - self._taken_at < patience:
             return
-        kind, why = self._why_nobody()
+        kind, why = why_nobody(self.name, len(self._members), self.figures.values())
         text = f"{why}; looked for {service.send_attempts} times"
         for offset, batch in list(self._requests.batches.items()):
             if self._clock - batch.ready_at >= patience:
                 bits = self._requests.free(offset, self._open.bits[offset])
                 self._end(offset, bits, RequestState.DISCARDED, text, kind)
 
-    def _why_nobody(self) -> tuple[str, str]:
-        members = len(self._members)
-        if not members:
-            return "none registered", f"no instance of service {self.name} is registered"
-        rules = [each.rule for each in self.figures.values() if not each.available]
-        if len(rules) == members:
-            return "all unavailable", f"all {members} instances are unavailable: {min(rules)}"
-        return "all busy", f"all {members - len(rules)} available instances are busy"
+    def _stalled(self) -> str:
+        if self.full and self._requests.batches:
+            return f"its store has {self.outcomes.bytes:,} bytes that nobody has fetched"
+        return super()._stalled()
 
     # --- handing out ------------------------------------------------------------------------------
 
@@ -317,7 +311,7 @@ class ServiceGroup(ConsumerGroup[B]):
         for offset, first, count in held:
             while self.next <= offset < self._log.committed and self._may_open():
                 self._open_next()
-            mine = self._parked_by(offset, member.id)
+            mine = self._requests.parked_by(offset, member.id)
             if not mine or first + count > self._open.size(offset):
                 continue  # as the group itself does
             mine &= bits_at(first, count)
@@ -335,7 +329,7 @@ class ServiceGroup(ConsumerGroup[B]):
         offsets = [] if known is None else [lease.offset for lease in known.leases.values()]
         super().leave(member)
         for offset in offsets:
-            bits = self._parked_by(offset, member)
+            bits = self._requests.parked_by(offset, member)
             self._end(offset, bits, RequestState.UNKNOWN, "its instance has left")
 
     def seek(self, offset: int) -> list[Member]:
@@ -365,6 +359,11 @@ class ServiceGroup(ConsumerGroup[B]):
     def open_count(self) -> int:
         """Requests that were looked at and have not ended."""
         return sum(bits.bit_count() for bits in self._open.bits.values())
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds since the oldest of them was accepted; 0: there is none."""
+        return next((self._age(each.appended_us) for each in self._requests.batches.values()), 0.0)
 
     def views(self) -> list[RequestView]:
         """Requests that are open, and then those whose outcome is stored, as many as are listed."""
@@ -451,9 +450,8 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def check(self) -> None:
         """Assert the invariants. Costs O(n): tests and simulation only."""
-        self._open.check()
-        self.outcomes.check()
-        self._requests.check()
+        for part in (self._open, self.outcomes, self._requests):
+            part.check()
         places = Counter(self._requests.parked_places())
         for each in self._held():
             bits = each.open if isinstance(each, Lease) else each.bits
@@ -482,17 +480,21 @@ class ServiceGroup(ConsumerGroup[B]):
         due = self._due(appended_us)
         self._requests.batches[offset] = RequestBatch(publisher, appended_us, due, self._clock)
         self.delayed.opened(offset, bits, record[2])
+        self.measured.accepted += bits.bit_count()
         once = self._requests.once(offset) & bits
         if once:
             self._park(offset, once, max(self._hold_until, self._clock + RETURN_SECONDS))
 
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = super()._lease(member, piece, numbers)
-        self._requests.lease(lease, self._clock + self.service.confirm_within)
+        self._requests.lease(lease, self._clock + self.service.confirm_within, self._clock)
+        age = self._age(self._requests.batches[lease.offset].appended_us)
+        self.measured.waiting.note(age, piece.amount)
         return lease
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
         super()._return(lease, bits, counted=counted, delay=delay, reason=reason)
+        self.measured.retried += counted * bits.bit_count()
         self._requests.prune(lease)
         batch = self._requests.batches[lease.offset]
         batch.ready_at = max(batch.ready_at, self._clock + delay)
@@ -540,11 +542,6 @@ class ServiceGroup(ConsumerGroup[B]):
         super()._finish(offset, bits)
         if offset not in self._open.bits:
             self._requests.batches.pop(offset, None)
-
-    def _parked_by(self, offset: int, member: bytes) -> int:
-        """What is parked here and this member has begun."""
-        parked, _ = self._requests.parked.get(offset, (0, 0.0))
-        return parked & self._requests.once_by(offset, member)
 
     def _park(self, offset: int, bits: int, until: float) -> None:
         self._take_free(offset, bits)

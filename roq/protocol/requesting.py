@@ -23,6 +23,7 @@ the log: offset and index. The payload of a request begins with six bytes:
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from struct import Struct
 from typing import Annotated, Final, NamedTuple, TypeVar
@@ -59,6 +60,10 @@ TEXT_LISTED: Final = 1_000
 """Characters of each of their texts."""
 ENDPOINTS_MAX: Final = 1_000
 """Endpoints of an instance of which it tells."""
+DURATION_BOUNDS: Final = (
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0,
+)  # fmt: skip
+"""Seconds, of `Durations`."""
 STORE_BYTES: Final = 64 * 1024 * 1024
 SEPARATOR: Final = "/"
 """Between service and endpoint in a topic; it stands in neither of them."""
@@ -309,6 +314,30 @@ def shortened(view: RequestView) -> RequestView:
     return msgspec.structs.replace(view, text=text)
 
 
+class Durations(msgspec.Struct, frozen=True, array_like=True):
+    """How long something has taken, and how often."""
+
+    counts: list[Whole] = []
+    """Of each of `DURATION_BOUNDS` those up to it and above the one before, and those above all."""
+    seconds: Real = 0.0
+    """All together."""
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self.counts)
+
+    def at(self, part: float) -> float:
+        """So long at most has this part of them taken, as far as the bounds tell; 0: there are
+        none, infinity: longer than the last bound."""
+        wanted, seen = part * self.count, 0
+        for bound, count in zip((*DURATION_BOUNDS, math.inf), self.counts, strict=False):
+            seen += count
+            if count and seen >= wanted:
+                return bound
+        return 0.0
+
+
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
     """The requests of a service at one exchange."""
 
@@ -323,6 +352,16 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes: Whole = 0
     more: bool = False
     """There are more requests than are named."""
+    accepted: Whole = 0
+    retried: Whole = 0
+    """Given back by their instances, to be run again; of these and those above since the exchange
+    has begun."""
+    waiting: Durations = Durations()
+    """Until a request was handed out, of each attempt since it was accepted."""
+    running: Durations = Durations()
+    """Until it was answered."""
+    unfetched: Durations = Durations()
+    """Until its outcome was fetched."""
 
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -11,7 +11,7 @@ import roq
 from roq.cli.commands import cli
 from roq.client.consume.groups import GroupMember
 from roq.client.request.views import ServiceView
-from roq.protocol.requesting import Figures, ServiceSettings
+from roq.protocol.requesting import Durations, Figures, ServiceSettings
 
 
 def instance(name: str, figures: Figures | None) -> GroupMember:
@@ -26,7 +26,8 @@ AWAY = Figures(available=False, rule="response_ms < 100")
 VIEW = ServiceView(
     name="billing", queue="work", settings=ServiceSettings(), open=2, stored=1, stored_bytes=2_000,
     oldest_seconds=30.0, requests=[],
-    counts={"done": 5, "failed": 1, "late": 1, "discarded": 1, "all busy": 1, "expired": 3},
+    accepted=9, retried=2, waiting=Durations([0, 3, 1], 0.008),
+    running=Durations([0] * 16 + [2], 800.0), counts={"done": 5, "failed": 1, "late": 1, "discarded": 1, "all busy": 1, "expired": 3},
     instances=[instance("one", BUSY), instance("two", AWAY), instance("new", None)],
     stalled=["exchange x1: it is paused"], missing={"x2": "it is away"},
 )  # fmt: skip
@@ -83,6 +84,10 @@ def test_a_service_is_shown_with_settings_ends_and_instances() -> None:
     assert fields["keep_result"].strip() == "30 s"
     assert fields["send_attempts"].strip() == "4"
     assert fields["store_bytes"].strip() == "67.1 MB"
+    assert (fields["Accepted"].strip(), fields["Retried"].strip()) == ("9", "2")
+    assert fields["Waiting"].strip() == "mean 0.002 s, half ≤ 0.002 s, 99 % ≤ 0.005 s"
+    assert fields["Running"].strip() == "mean 400 s, half above 300 s, 99 % above 300 s"
+    assert fields["Until fetched"].strip() == "-"
     assert fields["Ended: late"].strip() == "1"
     assert fields["Discarded: all busy"].strip() == "1"
     assert fields["Of these never fetched"].strip() == "3"

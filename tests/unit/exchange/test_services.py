@@ -13,6 +13,7 @@ from roq.exchange import requesters, services
 from roq.exchange.consumer_peers import BLOCKED_SECONDS
 from roq.exchange.events import Received, Unreachable
 from roq.exchange.intake import batch_bytes_max
+from roq.exchange.kpi_report import load_of
 from roq.exchange.machine import ExchangeCore
 from roq.log import service_group
 from roq.machine import Tick
@@ -707,3 +708,23 @@ def test_an_exchange_of_a_deleted_service_waits_for_the_next_one() -> None:
     ((number, at, _, _),) = late.leases
     late.done(answers=[Answer(number, at, value=b"v")])
     assert [each.offset for each in asker.ends()] == [place.offset]
+
+
+def test_what_has_become_of_requests_is_reported() -> None:
+    there, publisher, asker, instance = service()
+    assert load_of(there.core, 0.0).requests_accepted == 0
+    publisher.send(b"s/do", 3)
+    instance.look()
+    ((number, _, _, _),) = instance.leases
+    instance.done(
+        answers=[Answer(number, 0, value=b"v"), Answer(number, 1, state=RequestState.FAILED)]
+    )
+    asker.want(fetched=[Position(0, 1)])
+    load = load_of(there.core, 0.0)
+    assert (load.requests_accepted, load.requests_open, load.requests_done) == (3, 1, 1)
+    assert (load.requests_failed, load.responses_stored, load.responses_fetched) == (1, 1, 1)
+    assert load.responses_bytes > 0
+    asker.ends()
+    report = asker.report()
+    assert (report.accepted, report.waiting.count, report.running.count) == (3, 3, 2)
+    assert report.unfetched.count == 1

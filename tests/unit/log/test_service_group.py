@@ -452,3 +452,41 @@ def test_views_name_state_and_instance() -> None:
     desk.group.answer(member, Answer(lease.number, 0, value=b"abc"))
     views = [(view.index, view.state, view.instance, view.bytes) for view in desk.group.views()]
     assert views == [(0, "done", "m", 3), (1, "offered", "m", 0), (2, "accepted", "", 0)]
+
+
+def test_it_is_measured_how_many_there_are_and_how_long_they_take() -> None:
+    desk = Desk(send_attempts=100)
+    desk.request(3)
+    desk.pass_time(2.0)
+    member = desk.join()
+    (lease,) = desk.leases()
+    assert desk.group.oldest_age == 2.0
+    desk.group.begin(member, Begun(lease.number, 0, 3))
+    desk.pass_time(4.0, member)
+    desk.group.answer(member, Answer(lease.number, 0))
+    desk.group.give_back(member, lease.number, 1, 1, 0.0, counted=True, reason="again")
+    desk.pass_time(1.0, member)
+    desk.group.outcomes.fetched(Position(0, 0), desk.now, int(desk.now * 1e6))
+    desk.group.outcomes.fetched(Position(0, 0), desk.now, int(desk.now * 1e6))
+    measured = desk.group.measured
+    assert (measured.accepted, measured.retried) == (3, 1)
+    assert (measured.waiting.count, measured.waiting.seconds) == (3, 6.0)
+    assert (measured.running.count, measured.running.seconds) == (1, 4.0)
+    unfetched = desk.group.outcomes.unfetched
+    assert (unfetched.count, unfetched.seconds) == (1, 1.0), "once"
+    desk.leases()
+    desk.group.leave(member.id)
+    assert desk.group._requests.since == {}, "nothing is kept of leases that are over"
+
+
+def test_a_full_store_is_named_as_a_stall() -> None:
+    desk = Desk(store_bytes=4_096)
+    desk.request(2)
+    member = desk.join(credit=1)
+    (lease,) = desk.leases()
+    desk.group.answer(member, Answer(lease.number, 0, value=b"x" * 2_000))
+    member.granted = 10
+    told = desk.group.state(who=False, most=0).stalled
+    assert told == "its store has 2,400 bytes that nobody has fetched"
+    desk.group.outcomes.fetched(Position(0, 0), desk.now)
+    assert "store" not in desk.group.state(who=False, most=0).stalled
