@@ -728,3 +728,32 @@ def test_what_has_become_of_requests_is_reported() -> None:
     report = asker.report()
     assert (report.accepted, report.waiting.count, report.running.count) == (3, 3, 2)
     assert report.unfetched.count == 1
+
+
+def test_of_two_instances_with_one_id_the_newer_one_counts() -> None:
+    there, publisher, asker, _ = service()
+    join = Join(
+        id=1, queue=QUEUE, group="s", member=b"twin".ljust(16, b"."), name="twin", attempt=1,
+        settings=SETTINGS,
+    )  # fmt: skip
+    first, second = Party(there, "first"), Party(there, "second")
+    publisher.send(b"s/do")
+    for each in (first, second):
+        each.say(JOIN, documents.encode(join))
+        each.told.clear()
+        each.say(CREDIT, consuming.encode(Credit(10, 1 << 20, 1)))
+    publisher.send(b"s/do", 5)
+    for each in (first, second):
+        each.look()
+    held = [lease for each in (first, second) for lease in each.leases]
+    assert not set(first.leases) & set(second.leases)
+    (group,) = there.core.consumers.groups
+    assert sum(member.name == "twin" for member in group.state(who=True, most=9).who) == 1
+    for number, at, length, _ in held:
+        for party in (first, second):
+            answers = [Answer(number, at + index) for index in range(length)]
+            party.told.clear()
+            party.say(DONE, consuming.encode(Done(1, answers=answers)))
+    ends = [(each.offset, each.index) for each in asker.ends()]
+    assert len(ends) == len(set(ends)), "each request ends once"
+    there.core.check()

@@ -490,3 +490,38 @@ def test_a_full_store_is_named_as_a_stall() -> None:
     assert told == "its store has 2,400 bytes that nobody has fetched"
     desk.group.outcomes.fetched(Position(0, 0), desk.now)
     assert "store" not in desk.group.state(who=False, most=0).stalled
+
+
+def test_an_answer_that_comes_late_is_nobodys() -> None:
+    """Its instance has begun and gone silent, and another one has it by then."""
+    desk = Desk(send_attempts=100)
+    desk.request()
+    slow = desk.join("slow")
+    (first,) = desk.leases()
+    desk.group.begin(slow, Begun(first.number, 0, 1))
+    desk.pass_time(11.0)
+    quick = desk.join("quick")
+    (second,) = desk.leases()
+    assert not desk.group.answer(slow, Answer(first.number, 0, value=b"late"))
+    assert desk.group.answer(quick, Answer(second.number, 0, value=b"v"))
+    assert not desk.group.answer(slow, Answer(second.number, 0, value=b"not its own"))
+    stored = desk.group.outcomes.get(Position(0, 0))
+    assert stored is not None
+    assert (stored.value, stored.instance) == (b"v", "quick")
+
+
+def test_instances_that_flap_have_nothing_discarded_and_nothing_twice() -> None:
+    desk = Desk(send_attempts=4, send_wait=0.5)
+    desk.request(20)
+    member = desk.join(credit=0)
+    answered = 0
+    for turn in range(40):
+        available = bool(turn % 2)
+        desk.group.figures[member.id] = Figures(available, "it flaps")
+        member.granted = member.taken + available  # no credit while it is unavailable
+        for lease in desk.leases():
+            desk.group.begin(member, Begun(lease.number, lease.first, lease.length))
+            answered += desk.group.answer(member, Answer(lease.number, lease.first))
+        desk.pass_time(0.5, member)
+    assert answered == desk.group.counts[RequestState.DONE] == 20
+    assert desk.group.counts[RequestState.DISCARDED] == 0
