@@ -52,7 +52,7 @@ class DelayedRequests:
     def opened(self, offset: int, bits: int, batch: object) -> None:
         """A batch was looked at, of which these are open."""
         data = cast("bytes", batch)
-        if any(data[_LINK_NUMBER]):
+        if any(memoryview(data)[_LINK_NUMBER]):  # it may be a message as it was received
             return
         try:
             header = read_header(data)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zmq
+
 from roq.log.delayed_requests import DelayedRequests
 from roq.model import PublisherId
 from roq.protocol.attributes import Attributes, pack_attributes
@@ -47,6 +49,12 @@ def test_only_an_exchange_says_so() -> None:
     delayed = DelayedRequests()
     delayed.opened(7, 1, batch(name(1), link_number=1))
     assert delayed.where(known(1)) == known(1)
+
+
+def test_a_batch_may_be_a_message_as_it_was_received() -> None:
+    delayed = DelayedRequests()
+    delayed.opened(7, 1, zmq.Frame(batch(name(1), link_number=1)))
+    delayed.check(set())
 
 
 def test_no_name_is_given_twice() -> None:
