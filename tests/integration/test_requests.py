@@ -320,8 +320,9 @@ def test_bad_input_is_named(client: roq.Cluster, queue: str) -> None:
         client.service("echo", queue).start()
     with pytest.raises(roq.InvalidRequest, match="not one of service"):
         client.service("other", queue).handler(ECHO)(lambda data, _: data)
+    bulk = roq.endpoint("bulk.say", request=bytes, response=bytes)
     with client.requester(queue) as requester, pytest.raises(roq.MessageTooLarge):
-        requester.request(ECHO, bytes(100_000_000))
+        requester.request(bulk, bytes(100_000_000))
     with pytest.raises(roq.QueueNotFound):
         client.response(ECHO, "removed/x1-1-0-0").result(10)
     with client.consumer(queue, "echo"):
