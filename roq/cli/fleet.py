@@ -26,7 +26,7 @@ class Process(Protocol):
         ...
 
 
-class _Place:
+class _Slot:
     """One of them, which is started again and again."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Fleet:
 
     def __init__(self, start: Callable[[], Process], count: int) -> None:
         self._start = start
-        self._places = [_Place() for _ in range(count)]
+        self._places = [_Slot() for _ in range(count)]
         self._ending = False
 
     @property

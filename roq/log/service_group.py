@@ -33,8 +33,7 @@ from roq.log.groups import RETURN_SECONDS, ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of
 from roq.log.log import Log, Record
 from roq.log.open_requests import OpenRequests, RequestBatch, indexes
-from roq.log.outcomes import Ended, OutcomeStore
-from roq.log.request_figures import RequestFigures
+from roq.log.outcomes import Ended, OutcomeStore, RequestFigures
 from roq.protocol.consuming import GroupSettings, GroupState, Run
 from roq.protocol.entry import read_entry
 from roq.protocol.requesting import (
