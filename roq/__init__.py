@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from roq.client.request.context import RequestContext
     from roq.client.request.endpoint import Endpoint, endpoint
     from roq.client.request.handling import ServiceStats
+    from roq.client.request.many import PendingMany
     from roq.client.request.pending import Pending
     from roq.client.request.requester import Requester
     from roq.client.request.service import InstanceState, Service
@@ -122,6 +123,7 @@ _HOMES: Final = {
     "roq.client.request.context": ("RequestContext",),
     "roq.client.request.endpoint": ("Endpoint", "endpoint"),
     "roq.client.request.handling": ("ServiceStats",),
+    "roq.client.request.many": ("PendingMany",),
     "roq.client.request.pending": ("Pending",),
     "roq.client.request.requester": ("Requester",),
     "roq.client.request.service": ("InstanceState", "Service"),
@@ -255,6 +257,7 @@ __all__ = [
     "OpenTransaction",
     "Outcome",
     "Pending",
+    "PendingMany",
     "ProtocolError",
     "Publisher",
     "PublisherStats",

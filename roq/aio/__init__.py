@@ -21,7 +21,7 @@ from roq.aio.cluster import Cluster, connect
 from roq.aio.consumer import Consumer
 from roq.aio.listening import Statistics, Watch
 from roq.aio.publisher import Publisher, Receipt
-from roq.aio.requests import Pending, Requester, Service
+from roq.aio.requests import Pending, PendingMany, Requester, Service
 from roq.aio.subscriber import Subscriber
 from roq.aio.transactions import Transaction, TransactionalPublisher
 
@@ -29,6 +29,7 @@ __all__ = [
     "Cluster",
     "Consumer",
     "Pending",
+    "PendingMany",
     "Publisher",
     "Receipt",
     "Requester",

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
 from roq.aio.publisher import Receipt
+from roq.client.publish.later import When
+from roq.client.request import many as sync_many
 from roq.client.request import pending as sync_pending
 from roq.client.request import requester as sync_requester
 from roq.client.request import service as sync_service
-from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.handling import ServiceStats
-from roq.client.request.service import DRAIN_SECONDS, InstanceState
-from roq.errors import Unavailable, WouldBlock
+from roq.client.request.service import DRAIN_SECONDS, BatchHandler, Handler, InstanceState
+from roq.errors import RoQError, Unavailable, WouldBlock
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -86,34 +87,111 @@ class Pending(Generic[R]):
         retrieval is confirmed is said at `roq.Pending.on_done`; a callback that was cancelled, or
         whose loop was closed, has not ended.
         """
-        loop = asyncio.get_running_loop()
-
-        def begin() -> None:  # in the client's own thread, which must not wait
-            calling = self._call(callback)
-            try:
-                future = asyncio.run_coroutine_threadsafe(calling, loop)
-            except RuntimeError:  # the loop was closed meanwhile
-                calling.close()
-                return
-            _calling.add(future)
-            future.add_done_callback(_calling.discard)
-
-        self._sync.when_done(begin)
-
-    async def _call(self, callback: Callable[[Pending[R]], object]) -> None:
-        try:
-            told = callback(self)
-            if inspect.isawaitable(told):
-                await told
-        except Exception:
-            log.exception("a callback of a request has raised")
-        self._sync.called()
+        _call_in_loop(self._sync, lambda: callback(self))
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.result().__await__()
 
     def __repr__(self) -> str:
         return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
+
+
+class PendingMany(Sequence[Pending[R]], Generic[R]):
+    """As `roq.PendingMany`; `await` it to get the results."""
+
+    def __init__(self, many: sync_many.PendingMany[R]) -> None:
+        self._sync = many
+
+    @property
+    def endpoint(self) -> Endpoint[Any, R]:
+        """What was requested."""
+        return self._sync.endpoint
+
+    @property
+    def accepted(self) -> list[Receipt]:
+        """The receipts of the batches in which they travel, in order, to be awaited."""
+        return cast("list[Receipt]", self._sync.accepted)
+
+    def done(self) -> bool:
+        """Whether of all of them it is known how they have ended."""
+        return self._sync.done()
+
+    def cancel(self) -> None:
+        """The responses are not wanted any more; see `roq.PendingMany.cancel`."""
+        self._sync.cancel()
+
+    def future(self) -> asyncio.Future[list[R | RoQError]]:
+        """`results` as a future of this event loop."""
+        return asyncio.wrap_future(self._sync.future())
+
+    async def results(self, timeout: float | None = None) -> list[R | RoQError]:
+        """Wait until all have ended; gives of each its response, or why there is none.
+
+        Raises:
+            Unavailable: not in time.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(self.future())
+        except TimeoutError:
+            return self._sync.results(0)
+
+    async def result(self, timeout: float | None = None) -> list[R]:
+        """As `results`, if each has a response; raises as `roq.PendingMany.result`."""
+        await self.results(timeout)
+        return self._sync.result(0)
+
+    def on_done(self, callback: Callable[[PendingMany[R]], object]) -> None:
+        """Call this once in this event loop when all have ended; see `Pending.on_done`."""
+        _call_in_loop(self._sync, lambda: callback(self))
+
+    def __len__(self) -> int:
+        return len(self._sync)
+
+    @overload
+    def __getitem__(self, number: int) -> Pending[R]: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Pending[R]]: ...
+
+    def __getitem__(self, number: int | slice) -> Pending[R] | list[Pending[R]]:
+        if isinstance(number, slice):
+            return [Pending(each) for each in self._sync[number]]
+        return Pending(self._sync[number])
+
+    def __await__(self) -> Generator[Any, None, list[R | RoQError]]:
+        return self.results().__await__()
+
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
+
+
+def _call_in_loop(
+    pending: sync_pending.Pending[Any] | sync_many.PendingMany[Any], callback: Callable[[], object]
+) -> None:
+    """Call this in the running loop when these have ended, and await what it gives."""
+    loop = asyncio.get_running_loop()
+
+    async def call() -> None:
+        try:
+            told = callback()
+            if inspect.isawaitable(told):
+                await told
+        except Exception:
+            log.exception("a callback of a request has raised")
+        pending.called()
+
+    def begin() -> None:  # in the client's own thread, which must not wait
+        calling = call()
+        try:
+            future = asyncio.run_coroutine_threadsafe(calling, loop)
+        except RuntimeError:  # the loop was closed meanwhile
+            calling.close()
+            return
+        _calling.add(future)
+        future.add_done_callback(_calling.discard)
+
+    pending.when_done(begin)
 
 
 class Requester:
@@ -147,13 +225,16 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        delay: When | None = None,
         inherit: bool = True,
     ) -> Pending[R]:
         """Make a request; waits for room alone. See `roq.Requester.request`."""
         make = self._sync.request
         made = await self._made(
             endpoint,
-            lambda: make(endpoint, value, within=within, headers=headers, inherit=inherit),
+            lambda: make(
+                endpoint, value, within=within, headers=headers, delay=delay, inherit=inherit
+            ),
         )
         return Pending(made)
 
@@ -164,11 +245,17 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> list[Pending[R]]:
-        """Make many requests, in order."""
-        return [
-            await self.request(endpoint, value, within=within, headers=headers) for value in values
-        ]
+        inherit: bool = True,
+    ) -> PendingMany[R]:
+        """Make many requests, in order; waits for room alone. See `roq.Requester.request_many`."""
+        await self._know(endpoint)
+        making = self._sync.begin_many(endpoint, values, within, headers, inherit=inherit)
+        while not making.publish():
+            try:
+                await asyncio.to_thread(self._sync.wait_for_room)
+            except RoQError as error:
+                making.give_up(error)
+        return PendingMany(making.many)
 
     async def send(
         self,
@@ -177,22 +264,26 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        delay: When | None = None,
     ) -> Receipt:
         """Make a request whose response nobody wants; gives the receipt, to be awaited."""
         send = self._sync.send
         made = await self._made(
-            endpoint, lambda: send(endpoint, value, within=within, headers=headers)
+            endpoint, lambda: send(endpoint, value, within=within, headers=headers, delay=delay)
         )
         return cast("Receipt", made)
 
     async def _made(self, endpoint: Endpoint[Any, Any], make: Callable[[], R]) -> R:
-        if not self._sync.knows(endpoint.service):
-            await asyncio.to_thread(self._sync.prepare, endpoint.service)
+        await self._know(endpoint)
         while True:
             try:
                 return make()
             except WouldBlock:
                 await asyncio.to_thread(self._sync.wait_for_room)
+
+    async def _know(self, endpoint: Endpoint[Any, Any]) -> None:
+        if not self._sync.knows(endpoint.service):
+            await asyncio.to_thread(self._sync.prepare, endpoint.service)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until every request so far is accepted."""
@@ -253,11 +344,23 @@ class Service:
         """Why nothing comes though it should; empty: it is a member at every exchange."""
         return self._sync.trouble
 
+    @overload
     def handler(
         self, endpoint: Endpoint[Q, R]
-    ) -> Callable[[Callable[[Q, RequestContext], R | Awaitable[R]]], Callable[..., Any]]:
+    ) -> Callable[[Handler[Q, R]], Callable[..., Any]]: ...
+
+    @overload
+    def handler(
+        self, endpoint: Endpoint[Q, R], *, batch: int
+    ) -> Callable[[BatchHandler[Q, R]], Callable[..., Any]]: ...
+
+    def handler(
+        self, endpoint: Endpoint[Any, Any], *, batch: int | None = None
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Have requests to this endpoint run by the function below; see `roq.Service.handler`."""
-        return self._sync.handler(endpoint)
+        if batch is None:
+            return self._sync.handler(endpoint)
+        return self._sync.handler(endpoint, batch=batch)
 
     def flag(self, *, available: bool) -> None:
         """Set the flag that availability functions see."""

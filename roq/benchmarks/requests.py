@@ -53,6 +53,8 @@ class RequestResults(msgspec.Struct, kw_only=True):
     failures: list[str] = []
     rates: dict[str, list[float]] = {}
     """Way to ask → responses a second with 256 requests under way, by round."""
+    many_rates: dict[str, list[float]] = {}
+    """Likewise with `request_many` and a batch handler, four batches of 256 under way."""
     p50_us: dict[str, list[float]] = {}
     p99_us: dict[str, list[float]] = {}
     """Way to ask → time until a response at 200/s, one after the other, by round."""
@@ -68,8 +70,8 @@ class _Asking:
     def __init__(self, asker: Store, module: str, server: Server) -> None:
         self.asker = asker
         self.server = server
-        self.count = 0
-        """Requests of its next measurement."""
+        self.counts: dict[str, int] = {}
+        """By style, requests of its next measurement."""
         self._module = module
         self._directory = Path()
         self._workers: dict[tuple[str, str], Worker] = {}
@@ -197,21 +199,28 @@ def _started(one: _Asking, directory: Path) -> str:
 
 def _round(results: RequestResults, one: _Asking, seconds: float) -> None:
     key = one.asker.key
-    if not one.count:
-        warm = one.ask("window", FIRST_MESSAGES, 0)
-        one.count = _enough(FIRST_MESSAGES, warm, seconds)
-    answer = one.ask("window", one.count, 0)
-    results.rates.setdefault(key, []).append(one.count / (answer.finished - answer.started))
-    one.count = _enough(one.count, answer, seconds)
+    results.rates.setdefault(key, []).append(_rate(one, "window", seconds))
     few = max(40, int(RATE * seconds))
     took = sorted(one.ask("response", few, RATE).latencies_us)
     results.p50_us.setdefault(key, []).append(percentile(took, 50))
     results.p99_us.setdefault(key, []).append(percentile(took, 99))
     if key not in _MISSING:
+        results.many_rates.setdefault(key, []).append(_rate(one, "many", seconds))
         accepted = one.ask("accepted", few, RATE).latencies_us
         published = one.publish(few).latencies_us
         results.accepted_us.setdefault(key, []).append(statistics.median(accepted))
         results.published_us.setdefault(key, []).append(statistics.median(published))
+
+
+def _rate(one: _Asking, style: str, seconds: float) -> float:
+    """Responses a second."""
+    if style not in one.counts:
+        warm = one.ask(style, FIRST_MESSAGES, 0)
+        one.counts[style] = _enough(FIRST_MESSAGES, warm, seconds)
+    count = one.counts[style]
+    answer = one.ask(style, count, 0)
+    one.counts[style] = _enough(count, answer, seconds)
+    return count / (answer.finished - answer.started)
 
 
 def _enough(count: int, answer: Answer, seconds: float) -> int:
@@ -223,15 +232,16 @@ def show(results: RequestResults, console: Console) -> None:
     """Print everything."""
     report.show_machine(results.environment, results.rounds, f"requests of {SIZE} B", console)
     table = Table(
-        "requests", "what becomes of one", f"responses/s, {UNDER_WAY} under way",
+        "requests", "what becomes of one", f"responses/s, {UNDER_WAY} under way", "in batches",
         f"p50 at {RATE}/s", "p99", "accepted, p50", "a publish acknowledged, p50",
     )  # fmt: skip
     for asker in results.askers:
-        rates = results.rates.get(asker.key)
+        rates, many = results.rates.get(asker.key), results.many_rates.get(asker.key)
         times = (results.p50_us, results.p99_us, results.accepted_us, results.published_us)
         table.add_row(
             asker.title, asker.guarantee,
             report.rate_text(statistics.median(rates)) if rates else "-",
+            report.rate_text(statistics.median(many)) if many else "-",
             *(
                 f"{statistics.median(each[asker.key]):,.0f} µs" if each.get(asker.key) else "-"
                 for each in times
@@ -256,6 +266,10 @@ def comparisons(results: RequestResults) -> list[tuple[str, str]]:
         text = ratio(figures.get(one, []), figures.get(other, []))
         if text:
             told.append((f"{title}, {one} by {other}", text))
+    for key in (memory, disk):
+        text = ratio(results.many_rates.get(key, []), results.rates.get(NATS, []))
+        if text:
+            told.append((f"responses/s, {key} in batches by {NATS} one by one", text))
     for key in (memory, disk):
         text = ratio(results.accepted_us.get(key, []), results.published_us.get(key, []))
         if text:

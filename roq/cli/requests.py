@@ -64,11 +64,15 @@ def request() -> None:
     "--idempotent", is_flag=True,
     help="Doing it twice does no harm: it is begun again if its instance is lost.",
 )  # fmt: skip
+@click.option(
+    "--delay", type=click.FloatRange(min=0), help="Seconds before which nobody gets it.",
+)  # fmt: skip
 @codec_option
 @cluster_command
 def send(
-    target: Target, queue: str, endpoint: str, value: str, wait: float, idempotent: bool, codec: str
-) -> None:
+    target: Target, queue: str, endpoint: str, value: str, wait: float, idempotent: bool,
+    delay: float | None, codec: str,
+) -> None:  # fmt: skip
     """Request VALUE, which is JSON, of ENDPOINT through QUEUE, and print the response as JSON.
 
     The id goes to standard error as soon as the request is accepted; `roq request response` asks
@@ -78,6 +82,7 @@ def send(
     Example:
       roq request send work billing.create '{"order": 7}'
       roq request send work billing.create '{"order": 7}' --wait 0
+      roq request send work billing.create '{"order": 7}' --wait 0 --delay 3600
     """
     asked = _endpoint(endpoint, codec, idempotent=idempotent)
     try:
@@ -85,7 +90,7 @@ def send(
     except UNREADABLE as error:
         raise InvalidRequest(f"{value!r:.80} is no JSON: {error}") from None
     with target.connect() as cluster, cluster.requester(queue, collect=wait > 0) as requester:
-        pending = requester.request(asked, decoded)
+        pending = requester.request(asked, decoded, delay=delay)
         if pending.accepted is not None:
             pending.accepted.wait(target.timeout)
         if not wait:

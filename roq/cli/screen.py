@@ -286,6 +286,8 @@ def _exchanges(
     columns = list(COLUMNS)
     if ring_limit:
         columns.append(Column("RING", 6, 6, lambda row: f"{row.ring_bytes / ring_limit:.0%}"))
+    if any(row.requests is not None for row in rows):
+        columns.append(Column("REQUESTS", 9, 3, lambda row: f"{row.requests or 0:,}"))
     names = max([8, *(len(_exchange_name(row)) for row in rows)])
     hosts = max([4, *(len(row.host) for row in rows)])
     fixed = names + 1 + hosts + 1 + BAR_WIDTHS[0] + 6

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import importlib
+import math
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Final, cast
+
 import click
 import msgspec
 
+import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
+from roq.cli.failures import Failed
+from roq.cli.fleet import Fleet
 from roq.cli.output import fields_of, note, print_fields, print_json, print_table
 from roq.client.admin.wording import age_text, bytes_text
 from roq.client.consume.groups import GroupMember, told
+from roq.client.request.service import Service
 from roq.client.request.views import ServiceView
-from roq.protocol.requesting import ENDS, RequestState
+from roq.errors import ConfigError
+from roq.protocol.requesting import DURATION_BOUNDS, ENDS, Durations, RequestState
+
+LOOK_SECONDS: Final = 0.25
 
 
 @click.group()
@@ -27,6 +45,7 @@ def service() -> None:
     Example:
       roq service list work
       roq service show work billing
+      roq service run shop.billing:service --processes 4
     """
 
 
@@ -92,7 +111,12 @@ def show(target: Target, queue: str, service: str) -> None:
             ("Open", f"{row.open:,} requests"),
             ("Oldest", _age(row.oldest_seconds)),
             ("Stored", f"{row.stored:,} responses, {bytes_text(row.stored_bytes)}"),
+            ("Accepted", f"{row.accepted:,}"),
+            ("Retried", f"{row.retried:,}"),
             *((_ended(ending), f"{count:,}") for ending, count in sorted(row.counts.items())),
+            ("Waiting", _durations(row.waiting)),
+            ("Running", _durations(row.running)),
+            ("Until fetched", _durations(row.unfetched)),
             *((name, _setting(name, value)) for name, value in settings.items()),
         ]
     )
@@ -104,6 +128,78 @@ def show(target: Target, queue: str, service: str) -> None:
         "No instance is there.",
     )  # fmt: skip
     _print_troubles(row)
+
+
+@service.command(short_help="Run instances of a service.")
+@click.argument("program", metavar="MODULE:FUNCTION")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="So many, each an instance of its own.",
+)
+@cluster_command
+def run(target: Target, program: str, processes: int) -> None:
+    """Run instances of a service until SIGTERM or Ctrl-C; then they finish what runs.
+
+    FUNCTION in MODULE is called with a `roq.Cluster`, and gives a `roq.Service` with its handlers,
+    which is not started. Of several processes one that ends is started again; if all of them end
+    as soon as they have begun, and again, this command ends with an error. A second signal kills
+    them.
+
+    \b
+    Example:
+      roq service run shop.billing:service --processes 4
+    """
+    if processes > 1:
+        _run_fleet(target, program, processes)
+        return
+    make = _loaded(program)
+    with target.connect() as cluster:
+        made = make(cluster)
+        if not isinstance(made, Service):
+            raise ConfigError(f"{program} has given no roq.Service, but {type(made).__name__}")
+        note(f"{made.instance} answers requests to service {made.name} of queue {made.queue}.")
+        made.run()
+
+
+def _run_fleet(target: Target, program: str, processes: int) -> None:
+    words = [sys.executable, "-m", "roq", "service", "run", program]
+    words += ["--cluster", target.address, "--timeout", str(target.timeout)]
+    fleet = Fleet(lambda: subprocess.Popen(words, start_new_session=True), processes)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    told = 0
+    while not fleet.over:
+        for status in fleet.look(monotonic()):
+            if not told:
+                note(f"an instance has ended with status {status}")
+        if stop.wait(LOOK_SECONDS):
+            stop.clear()
+            fleet.end(signal.SIGKILL if told else signal.SIGTERM)
+            told += 1
+    if not told:
+        raise Failed(f"{program}: its instances end as soon as they have begun")
+
+
+def _loaded(program: str) -> Callable[[roq.Cluster], object]:
+    """The function that a program names.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    module, _, name = program.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), name or "service")
+    except (ImportError, AttributeError, ValueError) as error:
+        why = f"{program}: {error}; give MODULE:FUNCTION, as in shop.billing:service"
+        raise ConfigError(why) from None
+    if not callable(found):
+        raise ConfigError(f"{program} is no function, but {type(found).__name__}")
+    return cast("Callable[[roq.Cluster], object]", found)
 
 
 def _instance(member: GroupMember) -> tuple[object, ...]:
@@ -123,6 +219,18 @@ def _setting(name: str, value: float) -> str:
     if name.endswith("_bytes"):
         return bytes_text(value)
     return f"{value:g}" if name.endswith("_attempts") else f"{value:g} s"
+
+
+def _durations(some: Durations) -> str:
+    """Mean, and what half of them and all but one of a hundred have taken at most."""
+    if not some.count:
+        return "-"
+    told = [f"mean {some.seconds / some.count:.3g} s"]
+    for name, part in (("half", 0.5), ("99 %", 0.99)):
+        most = some.at(part)
+        bound = f"above {DURATION_BOUNDS[-1]:g} s" if math.isinf(most) else f"≤ {most:g} s"
+        told.append(f"{name} {bound}")
+    return ", ".join(told)
 
 
 def _others(row: ServiceView) -> int:

@@ -127,7 +127,7 @@ class Consumers(Generic[B]):
         self._writing: Owed[B] = Owed()
         """Likewise, and that is being written."""
         self._answers: list[Effect] = []
-        self._services: Services[B] = Services(
+        self.services: Services[B] = Services(
             queue, log, self._groups, lambda: self._due.answers, self._open_group, self._after
         )
         self.precedence: Precedence[B] = Precedence(
@@ -137,13 +137,13 @@ class Consumers(Generic[B]):
             JOIN: self._join,
             GROUPS: self._list,
             GROUP_ORDER: self._order,
-            **self._services.handlers,
+            **self.services.handlers,
         }
         self._short: Final[dict[bytes, Callable[[Peer[B], bytes], None]]] = {
             CREDIT: self._credit,
             DONE: self._done,
             LEAVE: self._leave,
-            FIGURES: lambda peer, document: self._services.figures(
+            FIGURES: lambda peer, document: self.services.figures(
                 peer.group, peer.member, document
             ),
         }
@@ -164,7 +164,7 @@ class Consumers(Generic[B]):
 
     def begin(self, now: float) -> None:
         """What follows happens at this time."""
-        self._now = self._services.now = now
+        self._now = self.services.now = now
 
     # --- what members say -------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Consumers(Generic[B]):
     def hear(self, route: bytes, letter: bytes, tag: bytes, document: bytes) -> list[Effect]:
         """Take in what one of them says; what it is answered comes out of `take_answers`."""
         if letter == WANT:
-            return self._guarded(Request(route, letter, document, tag), self._services.want)
+            return self._guarded(Request(route, letter, document, tag), self.services.want)
         peer = self._peers.get((route, tag))
         if peer is None:
             # It may have been silent for too long, or another process have been here before.
@@ -211,7 +211,7 @@ class Consumers(Generic[B]):
 
     def gone(self, route: bytes) -> None:
         """This connection has ended: what its members hold is tried again."""
-        self._services.gone(route)
+        self.services.gone(route)
         for tag in self._routes.pop(route, ()):
             peer = self._peers.pop((route, tag))
             self._forget(peer)
@@ -229,7 +229,7 @@ class Consumers(Generic[B]):
             self._wake(group)
             self._touch(group)
             self._report(group)
-        self._answers += self._services.tick()
+        self._answers += self.services.tick()
         for peer in self._peers.values():
             if self._now - peer.told_at >= PROBE_SECONDS:
                 peer.told_at = self._now
@@ -237,12 +237,12 @@ class Consumers(Generic[B]):
 
     def take_answers(self) -> list[Effect]:
         """What members and requesters are to be told since the last call."""
-        if self._services:
-            for group, member, told in self._services.revoked():
+        if self.services:
+            for group, member, told in self.services.revoked():
                 peer = self._by_member.get((group.name, member))
                 if peer is not None:
                     self._answers.append(peer.send(REVOKED, told))
-            self._due.answers += self._services.take()
+            self._due.answers += self.services.take()
         if not self._late:
             for name in self._touched:
                 self._groups[name].drop_changes()
@@ -342,7 +342,7 @@ class Consumers(Generic[B]):
 
     def snapshot(self) -> list[GroupDelta]:
         """All groups, as they stand, behind services that were deleted."""
-        return [*ends_of(self._services.ends), *(each.snapshot() for each in self._groups.values())]
+        return [*ends_of(self.services.ends), *(each.snapshot() for each in self._groups.values())]
 
     def recover(self, groups: list[GroupDelta], changes: Iterable[bytes]) -> None:
         """Go on with the groups of an earlier process.
@@ -362,7 +362,7 @@ class Consumers(Generic[B]):
         for group in self._groups.values():
             group.hold()
             self._touch(group)
-            self._services.add(group)
+            self.services.add(group)
 
     def check(self) -> None:
         """Assert the invariants."""
@@ -370,7 +370,7 @@ class Consumers(Generic[B]):
         assert sum(map(len, self._routes.values())) == len(self._peers)  # noqa: S101
         assert sum(map(len, self._groups.values())) == len(self._peers)  # noqa: S101
         assert len(self._groups) <= GROUPS_MAX  # noqa: S101
-        self._services.check()
+        self.services.check()
         for group in self._groups.values():
             group.check()
 
@@ -427,7 +427,7 @@ class Consumers(Generic[B]):
             raise RefusedRequest("no_group", f"there is no group {join.group} here yet")
         log = self._log
         if join.settings.service is not None:
-            return self._services.open(join.group, join.settings)
+            return self.services.open(join.group, join.settings)
         if join.start_end:
             start = log.committed
         else:
@@ -439,7 +439,7 @@ class Consumers(Generic[B]):
             raise RefusedRequest("full", f"{GROUPS_MAX} groups are here already: delete some")
         group = self._new(name, settings, self._log.time_us, start)
         self._groups[name] = group
-        self._services.add(group)
+        self.services.add(group)
         self._touch(group)
         self._report(group)
         return group
@@ -526,11 +526,11 @@ class Consumers(Generic[B]):
             case _:
                 self._dismiss(group.seek(self._log.committed), group, deleted=True)
                 del self._groups[group.name]
-                self._services.deleted(group)
+                self.services.deleted(group)
                 self._awake.pop(group.name, None)
                 self._reading.pop(group.name, None)
                 self._touched.pop(group.name, None)
-                self._deleted[group.name] = self._services.ends.get(group.name, 0)
+                self._deleted[group.name] = self.services.ends.get(group.name, 0)
                 self._backpressure.leave(reader_of(group.name))
         self._touch(group)
         if order.order != "delete":
@@ -571,7 +571,7 @@ class Consumers(Generic[B]):
         if delta.deleted:
             self._groups.pop(delta.name, None)
             if delta.base:
-                self._services.end(delta.name, delta.base)
+                self.services.end(delta.name, delta.base)
             return
         group = self._groups.get(delta.name)
         if group is None:

@@ -52,7 +52,7 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
     """
     messages, payload_bytes, batches = core.totals()
     counters = core.counters
-    return ExchangeLoad(
+    load = ExchangeLoad(
         messages_in=messages,
         bytes_in=payload_bytes,
         batches_in=batches,
@@ -88,6 +88,8 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         transactions_checked=core.later.transactions.counts["checked"],
         transactions_by_policy=core.later.transactions.counts["by_policy"],
     )
+    requests = core.consumers.services.load()
+    return msgspec.structs.replace(load, **requests) if requests["requests_accepted"] else load
 
 
 def metrics_of(load: ExchangeLoad) -> dict[str, float]:

@@ -134,24 +134,18 @@ class Later(Generic[B]):
     ) -> None:
         self.clock = SteadyClock()
         self.published = self.cancelled = self.refused = self.lost = self.unread = 0
-        self._queue = queue
-        self._limits = limits
-        self._log = log
-        self._counters = counters
-        self._disk = disk
-        self._backpressure = backpressure
-        self._late = late
+        self._queue, self._limits, self._log, self._late = queue, limits, log, late
+        self._counters, self._disk, self._backpressure = counters, disk, backpressure
         self._own = OwnBatches(queue, number, epoch, log, streams, counters)
         self.publisher = self._own.publisher
         self._bytes_max = (
             limits.ring_bytes // MEMORY_PARTS if late is None else limits.log_bytes // DISK_PARTS
         )
         self._pending = TimingWheel()
-        self._now = 0.0
+        self._now, self._near_bytes = 0.0, 0
         self._heap: list[tuple[int, Place]] = []
         """What is near and was read, by when it is to be published."""
         self._near: dict[Place, tuple[Row, KeptMessage]] = {}
-        self._near_bytes = 0
         self._loading: OrderedDict[Place, Row] = OrderedDict()
         """What is near and is to be read, in order of its place."""
         self._kept: dict[Place, KeptMessage] = {}
@@ -165,12 +159,10 @@ class Later(Generic[B]):
         """Nothing waits below it, as was found by looking at each."""
         self._read_at = self._copy_at = 0.0
         """Nothing is read before: the disk has just refused that."""
-        self._copying = False
-        """Whether there may be more that is to be appended again."""
+        self._copying = self._more = False
+        """Whether there may be more that is to be appended again, and that is near."""
         self._publish_at = 0.0
         """Nothing is published before: a slow reader leaves no room for it."""
-        self._more = False
-        """Whether there may be more that is near."""
         self.transactions = TransactionTable(
             queue, self._half, self._settle, self._owed, lambda: log.generation,
             lambda: self.clock.now_us,
@@ -542,20 +534,30 @@ class Later(Generic[B]):
         request = documents.decode(asked.document, CancelDelayed)
         check_queue(request.queue, self._queue)
         self._owed.check_room()
-        row = self._find(request.message)
-        if row is not None:
-            if not self._has_room() or (self._append(LATER_TOPIC, NOTHING, [row.place]) is None):
-                raise RefusedRequest("full", "this exchange has no room for it; try again")
-            self._drop(row)
-        answer = CancelledDelayed(
-            id=request.id, generation=self._log.generation, found=row is not None
-        )
+        waits = self.waits(request.message)
+        if waits and not self.withdraw(request.message):
+            raise RefusedRequest("full", "this exchange has no room for it; try again")
+        answer = CancelledDelayed(id=request.id, generation=self._log.generation, found=waits)
         parts = (CANCEL_DELAYED + asked.reader, documents.encode(answer))
-        if row is None and not self._owed:
+        if not waits and not self._owed:
             return [Send(asked.route, parts)]
         # Of what is not found the cancellation may be one of those that are not kept yet.
         self._owed.add(Send(asked.route, parts))
         return []
+
+    def waits(self, message: bytes) -> bool:
+        """Whether the message with this id does."""
+        return self._find(message) is not None
+
+    def withdraw(self, message: bytes) -> bool:
+        """It is not to be published; False: it does not wait, or there is no room to say so."""
+        row = self._find(message)
+        if row is None or not self._has_room():
+            return False
+        kept = self._append(LATER_TOPIC, NOTHING, [row.place]) is not None
+        if kept:
+            self._drop(row)
+        return kept
 
     def _find(self, message: bytes) -> Row | None:
         given_out = (row for row in self._given_out() if row.id == message)
@@ -564,8 +566,7 @@ class Later(Generic[B]):
 
     def _half(self, row: Row) -> KeptMessage | None:
         """A half message; None: it is lost. Raises `NotNow`: the disk does not give it now."""
-        held = self._kept.get(row.place)
-        if held is not None:
+        if (held := self._kept.get(row.place)) is not None:
             return held
         messages = self._read(row.offset)
         if messages is None:
@@ -582,9 +583,8 @@ class Later(Generic[B]):
         room = self._late is not None or self._backpressure.room(sum(each.bytes for each in due))
         if not (room and self._has_room()) or self._pending.count + len(due) > PENDING_MAX:
             raise NotNow
-        offset = self._log.end
-        messages, ended = waiting(due) if due else NOTHING, pack_ended([(row.id, committed)])
-        if self._append(LATER_TOPIC, messages, [row.place], ended) is None:
+        offset, ended = self._log.end, pack_ended([(row.id, committed)])
+        if self._append(LATER_TOPIC, waiting(due) if due else NOTHING, [row.place], ended) is None:
             raise NotNow
         self._pending.remove(row)
         self._kept.pop(row.place, None)

@@ -152,6 +152,7 @@ class ExchangeCore(Generic[B]):
             queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk,
             self.backpressure, late,
         )  # fmt: skip
+        self.consumers.services.keeper = self.later
         ready = Ready(
             exchange=number, exchange_epoch=epoch, generation=log.generation, expected=1,
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,

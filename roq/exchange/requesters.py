@@ -21,6 +21,7 @@ from roq.model import PUBLISHER_ID_BYTES
 from roq.protocol import documents, requesting
 from roq.protocol.requesting import (
     ATTEND,
+    DELAYED_FROM,
     ENDS,
     OUTCOMES,
     POSITIONS_MAX,
@@ -42,6 +43,9 @@ B = TypeVar("B")
 REQUESTERS_MAX: Final = 10_000
 PUBLISHERS_MAX: Final = 100
 """Of one requester."""
+DELAYED_LOOKS: Final = 100
+"""Delayed requests of one message of a requester that are looked for among all that waits; the
+others are told when they end, and when they are asked for again."""
 FRAME_BYTES: Final = 1024 * 1024
 """Ends that travel together."""
 PROBE_SECONDS: Final = 5.0
@@ -115,16 +119,20 @@ class Requesters(Generic[B]):
         self._now = now
         requester = self._requester(route, tag)
         if group is not None:
-            _heed(group, want, now)
+            _heed(group, want, now, self._log.time_us)
             self.ended(group)
         room = POSITIONS_MAX - sum(map(len, requester.wanted.values()))
         wanted = requester.wanted.setdefault(want.service, set())
         behind = self._behind(want.service) if group is None and want.wanted else 0
         left_out = 0
+        looks = DELAYED_LOOKS
         for position in want.wanted:
-            if group is None:
+            if position.offset >= DELAYED_FROM and (group is None or not looks):
+                outcome = None  # it waits, as far as is known
+            elif group is None:
                 outcome = self._outcome_before(want.service, behind, position)
             else:
+                looks -= position.offset >= DELAYED_FROM
                 outcome = _outcome_at(group, position)
             if outcome is not None:
                 self._tell(requester, want.service, [outcome])
@@ -136,7 +144,7 @@ class Requesters(Generic[B]):
                 room -= 1
                 wanted.add(position)
                 self._waiting.setdefault((want.service, position), []).append(requester)
-            if group is None or position.offset >= group.next:
+            if position.offset < DELAYED_FROM and (group is None or position.offset >= group.next):
                 self._unseen.add((want.service, position))
         if not wanted:
             del requester.wanted[want.service]
@@ -150,8 +158,10 @@ class Requesters(Generic[B]):
         for publisher, outcome in group.ended:
             requester = self._by_publisher.get(publisher)
             if requester is not None:
-                self._tell(requester, name, [outcome])
-            self._resolve(name, Position(outcome.offset, outcome.index), outcome, requester)
+                requester.due.setdefault(name, []).append(outcome)
+                self._due[requester] = None
+            if self._waiting:
+                self._resolve(name, Position(outcome.offset, outcome.index), outcome, requester)
         group.ended.clear()
 
     def tick(self, groups: Mapping[str, ServiceGroup[B]], now: float) -> list[Send]:
@@ -218,6 +228,9 @@ class Requesters(Generic[B]):
             counts={str(key): count for key, count in group.counts.items() if count},
             open=group.open_count, stored=len(group.outcomes), stored_bytes=group.outcomes.bytes,
             more=query.offset < 0 and len(views) < group.open_count + len(group.outcomes),
+            accepted=group.measured.accepted, retried=group.measured.retried,
+            waiting=group.measured.waiting.read(), running=group.measured.running.read(),
+            unfetched=group.outcomes.unfetched.read(),
         )  # fmt: skip
         return Send(asked.route, (REQUESTS + asked.reader, documents.encode(answer)))
 
@@ -277,10 +290,10 @@ class Requesters(Generic[B]):
             self._unseen.discard(key)
 
 
-def _heed(group: ServiceGroup[B], want: Want, now: float) -> None:
+def _heed(group: ServiceGroup[B], want: Want, now: float, time_us: int) -> None:
     """What is not wanted any more."""
     for position in want.fetched:
-        group.outcomes.fetched(position, now)
+        group.outcomes.fetched(position, now, time_us)
     for position in want.cancelled:
         group.cancel(position, late=False)
     for position in want.late:

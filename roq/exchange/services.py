@@ -5,7 +5,10 @@ Pure, and a part of `roq.exchange.consumers`, which has the members and tells wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -14,6 +17,7 @@ from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, check_queue
 from roq.exchange.requesters import Requesters
 from roq.exchange.requests import Request
+from roq.log.delayed_requests import Keeper
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member
 from roq.log.log import Log
@@ -54,6 +58,7 @@ class Services(Generic[B]):
         now: the time, set by who calls.
         ends: of services that were deleted, where that was: one of the same name begins there.
         handlers: of requests that wait for their turn, by letter.
+        keeper: what has the delayed requests that are not due.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class Services(Generic[B]):
         self._open_group = open_group
         self._after = after
         self._services: dict[str, ServiceGroup[B]] = {}
+        self.keeper: Keeper | None = None
         self._requesters: Requesters[B] = Requesters(log, self.ends)
 
     def __bool__(self) -> bool:
@@ -92,6 +98,7 @@ class Services(Generic[B]):
         """There is one more group."""
         if isinstance(group, ServiceGroup):
             self._services[group.name] = group
+            group.delayed.keeper = self.keeper
 
     def deleted(self, group: ConsumerGroup[B]) -> None:
         """An operator has deleted a group."""
@@ -159,6 +166,32 @@ class Services(Generic[B]):
             for member, requests in by_member.items():
                 yield group, member, requesting.encode(Revoked(requests))
 
+    def load(self) -> dict[str, float]:
+        """How the requests of all services stand, and what has become of them, by the names of
+        `ExchangeLoad`."""
+        groups = self._services.values()
+        counts: Counter[str] = Counter()
+        for group in groups:
+            counts.update(group.counts)
+        other = counts["cancelled"] + counts["late"] + counts["unknown"]
+        return {
+            "requests_open": sum(group.open_count for group in groups),
+            "requests_accepted": sum(group.measured.accepted for group in groups),
+            "requests_done": counts["done"],
+            "requests_failed": counts["failed"],
+            "requests_discarded": counts["discarded"],
+            "requests_otherwise": other,
+            "requests_retried": sum(group.measured.retried for group in groups),
+            "responses_stored": sum(len(group.outcomes) for group in groups),
+            "responses_bytes": sum(group.outcomes.bytes for group in groups),
+            "responses_expired": counts["expired"],
+            "requests_oldest_seconds": max((group.oldest_age for group in groups), default=0.0),
+            "requests_wait_seconds": sum(group.measured.waiting.seconds for group in groups),
+            "requests_run_seconds": sum(group.measured.running.seconds for group in groups),
+            "responses_kept_seconds": sum(group.outcomes.unfetched.seconds for group in groups),
+            "responses_fetched": sum(group.outcomes.unfetched.count for group in groups),
+        }
+
     def take(self) -> list[Send]:
         """What requesters are to be told when all that has happened so far is kept."""
         for group in self._services.values():
@@ -199,6 +232,9 @@ class Services(Generic[B]):
         return group
 
 
+_lease_of: Final = attrgetter("lease")
+
+
 def answered(group: ServiceGroup[B], member: Member, done: Done) -> list[int]:
     """What an instance has begun and answered; gives the leases that were not its own."""
     # A lease that is there may have lost some of its requests: its instance was told which.
@@ -206,8 +242,8 @@ def answered(group: ServiceGroup[B], member: Member, done: Done) -> list[int]:
     refused = [lease for lease in named if lease not in member.leases]
     for begun in done.begun:
         group.begin(member, begun)
-    for answer in done.answers:
-        group.answer(member, answer)
+    for number, answers in groupby(done.answers, _lease_of):
+        group.answer_all(member, number, answers)
     for each in done.returned:
         group.take_back(member, each.lease, each.first, each.length)
     # A request that is acknowledged without an answer would have no end.

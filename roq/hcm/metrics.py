@@ -109,6 +109,45 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
         ("transactions_by_policy", 1, counter(
             "roq_exchange_transactions_by_policy_total",
             "Transactions that have ended by what is done when nobody knows.", *_EXCHANGE)),
+        ("requests_open", 1, gauge(
+            "roq_exchange_requests_open", "Requests to services that have not ended.",
+            *_EXCHANGE)),
+        ("requests_oldest_seconds", 1, gauge(
+            "roq_exchange_requests_oldest_seconds", "Age of the oldest of them.", *_EXCHANGE)),
+        ("requests_accepted", 1, counter(
+            "roq_exchange_requests_accepted_total", "Requests to services.", *_EXCHANGE)),
+        ("requests_done", 1, counter(
+            "roq_exchange_requests_done_total", "Of these, those with a response.", *_EXCHANGE)),
+        ("requests_failed", 1, counter(
+            "roq_exchange_requests_failed_total", "Those whose handler has raised.", *_EXCHANGE)),
+        ("requests_discarded", 1, counter(
+            "roq_exchange_requests_discarded_total", "Those that no instance has taken.",
+            *_EXCHANGE)),
+        ("requests_otherwise", 1, counter(
+            "roq_exchange_requests_otherwise_total", "Those cancelled, late or unknown.",
+            *_EXCHANGE)),
+        ("requests_retried", 1, counter(
+            "roq_exchange_requests_retried_total",
+            "Times that an instance has given one back, to be run again.", *_EXCHANGE)),
+        ("requests_wait_seconds", 1, counter(
+            "roq_exchange_requests_wait_seconds_total",
+            "Time until requests were handed out, of all.", *_EXCHANGE)),
+        ("requests_run_seconds", 1, counter(
+            "roq_exchange_requests_run_seconds_total",
+            "Time until those that were handed out were answered, of all.", *_EXCHANGE)),
+        ("responses_stored", 1, gauge(
+            "roq_exchange_responses_stored", "Outcomes that nobody has fetched yet.",
+            *_EXCHANGE)),
+        ("responses_bytes", 1, gauge(
+            "roq_exchange_responses_stored_bytes", "What they take.", *_EXCHANGE)),
+        ("responses_fetched", 1, counter(
+            "roq_exchange_responses_fetched_total", "Outcomes that were fetched.", *_EXCHANGE)),
+        ("responses_kept_seconds", 1, counter(
+            "roq_exchange_responses_kept_seconds_total",
+            "Time until they were fetched, of all.", *_EXCHANGE)),
+        ("responses_expired", 1, counter(
+            "roq_exchange_responses_expired_total", "Outcomes that nobody has fetched in time.",
+            *_EXCHANGE)),
         ("cut_off", 1, counter(
             "roq_exchange_cut_off_total",
             "Times a slow subscriber's connection was ended, as all of them took too much.",

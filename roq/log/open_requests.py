@@ -65,12 +65,14 @@ class OpenRequests:
         batches: by offset, in order.
         offers: by number of the lease, the one that is due first at the front.
         parked: by offset, what must not be begun again and no lease stands for, and until when.
+        since: by number of the lease, when it was given out, by the clock of the group.
         once_changed: whether `take_begun` has something.
     """
 
     def __init__(self) -> None:
         self.batches: OrderedDict[int, RequestBatch] = OrderedDict()
         self.offers: dict[int, Offer] = {}
+        self.since: dict[int, float] = {}
         self.parked: dict[int, tuple[int, float]] = {}
         self._once: dict[int, dict[bytes, int]] = {}
         """By offset and member."""
@@ -79,7 +81,7 @@ class OpenRequests:
 
     def clear(self) -> None:
         """Nothing is open."""
-        for held in (self.batches, self.offers, self.parked, self._once, self._trials):
+        for held in (self.batches, self.offers, self.since, self.parked, self._once, self._trials):
             held.clear()
         self._changed.clear()
 
@@ -110,8 +112,9 @@ class OpenRequests:
 
     # --- leases -----------------------------------------------------------------------------------
 
-    def lease(self, lease: Lease, due: float) -> None:
+    def lease(self, lease: Lease, due: float, now: float) -> None:
         """This was offered to an instance."""
+        self.since[lease.number] = now
         self.batches[lease.offset].leases.append(lease)
         self.offers[lease.number] = Offer(lease, due, lease.open)
 
@@ -132,6 +135,8 @@ class OpenRequests:
     def prune(self, lease: Lease) -> None:
         """Forget a lease of which nothing is open."""
         batch = self.batches.get(lease.offset)
+        if not lease.open:
+            self.since.pop(lease.number, None)
         if batch is not None and not lease.open and lease in batch.leases:
             batch.leases.remove(lease)
 
@@ -149,6 +154,7 @@ class OpenRequests:
         """
         begun = self.begun(lease)
         self.offers.pop(lease.number, None)
+        self.since.pop(lease.number, None)
         once = self.once(lease.offset) & lease.open << lease.first
         return begun << lease.first & ~once, once
 
@@ -187,6 +193,10 @@ class OpenRequests:
         """Everything below is done."""
         for offset in [each for each in self._once if each < floor]:
             del self._once[offset]
+
+    def parked_by(self, offset: int, member: bytes) -> int:
+        """What is parked here and this member has begun."""
+        return self.parked.get(offset, (0, 0.0))[0] & self.once_by(offset, member)
 
     def park(self, offset: int, bits: int, until: float) -> None:
         """No lease stands for these; whoever has begun may come back until then."""

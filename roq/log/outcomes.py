@@ -6,12 +6,19 @@ a while, by its state alone, so that somebody who asks for it late is told why i
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from roq.log.group_changes import Known
-from roq.protocol.requesting import Position, RequestEnd, RequestState
+from roq.protocol.requesting import (
+    DURATION_BOUNDS,
+    Durations,
+    Position,
+    RequestEnd,
+    RequestState,
+)
 
 REMEMBER_SECONDS: Final = 600.0
 REMEMBER_MAX: Final = 100_000
@@ -20,15 +27,63 @@ OVERHEAD_BYTES: Final = 400
 """What an outcome takes beside its value and its text."""
 
 
+class DurationMeter:
+    """Counts durations by how long they are."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(DURATION_BOUNDS) + 1)
+        self.seconds = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self._counts)
+
+    def note(self, seconds: float, times: int = 1) -> None:
+        """So long, so often."""
+        self._counts[bisect_left(DURATION_BOUNDS, seconds)] += times
+        self.seconds += seconds * times
+
+    def read(self) -> Durations:
+        """All of them."""
+        return Durations(counts=list(self._counts), seconds=self.seconds)
+
+
+class RequestFigures:
+    """Of one service.
+
+    Attributes:
+        accepted: requests that were looked at.
+        retried: that instances have given back, to be run again.
+        waiting: until one was handed out, of each attempt since it was accepted.
+        running: until it was answered.
+    """
+
+    def __init__(self) -> None:
+        self.accepted = 0
+        self.retried = 0
+        self.waiting = DurationMeter()
+        self.running = DurationMeter()
+
+
+class Ended(NamedTuple):
+    """A request has ended; `publisher` is who has made it."""
+
+    publisher: bytes
+    outcome: RequestEnd
+
+
 class OutcomeStore:
     """What has become of requests, by where they stand in the log.
 
     Attributes:
         bytes: what the stored outcomes take.
+        unfetched: how long outcomes were stored that were fetched.
     """
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.unfetched = DurationMeter()
         self._stored: dict[Position, RequestEnd] = {}
         self._lives: deque[tuple[float, Position, RequestEnd]] = deque()
         """When each outcome is over; with those that were fetched."""
@@ -60,9 +115,13 @@ class OutcomeStore:
         """Whether an outcome finds room among so many bytes."""
         return self.bytes + OVERHEAD_BYTES + len(value) + len(text) <= most
 
-    def put(self, outcome: RequestEnd, until: float) -> None:
-        """Keep this one until then; one that is here already stays as it is."""
-        position = Position(outcome.offset, outcome.index)
+    def put(self, outcome: RequestEnd, until: float, position: Position | None = None) -> None:
+        """Keep this one until then; one that is here already stays as it is.
+
+        Args:
+            position: its own, if who calls has it.
+        """
+        position = position or _place(outcome)
         if position in self._stored:
             return
         self._stored[position] = outcome
@@ -70,8 +129,15 @@ class OutcomeStore:
         self._new.append(outcome)
         self.bytes += _size(outcome)
 
-    def fetched(self, position: Position, now: float) -> bool:
-        """The outcome has arrived where it was wanted; False: it was not here."""
+    def fetched(self, position: Position, now: float, time_us: int = 0) -> bool:
+        """The outcome has arrived where it was wanted; False: it was not here.
+
+        Args:
+            time_us: by the clock of the log; 0: it is not noted how long that has taken.
+        """
+        found = self._stored.get(position)
+        if found is not None and time_us:
+            self.unfetched.note(max(0.0, (time_us - found.ended_us) / 1_000_000))
         return self._drop(position, RequestState.RETRIEVED, now)
 
     def put_state(self, position: Position, state: RequestState, now: float) -> None:

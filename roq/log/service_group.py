@@ -18,25 +18,27 @@ come back and say that it has it. Until it has said so, or a moment is over, nob
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import chain, islice
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 
+from roq.log.choice import LeastLoadedOfTwo, why_nobody
+from roq.log.delayed_requests import DelayedRequests
 from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta
 from roq.log.groups import RETURN_SECONDS, ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of
 from roq.log.log import Log, Record
 from roq.log.open_requests import OpenRequests, RequestBatch, indexes
-from roq.log.outcomes import OutcomeStore
+from roq.log.outcomes import Ended, OutcomeStore, RequestFigures
 from roq.protocol.consuming import GroupSettings, GroupState, Run
 from roq.protocol.entry import read_entry
 from roq.protocol.requesting import (
     ENDS,
     LISTED_MAX,
-    TEXT_LISTED,
     Answer,
     Begun,
     Figures,
@@ -45,6 +47,8 @@ from roq.protocol.requesting import (
     RequestState,
     RequestView,
     ServiceSettings,
+    delayed_message,
+    shortened,
 )
 
 B = TypeVar("B")
@@ -55,13 +59,6 @@ SECOND_US: Final = 1_000_000
 _PUBLISHER: Final = Struct("<16x16s")
 """Of the header of a batch (`roq.protocol.batch`)."""
 _ANSWERS: Final = ENDS - {RequestState.UNKNOWN}
-
-
-class Ended(NamedTuple):
-    """A request has ended; `publisher` is who has made it."""
-
-    publisher: bytes
-    outcome: RequestEnd
 
 
 class ServiceGroup(ConsumerGroup[B]):
@@ -75,6 +72,7 @@ class ServiceGroup(ConsumerGroup[B]):
         revoked: (member, lease, index) of what was taken from an instance since then.
         figures: what instances have said of themselves, by member.
         counts: how requests have ended since the start, and why some were discarded.
+        measured: how many there were, and how long they have taken.
     """
 
     def __init__(
@@ -87,7 +85,10 @@ class ServiceGroup(ConsumerGroup[B]):
         self.revoked: list[tuple[bytes, int, int]] = []
         self.figures: dict[bytes, Figures] = {}
         self.counts: Counter[str] = Counter()
+        self.measured = RequestFigures()
         self._requests = OpenRequests()
+        self.delayed = DelayedRequests()
+        self._choice = LeastLoadedOfTwo()
         self._taken_at = now
         """When something was handed out last, or nothing could be for another reason than that
         nobody would have it."""
@@ -129,27 +130,38 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def answer(self, member: Member, answer: Answer) -> bool:
         """An instance says how a request has ended; False: it is not its own (any more)."""
-        lease = member.leases.get(answer.lease)
-        at = -1 if lease is None else answer.index - lease.first
-        if lease is None or not 0 <= at < lease.length or not lease.open >> at & 1:
-            return False
-        state, value, text = answer.state, answer.value, answer.text
-        if state not in _ANSWERS:
-            state, text = RequestState.FAILED, f"its instance has answered {state}"
-        most = self.service.store_bytes
-        if not answer.silent and not self.outcomes.fits(value, text, most):
-            size = len(value) + len(text)
-            text = f"its response of {size} bytes finds no room in the store of {most} bytes"
-            state, value = RequestState.FAILED, b""
-        publisher = self._requests.batches[lease.offset].publisher
-        self._settle(lease, 1 << at, done=True)
-        self._requests.close(lease, 1 << at)
-        made = RequestEnd(
-            lease.offset, answer.index, state, value, text, lease.attempts + 1,
-            self._log.time_us, member.name,
-        )  # fmt: skip
-        self._note_end(made, publisher, most, silent=answer.silent)
-        return True
+        return self.answer_all(member, answer.lease, [answer]) == 1
+
+    def answer_all(self, member: Member, number: int, answers: Iterable[Answer]) -> int:
+        """Likewise, of requests under one lease; how many are its own."""
+        lease = member.leases.get(number)
+        if lease is None:
+            return 0
+        offset, first, most = lease.offset, lease.first, self.service.store_bytes
+        attempts, now_us, name = lease.attempts + 1, self._log.time_us, member.name
+        publisher = self._requests.batches[offset].publisher
+        bits, still = 0, lease.open
+        for answer in answers:
+            at = answer.index - first
+            if at < 0 or not still >> at & 1:
+                continue
+            bits |= 1 << at
+            still ^= 1 << at
+            state, value, text = answer.state, answer.value, answer.text
+            if state not in _ANSWERS:
+                state, text = RequestState.FAILED, f"its instance has answered {state}"
+            if not answer.silent and not self.outcomes.fits(value, text, most):
+                size = len(value) + len(text)
+                text = f"its response of {size} bytes finds no room in the store of {most} bytes"
+                state, value = RequestState.FAILED, b""
+            made = RequestEnd(offset, answer.index, state, value, text, attempts, now_us, name)
+            self._note_end(made, publisher, most, silent=answer.silent)
+        if bits:
+            took = self._clock - self._requests.since.get(number, self._clock)
+            self.measured.running.note(took, bits.bit_count())
+            self._settle(lease, bits, done=True)
+            self._requests.close(lease, bits)
+        return bits.bit_count()
 
     def take_back(self, member: Member, number: int, first: int, count: int) -> None:
         """The instance is about to give these back itself: they have not run, or may run again."""
@@ -161,22 +173,34 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def cancel(self, position: Position, *, late: bool) -> bool:
         """A request is not wanted any more; False: it is not open."""
+        why = "its time was over" if late else "its requester said so"
+        state = RequestState.LATE if late else RequestState.CANCELLED
+        named, position = position, self.delayed.where(position)
+        message = None if named != position else delayed_message(named)
+        if message is not None and self.delayed.keeper is not None:
+            if not self.delayed.keeper.withdraw(message):
+                return False
+            made = RequestEnd(*named, state, text=why, ended_us=self._log.time_us)
+            self._note_end(made, b"", self.service.store_bytes // 2)
+            return True
         if not self._open.bits.get(position.offset, 0) >> position.at & 1:
             return False
-        bits = 1 << position.at
-        if late:
-            self._end(position.offset, bits, RequestState.LATE, "its time was over")
-        else:
-            self._end(position.offset, bits, RequestState.CANCELLED, "its requester said so")
+        self._end(position.offset, 1 << position.at, state, why)
         return True
 
     def state_of(self, position: Position) -> RequestState | None:
         """How a request stands; None: it was not looked at yet, and may not be one."""
-        offset, index = position
         stored = self.outcomes.get(position)
         known = self.outcomes.remembered(position) if stored is None else stored.state
         if known is not None:
             return known
+        offset, index = position = self.delayed.where(position)
+        message = delayed_message(position)
+        if message is not None:
+            keeper = self.delayed.keeper
+            if keeper is not None and keeper.waits(message):
+                return RequestState.DELAYED
+            return None if self.next < self._log.end else RequestState.FORGOTTEN
         if self._open.bits.get(offset, 0) >> index & 1:
             return self._requests.state(position)
         size = self._open.size(offset)
@@ -206,7 +230,7 @@ class ServiceGroup(ConsumerGroup[B]):
         expired = self.outcomes.pass_time(self._clock)
         if expired:
             self.counts[RequestState.EXPIRED] += expired
-        for member in [each for each in self.figures if each not in self._members]:
+        for member in self.figures.keys() - self._members.keys():
             del self.figures[member]
         return silent
 
@@ -243,21 +267,17 @@ class ServiceGroup(ConsumerGroup[B]):
         patience = service.send_attempts * service.send_wait
         if self._clock - self._taken_at < patience:
             return
-        kind, why = self._why_nobody()
+        kind, why = why_nobody(self.name, len(self._members), self.figures.values())
         text = f"{why}; looked for {service.send_attempts} times"
         for offset, batch in list(self._requests.batches.items()):
             if self._clock - batch.ready_at >= patience:
                 bits = self._requests.free(offset, self._open.bits[offset])
                 self._end(offset, bits, RequestState.DISCARDED, text, kind)
 
-    def _why_nobody(self) -> tuple[str, str]:
-        members = len(self._members)
-        if not members:
-            return "none registered", f"no instance of service {self.name} is registered"
-        rules = [each.rule for each in self.figures.values() if not each.available]
-        if len(rules) == members:
-            return "all unavailable", f"all {members} instances are unavailable: {min(rules)}"
-        return "all busy", f"all {members - len(rules)} available instances are busy"
+    def _stalled(self) -> str:
+        if self.full and self._requests.batches:
+            return f"its store has {self.outcomes.bytes:,} bytes that nobody has fetched"
+        return super()._stalled()
 
     # --- handing out ------------------------------------------------------------------------------
 
@@ -269,6 +289,14 @@ class ServiceGroup(ConsumerGroup[B]):
         if found is not None:
             self._taken_at = self._clock
         return found
+
+    def _taker(self, count: int, reserve: int = 0) -> Member | None:
+        """Who gets so many requests, or some of them."""
+        members = tuple(self._members.values())
+        found = None
+        if len(members) > 1:
+            found = self._choice.choose(members, self.figures, count, reserve)
+        return found or super()._taker(count, reserve)
 
     def join(self, member: bytes, name: str) -> Member | None:
         """As of any group."""
@@ -282,7 +310,7 @@ class ServiceGroup(ConsumerGroup[B]):
         for offset, first, count in held:
             while self.next <= offset < self._log.committed and self._may_open():
                 self._open_next()
-            mine = self._parked_by(offset, member.id)
+            mine = self._requests.parked_by(offset, member.id)
             if not mine or first + count > self._open.size(offset):
                 continue  # as the group itself does
             mine &= bits_at(first, count)
@@ -300,7 +328,7 @@ class ServiceGroup(ConsumerGroup[B]):
         offsets = [] if known is None else [lease.offset for lease in known.leases.values()]
         super().leave(member)
         for offset in offsets:
-            bits = self._parked_by(offset, member)
+            bits = self._requests.parked_by(offset, member)
             self._end(offset, bits, RequestState.UNKNOWN, "its instance has left")
 
     def seek(self, offset: int) -> list[Member]:
@@ -312,6 +340,7 @@ class ServiceGroup(ConsumerGroup[B]):
             self._end(at, self._open.bits.get(at, 0), RequestState.CANCELLED, why)
         members = super().seek(offset)
         self._requests.clear()
+        self.delayed.clear()
         return members
 
     # --- how it stands ----------------------------------------------------------------------------
@@ -330,6 +359,11 @@ class ServiceGroup(ConsumerGroup[B]):
         """Requests that were looked at and have not ended."""
         return sum(bits.bit_count() for bits in self._open.bits.values())
 
+    @property
+    def oldest_age(self) -> float:
+        """Seconds since the oldest of them was accepted; 0: there is none."""
+        return next((self._age(each.appended_us) for each in self._requests.batches.values()), 0.0)
+
     def views(self) -> list[RequestView]:
         """Requests that are open, and then those whose outcome is stored, as many as are listed."""
         opened = (
@@ -339,23 +373,24 @@ class ServiceGroup(ConsumerGroup[B]):
         )
         stored = (Position(each.offset, each.index) for each in self.outcomes)
         places = sorted(islice(chain(opened, stored), LISTED_MAX))
-        return [_shortened(self.view(position)) for position in places]
+        return [shortened(self.view(position)) for position in places]
 
     def view(self, position: Position) -> RequestView:
         """One request."""
-        offset, index = position
         state = self.state_of(position) or RequestState.ACCEPTED
         stored = self.outcomes.get(position)
+        offset, index = self.delayed.name(position)
+        place = self.delayed.where(position)
         if stored is not None:
             return RequestView(
                 offset=offset, index=index, state=state, text=stored.text,
                 instance=stored.instance, attempts=stored.attempts, bytes=len(stored.value),
                 age_seconds=self._age(stored.ended_us),
             )  # fmt: skip
-        batch = self._requests.batches.get(offset)
+        batch = self._requests.batches.get(place.offset)
         if batch is None:
             return RequestView(offset=offset, index=index, state=state)
-        lease = batch.holder(index)
+        lease = batch.holder(place.at)
         return RequestView(
             offset=offset, index=index, state=state,
             instance="" if lease is None else lease.member.name,
@@ -400,6 +435,7 @@ class ServiceGroup(ConsumerGroup[B]):
         if delta.settings is not None:
             self.outcomes.clear()
             self._requests.clear()
+            self.delayed.clear()
         for outcome in delta.ends:
             until = max(self._clock + RETURN_SECONDS, self._kept_until(outcome))
             self.outcomes.put(outcome, until)
@@ -413,9 +449,8 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def check(self) -> None:
         """Assert the invariants. Costs O(n): tests and simulation only."""
-        self._open.check()
-        self.outcomes.check()
-        self._requests.check()
+        for part in (self._open, self.outcomes, self._requests):
+            part.check()
         places = Counter(self._requests.parked_places())
         for each in self._held():
             bits = each.open if isinstance(each, Lease) else each.bits
@@ -426,6 +461,7 @@ class ServiceGroup(ConsumerGroup[B]):
         assert places.keys() == wanted, "each open request is somewhere"  # noqa: S101
         assert set(places.values()) <= {1}, "and in one place alone"  # noqa: S101
         assert self._requests.batches.keys() == self._open.bits.keys()  # noqa: S101
+        self.delayed.check({Position(*each) for each in wanted})
         for piece in self._free:
             begun = self._requests.once(piece.offset) & bits_at(piece.first, piece.length)
             assert not begun, "nobody is given what must not be begun again"  # noqa: S101
@@ -442,17 +478,22 @@ class ServiceGroup(ConsumerGroup[B]):
         (publisher,) = _PUBLISHER.unpack_from(cast("bytes", record[2]))
         due = self._due(appended_us)
         self._requests.batches[offset] = RequestBatch(publisher, appended_us, due, self._clock)
+        self.delayed.opened(offset, bits, record[2])
+        self.measured.accepted += bits.bit_count()
         once = self._requests.once(offset) & bits
         if once:
             self._park(offset, once, max(self._hold_until, self._clock + RETURN_SECONDS))
 
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = super()._lease(member, piece, numbers)
-        self._requests.lease(lease, self._clock + self.service.confirm_within)
+        self._requests.lease(lease, self._clock + self.service.confirm_within, self._clock)
+        age = self._age(self._requests.batches[lease.offset].appended_us)
+        self.measured.waiting.note(age, piece.amount)
         return lease
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
         super()._return(lease, bits, counted=counted, delay=delay, reason=reason)
+        self.measured.retried += counted * bits.bit_count()
         self._requests.prune(lease)
         batch = self._requests.batches[lease.offset]
         batch.ready_at = max(batch.ready_at, self._clock + delay)
@@ -502,11 +543,6 @@ class ServiceGroup(ConsumerGroup[B]):
         if offset not in self._open.bits:
             self._requests.batches.pop(offset, None)
 
-    def _parked_by(self, offset: int, member: bytes) -> int:
-        """What is parked here and this member has begun."""
-        parked, _ = self._requests.parked.get(offset, (0, 0.0))
-        return parked & self._requests.once_by(offset, member)
-
     def _park(self, offset: int, bits: int, until: float) -> None:
         self._take_free(offset, bits)
         self._requests.park(offset, bits, until)
@@ -554,12 +590,16 @@ class ServiceGroup(ConsumerGroup[B]):
         """A request has ended, and is done; it is kept if all that is has so many bytes at most."""
         position = Position(outcome.offset, outcome.index)
         self._requests.ended(position)
+        delayed = self.delayed.ended(position)
+        if delayed is not None:
+            position, publisher = delayed
+            outcome = msgspec.structs.replace(outcome, offset=position.offset, index=position.at)
         self.counts[outcome.state] += 1
         if silent:
             self.outcomes.note(position, outcome.state, self._clock)
             return
         if self.outcomes.fits(outcome.value, outcome.text, most):
-            self.outcomes.put(outcome, self._clock + self.service.keep_result)
+            self.outcomes.put(outcome, self._clock + self.service.keep_result, position)
         else:
             self.outcomes.put_state(position, outcome.state, self._clock)
         self.ended.append(Ended(publisher, outcome))
@@ -574,11 +614,3 @@ class ServiceGroup(ConsumerGroup[B]):
     def _age(self, time_us: int) -> float:
         """Seconds since a time."""
         return max(0.0, (self._log.time_us - time_us) / SECOND_US)
-
-
-def _shortened(view: RequestView) -> RequestView:
-    if len(view.text) <= TEXT_LISTED:
-        return view
-    half = TEXT_LISTED // 2
-    text = f"{view.text[: half - 1]}…{view.text[-half:]}"  # the last line of a traceback says why
-    return msgspec.structs.replace(view, text=text)

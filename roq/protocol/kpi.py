@@ -156,6 +156,18 @@ class ExchangeKpi(Kpi, frozen=True, kw_only=True, tag=41):
     """Subscribers that nobody waits for any more until they have caught up."""
     left_behind: Whole = 0
     """How often that has happened."""
+    requests_open: Whole = 0
+    """Requests to services that have not ended."""
+    requests_accepted: Whole = 0
+    requests_done: Whole = 0
+    requests_failed: Whole = 0
+    requests_discarded: Whole = 0
+    requests_retried: Whole = 0
+    requests_oldest_seconds: Amount = 0.0
+    """Age of the oldest one that is open."""
+    responses_stored: Whole = 0
+    """Outcomes that nobody has fetched yet, and what they take:"""
+    responses_bytes: Whole = 0
     leaving: bool = False
     """It is being emptied, and will be stopped."""
     top: list[PublisherRate] = []

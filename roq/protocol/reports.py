@@ -133,5 +133,27 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Producers that were asked what has become of one."""
     transactions_by_policy: Whole = 0
     """Transactions that have ended by what is done when nobody knows."""
+    requests_open: Whole = 0
+    """Requests that have not ended, of all services here."""
+    requests_accepted: Whole = 0
+    requests_done: Whole = 0
+    requests_failed: Whole = 0
+    requests_discarded: Whole = 0
+    requests_otherwise: Whole = 0
+    """Cancelled, late or unknown."""
+    requests_retried: Whole = 0
+    responses_stored: Whole = 0
+    responses_bytes: Whole = 0
+    """What stored outcomes take that nobody has fetched yet."""
+    responses_expired: Whole = 0
+    requests_oldest_seconds: Amount = 0.0
+    """Age of the oldest request that has not ended."""
+    requests_wait_seconds: Amount = 0.0
+    """Until requests were handed out, all in all."""
+    requests_run_seconds: Amount = 0.0
+    """Until those that were handed out were answered, all in all."""
+    responses_kept_seconds: Amount = 0.0
+    """Until outcomes were fetched, all in all, and how many were."""
+    responses_fetched: Whole = 0
     cut_off: Whole = 0
     """How often the connection of one was ended, as that was too much for all of them together."""

@@ -23,6 +23,7 @@ the log: offset and index. The payload of a request begins with six bytes:
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from struct import Struct
 from typing import Annotated, Final, NamedTuple, TypeVar
@@ -31,7 +32,8 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.model import TOPIC_BYTES_MAX
-from roq.ranges import UNREADABLE, ChildEpoch, Offset, Real, Whole
+from roq.protocol.later import DELAY_SECONDS_MAX, MESSAGE_ID_BYTES
+from roq.ranges import OFFSET_MAX, UNREADABLE, ChildEpoch, Offset, Real, Whole
 
 ATTEND: Final = b"\xffq"
 WANT: Final = b"\xffw"
@@ -58,6 +60,10 @@ TEXT_LISTED: Final = 1_000
 """Characters of each of their texts."""
 ENDPOINTS_MAX: Final = 1_000
 """Endpoints of an instance of which it tells."""
+DURATION_BOUNDS: Final = (
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0,
+)  # fmt: skip
+"""Seconds, of `Durations`."""
 STORE_BYTES: Final = 64 * 1024 * 1024
 SEPARATOR: Final = "/"
 """Between service and endpoint in a topic; it stands in neither of them."""
@@ -77,6 +83,8 @@ class RequestState(StrEnum):
 
     ACCEPTED = "accepted"
     """In the log; no instance was offered it, or it waits for its next attempt."""
+    DELAYED = "delayed"
+    """It is kept until it is due."""
     OFFERED = "offered"
     """An instance has it and has not confirmed it yet."""
     RUNNING = "running"
@@ -116,6 +124,31 @@ class Position(NamedTuple):
     at: _Index
 
 
+DELAYED_FROM: Final = 1 << 61
+"""Offsets from here on are in no log: with a delayed request they are the id of its message, as
+nobody knows where it will be. Index 0."""
+
+
+def delayed_position(message: bytes | str) -> Position | None:
+    """As what a delayed request is known whose message has this id, or this one in hexadecimal;
+    None: it is no request's."""
+    if isinstance(message, str):
+        try:
+            message = bytes.fromhex(message)
+        except ValueError:
+            return None
+    offset = int.from_bytes(message, "big")
+    valid = len(message) == MESSAGE_ID_BYTES and DELAYED_FROM <= offset < OFFSET_MAX
+    return Position(offset, 0) if valid else None
+
+
+def delayed_message(position: Position) -> bytes | None:
+    """The id of the message of a request that is known so; None: it was not delayed."""
+    if position.offset < DELAYED_FROM or position.at:
+        return None
+    return position.offset.to_bytes(MESSAGE_ID_BYTES, "big")
+
+
 _Positions = Annotated[list[Position], msgspec.Meta(max_length=POSITIONS_MAX)]
 
 
@@ -135,6 +168,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A request without a result ends after so long."""
     keep_result: _Seconds = 30.0
     """An outcome that nobody fetches is kept for so long."""
+    delay: Annotated[float, msgspec.Meta(ge=0, le=DELAY_SECONDS_MAX)] = 0.0
+    """Requests that say nothing else are due after so many seconds; nobody gets them before."""
     store_bytes: _Bytes = STORE_BYTES
     """What stored outcomes may take at one exchange; from half of it on nothing is handed out."""
     chosen: bool = False
@@ -270,6 +305,39 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """Of the stored value."""
 
 
+def shortened(view: RequestView) -> RequestView:
+    """The same with a text that a list has room for."""
+    if len(view.text) <= TEXT_LISTED:
+        return view
+    half = TEXT_LISTED // 2
+    text = f"{view.text[: half - 1]}…{view.text[-half:]}"  # the last line of a traceback says why
+    return msgspec.structs.replace(view, text=text)
+
+
+class Durations(msgspec.Struct, frozen=True, array_like=True):
+    """How long something has taken, and how often."""
+
+    counts: list[Whole] = []
+    """Of each of `DURATION_BOUNDS` those up to it and above the one before, and those above all."""
+    seconds: Real = 0.0
+    """All together."""
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self.counts)
+
+    def at(self, part: float) -> float:
+        """So long at most has this part of them taken, as far as the bounds tell; 0: there are
+        none, infinity: longer than the last bound."""
+        wanted, seen = part * self.count, 0
+        for bound, count in zip((*DURATION_BOUNDS, math.inf), self.counts, strict=False):
+            seen += count
+            if count and seen >= wanted:
+                return bound
+        return 0.0
+
+
 class Requests(msgspec.Struct, frozen=True, kw_only=True):
     """The requests of a service at one exchange."""
 
@@ -284,6 +352,16 @@ class Requests(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes: Whole = 0
     more: bool = False
     """There are more requests than are named."""
+    accepted: Whole = 0
+    retried: Whole = 0
+    """Given back by their instances, to be run again; of these and those above since the exchange
+    has begun."""
+    waiting: Durations = Durations()
+    """Until a request was handed out, of each attempt since it was accepted."""
+    running: Durations = Durations()
+    """Until it was answered."""
+    unfetched: Durations = Durations()
+    """Until its outcome was fetched."""
 
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -31,11 +31,11 @@ def address(roq_cluster: RunningCluster) -> Iterator[str]:
     [
         (README, 1),
         (DOCS / "start.md", 2),
-        (DOCS / "publish-and-subscribe.md", 12),
+        (DOCS / "publish-and-subscribe.md", 13),
         (DOCS / "losses.md", 1),
         (DOCS / "clients.md", 1),
         (DOCS / "consumers.md", 7),
-        (DOCS / "requests.md", 3),
+        (DOCS / "requests.md", 4),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else "",
 )

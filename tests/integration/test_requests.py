@@ -30,6 +30,7 @@ SCRIPT = Path(__file__).parent.parent / "support" / "serving.py"
 ECHO = roq.endpoint("echo.say", request=bytes, response=bytes, idempotent=True)
 SLOW = roq.endpoint("echo.slow", request=float, response=str)
 FAIL = roq.endpoint("echo.fail", request=str, response=int)
+ALL = roq.endpoint("echo.all", request=int, response=int)
 GONE = roq.endpoint("echo.gone", request=bytes, response=bytes)
 BOTH = pytest.mark.parametrize("queue", ["none", "flush"], indirect=True)
 
@@ -53,6 +54,11 @@ def echo(client: roq.Cluster, queue: str, **given: Any) -> roq.Service:
         while time.monotonic() < end and not context.cancelled:
             threading.Event().wait(0.01)
         return "cancelled" if context.cancelled else "done"
+
+    @service.handler(ALL, batch=100)
+    def all_of(numbers: list[int], contexts: list[roq.RequestContext]) -> list[int | BaseException]:
+        assert len(numbers) == len(contexts) <= 100
+        return [ValueError(n) if n == 13 else n + 1 for n in numbers]
 
     @service.handler(FAIL)
     async def fail(text: str, context: roq.RequestContext) -> int:
@@ -133,8 +139,23 @@ def test_a_response_comes_by_result_future_callback_and_id(
             assert other.response(SLOW, pending.id).result(10) == "done"
         assert pending.result(10) == "done"
         assert requester.send(ECHO, b"nobody waits").wait(10).ok
+        began = time.monotonic()
+        delayed = requester.request(ECHO, b"d", headers={"mark": "?"}, delay=1.0)
+        unwanted = requester.request(ECHO, b"e", delay=3600.0)
+        assert unwanted.accepted is not None
+        assert unwanted.accepted.wait(10).ok
+        unwanted.cancel()
+        with pytest.raises(roq.RequestCancelled):
+            unwanted.result(10)
+        assert delayed.result(20) == b"d?"
+        assert time.monotonic() - began >= 0.9, "nobody has had it before"
         many = requester.request_many(ECHO, [b"%d" % n for n in range(300)])
         assert [each.result(10) for each in many] == [b"%d" % n for n in range(300)]
+        some = requester.request_many(ALL, list(range(1_000)))
+        results = some.results(20)
+        assert isinstance(results[13], roq.RequestFailed)
+        assert "ValueError: 13" in str(results[13]), "one fails alone"
+        assert results[:13] + results[14:] == [n + 1 for n in range(1_000) if n != 13]
 
 
 @pytest.mark.long
@@ -175,6 +196,8 @@ def test_asyncio_has_the_same(running: RunningCluster, queue: str) -> None:
                     await called.wait()
                 many = await requester.request_many(ECHO, [b"x"] * 100)
                 assert [await each for each in many] == [b"X"] * 100
+                assert await many == [b"X"] * 100
+                assert await many.result(10) == [b"X"] * 100
 
     asyncio.run(play())
 
@@ -297,6 +320,11 @@ def test_bad_input_is_named(client: roq.Cluster, queue: str) -> None:
         client.service("echo", queue).start()
     with pytest.raises(roq.InvalidRequest, match="not one of service"):
         client.service("other", queue).handler(ECHO)(lambda data, _: data)
+    bulk = roq.endpoint("bulk.say", request=bytes, response=bytes)
+    with client.requester(queue) as requester, pytest.raises(roq.MessageTooLarge):
+        requester.request(bulk, bytes(100_000_000))
+    with pytest.raises(roq.QueueNotFound):
+        client.response(ECHO, "removed/x1-1-0-0").result(10)
     with client.consumer(queue, "echo"):
         with pytest.raises(roq.InvalidRequest, match="consumer group"):
             echo(client, queue).start()

@@ -55,6 +55,13 @@ ORDER: Final = (
     "tests/unit/client/publish/test_relocation.py",
     "tests/property/test_relocated_order.py",
 )
+REQUESTS: Final = (
+    "tests/unit/log/test_service_group.py",
+    "tests/unit/exchange/test_services.py",
+    "tests/unit/exchange/test_requesters.py",
+    "tests/unit/client/request",
+    "tests/property/test_services.py",
+)
 PROTOCOL: Final = ("tests/unit/protocol",)
 SILENCE: Final = ("tests/unit/client/subscribe/test_silence.py",)
 PACING: Final = (
@@ -505,6 +512,69 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            seat.returning += given\n", ""),
         ("        seat.returning = 0\n", ""),
         ("                holding.number = segment.lease\n", "                pass\n"),
+    ),
+    *_of(
+        "roq/client/publish/bound.py",
+        ("tests/unit/client/publish/test_bound.py",),
+        ("        if logs:\n", "        if True:\n"),
+        (" or log.number in numbers", ""),
+        ("        self._named |= serving\n", "        self._named = serving | {*self._gone}\n"),
+        ("        self._give_up(link)\n        if len(link.window):\n",
+         "        if len(link.window):\n"),
+        ("FOR_A_WHILE - self.topics", "FOR_A_WHILE"),
+    ),
+    *_of(
+        "roq/log/service_group.py",
+        REQUESTS,
+        ("            still ^= 1 << at\n", ""),
+        ("            if at < 0 or not still >> at & 1:\n", "            if at < 0:\n"),
+        ("        message = None if named != position else delayed_message(named)\n",
+         "        message = None\n"),
+        ("            position, publisher = delayed\n", "            position, _ = delayed\n"),
+    ),
+    *_of(
+        "roq/log/choice.py",
+        ("tests/unit/log/test_choice.py",),
+        ("        return other if ahead else one\n", "        return one if ahead else other\n"),
+        (" + (second >= first)", ""),
+        ("        return willing[0] if willing else None\n", "        return pair[0]\n"),
+        (" * max(1, of_other.threads)", ""),
+    ),
+    *_of(
+        "roq/log/delayed_requests.py",
+        ("tests/unit/log/test_delayed_requests.py",),
+        ("        if any(memoryview(data)[_LINK_NUMBER]):", "        if False:\n"),
+        ("            del self._where[found[0]]\n", "            pass\n"),
+        ("        if named is not None and named not in self._where:\n",
+         "        if named is not None:\n"),
+    ),
+    *_of(
+        "roq/client/request/handling.py",
+        REQUESTS,
+        ("            self._workers.put([registered])  # another thread may begin with the rest\n",
+         "            pass\n"),
+        ("    return min((each.context for", "    return max((each.context for"),
+        ("    if len(listed) != count:\n", "    if len(listed) < count:\n"),
+    ),
+    *_of(
+        "roq/client/request/workers.py",
+        REQUESTS,
+        ("            if due:\n                self._wake()\n", ""),
+        ("                gate.acquire()\n                self._waking = False\n",
+         "                gate.acquire()\n"),
+    ),
+    *_of(
+        "roq/client/request/many.py",
+        REQUESTS,
+        ("        if self.ends[member] is not None:\n            return False\n", ""),
+        ("for part in reversed(self.parts) if number", "for part in self.parts if number"),
+    ),
+    *_of(
+        "roq/client/request/shell.py",
+        REQUESTS,
+        ("        if not part.many.held:\n", "        if True:\n"),
+        ("        if not part.left:\n            self._not_due(part)\n", ""),
+        ("            positions = part.open()\n", ""),
     ),
     *_of(
         "roq/jobs/timetable.py",

@@ -1,6 +1,7 @@
 """RoQ's requests through the public API: one requester, one service.
 
 window     as many requests under way as a batch holds, each response waited for in turn
+many       the same, and three times more, by `request_many`, to a batch handler
 accepted   one after the other; the time until each is accepted
 response   one after the other; the time until each response is there
 """
@@ -18,6 +19,11 @@ from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS
 
 MODULE: Final = "roq_requests"
 ECHO: Final = roq.endpoint("bench.echo", request=bytes, response=bytes, idempotent=True)
+ECHO_ALL: Final = roq.endpoint("bench.echo_all", request=bytes, response=bytes, idempotent=True)
+BATCHES: Final = 4
+"""Calls of `request_many` that are under way."""
+LARGEST: Final = 256
+"""Requests that one call of the batch handler has at most."""
 THREADS: Final = 16
 
 
@@ -30,6 +36,7 @@ class RoqRequester:
 
     def __init__(self, style: str, options: dict[str, str]) -> None:
         self._accepts = style == "accepted"
+        self._many = style == "many"
         self._queue = options["queue"]
         self._cluster = roq.connect(options["cluster"], timeout=OPEN_SECONDS)
         self._requester: roq.Requester | None = None
@@ -43,6 +50,9 @@ class RoqRequester:
 
     def publish(self, run: Run, payloads: list[bytes]) -> None:
         """Keep as many requests under way as there are payloads."""
+        if self._many:
+            self._publish_many(run, payloads)
+            return
         requester, under_way, size = self._asker(), deque[roq.Pending[bytes]](), 0
         for number in range(run.count):
             if len(under_way) == len(payloads):
@@ -50,6 +60,17 @@ class RoqRequester:
             under_way.append(requester.request(ECHO, payloads[number % len(payloads)]))
         for pending in under_way:
             size += len(pending.result(RUN_SECONDS))
+        assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
+
+    def _publish_many(self, run: Run, payloads: list[bytes]) -> None:
+        requester, under_way, size = self._asker(), deque[roq.PendingMany[bytes]](), 0
+        for first in range(0, run.count, len(payloads)):
+            if len(under_way) == BATCHES:
+                size += sum(map(len, under_way.popleft().result(RUN_SECONDS)))
+            some = payloads[: run.count - first]
+            under_way.append(requester.request_many(ECHO_ALL, some))
+        for many in under_way:
+            size += sum(map(len, many.result(RUN_SECONDS)))
         assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
 
     def pace(self, run: Run) -> None:
@@ -90,6 +111,7 @@ class RoqService:
         if self._service is None:
             self._service = self._cluster.service("bench", queue=self._queue, threads=THREADS)
             self._service.handler(ECHO)(_echo)
+            self._service.handler(ECHO_ALL, batch=LARGEST)(_echo_all)
             self._service.start()
 
     def receive(self, run: Run) -> None:
@@ -105,6 +127,10 @@ class RoqService:
 
 def _echo(value: bytes, context: roq.RequestContext) -> bytes:  # noqa: ARG001 - as handlers are
     return value
+
+
+def _echo_all(values: list[bytes], contexts: object) -> list[bytes]:  # noqa: ARG001 - as above
+    return values
 
 
 def publisher(style: str, options: dict[str, str]) -> BenchPublisher:

@@ -58,6 +58,8 @@ class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
     """Its publishers wait for a slow subscriber."""
     behind: int = 0
     """Subscribers that it does not wait for any more."""
+    requests: int | None = None
+    """To services, that have not ended; None: there never was one."""
 
 
 class PublisherRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -347,6 +349,7 @@ def _exchange_row(document: ExchangeKpi, limit: float) -> ExchangeRow:
         memory_bytes=document.memory_bytes,
         ring_bytes=document.ring_bytes,
         leaving=document.leaving,
+        requests=document.requests_open if document.requests_accepted else None,
         holding=bool(document.holding),
         behind=document.behind,
     )

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from roq.client.admin.views import QueueDescription
 from roq.client.consume.delayed import DelayedCommands
 from roq.errors import (
     InvalidName,

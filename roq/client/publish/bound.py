@@ -1,7 +1,8 @@
 """What must not be in two logs, at exchanges that were left. Pure.
 
     left --its log is served again--> asked under its numbers --> acknowledged, or sent there again
-      +-- passed by a newer link, or the delivery time-out is over --> unknown
+      +-- passed by a newer link, its log is gone for good, or the delivery time-out is over
+                                                              --> unknown
 
 A batch that has left for a durable exchange may be in its log although nobody has acknowledged it.
 Of topics that say so (requests that must not be begun twice) such a batch is sent to no other
@@ -31,6 +32,8 @@ PATIENCE_PARTS: Final = 4
 FOR_A_WHILE: Final = frozenset({LATER_TOPIC.decode()})
 """Topics that are bound only for a while, unless they are of those that must not be in two logs: a
 publisher of transactions says so of its half messages."""
+NAMED_MAX: Final = 1_000
+"""Logs that are known to have been there; with more, those that serve."""
 AGAIN_SECONDS: Final = 1.0
 """An exchange that does not answer is asked again after so long."""
 
@@ -53,6 +56,24 @@ class BoundLinks:
         self._left: dict[int, float] = {}
         """By number of a link: when it was left."""
         self._ask_at = 0.0
+        self._named: set[LogId] = set()
+        """Logs that a topology has named, and"""
+        self._gone: set[LogId] = set()
+        """those of them that the last one says to be gone for good."""
+
+    def topology(self, exchanges: tuple[ExchangeInfo, ...], logs: frozenset[int]) -> None:
+        """Which exchanges serve, and the numbers of all that come back; none: that is not known."""
+        serving = {exchange.log for exchange in exchanges}
+        numbers = {log.number for log in serving}
+        self._named |= serving
+        if logs:
+            self._gone = {
+                log
+                for log in self._named - serving
+                if log.number not in logs or log.number in numbers  # with another log by now
+            }
+        if len(self._named) > NAMED_MAX:
+            self._named = serving
 
     def binds(self, link: Link) -> bool:
         """Whether this link has what would be bound to it if it were left."""
@@ -70,6 +91,9 @@ class BoundLinks:
         if not link.window.buffer.durable:
             return link.window.take_all()
         batches = link.window.take_unbound(self._bound)
+        if link.log in self._gone:
+            batches += link.window.take_out(self._for_a_while)
+        self._give_up(link)
         if len(link.window):
             link.reason = f"exchange {link.name} may have it, and was left" + (
                 f": {link.reason}" if link.reason else ""
@@ -83,7 +107,11 @@ class BoundLinks:
 
     def take_late(self, now: float) -> list[PendingBatch]:
         """What was bound for a while that is over: others are to send it now."""
-        late = [link for link in self._impatient() if link.passed or now >= self._until(link)]
+        late = [
+            link
+            for link in self._impatient()
+            if link.passed or link.log in self._gone or now >= self._until(link)
+        ]
         return [sealed for link in late for sealed in link.window.take_out(self._for_a_while)]
 
     def take_back(self, exchange: ExchangeInfo) -> Link | None:
@@ -96,8 +124,7 @@ class BoundLinks:
         """The links at which nothing is waited for any more; they do not stay."""
         over = []
         for link in self.links:
-            if link.passed:
-                link.window.abandon(f"exchange {link.name} may have it: {link.reason}")
+            self._give_up(link)
             if not any(sealed.owed and not sealed.void for sealed in link.window):
                 over.append(link)
         self._keep([link for link in self.links if link not in over])
@@ -131,7 +158,7 @@ class BoundLinks:
 
     @property
     def _for_a_while(self) -> Set[str]:
-        return FOR_A_WHILE - self.topics
+        return FOR_A_WHILE - self.topics  # a delayed request must not be begun twice either
 
     def _keep(self, links: list[Link]) -> None:
         self.links = tuple(links)
@@ -144,6 +171,14 @@ class BoundLinks:
         """The links that do not work and have something that is bound only for a while."""
         away = [link for link in self.links if link.phase is not LinkPhase.READY]
         return [link for link in away if link.window.owes(self._for_a_while)]
+
+    def _give_up(self, link: Link) -> None:
+        """What is bound to this link is unknown, if nobody will say more."""
+        if link.passed:
+            link.window.abandon(f"exchange {link.name} may have it: {link.reason}")
+        elif link.log in self._gone:
+            why = "is gone with its log, and may have had it"
+            link.window.abandon(f"exchange {link.name} {why}")
 
     def _away(self, serving: Container[LogId] | None) -> list[Link]:
         idle = [link for link in self.links if link.phase is LinkPhase.IDLE]

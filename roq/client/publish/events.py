@@ -36,6 +36,8 @@ class Serving:
     exchanges: tuple[ExchangeInfo, ...]
     emptied: frozenset[LogId] = frozenset()
     """The logs that went lately, after everything in them had been read."""
+    logs: frozenset[int] = frozenset()
+    """Numbers of all that a durable queue has: the others are gone for good. Empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,8 +254,8 @@ class Links:
                 return self._assigned(event, now)
             case Relocate():
                 return self._relocate(event, now)
-            case Serving(exchanges, emptied):
-                return self._topology(exchanges, emptied, now)
+            case Serving():
+                return self._topology(event, now)
             case ConnectionLost(number, reason):
                 link = self._link(number)
                 return [] if link is None else self._after(link.connection_lost(reason, now), now)
@@ -321,9 +321,9 @@ class Links:
             every.append(self._ask(now))
         return every
 
-    def _topology(
-        self, exchanges: tuple[ExchangeInfo, ...], emptied: frozenset[LogId], now: float
-    ) -> list[Effect]:
+    def _topology(self, event: Serving, now: float) -> list[Effect]:
+        exchanges, emptied = event.exchanges, event.emptied
+        self.bound.topology(exchanges, event.logs)
         serving = {exchange.log: exchange for exchange in exchanges}
         self.serving = frozenset(serving)
         if self._latency is not None:

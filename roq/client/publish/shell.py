@@ -495,7 +495,8 @@ class PublisherShell:
         self._handle(Relocate(relocate.epoch, tuple(relocate.exchanges)))
 
     def _topology(self, topology: Topology) -> None:
-        self._handle(Serving(tuple(topology.exchanges), frozenset(topology.emptied)))
+        exchanges, emptied = tuple(topology.exchanges), frozenset(topology.emptied)
+        self._handle(Serving(exchanges, emptied, frozenset(topology.logs)))
 
     def _handle(self, event: Event) -> None:
         with self.lock:

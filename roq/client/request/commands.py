@@ -19,7 +19,7 @@ from roq.client.request.endpoint import Endpoint
 from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
 from roq.client.request.service import THREADS, InstanceState, Service, settings_of
-from roq.client.request.shell import Collector
+from roq.client.request.shell import Collector, Waiter
 from roq.client.request.views import ServiceView, describe_service
 from roq.errors import GroupNotFound, InvalidRequest
 from roq.model import check_name
@@ -90,7 +90,7 @@ class RequestCommands(ABC):
         """
         publisher = self.publisher(queue, offsets=True, linger=linger, block=block, receipt=receipt)
 
-        def make(on_lost: Callable[[Pending[Any]], bool]) -> Collector:
+        def make(on_lost: Callable[[Waiter], bool]) -> Collector:
             whose = publisher.id if collect else b""
             return Collector(self._engine, self._management.addresses, queue, whose, on_lost)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from roq.errors import InvalidRequest
 from roq.model import LogId
@@ -48,35 +48,56 @@ def parse_id(text: str) -> RequestId:
     return RequestId(queue, LogId(number, generation), Position(offset, index))
 
 
+class HeldRequest(Protocol):
+    """A request that an instance holds; what of it costs something is asked for when it is
+    wanted."""
+
+    @property
+    def id(self) -> str:
+        """As its requester sees it."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the requester has given with it."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is not the instance's any more."""
+        ...
+
+
 class RequestContext:
-    """Of one run of a handler.
+    """Of one run of a handler; of a batch handler, of one request of its batch.
 
     Attributes:
-        id: of the request, as its requester sees it.
         endpoint: name of the endpoint.
         attempt: the how manieth attempt this is, from 1.
         deadline: when its time is over, on the monotonic clock; infinity: it has no end of its own.
     """
 
-    __slots__ = ("_gone", "_headers", "_now", "attempt", "deadline", "endpoint", "id")
+    __slots__ = ("_held", "_now", "attempt", "deadline", "endpoint")
 
     def __init__(
-        self, request_id: str, endpoint: str, attempt: int, deadline: float,
-        now: Callable[[], float], headers: Callable[[], Mapping[str, str]],
-        gone: Callable[[], bool],
+        self, held: HeldRequest, endpoint: str, attempt: int, deadline: float,
+        now: Callable[[], float],
     ) -> None:  # fmt: skip
-        self.id = request_id
         self.endpoint = endpoint
         self.attempt = attempt
         self.deadline = deadline
+        self._held = held
         self._now = now
-        self._headers = headers
-        self._gone = gone
+
+    @property
+    def id(self) -> str:
+        """Of the request, as its requester sees it."""
+        return self._held.id
 
     @property
     def headers(self) -> Mapping[str, str]:
         """What the requester has given with it."""
-        return self._headers()
+        return self._held.headers
 
     @property
     def remaining(self) -> float:
@@ -87,7 +108,7 @@ class RequestContext:
     def cancelled(self) -> bool:
         """Whether nobody wants the response any more: it was cancelled, its time is over, or
         another instance has the request by now."""
-        return self._gone() or self._now() >= self.deadline
+        return self._held.lost or self._now() >= self.deadline
 
     def __repr__(self) -> str:
         return f"<roq.RequestContext {self.endpoint} {self.id}, attempt {self.attempt}>"

@@ -1,6 +1,7 @@
 """Runs the handlers of one instance of a service: in threads, or in an event loop.
 
-Requests come from the client's I/O thread, one by one; each is answered, given back or left out.
+Requests come from the client's I/O thread; each is answered, given back or left out. A batch
+handler is called with what has come of its endpoint and has not begun, up to so many at once.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ import re
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from queue import SimpleQueue
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from time import monotonic, time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from roq.client.consume.message import Settlement
 from roq.client.request.context import CURRENT, RequestContext, RequestId
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
+from roq.client.request.workers import Workers
 from roq.errors import InvalidRequest, LeaseLost, RoQError
+from roq.log.leases import runs_of
 from roq.protocol.consuming import clean
 from roq.protocol.requesting import (
     ENVELOPE,
@@ -33,6 +35,7 @@ from roq.protocol.requesting import (
     TEXT_MAX,
     Position,
     RequestState,
+    delayed_position,
 )
 
 SECOND_US: Final = 1_000_000
@@ -57,13 +60,63 @@ class ServiceStats:
     lost: int = 0
 
 
-@dataclass(slots=True)
+class Work(NamedTuple):
+    """One request that is to run: which of those that are held together."""
+
+    holding: RequestHolding
+    at: int
+
+
+@dataclass(slots=True, eq=False)
 class Registered:
-    """A handler, and of what."""
+    """A handler, and of what.
+
+    Attributes:
+        most: requests that one call has at most; 0: it is no batch handler.
+        due: of a batch handler, what has not begun.
+    """
 
     endpoint: Endpoint[Any, Any]
-    handler: Callable[[Any, RequestContext], Any]
+    handler: Callable[[Any, Any], Any]
     coroutine: bool
+    most: int = 0
+    due: deque[Work] = field(default_factory=deque)
+
+    def take(self) -> list[Work]:
+        """What the next call has; another thread may take some of it meanwhile."""
+        taken: list[Work] = []
+        with contextlib.suppress(IndexError):
+            while len(taken) < self.most:
+                taken.append(self.due.popleft())
+        return taken
+
+
+class _Held:
+    """A request, for the context of its handler."""
+
+    __slots__ = ("_queue", "_work")
+
+    def __init__(self, queue: str, work: Work) -> None:
+        self._queue = queue
+        self._work = work
+
+    @property
+    def id(self) -> str:
+        holding, at = self._work
+        message = self.headers.get("roq.delayed.id", "")
+        position = delayed_position(message) or Position(holding.offset, holding.first + at)
+        return str(RequestId(self._queue, holding.log, position))
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        batch = self._work.holding.batch
+        if batch.attributes is None:
+            return {}
+        return batch.attributes.of(batch.sequence + self._work.at).properties
+
+    @property
+    def lost(self) -> bool:
+        return self._work.holding.is_lost(self._work.at, 1)
 
 
 class Handling:
@@ -104,8 +157,8 @@ class Handling:
         self._lock = threading.Lock()
         """For what is told of requests: one thread at a time."""
         self._idle = threading.Condition(self._lock)
-        self._work: SimpleQueue[tuple[RequestHolding, int] | None] = SimpleQueue()
-        self._workers: list[threading.Thread] = []
+        self._workers: Workers[Work | Registered] = Workers(f"roq-{service}", self._work_on)
+        """They are given single requests, and batch handlers that have something to do."""
         self._times: deque[float] = deque(maxlen=100)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._own_loop = False
@@ -117,8 +170,18 @@ class Handling:
         times = list(self._times)
         return 1_000 * sum(times) / len(times) if times else 0.0
 
-    def register(self, endpoint: Endpoint[Any, Any], function: Callable[..., Any]) -> None:
+    @property
+    def largest(self) -> int:
+        """Requests that a call of a batch handler has at most; 0: there is no such handler."""
+        return max((each.most for each in self.handlers.values()), default=0)
+
+    def register(
+        self, endpoint: Endpoint[Any, Any], function: Callable[..., Any], most: int = 0
+    ) -> None:
         """Have requests to this endpoint run by this function.
+
+        Args:
+            most: requests that one call has at most; 0: it is no batch handler.
 
         Raises:
             InvalidRequest: the endpoint is another service's, or has a handler.
@@ -127,7 +190,7 @@ class Handling:
             raise InvalidRequest(f"endpoint {endpoint.name} is not one of service {self._service}")
         if endpoint.topic in self.handlers:
             raise InvalidRequest(f"endpoint {endpoint.name} has a handler already")
-        self.handlers[endpoint.topic] = Registered(endpoint, function, is_async(function))
+        self.handlers[endpoint.topic] = Registered(endpoint, function, is_async(function), most)
 
     def start(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Begin.
@@ -135,12 +198,7 @@ class Handling:
         Args:
             loop: where `async def` handlers run; None: one of its own.
         """
-        for number in range(self._threads):
-            worker = threading.Thread(
-                target=self._work_on, name=f"roq-{self._service}-{number}", daemon=True
-            )
-            worker.start()
-            self._workers.append(worker)
+        self._workers.start(self._threads)
         self._loop = loop
         if loop is None and any(each.coroutine for each in self.handlers.values()):
             self._start_loop()
@@ -159,54 +217,87 @@ class Handling:
     def stop(self) -> None:
         """Begin with nothing more; what runs in threads runs on, and nobody is told of it."""
         self.draining = True
-        for _ in self._workers:
-            self._work.put(None)
+        self._workers.stop()
         loop = self._loop
         if self._own_loop and loop is not None:
             with contextlib.suppress(RuntimeError):  # it is closed already
                 loop.call_soon_threadsafe(loop.stop)
 
-    def enqueue(self, holding: RequestHolding, index: int) -> None:
-        """A request is to run; I/O thread."""
-        self.stats.received += 1
+    def enqueue(self, holding: RequestHolding, indexes: range) -> None:
+        """Requests are to run; I/O thread."""
         with self._lock:
-            self.waiting += 1
+            self.stats.received += len(indexes)
+            self.waiting += len(indexes)
         registered = self.handlers.get(holding.batch.topic)
+        works = [Work(holding, index) for index in indexes]
         loop = self._loop
-        if registered is not None and registered.coroutine and loop is not None:
-            with contextlib.suppress(RuntimeError):  # it is closed: so is the service
-                loop.call_soon_threadsafe(self._begin_task, holding, index)
-        else:
-            self._work.put((holding, index))
-
-    def _work_on(self) -> None:
-        """A worker thread."""
-        while True:
-            work = self._work.get()
-            if work is None:
-                return
-            run = self._prepare(*work)
-            if run is None:
-                continue
-            registered, value, context = run
-            began = monotonic()
-            token = CURRENT.set(context)
-            try:
-                answered = _result(registered, registered.handler(value, context), context)
-            except BaseException as error:  # noqa: BLE001 - the handler's: the thread goes on
-                self._failed(*work, context, error, began)
+        if registered is None:
+            self._workers.put(works)
+            return
+        if registered.most:
+            registered.due.extend(works)
+        if not registered.coroutine or loop is None:
+            self._workers.put([registered] if registered.most else works)
+            return
+        with contextlib.suppress(RuntimeError):  # it is closed: so is the service
+            if registered.most:
+                loop.call_soon_threadsafe(self._begin_batches, registered)
             else:
-                self._end(*work, answered, began)
-            finally:
-                CURRENT.reset(token)
+                loop.call_soon_threadsafe(self._begin_tasks, works)
 
-    def _begin_task(self, holding: RequestHolding, index: int) -> None:
-        task = asyncio.ensure_future(self._run_task(holding, index))  # noqa: TID251 - kept below
+    def _work_on(self, work: Work | Registered) -> None:
+        """In a worker thread."""
+        if isinstance(work, Registered):
+            self._run_batch(work)
+            return
+        run = self._prepare(work)
+        if run is None:
+            return
+        registered, value, context = run
+        began = monotonic()
+        token = CURRENT.set(context)
+        try:
+            answered = _result(registered, registered.handler(value, context), context)
+        except BaseException as error:  # noqa: BLE001 - the handler's: the thread goes on
+            self._failed(work, context, error, began)
+        else:
+            self._end(work, answered, began)
+        finally:
+            CURRENT.reset(token)
+
+    def _run_batch(self, registered: Registered) -> None:
+        """In a worker thread."""
+        works = registered.take()
+        if registered.due:
+            self._workers.put([registered])  # another thread may begin with the rest
+        batch = self._prepare_all(works)
+        if not batch:
+            return
+        began = monotonic()
+        token = CURRENT.set(_first_over(batch))
+        try:
+            answers = _each(registered.handler(*_of(batch)), len(batch))
+        except BaseException as error:  # noqa: BLE001 - the handler's: the thread goes on
+            answers = [error] * len(batch)
+        finally:
+            CURRENT.reset(token)
+        self._end_all(registered, batch, answers, began)
+
+    def _begin_tasks(self, works: list[Work]) -> None:
+        for work in works:
+            self._begin(self._run_task(work))
+
+    def _begin_batches(self, registered: Registered) -> None:
+        while works := registered.take():
+            self._begin(self._run_batch_task(registered, works))
+
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(coroutine)  # noqa: TID251 - kept below
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run_task(self, holding: RequestHolding, index: int) -> None:
-        run = self._prepare(holding, index)
+    async def _run_task(self, work: Work) -> None:
+        run = self._prepare(work)
         if run is None:
             return
         registered, value, context = run
@@ -217,79 +308,106 @@ class Handling:
         except GeneratorExit:
             raise  # the loop is gone, and what was left there collected
         except BaseException as error:  # noqa: BLE001 - the handler's: the loop goes on
-            self._failed(holding, index, context, error, began)
+            self._failed(work, context, error, began)
         else:
-            self._end(holding, index, answered, began)
+            self._end(work, answered, began)
 
-    def _prepare(
-        self, holding: RequestHolding, index: int
-    ) -> tuple[Registered, Any, RequestContext] | None:
+    async def _run_batch_task(self, registered: Registered, works: list[Work]) -> None:
+        batch = self._prepare_all(works)
+        if not batch:
+            return
+        began = monotonic()
+        CURRENT.set(_first_over(batch))
+        try:
+            answers = _each(await registered.handler(*_of(batch)), len(batch))
+        except GeneratorExit:
+            raise  # the loop is gone, and what was left there collected
+        except BaseException as error:  # noqa: BLE001 - the handler's: the loop goes on
+            answers = [error] * len(batch)
+        self._end_all(registered, batch, answers, began)
+
+    def _prepare_all(self, works: list[Work]) -> list[_Run]:
+        """What is to run of these, in one call."""
+        prepared = ((work, self._prepare(work)) for work in works)
+        return [_Run(work, run[1], run[2]) for work, run in prepared if run is not None]
+
+    def _prepare(self, work: Work) -> tuple[Registered, Any, RequestContext] | None:
         """What is to run now; None: nothing, and it was said why."""
-        payload, batch = holding.batch.payloads[index], holding.batch
-        answered: HandlerResult | None = None
-        run: tuple[Registered, Any, RequestContext] | None = None
         if self.draining:
-            self._return(holding, index, Settlement(counted=False, reason="its instance ends"))
+            self._return(work, Settlement(counted=False, reason="its instance ends"))
             return None
-        if holding.is_lost(index, 1):
+        if work.holding.is_lost(work.at, 1):
             self._leave_out()
             return None
-        registered = self.handlers.get(batch.topic)
-        if len(payload) < ENVELOPE.size or payload[0] != ENVELOPE_VERSION:
-            answered = HandlerResult(
-                RequestState.FAILED, text="it is no request of this version of RoQ"
-            )
-        elif registered is None:
-            name = batch.topic.replace("/", ".", 1)
-            text = f"none registered: {self._instance} has no endpoint {name}"
-            answered = HandlerResult(RequestState.DISCARDED, text=text)
-        else:
-            _, _, within_ms = ENVELOPE.unpack_from(payload)
-            left = math.inf
-            if within_ms:
-                left = (batch.created_us + within_ms * 1_000) / SECOND_US - time()
-            if left <= 0:
-                answered = HandlerResult(
-                    RequestState.LATE, text="its time was over before it had begun"
-                )
-            else:
-                try:
-                    value = registered.endpoint.decode_request(payload[ENVELOPE.size :])
-                except BaseException as error:  # noqa: BLE001 - whatever the codec raises
-                    kind = registered.endpoint.request
-                    text = f"the request is no {kind!r}: {brief(error)}"
-                    answered = HandlerResult(RequestState.FAILED, text=text)
-                else:
-                    run = registered, value, self._context(holding, index, registered, left)
-        if answered is not None:
-            self._end(holding, index, answered, None)
+        found = self._read(work)
+        if isinstance(found, HandlerResult):
+            self._end(work, found, None)
             return None
         with self._lock:
             self.waiting -= 1
             self.busy += 1
-        return run
+        return found
 
-    def _context(
-        self, holding: RequestHolding, index: int, registered: Registered, left: float
-    ) -> RequestContext:
-        position = Position(holding.offset, holding.first + index)
-        batch = holding.batch
-
-        def headers() -> Mapping[str, str]:
-            if batch.attributes is None:
-                return {}
-            return batch.attributes.of(batch.sequence + index).properties
-
-        return RequestContext(
-            str(RequestId(self._queue, holding.log, position)), registered.endpoint.name,
-            holding.attempt, monotonic() + left, monotonic, headers,
-            lambda: holding.is_lost(index, 1),
+    def _read(self, work: Work) -> tuple[Registered, Any, RequestContext] | HandlerResult:
+        """What is to run; or how the request ends without that."""
+        payload, batch = work.holding.batch.payloads[work.at], work.holding.batch
+        registered = self.handlers.get(batch.topic)
+        if len(payload) < ENVELOPE.size or payload[0] != ENVELOPE_VERSION:
+            text = "it is no request of this version of RoQ"
+            return HandlerResult(RequestState.FAILED, text=text)
+        if registered is None:
+            name = batch.topic.replace("/", ".", 1)
+            text = f"none registered: {self._instance} has no endpoint {name}"
+            return HandlerResult(RequestState.DISCARDED, text=text)
+        _, _, within_ms = ENVELOPE.unpack_from(payload)
+        left = math.inf
+        if within_ms:
+            left = (batch.created_us + within_ms * 1_000) / SECOND_US - time()
+        if left <= 0:
+            text = "its time was over before it had begun"
+            return HandlerResult(RequestState.LATE, text=text)
+        try:
+            value = registered.endpoint.decode_request(payload[ENVELOPE.size :])
+        except BaseException as error:  # noqa: BLE001 - whatever the codec raises
+            text = f"the request is no {registered.endpoint.request!r}: {brief(error)}"
+            return HandlerResult(RequestState.FAILED, text=text)
+        context = RequestContext(
+            _Held(self._queue, work), registered.endpoint.name, work.holding.attempt,
+            monotonic() + left, monotonic,
         )  # fmt: skip
+        return registered, value, context
+
+    def _end_all(
+        self, registered: Registered, batch: list[_Run], answers: list[Any], began: float
+    ) -> None:
+        """What a batch handler has returned, or raised: an answer to each request."""
+        self._times.append(monotonic() - began)
+        answered: list[tuple[Work, HandlerResult]] = []
+        for (work, _, context), answer in zip(batch, answers, strict=True):
+            try:
+                result = _answer(registered, answer, context)
+                answered.append((work, _marked(work, result)))
+            except BaseException as error:  # noqa: BLE001 - the handler's, or of the codec
+                self._failed(work, context, error, None)
+        by_holding: dict[RequestHolding, list[tuple[Work, HandlerResult]]] = {}
+        for each in answered:
+            by_holding.setdefault(each[0].holding, []).append(each)
+        for holding, some in by_holding.items():
+            results = {work.at: result for work, result in some}
+            for first, count in runs_of(sum(1 << index for index in results)):
+                run = [results[index] for index in range(first, first + count)]
+                self._tell_answers(holding, first, run, ran=True)
 
     def _failed(
-        self, holding: RequestHolding, index: int, context: RequestContext,
-        error: BaseException, began: float,
-    ) -> None:  # fmt: skip
+        self, work: Work, context: RequestContext, error: BaseException, began: float | None
+    ) -> None:
+        """The handler has raised.
+
+        Args:
+            began: when it was called; None: of a batch, of which that is noted elsewhere.
+        """
+        if began is not None:
+            self._times.append(monotonic() - began)
         text = _whole(error).encode("utf-8", "replace")
         if len(text) > TEXT_MAX:
             text = text[: TEXT_MAX // 2] + b"\n...\n" + text[-TEXT_MAX // 2 + 8 :]
@@ -300,50 +418,62 @@ class Handling:
             and self._retry_on.search(told) is not None
         )
         if again and not context.cancelled:
-            self._times.append(monotonic() - began)
-            self.stats.retried += 1
-            self._return(holding, index, Settlement(reason=brief(error)), ran=True)
+            self._return(work, Settlement(reason=brief(error)), ran=True)
             return
-        self.stats.failed += 1
-        self._end(holding, index, HandlerResult(RequestState.FAILED, text=told), began)
+        result = HandlerResult(RequestState.FAILED, text=clean(told, TEXT_MAX))
+        self._tell_answers(work.holding, work.at, [_marked(work, result)], ran=True)
 
-    def _end(
-        self, holding: RequestHolding, index: int, answered: HandlerResult, began: float | None
-    ) -> None:
+    def _end(self, work: Work, answered: HandlerResult, began: float | None) -> None:
         """A request has ended, here; whether it ran since then, or not at all."""
-        if holding.batch.payloads[index][1:2] and holding.batch.payloads[index][1] & SILENT:
-            answered = answered._replace(silent=True, value=b"")
-        answered = answered._replace(text=clean(answered.text, TEXT_MAX))
-        self._tell(lambda shell: shell.answer(holding, index, answered), ran=began is not None)
         if began is not None:
             self._times.append(monotonic() - began)
-        self.stats.answered += 1
+        if answered.text:
+            answered = answered._replace(text=clean(answered.text, TEXT_MAX))
+        answers = [_marked(work, answered)]
+        self._tell_answers(work.holding, work.at, answers, ran=began is not None)
 
-    def _return(
-        self, holding: RequestHolding, index: int, verdict: Settlement, *, ran: bool = False
+    def _tell_answers(
+        self, holding: RequestHolding, first: int, answers: list[HandlerResult], *, ran: bool
     ) -> None:
-        self._tell(lambda shell: shell.give_back(holding, index, verdict), ran=ran)
-
-    def _leave_out(self) -> None:
-        self._tell(lambda _: None, ran=False)
-        self.stats.lost += 1
-
-    def _tell(self, say: Callable[[InstanceShell], None], *, ran: bool) -> None:
-        shell = self.shell
+        shell, stats = self.shell, self.stats
         with self._idle:
-            if ran:
-                self.busy -= 1
-            else:
-                self.waiting -= 1
+            stats.answered += len(answers)
+            stats.failed += ran and answers[0].state is RequestState.FAILED
             if shell is not None:
                 try:
-                    say(shell)
+                    shell.answer(holding, first, answers)
                 except LeaseLost:
-                    self.stats.lost += 1
+                    stats.lost += sum(holding.is_lost(first + at, 1) for at in range(len(answers)))
                 except RoQError as error:  # it is closed: who looks for it finds it elsewhere
                     log.debug("an answer was not told: %s", error)
-            if self.draining and not (self.busy or self.waiting):
-                self._idle.notify_all()
+            self._was_told(len(answers), ran=ran)
+
+    def _return(self, work: Work, verdict: Settlement, *, ran: bool = False) -> None:
+        shell = self.shell
+        with self._idle:
+            self.stats.retried += ran
+            if shell is not None:
+                try:
+                    shell.give_back(work.holding, work.at, verdict)
+                except LeaseLost:
+                    self.stats.lost += 1
+                except RoQError as error:  # as above
+                    log.debug("that a request is given back was not told: %s", error)
+            self._was_told(1, ran=ran)
+
+    def _leave_out(self) -> None:
+        with self._idle:
+            self.stats.lost += 1
+            self._was_told(1, ran=False)
+
+    def _was_told(self, count: int, *, ran: bool) -> None:
+        """So many requests are not here any more; with the lock."""
+        if ran:
+            self.busy -= count
+        else:
+            self.waiting -= count
+        if self.draining and not (self.busy or self.waiting):
+            self._idle.notify_all()
 
     def _start_loop(self) -> None:
         loop = self._loop = asyncio.new_event_loop()
@@ -377,6 +507,49 @@ def _whole(error: BaseException) -> str:
         return "".join(traceback.format_exception(error))
     except BaseException:  # noqa: BLE001 - the program's own
         return brief(error)
+
+
+class _Run(NamedTuple):
+    """A request of a batch that a handler is called with."""
+
+    work: Work
+    value: Any
+    context: RequestContext
+
+
+def _of(batch: list[_Run]) -> tuple[list[Any], list[RequestContext]]:
+    """What a batch handler is called with."""
+    return [each.value for each in batch], [each.context for each in batch]
+
+
+def _first_over(batch: list[_Run]) -> RequestContext:
+    """The request whose time is over first: what is requested meanwhile has as much."""
+    return min((each.context for each in batch), key=lambda context: context.deadline)
+
+
+def _each(answers: Any, count: int) -> list[Any]:
+    """What a batch handler has returned, an answer to each request."""
+    listed = list(answers)
+    if len(listed) != count:
+        raise InvalidRequest(
+            f"the batch handler has returned {len(listed)} answers to {count} requests"
+        )
+    return listed
+
+
+def _answer(registered: Registered, answer: Any, context: RequestContext) -> HandlerResult:
+    """What a batch handler has answered to one request."""
+    if isinstance(answer, BaseException):
+        raise answer
+    return _result(registered, answer, context)
+
+
+def _marked(work: Work, answered: HandlerResult) -> HandlerResult:
+    """An answer that nobody waits for has no value."""
+    flags = work.holding.batch.payloads[work.at][1:2]
+    if flags and flags[0] & SILENT:
+        return answered._replace(silent=True, value=b"")
+    return answered
 
 
 def _result(registered: Registered, value: Any, context: RequestContext) -> HandlerResult:

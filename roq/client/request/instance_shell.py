@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, cast
 
 import msgspec
 
-from roq.client.consume.holding import Holding
+from roq.client.consume.holding import OPEN, Holding
 from roq.client.consume.machine import Membership
 from roq.client.consume.message import DONE, Settlement
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io.engine import Engine
 from roq.client.request.instance import HandlerResult, InstanceMachine, RequestHolding
 from roq.errors import RoQError
+from roq.log.leases import runs_of
 from roq.model import LogId
 from roq.protocol.requesting import ENVELOPE, ONCE, Figures
 
@@ -32,7 +33,7 @@ class InstanceShell(ConsumerShell):
     Args:
         engine: the client's threads.
         member: who it is.
-        run: called with a request that is to run: the holding, and which of its requests.
+        run: called with requests that are to run: the holding, and which of its requests.
         on_tick: called a few times a second.
         on_joined, on_refused: as of `ConsumerShell`.
     """
@@ -41,7 +42,7 @@ class InstanceShell(ConsumerShell):
         self,
         engine: Engine,
         member: Membership,
-        run: Callable[[RequestHolding, int], None],
+        run: Callable[[RequestHolding, range], None],
         on_tick: Callable[[], None],
         *,
         on_joined: Callable[[], None],
@@ -63,21 +64,22 @@ class InstanceShell(ConsumerShell):
         self._draining = False
         self._settling = threading.Lock()
 
-    def answer(self, holding: RequestHolding, index: int, answered: HandlerResult) -> None:
-        """A request has ended; from any thread.
+    def answer(self, holding: RequestHolding, index: int, answers: Sequence[HandlerResult]) -> None:
+        """Requests that follow each other have ended; from any thread.
 
         Args:
-            index: counted from the first one that is held.
+            index: of the first one, counted from the first one that is held.
+            answers: how.
 
         Raises:
-            LeaseLost: it is not this instance's any more.
+            LeaseLost: some are not this instance's any more; what is said of the others counts.
             Closed: it is closed.
         """
-        holding.answers[holding.first + index] = answered
-        self.settle(holding, index, 1, DONE)
+        holding.answers.update(enumerate(answers, holding.first + index))
+        self.settle(holding, index, len(answers), DONE)
 
     def give_back(self, holding: RequestHolding, index: int, verdict: Settlement) -> None:
-        """A request is to be run again; as `answer`."""
+        """A request is to be run again; raises as `answer`."""
         self.settle(holding, index, 1, verdict)
 
     def settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
@@ -153,9 +155,9 @@ class InstanceShell(ConsumerShell):
             self.settle(holding, 0, len(holding.batch), _UNBEGUN)
 
     def _run_all(self, holding: RequestHolding) -> None:
-        for index in range(len(holding.batch)):
-            if holding.is_open(index):
-                self._run(holding, index)
+        opened = sum(1 << at for at, state in enumerate(holding.states) if state == OPEN)
+        for first, count in runs_of(opened):
+            self._run(holding, range(first, first + count))
 
 
 def _any_once(holding: RequestHolding) -> bool:

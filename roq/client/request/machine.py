@@ -18,6 +18,7 @@ from roq.protocol import documents, requesting
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.requesting import (
     ATTEND,
+    DELAYED_FROM,
     OUTCOMES,
     WANT,
     Attend,
@@ -147,19 +148,34 @@ class RequesterMachine:
             place.attended.get(service) == 0 for place in self.places.values()
         )
 
-    def wait(self, service: str, log: LogId, position: Position, now: float, *, ask: bool) -> bool:
+    def wait(
+        self, service: str, log: LogId, position: Position, now: float, *, ask: bool,
+        after: float = 0.0,
+    ) -> bool:  # fmt: skip
         """This one is open; False: its log is gone.
 
         Args:
             ask: ask for it now; else it is told by itself, and asked for later to be sure.
+            after: seconds in which it certainly does not end, and is not asked for.
         """
         place = self.places.get(log)
         if place is None:
             return False
-        ask = ask or place.attended.get(service) != 0
-        place.open.setdefault(service, {})[position] = now + SURE_SECONDS
+        ask = ask or (not after and place.attended.get(service) != 0)
+        place.open.setdefault(service, {})[position] = now + after + SURE_SECONDS
         if ask:
             self._words(place, service).wanted.append(position)
+        return True
+
+    def wait_all(self, service: str, log: LogId, positions: list[Position], now: float) -> bool:
+        """As `wait`, of several that are told by themselves."""
+        place = self.places.get(log)
+        if place is None:
+            return False
+        at = now + SURE_SECONDS
+        place.open.setdefault(service, {}).update(dict.fromkeys(positions, at))
+        if place.attended.get(service) != 0:
+            self._words(place, service).wanted += positions
         return True
 
     def fetched(self, service: str, log: LogId, position: Position) -> None:
@@ -174,6 +190,8 @@ class RequesterMachine:
         if place is not None:
             words = self._words(place, service)
             (words.late if late else words.cancelled).append(position)
+            if position.offset >= DELAYED_FROM:  # nobody knows there who has made it
+                words.wanted.append(position)
 
     def forget(self, service: str, log: LogId, position: Position) -> None:
         """It is not waited for any more."""
@@ -254,8 +272,9 @@ class RequesterMachine:
     def _want_all(self, place: Home, service: str, now: float) -> None:
         """Ask for everything that is open, and later to be sure."""
         positions = place.open.get(service, {})
-        self._words(place, service).wanted = list(positions)
-        for position in positions:
+        near = [position for position, at in positions.items() if at <= now + AGAIN_SECONDS]
+        self._words(place, service).wanted = near  # the others are delayed
+        for position in near:
             positions[position] = now + SURE_SECONDS
 
     def _ask(self, log: LogId, place: Home, service: str, now: float) -> list[AskExchange]:

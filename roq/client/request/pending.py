@@ -13,11 +13,11 @@ from roq.client.request.context import RequestId
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.errors import NO_RESPONSES, DeliveryError, InvalidRequest, RoQError, Unavailable
 from roq.model import LogId
-from roq.protocol.requesting import Position, RequestEnd, RequestState
+from roq.protocol.requesting import Position, RequestEnd, RequestState, delayed_position
 
 R = TypeVar("R")
 
-_registering: Final = threading.RLock()
+REGISTERING: Final = threading.RLock()
 """For all requests: it is held for a few statements, and only where a callback is wanted."""
 
 
@@ -31,9 +31,35 @@ _WHY: Final = {
 """Where an exchange says no more than the state."""
 
 
-_ASYNC: Final = (
+ASYNC: Final = (
     "on_done of roq.Pending calls plain functions, and this one is async: use roq.aio, or future()"
 )
+
+
+class Requested(Protocol):
+    """A request, or several that were made together."""
+
+    @property
+    def endpoint(self) -> Endpoint[Any, Any]:
+        """What was requested."""
+        ...
+
+    @property
+    def placed(self) -> bool:
+        """Whether it is known where all of them are that are accepted."""
+        ...
+
+    def done(self) -> bool:
+        """Whether of all it is known how they have ended."""
+        ...
+
+    def places(self) -> list[tuple[LogId, Position]]:
+        """Where they are, as far as that is known."""
+        ...
+
+    def forget_repeat(self) -> int:
+        """They will not be sent once more; how many bytes were kept for that."""
+        ...
 
 
 class Waits(Protocol):
@@ -47,15 +73,15 @@ class Waits(Protocol):
         """Have this called in the thread for callbacks: it may wait."""
         ...
 
-    def confirm(self, pending: Pending[Any]) -> None:
+    def confirm(self, requested: Requested) -> None:
         """The outcome has arrived."""
         ...
 
-    def cancel(self, pending: Pending[Any], *, late: bool = False) -> None:
+    def cancel(self, requested: Requested, *, late: bool = False) -> None:
         """It is not wanted any more."""
         ...
 
-    def let_go(self, pending: Pending[Any]) -> None:
+    def let_go(self, requested: Requested) -> None:
         """It will not be sent once more."""
         ...
 
@@ -70,7 +96,7 @@ class Pending(Generic[R]):
 
     __slots__ = (
         "_at", "_callbacks", "_error", "_held", "_index", "_outcome", "_queue", "_waits",
-        "accepted", "due", "endpoint", "repeat",
+        "accepted", "delayed", "due", "endpoint", "repeat",
     )  # fmt: skip
 
     def __init__(self, waits: Waits, queue: str, endpoint: Endpoint[Any, R]) -> None:
@@ -78,6 +104,8 @@ class Pending(Generic[R]):
         self.accepted: Receipt | None = None
         self.repeat: bytes | None = None
         """What is sent once more if the exchange dies with it."""
+        self.delayed: tuple[int, bytes] | None = None
+        """When it is to be handed out, µs UTC, and the id of its message; None: at once."""
         self.due = float("inf")
         """When its time is over."""
         self._waits = waits
@@ -167,14 +195,14 @@ class Pending(Generic[R]):
             InvalidRequest: it is `async def`: the client has no event loop, `roq.aio` does.
         """
         if is_async(callback):
-            raise InvalidRequest(_ASYNC)
+            raise InvalidRequest(ASYNC)
 
         def call() -> None:
             try:
                 told = callback(self)
                 if inspect.iscoroutine(told):
                     told.close()
-                    raise InvalidRequest(_ASYNC)
+                    raise InvalidRequest(ASYNC)
             finally:
                 self.called()
 
@@ -196,13 +224,13 @@ class Pending(Generic[R]):
 
     def when_done(self, begin: Callable[[], None]) -> None:
         """Call this once when it has ended; it does not wait, and has `called` called some time."""
-        with _registering:
+        with REGISTERING:
             self._held += 1
         self._ring(begin)
 
     def called(self) -> None:
         """A callback has ended."""
-        with _registering:
+        with REGISTERING:
             self._held -= 1
             last = not self._held
         if last:
@@ -216,7 +244,8 @@ class Pending(Generic[R]):
         if self._at is None and self.accepted is not None:
             status = self.accepted.status
             if status is not None and status.ok and status.offset is not None:
-                self._at = status.log, Position(status.offset, self._index)
+                named = None if self.delayed is None else delayed_position(self.delayed[1])
+                self._at = status.log, named or Position(status.offset, self._index)
         return self._at
 
     def sent(self, receipt: Receipt, index: int) -> None:
@@ -224,6 +253,24 @@ class Pending(Generic[R]):
         self._at = None
         self._index = index
         self.accepted = receipt
+
+    @property
+    def placed(self) -> bool:
+        """Whether it is known where it is."""
+        return self.at is not None
+
+    def places(self) -> list[tuple[LogId, Position]]:
+        """Where it is, if that is known."""
+        return [] if self.at is None else [self.at]
+
+    def forget_repeat(self) -> int:
+        """It will not be sent once more; how many bytes were kept for that."""
+        kept, self.repeat = self.repeat, None
+        return len(kept or b"")
+
+    def is_one_of_many(self) -> None:
+        """Its retrieval is confirmed with that of others."""
+        self._held += 1
 
     def place(self, log: LogId, position: Position) -> None:
         """It is here."""
@@ -236,7 +283,7 @@ class Pending(Generic[R]):
         self._outcome, self._error = outcome, error
         if self.repeat is not None:
             self._waits.let_go(self)
-        with _registering:
+        with REGISTERING:
             rings, self._callbacks = self._callbacks, None
             held = self._held
         if not held:
@@ -246,7 +293,7 @@ class Pending(Generic[R]):
         return True
 
     def _ring(self, ring: Callable[[], None]) -> None:
-        with _registering:
+        with REGISTERING:
             if not self.done():
                 if self._callbacks is None:
                     self._callbacks = []

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from time import time
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from roq.client.io import at_exit as farewell
+from roq.client.publish.batching import Payload, with_attributes
+from roq.client.publish.later import When, due_of
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import Endpoint
+from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending
-from roq.client.request.shell import OPEN_MAX, Collector, Sent
-from roq.errors import InvalidRequest, RoQError, Unavailable, WouldBlock
+from roq.client.request.shell import OPEN_MAX, Collector, Sent, Waiter
+from roq.errors import InvalidRequest, MessageTooLarge, RoQError, Unavailable, WouldBlock
+from roq.protocol.attributes import attributes_of
+from roq.protocol.later import LATER_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
 from roq.protocol.requesting import (
+    DELAYED_FROM,
     ENVELOPE,
     ENVELOPE_VERSION,
     ONCE,
@@ -29,7 +38,62 @@ from roq.protocol.requesting import (
 Q = TypeVar("Q")
 R = TypeVar("R")
 
+SECOND_US: Final = 1_000_000
+LATER: Final = LATER_TOPIC.decode()
+"""Topic of requests that are delayed."""
 CLOSE_SECONDS: Final = 5.0
+
+
+class Making(Generic[R]):
+    """Requests of one `request_many`, of which some are not made yet.
+
+    Args:
+        publish: as `Requester.publish_chunk`.
+        many: all of them.
+        payloads: what is sent.
+    """
+
+    def __init__(
+        self, publish: Callable[[PendingMany[Any], list[Payload], int, Sequence[int]], int],
+        many: PendingMany[R], payloads: list[Payload],
+    ) -> None:  # fmt: skip
+        self.many = many
+        self._publish = publish
+        self._payloads = payloads
+        self._position = 0
+
+    def publish(self) -> bool:
+        """Make them as far as there is room; False: for some there was none.
+
+        Raises:
+            RoQError: as `give_up`.
+        """
+        members = range(len(self._payloads))
+        while self._position < len(members):
+            try:
+                count = self._publish(self.many, self._payloads, self._position, members)
+            except MessageTooLarge as error:
+                self.many.settle(self._position, None, error)
+                count = 1
+            except RoQError as error:
+                self.give_up(error)
+                return True
+            if not count:
+                return False
+            self._position += count
+        return True
+
+    def give_up(self, error: RoQError) -> None:
+        """Those that are not made end with this.
+
+        Raises:
+            RoQError: this, if none was made.
+        """
+        if not self._position:
+            raise error
+        for member in range(self._position, len(self._payloads)):
+            self.many.settle(member, None, error)
+        self._position = len(self._payloads)
 
 
 class Requester:
@@ -52,7 +116,7 @@ class Requester:
     def __init__(
         self,
         publisher: Publisher,
-        make_collector: Callable[[Callable[[Pending[Any]], bool]], Collector],
+        make_collector: Callable[[Callable[[Waiter], bool]], Collector],
         *,
         settings: ServiceSettings,
         timeout: float,
@@ -73,7 +137,8 @@ class Requester:
         self._closed = False
         # A request that was accepted is not published again by itself if its exchange dies, and one
         # that must not be begun twice is not sent to two durable ones.
-        links = publisher._shell.machine.links  # noqa: SLF001 - made for this
+        self._shell = publisher._shell  # noqa: SLF001 - made for this
+        links = self._shell.machine.links
         links.replay.keep_nothing()
         self._once = links.bound.topics
         self._collector = make_collector(self._was_lost)
@@ -86,6 +151,7 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        delay: When | None = None,
         inherit: bool = True,
     ) -> Pending[R]:
         """Make a request; returns at once.
@@ -96,6 +162,9 @@ class Requester:
             within: seconds until its result has to be there; None: as long as the service allows,
                 which is also the most.
             headers: texts that the handler is given, as the properties of a message.
+            delay: nobody gets it before: seconds, a `timedelta`, or an aware `datetime`, as of
+                `Publisher.publish_later`. None: what the service has as its setting `delay`.
+                `within` counts from then on.
             inherit: in a handler, it has at most the time that is left to that one's own request.
 
         Raises:
@@ -105,7 +174,7 @@ class Requester:
             Unavailable: there is no room, or the exchanges do not answer, for too long.
             RoQError: as `Publisher.publish`.
         """
-        return self._make(endpoint, value, within, headers, inherit=inherit)
+        return self._make(endpoint, value, within, headers, delay, inherit=inherit)
 
     def request_many(
         self,
@@ -114,9 +183,70 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> list[Pending[R]]:
-        """Make many requests, in order; as `request`."""
-        return [self._make(endpoint, value, within, headers, inherit=True) for value in values]
+        inherit: bool = True,
+    ) -> PendingMany[R]:
+        """Make many requests, in order; gives one object for all of them.
+
+        Args:
+            endpoint, within, headers, inherit: of all of them, as in `request`.
+            values: what is sent.
+
+        Raises:
+            InvalidRequest: one of them cannot be encoded, or no such time can be; none is made.
+            RoQError: as `request`, if none was made; else those that were not made end with this,
+                and one that is too large ends so alone.
+        """
+        making = self.begin_many(endpoint, values, within, headers, inherit=inherit)
+        while not making.publish():
+            try:
+                if not self._block:
+                    raise WouldBlock(f"there is no room for more requests: {self.trouble}")
+                self.wait_for_room()
+            except RoQError as error:
+                making.give_up(error)
+        return making.many
+
+    def begin_many(
+        self, endpoint: Endpoint[Q, R], values: Iterable[Q], within: float | None,
+        headers: Mapping[str, str] | None, *, inherit: bool,
+    ) -> Making[R]:  # fmt: skip
+        """Requests that are to be made, as far as there is room for them; for `request_many`."""
+        head = self._head(endpoint, within, 0, inherit=inherit)
+        encode = endpoint.encode_request
+        payloads = [head + encode(value) for value in values]
+        self.prepare(endpoint.service)
+        many: PendingMany[R] = PendingMany(self._collector, self.queue, endpoint, len(payloads))
+        if self._collects:
+            self._collector.expect(many, self._within(endpoint.service, head))
+            if endpoint.idempotent and not headers:
+                self._collector.keep_many(many, payloads)
+        sent = with_attributes(payloads, attributes_of(None, None, headers, 0))
+        return Making(self.publish_chunk, many, sent)
+
+    def publish_chunk(
+        self, many: PendingMany[Any], payloads: list[Payload], position: int,
+        members: Sequence[int],
+    ) -> int:  # fmt: skip
+        """Publish the next of these that fit into one batch; how many, 0: there is no room.
+
+        Args:
+            members: which of all each of them is.
+        """
+        collector = self._collector
+        if collector.open_count >= OPEN_MAX:
+            return 0
+        topic = many.endpoint.topic
+        with self._lock:
+            count, receipt = self._shell.publish_chunk(payloads, position, topic)
+            if receipt is None:
+                return 0
+            sent, fresh = self._sent(topic, receipt)
+            part = ManyPart(many, receipt, len(sent.pendings), members[position : position + count])
+            many.parts.append(part)
+            sent.pendings.extend([part if self._collects else None] * count)
+            self._made += count
+            self._noted(sent, fresh=fresh)
+        return count
 
     def send(
         self,
@@ -125,11 +255,12 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        delay: When | None = None,
     ) -> Receipt:
         """Make a request whose response nobody wants; gives the receipt. Raises as `request`."""
         data = self._envelope(endpoint, value, within, SILENT, inherit=True)
         self.prepare(endpoint.service)
-        return self._publish(endpoint.topic, data, headers, None)
+        return self._publish(endpoint, data, headers, None, self._delayed(endpoint, delay))
 
     def wait_for_room(self) -> None:
         """Wait until there may be room for another request; raises `Unavailable` if there is none
@@ -197,37 +328,68 @@ class Requester:
 
     def _make(
         self, endpoint: Endpoint[Q, R], value: Q, within: float | None,
-        headers: Mapping[str, str] | None, *, inherit: bool,
+        headers: Mapping[str, str] | None, delay: When | None, *, inherit: bool,
     ) -> Pending[R]:  # fmt: skip
         data = self._envelope(endpoint, value, within, 0, inherit=inherit)
         self.prepare(endpoint.service)
         self._need_room()
         pending: Pending[R] = Pending(self._collector, self.queue, endpoint)
-        most = self._collector.settings(endpoint.service).result_within
-        wanted = ENVELOPE.unpack_from(data)[2] / 1_000 or most
+        pending.delayed = self._delayed(endpoint, delay)
         if self._collects:
-            self._collector.expect(pending, min(wanted, most))
+            ahead = 0.0 if pending.delayed is None else pending.delayed[0] / SECOND_US - time()
+            seconds = max(0.0, ahead) + self._within(endpoint.service, data)
+            self._collector.expect(pending, seconds)
         keep = data if self._collects and endpoint.idempotent and not headers else None
-        self._publish(endpoint.topic, data, headers, pending, keep)
+        self._publish(endpoint, data, headers, pending, pending.delayed, keep)
         with self._lock:
             self._made += 1
         return pending
 
+    def _delayed(
+        self, endpoint: Endpoint[Any, Any], delay: When | None
+    ) -> tuple[int, bytes] | None:
+        """When a request is to be handed out, and the id of its message; None: at once."""
+        seconds = self._collector.settings(endpoint.service).delay if delay is None else delay
+        now = time()
+        due_us = due_of(seconds, now)
+        if due_us <= now * SECOND_US:
+            return None
+        if not endpoint.idempotent:
+            self._once.add(LATER)
+        number = int.from_bytes(os.urandom(MESSAGE_ID_BYTES)) % DELAYED_FROM
+        return due_us, (DELAYED_FROM + number).to_bytes(MESSAGE_ID_BYTES, "big")
+
     def _publish(
-        self, topic: str, data: bytes, headers: Mapping[str, str] | None,
-        pending: Pending[Any] | None, keep: bytes | None = None,
+        self, endpoint: Endpoint[Any, Any], data: bytes, headers: Mapping[str, str] | None,
+        pending: Pending[Any] | None, delayed: tuple[int, bytes] | None, keep: bytes | None = None,
     ) -> Receipt:  # fmt: skip
+        topic, sent = endpoint.topic, data
+        if delayed is not None:
+            due_us, message = delayed
+            sent = encode_delayed(Delayed(due_us, topic.encode(), data, message))
+            topic = LATER
         with self._lock:
-            receipt = self._publisher.publish(data, topic, properties=headers)
+            receipt = self._publisher.publish(sent, topic, properties=headers)
             if pending is not None and keep is not None:
                 self._collector.keep(pending, keep)  # before it can end
             self._note(topic, receipt, pending)
         return receipt
 
+    def _within(self, service: str, data: bytes) -> float:
+        """Seconds until a request is over, by what it begins with and what its service allows."""
+        most = self._collector.settings(service).result_within
+        return min(ENVELOPE.unpack_from(data)[2] / 1_000 or most, most)
+
     def _envelope(
         self, endpoint: Endpoint[Q, Any], value: Q, within: float | None, flags: int, *,
         inherit: bool,
     ) -> bytes:  # fmt: skip
+        head = self._head(endpoint, within, flags, inherit=inherit)
+        return head + endpoint.encode_request(value)
+
+    def _head(
+        self, endpoint: Endpoint[Any, Any], within: float | None, flags: int, *, inherit: bool
+    ) -> bytes:
         if within is not None and not (
             isinstance(within, int | float) and 0 < within <= WITHIN_SECONDS_MAX
         ):
@@ -242,8 +404,7 @@ class Requester:
         if not endpoint.idempotent:
             flags |= ONCE
             self._once.add(endpoint.topic)
-        head = ENVELOPE.pack(ENVELOPE_VERSION, flags, milliseconds)
-        return head + endpoint.encode_request(value)
+        return ENVELOPE.pack(ENVELOPE_VERSION, flags, milliseconds)
 
     def knows(self, service: str) -> bool:
         """Whether the service is known at every exchange, so that requests to it do not wait."""
@@ -270,43 +431,71 @@ class Requester:
 
     def _note(self, topic: str, receipt: Receipt, pending: Pending[Any] | None) -> None:
         """This is the next request of its batch."""
-        sent = self._last.get(topic)
-        waits = pending if self._collects else None
-        if sent is not None and sent.receipt is receipt:
-            if pending is not None:
-                pending.sent(receipt, len(sent.pendings))
-            sent.pendings.append(waits)
-            if receipt.done():
-                self._collector.accepted(sent)
-            return
-        self._last[topic] = made = Sent(receipt)
+        sent, fresh = self._sent(topic, receipt)
         if pending is not None:
-            pending.sent(receipt, 0)
-        made.pendings.append(waits)
-        ring = receipt._ring_when_settled  # noqa: SLF001 - once per batch, in whatever thread
-        ring(lambda: self._collector.accepted(made))
+            pending.sent(receipt, len(sent.pendings))
+        sent.pendings.append(pending if self._collects else None)
+        self._noted(sent, fresh=fresh)
 
-    def _was_lost(self, pending: Pending[Any]) -> bool:
-        """An exchange is gone that had this one; whether it is sent once more."""
-        data = pending.repeat
-        if data is None or self._closed:
+    def _sent(self, topic: str, receipt: Receipt) -> tuple[Sent, bool]:
+        """The requests of the batch with this receipt, and whether they are the first ones."""
+        sent = self._last.get(topic)
+        if sent is not None and sent.receipt is receipt:
+            return sent, False
+        made = self._last[topic] = Sent(receipt)
+        return made, True
+
+    def _noted(self, sent: Sent, *, fresh: bool) -> None:
+        """It is known which requests these are."""
+        if fresh:
+            ring = sent.receipt._ring_when_settled  # noqa: SLF001 - once, in whatever thread
+            ring(lambda: self._collector.accepted(sent))
+        elif sent.receipt.done():
+            self._collector.accepted(sent)
+
+    def _was_lost(self, waiter: Waiter) -> bool:
+        """An exchange is gone that had this one, or these; whether they are sent once more."""
+        pending = waiter.many if isinstance(waiter, ManyPart) else waiter
+        if pending.repeat is None or self._closed:
             return False
         untold = Unavailable(
             f"{pending.endpoint.name}: its exchange is gone, and the client ends, or its callbacks "
             "take too long, before it was sent once more"
         )
         self._collector.later(
-            lambda: self._repeat(pending, data), lambda: self._collector.fail(pending, untold)
+            lambda: self._repeat_any(waiter), lambda: self._collector.fail(waiter, untold)
         )
         return True
 
+    def _repeat_any(self, waiter: Waiter) -> None:
+        if isinstance(waiter, ManyPart):
+            self._repeat_part(waiter)
+        elif waiter.repeat is not None:
+            self._repeat(waiter, waiter.repeat)
+
+    def _repeat_part(self, part: ManyPart) -> None:
+        many, members = part.many, part.open_members()
+        if many.repeat is None:
+            return
+        data: list[Payload] = [many.repeat[member] for member in members]
+        position = 0
+        try:
+            while position < len(data):
+                count = self.publish_chunk(many, data, position, members)
+                if not count:
+                    self.wait_for_room()
+                position += count
+        except RoQError as error:
+            rest = ManyPart(many, part.receipt, part.first, members[position:])
+            self._collector.fail(rest, error)
+
     def _repeat(self, pending: Pending[Any], data: bytes) -> None:
-        topic = pending.endpoint.topic
+        once_more = partial(self._publish, pending.endpoint, data, None, pending, pending.delayed)
         try:
             try:
-                self._publish(topic, data, None, pending)
+                once_more()
             except WouldBlock:
                 self.wait_for_room()
-                self._publish(topic, data, None, pending)
+                once_more()
         except RoQError as error:
             self._collector.fail(pending, error)

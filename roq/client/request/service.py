@@ -10,11 +10,11 @@ import re
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, process_time
 from types import FrameType, TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, overload
 
 import msgspec
 
@@ -48,6 +48,16 @@ from roq.protocol.requesting import (
 Q = TypeVar("Q")
 R = TypeVar("R")
 
+Handler = Callable[[Q, RequestContext], R | Awaitable[R]]
+"""Gives the response to a request."""
+Answers = Sequence[R | BaseException]
+BatchHandler = Callable[[list[Q], list[RequestContext]], Answers[R] | Awaitable[Answers[R]]]
+"""Gives an answer to each of some requests: its response, or the exception with which it fails."""
+
+BATCH_MAX: Final = 10_000
+"""Requests that one call of a batch handler has at most."""
+BATCHES_HELD: Final = 4
+"""Of the largest one; unless it is said how much an instance holds."""
 THREADS: Final = 16
 DRAIN_SECONDS: Final = 60.0
 CLOSE_SECONDS: Final = 5.0
@@ -99,7 +109,8 @@ class Service:
         name: of the service.
         queue: name of the queue.
         threads: requests that run at once.
-        prefetch: requests that it holds at most, at all exchanges together; None: twice as many.
+        prefetch: requests that it holds at most, at all exchanges together; None: twice as many,
+            or four times what a batch handler takes at once, if that is more.
         available: called with an `InstanceState` each second: whether it takes requests. None: it
             always does.
         retry_on: a regular expression, searched for in the text of an error.
@@ -157,10 +168,10 @@ class Service:
             )
         )  # fmt: skip
         start_us, _ = start_of("earliest")
-        most = 2 * self._threads if prefetch is None else _at_least(1, "prefetch", prefetch)
+        self._prefetch = None if prefetch is None else _at_least(1, "prefetch", prefetch)
         self._member = Membership(
             id=self._id, name=self.instance, group=name, settings=group, latest=False,
-            start_us=start_us, prefetch=max(most, 1), prefetch_bytes=1 << 30,
+            start_us=start_us, prefetch=2 * self._threads, prefetch_bytes=1 << 30,
         )  # fmt: skip
         self._shell: InstanceShell | None = None
         self._session: MonitorSession | None = None
@@ -174,21 +185,39 @@ class Service:
 
     # --- the user's -------------------------------------------------------------------------------
 
+    @overload
     def handler(
         self, endpoint: Endpoint[Q, R]
-    ) -> Callable[[Callable[[Q, RequestContext], R | Awaitable[R]]], Callable[..., Any]]:
+    ) -> Callable[[Handler[Q, R]], Callable[..., Any]]: ...
+
+    @overload
+    def handler(
+        self, endpoint: Endpoint[Q, R], *, batch: int
+    ) -> Callable[[BatchHandler[Q, R]], Callable[..., Any]]: ...
+
+    def handler(
+        self, endpoint: Endpoint[Any, Any], *, batch: int | None = None
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Have requests to this endpoint run by the function below, `def` or `async def`.
 
+        Args:
+            batch: the function takes so many requests at once at most, as a list of values and one
+                of contexts, and gives a list with an answer to each: a response, or an exception,
+                with which that request fails alone. It is called with what has come and has not
+                begun, and waits for no more. None: it takes them one by one.
+
         Raises:
-            InvalidRequest: the endpoint is another service's, or has a handler; or it has begun.
+            InvalidRequest: the endpoint is another service's, or has a handler; or it has begun; or
+                no batch can be so large.
         """
         if self._shell is not None:
             raise InvalidRequest("the service has begun: register handlers before")
+        most = 0 if batch is None else _at_least(1, "batch", batch)
+        if most > BATCH_MAX:
+            raise InvalidRequest(f"batch is at most {BATCH_MAX:,}, not {batch!r:.40}")
 
-        def register(
-            function: Callable[[Q, RequestContext], R | Awaitable[R]],
-        ) -> Callable[..., Any]:
-            self._handling.register(endpoint, function)
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self._handling.register(endpoint, function, most)
             return function
 
         return register
@@ -218,8 +247,10 @@ class Service:
         if self._shell is not None:
             return
         self._handling.start(loop)
+        most = self._prefetch or max(2 * self._threads, BATCHES_HELD * self._handling.largest)
+        member = replace(self._member, prefetch=most)
         self._shell = self._handling.shell = InstanceShell(
-            self._engine, self._member, self._handling.enqueue, self._watch,
+            self._engine, member, self._handling.enqueue, self._watch,
             on_joined=self._ready.set, on_refused=self._fail,
         )  # fmt: skip
         self._session = MonitorSession(

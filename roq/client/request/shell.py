@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Final
 
 from roq.client.consume.machine import AskExchange
@@ -21,7 +21,8 @@ from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
 from roq.client.publish.receipt import Outcome, Receipt, failure
 from roq.client.request.machine import RequesterMachine
-from roq.client.request.pending import Pending
+from roq.client.request.many import ManyPart, PendingMany
+from roq.client.request.pending import Pending, Requested
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.errors import (
@@ -47,6 +48,7 @@ OPEN_MAX: Final = 100_000
 EARLY_MAX: Final = 100_000
 """Ends that may come before it is known where the request is."""
 EARLY_SECONDS: Final = 60.0
+SECOND_US: Final = 1_000_000
 LOOK_SECONDS: Final = 1.0
 REPEAT_BYTES: Final = 64 * 1024 * 1024
 """What a requester keeps of idempotent requests, for exchanges that die."""
@@ -54,6 +56,8 @@ REPEAT_BYTES: Final = 64 * 1024 * 1024
 log = logging.getLogger(__name__)
 
 _At = tuple[LogId, Position]
+Waiter = Pending[Any] | ManyPart
+"""What waits for the end of a request: itself, or those that were made with it."""
 
 
 class Sent:
@@ -63,8 +67,8 @@ class Sent:
 
     def __init__(self, receipt: Receipt) -> None:
         self.receipt = receipt
-        self.pendings: list[Pending[Any] | None] = []
-        """None: nobody waits for this one."""
+        self.pendings: list[Waiter | None] = []
+        """None: nobody waits for this one. A part stands in the place of each that it has."""
         self.taken = 0
         """So many of them have been looked at."""
 
@@ -87,7 +91,7 @@ class Collector:
         managers: Sequence[str],
         queue: str,
         publisher: bytes = b"",
-        on_lost: Callable[[Pending[Any]], bool] | None = None,
+        on_lost: Callable[[Waiter], bool] | None = None,
     ) -> None:
         self.queue = queue
         self.condition = threading.Condition()
@@ -98,15 +102,15 @@ class Collector:
         self._publisher = publisher
         self._on_lost = on_lost
         self._connections: dict[LogId, ExchangeConnection] = {}
-        self._open: dict[_At, list[Pending[Any]]] = {}
+        self._open: dict[_At, tuple[Waiter, ...]] = {}
         self.open_count = 0
         """Requests that are accepted, or asked for by their ids, and have not ended."""
         self._early: OrderedDict[_At, tuple[float, RequestEnd]] = OrderedDict()
-        self._due: dict[int, set[Pending[Any]]] = {}
+        self._due: dict[int, set[Waiter]] = {}
         """By the quarter of a second in which their time is over."""
         self._accepted: deque[Sent] = deque()
-        self._confirmed: deque[Pending[Any]] = deque()
-        self._cancelled: deque[tuple[Pending[Any], bool]] = deque()
+        self._confirmed: deque[Requested] = deque()
+        self._cancelled: deque[tuple[Requested, bool]] = deque()
         self._looking = False
         """Whether `_look` is about to be called."""
         self._timer: Timer | None = None
@@ -193,7 +197,7 @@ class Collector:
         self._accepted.append(sent)
         self._soon()
 
-    def expect(self, pending: Pending[Any], seconds: float) -> None:
+    def expect(self, pending: Pending[Any] | PendingMany[Any], seconds: float) -> None:
         """A request is to end within so many seconds; I/O thread, or before anybody else has it."""
         pending.due = monotonic() + seconds
 
@@ -208,7 +212,12 @@ class Collector:
                 f"{OPEN_MAX} responses are waited for already: take some first, or wait for those "
                 "that are not there yet"
             )
-        self._engine.call_soon(lambda: self._wait(pending, ask=True))
+
+        def wait() -> None:
+            self._wait(pending, ask=True)
+            self._tell()
+
+        self._engine.call_soon(wait)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until this is so; False: it was not in time."""
@@ -226,14 +235,14 @@ class Collector:
                 self._waiting -= 1
         return True
 
-    def confirm(self, pending: Pending[Any]) -> None:
+    def confirm(self, requested: Requested) -> None:
         """The outcome has arrived."""
-        self._confirmed.append(pending)
+        self._confirmed.append(requested)
         self._soon()
 
-    def cancel(self, pending: Pending[Any], *, late: bool = False) -> None:
+    def cancel(self, requested: Requested, *, late: bool = False) -> None:
         """It is not wanted any more."""
-        self._cancelled.append((pending, late))
+        self._cancelled.append((requested, late))
         self._soon()
 
     def keep(self, pending: Pending[Any], data: bytes) -> None:
@@ -243,11 +252,18 @@ class Collector:
                 self._kept_bytes += len(data)
                 pending.repeat = data
 
-    def let_go(self, pending: Pending[Any]) -> None:
+    def keep_many(self, many: PendingMany[Any], data: list[bytes]) -> None:
+        """Likewise, all of these or none."""
+        size = sum(map(len, data))
+        with self._keeping:
+            if self._kept_bytes + size <= REPEAT_BYTES:
+                self._kept_bytes += size
+                many.repeat = data
+
+    def let_go(self, requested: Requested) -> None:
         """It will not be sent once more."""
         with self._keeping:
-            self._kept_bytes -= len(pending.repeat or b"")
-            pending.repeat = None
+            self._kept_bytes -= requested.forget_repeat()
 
     def later(
         self, call: Callable[[], object], left_out: Callable[[], object] = lambda: None
@@ -259,12 +275,17 @@ class Collector:
         """
         self._engine.callbacks.post(call, left_out)
 
-    def fail(self, pending: Pending[Any], error: RoQError) -> None:
+    def fail(self, waiter: Waiter, error: RoQError) -> None:
         """It is not sent once more, and this is why."""
+
+        def settle() -> None:
+            self._settle_all(waiter, None, error)
+            self._tell()
+
         try:
-            self._engine.call_soon(lambda: self._settle(pending, None, error))
+            self._engine.call_soon(settle)
         except Closed:
-            self._settle(pending, None, error)
+            settle()
 
     def close(self) -> None:
         """Wait for nothing any more; idempotent."""
@@ -291,34 +312,41 @@ class Collector:
             self._take_accepted(self._accepted.popleft())
         machine = self._machine
         while self._confirmed:
-            pending = self._confirmed.popleft()
-            if pending.at is not None:
-                machine.fetched(pending.endpoint.service, *pending.at)
+            done = self._confirmed.popleft()
+            for place in done.places():
+                machine.fetched(done.endpoint.service, *place)
         for _ in range(len(self._cancelled)):
-            pending, late = self._cancelled.popleft()
-            if pending.at is not None:
-                machine.cancel(pending.endpoint.service, *pending.at, late=late)
-            elif not pending.done():
-                self._cancelled.append((pending, late))  # when it is known where it is
+            requested, late = self._cancelled.popleft()
+            if requested.placed:
+                for place in requested.places():
+                    machine.cancel(requested.endpoint.service, *place, late=late)
+            elif not requested.done():
+                self._cancelled.append((requested, late))  # when it is known where it is
         self._perform(machine.say())
+        self._tell()
 
     def _take_accepted(self, sent: Sent) -> None:
         status = sent.receipt.status
         if status is None:
             return
         first, sent.taken = sent.taken, len(sent.pendings)
+        before: Waiter | None = None
         for index in range(first, sent.taken):
-            pending, sent.pendings[index] = sent.pendings[index], None
-            if pending is None:
+            waiter, sent.pendings[index] = sent.pendings[index], None
+            if waiter is None or waiter is before:
                 continue
+            before = waiter
             if status.ok and status.offset is not None:
-                self._wait(pending, ask=False)
+                if isinstance(waiter, ManyPart):
+                    self._wait_all(waiter)
+                else:
+                    self._wait(waiter, ask=False)
             elif status.ok or status.outcome is Outcome.UNKNOWN:
                 where = f"exchange {status.exchange} has it and does not know where any more"
                 why = status.reason or where
-                self._settle(pending, RequestEnd(0, 0, RequestState.UNKNOWN, text=why), None)
+                self._settle_all(waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=why), None)
             else:
-                self._settle(pending, None, failure(status, 1))
+                self._settle_all(waiter, None, failure(status, 1))
 
     def _wait(self, pending: Pending[Any], *, ask: bool) -> None:
         place = pending.at
@@ -332,31 +360,72 @@ class Collector:
             self._settle(pending, early[1], None)
             return
         now = self._engine.reactor.now()
-        if not self._machine.wait(pending.endpoint.service, *place, now, ask=ask):
+        after = 0.0
+        if pending.delayed is not None:
+            after = max(0.0, pending.delayed[0] / SECOND_US - time())
+        if not self._machine.wait(pending.endpoint.service, *place, now, ask=ask, after=after):
             self._lost(pending)
             return
-        self._open.setdefault(place, []).append(pending)
+        self._open[place] = (*self._open.get(place, ()), pending)
         self.open_count += 1
-        if pending.due < float("inf"):
-            self._due.setdefault(int(pending.due / TICK_SECONDS) + 1, set()).add(pending)
+        self._is_due(pending)
         if ask:
             self._soon()
 
-    def _closed(self, place: _At) -> list[Pending[Any]]:
-        """Nothing is waited for there any more; what was."""
-        pendings = self._open.pop(place, [])
-        self.open_count -= len(pendings)
-        return pendings
+    def _wait_all(self, part: ManyPart) -> None:
+        """As `_wait`, of those that are accepted together."""
+        place = part.place()
+        if place is None:
+            return
+        if self._error is not None:
+            self._settle_all(part, None, self._error)
+            return
+        log, service, positions = place[0], part.many.endpoint.service, part.positions()
+        if self._early:
+            for position in positions:
+                early = self._early.pop((log, position), None)
+                if early is not None:
+                    self._settle_part(part, log, position, early[1])
+            positions = part.open()
+            if not positions:
+                return
+        if not self._machine.wait_all(service, log, positions, self._engine.reactor.now()):
+            self._lost(part)
+            return
+        waiters, opened = (part,), self._open
+        for position in positions:
+            key = log, position
+            opened[key] = waiters if key not in opened else (*opened[key], part)
+        self.open_count += len(positions)
+        self._is_due(part)
 
-    def _lost(self, pending: Pending[Any]) -> None:
+    def _is_due(self, waiter: Waiter) -> None:
+        if waiter.due < float("inf"):
+            self._due.setdefault(int(waiter.due / TICK_SECONDS) + 1, set()).add(waiter)
+
+    def _not_due(self, waiter: Waiter) -> None:
+        slot = int(waiter.due / TICK_SECONDS) + 1 if waiter.due < float("inf") else -1
+        some = self._due.get(slot)
+        if some is not None:
+            some.discard(waiter)
+            if not some:
+                del self._due[slot]
+
+    def _closed(self, place: _At) -> tuple[Waiter, ...]:
+        """Nothing is waited for there any more; what was."""
+        waiters = self._open.pop(place, ())
+        self.open_count -= len(waiters)
+        return waiters
+
+    def _lost(self, waiter: Waiter) -> None:
         """The exchange is gone that had it."""
-        if self._on_lost is not None and self._on_lost(pending):
+        if self._on_lost is not None and self._on_lost(waiter):
             return
         gone = "its exchange is gone, with all that it knew"
-        if pending.accepted is not None:
-            self._settle(pending, RequestEnd(0, 0, RequestState.UNKNOWN, text=gone), None)
+        if isinstance(waiter, ManyPart) or waiter.accepted is not None:
+            self._settle_all(waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=gone), None)
         else:
-            self._settle(pending, None, ResponseLost(f"{pending.endpoint.name}: {gone}"))
+            self._settle(waiter, None, ResponseLost(f"{waiter.endpoint.name}: {gone}"))
 
     def _take(self, name: LogId, answers: list[list[bytes]]) -> None:
         now = self._engine.reactor.now()
@@ -368,29 +437,47 @@ class Collector:
                 continue
             for outcome in ended:
                 place = name, Position(outcome.offset, outcome.index)
-                pendings = self._closed(place)
-                if not pendings:
+                waiters = self._closed(place)
+                if not waiters:
                     self._early[place] = now, outcome
                     if len(self._early) > EARLY_MAX:
                         self._early.popitem(last=False)
                     continue
-                for pending in pendings:
-                    self._settle(pending, outcome, None)
+                for waiter in waiters:
+                    if isinstance(waiter, ManyPart):
+                        self._settle_part(waiter, *place, outcome)
+                    else:
+                        self._settle(waiter, outcome, None)
         self._perform(self._machine.say())
         self._tell()
 
     def _settle(
         self, pending: Pending[Any], outcome: RequestEnd | None, error: RoQError | None
     ) -> None:
-        if pending.due < float("inf"):
-            slot = int(pending.due / TICK_SECONDS) + 1
-            some = self._due.get(slot)
-            if some is not None:
-                some.discard(pending)
-                if not some:
-                    del self._due[slot]
+        self._not_due(pending)
         pending.settle(outcome, error)
-        self._tell()
+
+    def _settle_part(
+        self, part: ManyPart, log: LogId, position: Position, outcome: RequestEnd
+    ) -> None:
+        """One of those that were made together has ended."""
+        part.settle(position.at, outcome, None)
+        if not part.many.held:
+            self._machine.fetched(part.many.endpoint.service, log, position)
+        if not part.left:
+            self._not_due(part)
+
+    def _settle_all(
+        self, waiter: Waiter, outcome: RequestEnd | None, error: RoQError | None
+    ) -> None:
+        """All of them, if they are several, that have not ended."""
+        if not isinstance(waiter, ManyPart):
+            self._settle(waiter, outcome, error)
+            return
+        self._not_due(waiter)
+        for member in waiter.open_members():
+            waiter.many.settle(member, outcome, error)
+        waiter.left = 0
 
     def _tell(self) -> None:
         if self._waiting:
@@ -403,15 +490,20 @@ class Collector:
         if self._timer is None:
             self._tick()
         wanted = {exchange.log: exchange for exchange in topology.exchanges}
+        numbers = {log.number for log in wanted}
         for name in [name for name in self._machine.places if name not in wanted]:
-            if name.number in topology.logs:
+            if name.number in topology.logs and name.number not in numbers:
                 continue  # it comes back with its log
             connection = self._connections.pop(name, None)
             if connection is not None:
                 connection.close([])
-            for _, position in self._machine.leave(name):
-                for pending in self._closed((name, position)):
-                    self._lost(pending)
+            lost = [
+                waiter
+                for _, position in self._machine.leave(name)
+                for waiter in self._closed((name, position))
+            ]
+            for waiter in dict.fromkeys(lost):  # a part once
+                self._lost(waiter)
         for name, exchange in wanted.items():
             place = self._machine.places.get(name)
             moved = place is not None and place.exchange.data != exchange.data
@@ -437,33 +529,44 @@ class Collector:
             return
         now = monotonic()
         for slot in [slot for slot in self._due if slot * TICK_SECONDS <= now]:
-            for pending in self._due.pop(slot):
-                self._overdue(pending, now)
+            for waiter in self._due.pop(slot):
+                self._overdue(waiter, now)
         while self._early and next(iter(self._early.values()))[0] < now - EARLY_SECONDS:
             self._early.popitem(last=False)
         self._perform(self._machine.tick(self._engine.reactor.now()))
         if self._accepted or self._confirmed or self._cancelled:
             self._soon()
+        self._tell()
         self._timer = self._engine.reactor.call_later(TICK_SECONDS, self._tick)
 
-    def _overdue(self, pending: Pending[Any], now: float) -> None:
+    def _overdue(self, waiter: Waiter, now: float) -> None:
         """Its time is over: its exchange decides; if that says nothing, it is not known here."""
-        if pending.done():
+        if isinstance(waiter, ManyPart):
+            endpoint, at = waiter.many.endpoint, waiter.place()
+            places = [] if at is None else [(at[0], position) for position in waiter.open()]
+            done = not waiter.left
+        else:
+            endpoint, done = waiter.endpoint, waiter.done()
+            places = [] if waiter.at is None else [waiter.at]
+        if done:
             return
-        if now < pending.due + GRACE_SECONDS:
-            self.cancel(pending, late=True)
-            if pending.at is not None:  # and ask soon what it has said, if it does not say it
-                clock = self._engine.reactor.now()
-                self._machine.wait(pending.endpoint.service, *pending.at, clock, ask=False)
-            again = int((pending.due + GRACE_SECONDS) / TICK_SECONDS) + 1
-            self._due.setdefault(again, set()).add(pending)
+        machine = self._machine
+        if now < waiter.due + GRACE_SECONDS:
+            clock = self._engine.reactor.now()
+            if not isinstance(waiter, ManyPart) and not places:
+                self.cancel(waiter, late=True)  # when it is known where it is
+            for place in places:
+                machine.cancel(endpoint.service, *place, late=True)
+                # And ask soon what it has said, if it does not say it.
+                machine.wait(endpoint.service, *place, clock, ask=False)
+            again = int((waiter.due + GRACE_SECONDS) / TICK_SECONDS) + 1
+            self._due.setdefault(again, set()).add(waiter)
             return
-        place = pending.at
-        if place is not None:
-            self._machine.forget(pending.endpoint.service, *place)
+        for place in places:
+            machine.forget(endpoint.service, *place)
             self._closed(place)
         why = f"its exchange has not said how it has ended: {self.trouble or 'it is silent'}"
-        self._settle(pending, None, Unavailable(f"{pending.endpoint.name}: {why}"))
+        self._settle_all(waiter, None, Unavailable(f"{endpoint.name}: {why}"))
 
     def _perform(self, asks: list[AskExchange]) -> None:
         for ask in asks:
@@ -491,9 +594,9 @@ class Collector:
         self._known.set()
         while self._accepted:
             self._take_accepted(self._accepted.popleft())
-        pendings = [each for some in self._open.values() for each in some]
+        waiters = dict.fromkeys(each for some in self._open.values() for each in some)
         self._open.clear()
         self.open_count = 0
-        for pending in pendings:
-            self._settle(pending, None, error)
+        for waiter in waiters:
+            self._settle_all(waiter, None, error)
         self._tell()

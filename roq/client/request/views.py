@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
@@ -13,7 +14,14 @@ from roq.client.io.engine import Engine
 from roq.client.request.context import RequestId
 from roq.errors import GroupNotFound, Unavailable
 from roq.model import LogId
-from roq.protocol.requesting import REQUESTS, Position, Requests, RequestsQuery, ServiceSettings
+from roq.protocol.requesting import (
+    REQUESTS,
+    Durations,
+    Position,
+    Requests,
+    RequestsQuery,
+    ServiceSettings,
+)
 
 _REQUEST: Final = 1
 """Each question has a connection's tag of its own, so its number tells nothing."""
@@ -51,6 +59,15 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
     """Age of the oldest request that has not ended; None: there is none."""
     counts: dict[str, int]
     """By how requests have ended, since each exchange's process has started."""
+    accepted: int = 0
+    retried: int = 0
+    """Given back by their instances, to be run again."""
+    waiting: Durations = Durations()
+    """Until a request was handed out, of each attempt since it was accepted."""
+    running: Durations = Durations()
+    """Until it was answered."""
+    unfetched: Durations = Durations()
+    """Until its outcome was fetched."""
     requests: list[RequestRow]
     """Those that are open or stored, the oldest first; at most 1,000 of each exchange, and of each
     text 1,000 characters."""
@@ -129,7 +146,19 @@ def summed(
         stored=sum(each.stored for each in found.values()),
         stored_bytes=sum(each.stored_bytes for each in found.values()),
         oldest_seconds=group.oldest_seconds, counts=counts,
+        accepted=sum(each.accepted for each in found.values()),
+        retried=sum(each.retried for each in found.values()),
+        waiting=_together(each.waiting for each in found.values()),
+        running=_together(each.running for each in found.values()),
+        unfetched=_together(each.unfetched for each in found.values()),
         requests=sorted(rows, key=lambda row: -row.age_seconds),
         more=any(each.more for each in found.values()),
         instances=group.who, stalled=group.stalled, missing=dict(missing),
     )  # fmt: skip
+
+
+def _together(some: Iterable[Durations]) -> Durations:
+    """All of them."""
+    every = list(some)
+    counts = [sum(counts) for counts in zip_longest(*(each.counts for each in every), fillvalue=0)]
+    return Durations(counts, sum(each.seconds for each in every))

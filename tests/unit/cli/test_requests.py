@@ -49,6 +49,7 @@ class PaperCluster:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
+        self.delays: list[float | None] = []
         self.endpoints: list[roq.Endpoint[Any, Any]] = []
         self.pending = PaperPending({"total": 847})
         self.rows = [ROW]
@@ -64,7 +65,10 @@ class PaperCluster:
         self.asked.append((queue, collect))
         return self
 
-    def request(self, endpoint: roq.Endpoint[Any, Any], value: object) -> PaperPending:
+    def request(
+        self, endpoint: roq.Endpoint[Any, Any], value: object, *, delay: float | None
+    ) -> PaperPending:
+        self.delays.append(delay)
         self.asked.append((endpoint.name, endpoint.idempotent, value))
         self.endpoints.append(endpoint)
         return self.pending
@@ -198,3 +202,10 @@ def test_a_response_that_is_no_json_says_so(paper: PaperCluster) -> None:
     result = run("response", "billing.create", ID)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "the response of billing.create cannot be said in JSON" in result.stderr
+
+
+def test_a_request_may_be_delayed(paper: PaperCluster) -> None:
+    run("send", "work", "billing.create", "--wait", "0", "--delay", "3600")
+    run("send", "work", "billing.create", "--wait", "0")
+    assert paper.delays == [3600.0, None]
+    assert run("send", "work", "billing.create", "--delay", "-1").exit_code == 2

@@ -181,3 +181,15 @@ def test_the_overview_keeps_names_loads_and_losses(name: str, state: str, width:
     assert lines[1].startswith(name[:12])
     for kept in (state, "130%", "493.0 MB", "1,234,567"):
         assert kept in lines[1]
+
+
+def test_requests_are_shown_where_there_are_services() -> None:
+    shown_view, room = view(2), screen.Room(200, 50)
+
+    def lines() -> list[str]:
+        return shown(screen.queue(shown_view, "running", "", room, clock, 128 * 2**20), 200)
+
+    assert not any("REQUESTS" in line for line in lines())
+    shown_view.exchanges[0] = msgspec.structs.replace(shown_view.exchanges[0], requests=12_345)
+    assert any("REQUESTS" in line for line in lines())
+    assert any("12,345" in line for line in lines())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner, Result
@@ -10,8 +12,9 @@ from click.testing import CliRunner, Result
 import roq
 from roq.cli.commands import cli
 from roq.client.consume.groups import GroupMember
+from roq.client.request.service import Service
 from roq.client.request.views import ServiceView
-from roq.protocol.requesting import Figures, ServiceSettings
+from roq.protocol.requesting import Durations, Figures, ServiceSettings
 
 
 def instance(name: str, figures: Figures | None) -> GroupMember:
@@ -26,6 +29,8 @@ AWAY = Figures(available=False, rule="response_ms < 100")
 VIEW = ServiceView(
     name="billing", queue="work", settings=ServiceSettings(), open=2, stored=1, stored_bytes=2_000,
     oldest_seconds=30.0, requests=[],
+    accepted=9, retried=2, waiting=Durations([0, 3, 1], 0.008),
+    running=Durations([0] * 16 + [2], 800.0),
     counts={"done": 5, "failed": 1, "late": 1, "discarded": 1, "all busy": 1, "expired": 3},
     instances=[instance("one", BUSY), instance("two", AWAY), instance("new", None)],
     stalled=["exchange x1: it is paused"], missing={"x2": "it is away"},
@@ -83,6 +88,10 @@ def test_a_service_is_shown_with_settings_ends_and_instances() -> None:
     assert fields["keep_result"].strip() == "30 s"
     assert fields["send_attempts"].strip() == "4"
     assert fields["store_bytes"].strip() == "67.1 MB"
+    assert (fields["Accepted"].strip(), fields["Retried"].strip()) == ("9", "2")
+    assert fields["Waiting"].strip() == "mean 0.002 s, half ≤ 0.002 s, 99 % ≤ 0.005 s"
+    assert fields["Running"].strip() == "mean 400 s, half above 300 s, 99 % above 300 s"
+    assert fields["Until fetched"].strip() == "-"
     assert fields["Ended: late"].strip() == "1"
     assert fields["Discarded: all busy"].strip() == "1"
     assert fields["Of these never fetched"].strip() == "3"
@@ -91,3 +100,55 @@ def test_a_service_is_shown_with_settings_ends_and_instances() -> None:
     assert "unavailable: response_ms < 100" in two
     assert new.split()[:2] == ["new", "-"]
     assert json.loads(run("show", "work", "billing", "--json").stdout)["open"] == 2
+
+
+class PaperService(Service):
+    """Notes that it was run."""
+
+    runs = 0
+
+    def __init__(self) -> None:
+        self.name, self.queue, self.instance = "billing", "work", "here"
+
+    def __del__(self) -> None: ...
+
+    def run(self) -> None:
+        PaperService.runs += 1
+
+
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("paper_programs")
+    module.__dict__.update(
+        service=lambda _cluster: PaperService(), wrong=lambda _cluster: 7, number=7
+    )
+    monkeypatch.setitem(sys.modules, "paper_programs", module)
+
+
+@pytest.mark.usefixtures("paper")
+def test_an_instance_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs(monkeypatch)
+    PaperService.runs = 0
+    result = run("run", "paper_programs:service")
+    assert (result.exit_code, PaperService.runs) == (0, 1), result.output
+    assert "here answers requests to service billing of queue work" in result.stderr
+    assert run("run", "paper_programs").exit_code == 0, "the function is named service"
+
+
+@pytest.mark.usefixtures("paper")
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("paper_programs:wrong", "has given no roq.Service, but int"),
+        ("paper_programs:number", "is no function, but int"),
+        ("paper_programs:nothing", "give MODULE:FUNCTION"),
+        ("no_such_module_here:service", "give MODULE:FUNCTION"),
+    ],
+)
+def test_programs_that_cannot_be_run(
+    monkeypatch: pytest.MonkeyPatch, program: str, told: str
+) -> None:
+    programs(monkeypatch)
+    result = run("run", program)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert run("run", program, "--processes", "0").exit_code == 2

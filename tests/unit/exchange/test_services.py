@@ -13,6 +13,7 @@ from roq.exchange import requesters, services
 from roq.exchange.consumer_peers import BLOCKED_SECONDS
 from roq.exchange.events import Received, Unreachable
 from roq.exchange.intake import batch_bytes_max
+from roq.exchange.kpi_report import load_of
 from roq.exchange.machine import ExchangeCore
 from roq.log import service_group
 from roq.machine import Tick
@@ -35,8 +36,10 @@ from roq.protocol.consuming import (
     Joined,
     read_lease,
 )
+from roq.protocol.later import LATER_TOPIC, Delayed, encode_delayed
 from roq.protocol.requesting import (
     ATTEND,
+    DELAYED_FROM,
     ENDPOINTS_MAX,
     FIGURES,
     OUTCOMES,
@@ -60,6 +63,7 @@ from roq.protocol.requesting import (
     Revoked,
     ServiceSettings,
     Want,
+    delayed_message,
     prefix_of,
 )
 
@@ -352,7 +356,7 @@ def test_what_one_requester_waits_for_has_a_bound(monkeypatch: pytest.MonkeyPatc
     asker.want((0, 0), (0, 1))
     places = [Position(1, 0), Position(1, 1)]
     asker.say(WANT, requesting.encode(Want("t", places)))
-    (waits,) = there.core.consumers._services._requesters._requesters.values()
+    (waits,) = there.core.consumers.services._requesters._requesters.values()
     assert waits.wanted == {"s": {(0, 0), (0, 1)}, "t": {(1, 0)}}
     assert asker.refusal() == "full", "and it hears of what is not waited for"
     asker.want((0, 0))
@@ -570,3 +574,186 @@ def test_after_a_crash_a_service_that_is_made_again_begins_where_it_was_deleted(
     Party(after, "other").say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
     (group,) = core.consumers.groups
     assert group.base == log.committed == 1
+
+
+# --- requests that are delayed --------------------------------------------------------------------
+
+DUE = 7
+"""Seconds after which they are due."""
+
+
+def put_off(publisher: Publisher, *numbers: int, due: float = DUE) -> list[Position]:
+    """Requests that are delayed; as what they are known."""
+    places = [Position(DELAYED_FROM + number, 0) for number in numbers]
+    later = [
+        encode_delayed(Delayed(int(due * 1e6), b"s/do", b"x", delayed_message(place) or b""))
+        for place in places
+    ]
+    data = publisher.batch(LATER_TOPIC, len(later), payloads=later)
+    assert not publisher.exchange.append(publisher.route, LATER_TOPIC, data)
+    return places
+
+
+def wait_until(there: Exchange, seconds: float) -> None:
+    while there.now < seconds:
+        pass_time(there, 0.5)
+        there.settle()
+
+
+def test_a_delayed_request_is_known_before_it_is_due_and_answered_to_who_has_made_it() -> None:
+    there, publisher, asker, instance = service()
+    first, second = put_off(publisher, 5, 6)
+    (view,) = asker.report(offset=first.offset).requests
+    assert (view.state, view.offset) == ("delayed", first.offset)
+    asker.want(first)
+    wait_until(there, DUE - 1)
+    instance.look()
+    assert (instance.leases, asker.ends()) == ([], []), "nobody has it before"
+    wait_until(there, DUE + 1)
+    instance.look()
+    ((number, at, length, _),) = instance.leases
+    assert length == 2
+    assert {each.state for each in asker.report().requests} == {"offered"}
+    assert {each.offset for each in asker.report().requests} == {first.offset, second.offset}
+    instance.done(answers=[Answer(number, at, value=b"1"), Answer(number, at + 1, value=b"2")])
+    ends = {(each.offset, each.index): each.value for each in asker.ends()}
+    assert ends == {tuple(first): b"1", tuple(second): b"2"}, "once each, asked for or not"
+    asker.want(second)
+    assert [each.value for each in asker.ends()] == [b"2"], "it is kept by that name"
+    asker.want(second, fetched=[second])
+    assert [each.state for each in asker.ends()] == ["retrieved"]
+    there.core.check()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_delayed_request_is_cancelled_before_it_is_due_and_while_it_runs(late: bool) -> None:
+    there, publisher, asker, instance = service()
+    waits, runs = put_off(publisher, 5), put_off(publisher, 6, due=1)
+    wait_until(there, 2)
+    instance.look()
+    ((_, at, _, _),) = instance.leases
+    word = "late" if late else "cancelled"
+    asker.want(*waits, *runs, **{word: [*waits, *runs]})
+    ends = asker.ends()
+    assert {(each.offset, each.state) for each in ends} == {
+        (waits[0].offset, word), (runs[0].offset, word)
+    }  # fmt: skip
+    instance.look()
+    ((letter, document),) = instance.told
+    assert letter == REVOKED
+    assert requesting.decode(document, Revoked).requests[0][1] == at
+    wait_until(there, DUE + 2)
+    instance.look()
+    assert len(instance.leases) == 1, "it is not published any more"
+
+
+def test_what_was_never_delayed_is_not_waited_for_by_name() -> None:
+    _, _, asker, _ = service()
+    asker.want((DELAYED_FROM + 9, 0))
+    assert [each.state for each in asker.ends()] == ["forgotten"]
+    assert requesting.delayed_position(b"short") is None
+    assert requesting.delayed_position("no hex") is None
+    assert requesting.delayed_message(Position(7, 0)) is None
+
+
+def test_looking_for_delayed_requests_costs_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, _, asker, _ = service()
+    looked: list[bytes] = []
+    monkeypatch.setattr(there.core.later, "waits", looked.append)
+    asker.want(*((DELAYED_FROM + number, 0) for number in range(1_000)))
+    assert len(looked) == requesters.DELAYED_LOOKS
+    assert len(asker.ends()) == requesters.DELAYED_LOOKS, "the others wait"
+
+
+@pytest.mark.parametrize("due", [1, DUE], ids=["published", "waiting"])
+def test_a_delayed_request_outlives_its_exchange(due: float) -> None:
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10
+    )
+    there = exchange(log)
+    publisher = Publisher(there)
+    publisher.hello()
+    Party(there, "asker").say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
+    (place,) = put_off(publisher, 5, due=due)
+    wait_until(there, 2)
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH + 1, Limits(), log)
+    core.begin(3.0, 3_000_000)
+    core.later.recover(b"", 0)
+    after = Exchange(core, Limits(), now=3.0)
+    asker, instance = Party(after, "asker"), Party(after, "instance")
+    asker.attend()
+    instance.join()
+    asker.want(place)
+    wait_until(after, DUE + 1 if due == DUE else 3.5)
+    instance.look()
+    ((number, at, _, _),) = instance.leases
+    instance.done(answers=[Answer(number, at, value=b"v")])
+    (end,) = asker.ends()
+    assert (end.offset, end.value) == (place.offset, b"v")
+
+
+def test_an_exchange_of_a_deleted_service_waits_for_the_next_one() -> None:
+    there, publisher, asker, _ = service()
+    (place,) = put_off(publisher, 5)
+    order = GroupOrder(id=4, queue=QUEUE, group="s", order="delete")
+    asker.say(GROUP_ORDER, documents.encode(order))
+    asker.told.clear()
+    asker.want(place)
+    assert asker.ends() == []
+    asker.attend()
+    late = Party(there, "late")
+    late.join()
+    wait_until(there, DUE + 1)
+    late.look()
+    ((number, at, _, _),) = late.leases
+    late.done(answers=[Answer(number, at, value=b"v")])
+    assert [each.offset for each in asker.ends()] == [place.offset]
+
+
+def test_what_has_become_of_requests_is_reported() -> None:
+    there, publisher, asker, instance = service()
+    assert load_of(there.core, 0.0).requests_accepted == 0
+    publisher.send(b"s/do", 3)
+    instance.look()
+    ((number, _, _, _),) = instance.leases
+    instance.done(
+        answers=[Answer(number, 0, value=b"v"), Answer(number, 1, state=RequestState.FAILED)]
+    )
+    asker.want(fetched=[Position(0, 1)])
+    load = load_of(there.core, 0.0)
+    assert (load.requests_accepted, load.requests_open, load.requests_done) == (3, 1, 1)
+    assert (load.requests_failed, load.responses_stored, load.responses_fetched) == (1, 1, 1)
+    assert load.responses_bytes > 0
+    asker.ends()
+    report = asker.report()
+    assert (report.accepted, report.waiting.count, report.running.count) == (3, 3, 2)
+    assert report.unfetched.count == 1
+
+
+def test_of_two_instances_with_one_id_the_newer_one_counts() -> None:
+    there, publisher, asker, _ = service()
+    join = Join(
+        id=1, queue=QUEUE, group="s", member=b"twin".ljust(16, b"."), name="twin", attempt=1,
+        settings=SETTINGS,
+    )  # fmt: skip
+    first, second = Party(there, "first"), Party(there, "second")
+    publisher.send(b"s/do")
+    for each in (first, second):
+        each.say(JOIN, documents.encode(join))
+        each.told.clear()
+        each.say(CREDIT, consuming.encode(Credit(10, 1 << 20, 1)))
+    publisher.send(b"s/do", 5)
+    for each in (first, second):
+        each.look()
+    held = [lease for each in (first, second) for lease in each.leases]
+    assert not set(first.leases) & set(second.leases)
+    (group,) = there.core.consumers.groups
+    assert sum(member.name == "twin" for member in group.state(who=True, most=9).who) == 1
+    for number, at, length, _ in held:
+        for party in (first, second):
+            answers = [Answer(number, at + index) for index in range(length)]
+            party.told.clear()
+            party.say(DONE, consuming.encode(Done(1, answers=answers)))
+    ends = [(each.offset, each.index) for each in asker.ends()]
+    assert len(ends) == len(set(ends)), "each request ends once"
+    there.core.check()

@@ -452,3 +452,76 @@ def test_views_name_state_and_instance() -> None:
     desk.group.answer(member, Answer(lease.number, 0, value=b"abc"))
     views = [(view.index, view.state, view.instance, view.bytes) for view in desk.group.views()]
     assert views == [(0, "done", "m", 3), (1, "offered", "m", 0), (2, "accepted", "", 0)]
+
+
+def test_it_is_measured_how_many_there_are_and_how_long_they_take() -> None:
+    desk = Desk(send_attempts=100)
+    desk.request(3)
+    desk.pass_time(2.0)
+    member = desk.join()
+    (lease,) = desk.leases()
+    assert desk.group.oldest_age == 2.0
+    desk.group.begin(member, Begun(lease.number, 0, 3))
+    desk.pass_time(4.0, member)
+    desk.group.answer(member, Answer(lease.number, 0))
+    desk.group.give_back(member, lease.number, 1, 1, 0.0, counted=True, reason="again")
+    desk.pass_time(1.0, member)
+    desk.group.outcomes.fetched(Position(0, 0), desk.now, int(desk.now * 1e6))
+    desk.group.outcomes.fetched(Position(0, 0), desk.now, int(desk.now * 1e6))
+    measured = desk.group.measured
+    assert (measured.accepted, measured.retried) == (3, 1)
+    assert (measured.waiting.count, measured.waiting.seconds) == (3, 6.0)
+    assert (measured.running.count, measured.running.seconds) == (1, 4.0)
+    unfetched = desk.group.outcomes.unfetched
+    assert (unfetched.count, unfetched.seconds) == (1, 1.0), "once"
+    desk.leases()
+    desk.group.leave(member.id)
+    assert desk.group._requests.since == {}, "nothing is kept of leases that are over"
+
+
+def test_a_full_store_is_named_as_a_stall() -> None:
+    desk = Desk(store_bytes=4_096)
+    desk.request(2)
+    member = desk.join(credit=1)
+    (lease,) = desk.leases()
+    desk.group.answer(member, Answer(lease.number, 0, value=b"x" * 2_000))
+    member.granted = 10
+    told = desk.group.state(who=False, most=0).stalled
+    assert told == "its store has 2,400 bytes that nobody has fetched"
+    desk.group.outcomes.fetched(Position(0, 0), desk.now)
+    assert "store" not in desk.group.state(who=False, most=0).stalled
+
+
+def test_an_answer_that_comes_late_is_nobodys() -> None:
+    """Its instance has begun and gone silent, and another one has it by then."""
+    desk = Desk(send_attempts=100)
+    desk.request()
+    slow = desk.join("slow")
+    (first,) = desk.leases()
+    desk.group.begin(slow, Begun(first.number, 0, 1))
+    desk.pass_time(11.0)
+    quick = desk.join("quick")
+    (second,) = desk.leases()
+    assert not desk.group.answer(slow, Answer(first.number, 0, value=b"late"))
+    assert desk.group.answer(quick, Answer(second.number, 0, value=b"v"))
+    assert not desk.group.answer(slow, Answer(second.number, 0, value=b"not its own"))
+    stored = desk.group.outcomes.get(Position(0, 0))
+    assert stored is not None
+    assert (stored.value, stored.instance) == (b"v", "quick")
+
+
+def test_instances_that_flap_have_nothing_discarded_and_nothing_twice() -> None:
+    desk = Desk(send_attempts=4, send_wait=0.5)
+    desk.request(20)
+    member = desk.join(credit=0)
+    answered = 0
+    for turn in range(40):
+        available = bool(turn % 2)
+        desk.group.figures[member.id] = Figures(available, "it flaps")
+        member.granted = member.taken + available  # no credit while it is unavailable
+        for lease in desk.leases():
+            desk.group.begin(member, Begun(lease.number, lease.first, lease.length))
+            answered += desk.group.answer(member, Answer(lease.number, lease.first))
+        desk.pass_time(0.5, member)
+    assert answered == desk.group.counts[RequestState.DONE] == 20
+    assert desk.group.counts[RequestState.DISCARDED] == 0

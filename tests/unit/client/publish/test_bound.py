@@ -329,3 +329,74 @@ def test_while_its_exchange_is_there_a_delayed_message_goes_nowhere_else(bound: 
     assert sent(bound.feed(Tick())) == []
     lost = ConnectionLost(link_at(bound, BACK), "killed again")
     assert sent(bound.feed(lost)) == [1], "it has had its time"
+
+
+GONE = [
+    pytest.param(Serving((X2,), logs=frozenset({2})), id="removed with its log"),
+    pytest.param(
+        Serving((structs.replace(BACK, generation=9), X2), logs=frozenset({1, 2})),
+        id="its number has another log",
+    ),
+]
+STAYS = [
+    pytest.param(Serving((X2,), logs=frozenset({1, 2})), id="it comes back"),
+    pytest.param(Serving((X2,)), id="that is not known"),
+]
+
+
+@pytest.mark.parametrize("news", GONE)
+@pytest.mark.parametrize("first", [True, False], ids=["heard before it is left", "afterwards"])
+def test_what_an_exchange_may_have_that_is_gone_with_its_log_is_unknown_at_once(
+    bound: Script, news: Serving, first: bool
+) -> None:
+    bound.feed(Serving((X1, X2), logs=frozenset({1, 2})))
+    bound.publish("once")
+    bound.lost("killed")
+    bound.lost("refused")
+    if first:
+        bound.feed(news)
+    bound.assign(X2, 2)
+    if not first:
+        assert outcomes(bound) == [""]
+        bound.feed(news)
+    (receipt,) = bound.receipts
+    assert receipt.status is not None
+    assert receipt.status.outcome is Outcome.UNKNOWN
+    assert "x1 is gone with its log, and may have had it" in receipt.status.reason
+    assert [link.exchange for link in bound.links.all] == [X2]
+
+
+@pytest.mark.parametrize("news", STAYS)
+def test_what_an_exchange_may_have_that_may_come_back_is_waited_for(
+    bound: Script, news: Serving
+) -> None:
+    bound.feed(Serving((X1, X2), logs=frozenset({1, 2})))
+    bound.publish("once")
+    killed(bound)
+    bound.feed(news)
+    assert outcomes(bound) == [""]
+
+
+def test_an_exchange_that_no_topology_has_named_yet_is_waited_for(bound: Script) -> None:
+    bound.publish("once")
+    killed(bound)
+    bound.feed(Serving((X2,), logs=frozenset({2})))
+    assert outcomes(bound) == [""]
+
+
+def test_a_delayed_message_of_a_log_that_is_gone_goes_to_another_one(bound: Script) -> None:
+    bound.feed(Serving((X1, X2), logs=frozenset({1, 2})))
+    bound.publish(LATER)
+    killed(bound)
+    accepted(bound, X2)
+    assert sent(bound.feed(Serving((X2,), logs=frozenset({2})))) == [1]
+
+
+def test_a_delayed_request_that_must_not_be_begun_twice_goes_to_no_other(bound: Script) -> None:
+    bound.links.bound.topics.add(LATER)
+    bound.publish(LATER)
+    killed(bound)
+    accepted(bound, X2)
+    bound.now += 2 * PATIENCE_SECONDS
+    assert sent(bound.feed(Tick())) == []
+    assert outcomes(bound) == [""]

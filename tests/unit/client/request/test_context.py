@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from roq.client.request.context import CURRENT, RequestContext, RequestId, parse_id
@@ -11,14 +13,13 @@ from roq.protocol.requesting import Position
 
 
 def test_time_and_loss_cancel() -> None:
-    now, gone = 10.0, False
-    context = RequestContext(
-        "work/x1-1-0-0", "s.e", 2, 12.0, lambda: now, lambda: {"a": "b"}, lambda: gone
-    )
+    now = 10.0
+    held = SimpleNamespace(id="work/x1-1-0-0", headers={"a": "b"}, lost=False)
+    context = RequestContext(held, "s.e", 2, 12.0, lambda: now)
     assert (context.remaining, context.cancelled, context.headers) == (2.0, False, {"a": "b"})
-    gone = True
+    held.lost = True
     assert context.cancelled
-    gone, now = False, 13.0
+    held.lost, now = False, 13.0
     assert (context.remaining, context.cancelled) == (0.0, True)
     assert repr(context) == "<roq.RequestContext s.e work/x1-1-0-0, attempt 2>"
     assert CURRENT.get() is None

@@ -14,13 +14,14 @@ import pytest
 
 import roq
 from roq.client.consume.message import Settlement
+from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import endpoint
 from roq.client.request.handling import Handling, brief
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.subscribe.message import Batch
 from roq.model import LogId, PublisherId
-from roq.protocol.requesting import ENVELOPE, ENVELOPE_VERSION, RequestState
+from roq.protocol.requesting import ENVELOPE, ENVELOPE_VERSION, SILENT, RequestState
 
 TEXT = endpoint("s.text", request=str, response=str)
 
@@ -50,11 +51,15 @@ class PaperShell:
 
     def __init__(self) -> None:
         self.told: SimpleQueue[HandlerResult | Settlement] = SimpleQueue()
+        self.runs: SimpleQueue[list[tuple[int, HandlerResult | Settlement]]] = SimpleQueue()
 
-    def answer(self, _holding: object, _index: int, answered: HandlerResult) -> None:
-        self.told.put(answered)
+    def answer(self, _holding: object, index: int, answers: list[HandlerResult]) -> None:
+        self.runs.put(list(enumerate(answers, index)))
+        for answered in answers:
+            self.told.put(answered)
 
-    def give_back(self, _holding: object, _index: int, verdict: Settlement) -> None:
+    def give_back(self, _holding: object, index: int, verdict: Settlement) -> None:
+        self.runs.put([(index, verdict)])
         self.told.put(verdict)
 
 
@@ -66,14 +71,27 @@ class Instance:
         self.handling = Handling("s", "work", "here", 1, re.compile("again"), 1)
         self.handling.shell = cast("InstanceShell", self.shell)
 
-    def on(self, handler: Any, of: roq.Endpoint[Any, Any] = TEXT) -> None:
-        self.handling.register(of, handler)
+    def on(self, handler: Any, of: roq.Endpoint[Any, Any] = TEXT, most: int = 0) -> None:
+        self.handling.register(of, handler, most)
+
+    def run_all(self, values: list[object], *, flags: int = 0) -> list[Any]:
+        """What is told of requests with these values that came together, in order of index."""
+        head = ENVELOPE.pack(ENVELOPE_VERSION, flags, 0)
+        data = [head + msgspec.msgpack.encode(value) for value in values]
+        batch = Batch(data, TEXT.topic, PublisherId(b"p" * 16), 0, time_ns() // 1_000, len(data))
+        holding = RequestHolding(LogId(1, 1), 5, 7, 3, 1, batch)
+        self.handling.enqueue(holding, range(len(values)))
+        told: dict[int, Any] = {}
+        while len(told) < len(values):
+            for index, each in self.shell.runs.get(timeout=20):
+                assert told.setdefault(index, each) is each, "each request is answered once"
+        return [told[index] for index in sorted(told)]
 
     def run(self, value: object, of: roq.Endpoint[Any, Any] = TEXT, attempt: int = 1) -> Any:
         """What is told of a request with this value; whatever is, it is told in time."""
         data = ENVELOPE.pack(ENVELOPE_VERSION, 0, 0) + msgspec.msgpack.encode(value)
         batch = Batch([data], of.topic, PublisherId(b"p" * 16), 0, time_ns() // 1_000, len(data))
-        self.handling.enqueue(RequestHolding(LogId(1, 1), 0, 7, 0, attempt, batch), 0)
+        self.handling.enqueue(RequestHolding(LogId(1, 1), 0, 7, 0, attempt, batch), range(1))
         return self.shell.told.get(timeout=20)
 
 
@@ -143,3 +161,117 @@ def test_what_cannot_be_read_or_written_fails_and_says_so(instance: Instance) ->
 def test_an_error_says_what_it_can() -> None:
     assert brief(ValueError("no")) == "ValueError: no"
     assert brief(Mute()) == "Mute, which cannot be printed"
+
+
+def shout(values: list[str], contexts: list[roq.RequestContext]) -> list[Any]:
+    assert [context.id for context in contexts] == sorted(context.id for context in contexts)
+    calls.append(len(values))
+    return [ValueError(value) if value in {"no", "again"} else value.upper() for value in values]
+
+
+calls: list[int] = []
+
+
+def as_batch_coroutine(handler: Any) -> Any:
+    async def coroutine(values: list[str], contexts: list[roq.RequestContext]) -> Any:
+        return handler(values, contexts)
+
+    return coroutine
+
+
+both = pytest.mark.parametrize(
+    "wrap", [lambda handler: handler, as_batch_coroutine], ids=["def", "async def"]
+)
+
+
+@both
+def test_a_batch_handler_answers_each_request(instance: Instance, wrap: Any) -> None:
+    instance.on(wrap(shout), most=4)
+    instance.handling.start(None)
+    calls.clear()
+    told = instance.run_all(["a", "no", 7, "b", "again", "c"])
+    assert [each.value for each in (told[0], told[3], told[5])] == [
+        msgspec.msgpack.encode(text) for text in ("A", "B", "C")
+    ]
+    assert told[1].state is RequestState.FAILED
+    assert "ValueError: no" in told[1].text, "one fails alone"
+    assert "the request is no" in told[2].text, "and what cannot be read does not get there"
+    assert told[4].reason == "ValueError: again", "and what may be run again is given back"
+    assert sum(calls) == 5
+    assert max(calls) <= 4
+    assert instance.handling.wait_idle(20)
+    assert (instance.handling.stats.failed, instance.handling.stats.retried) == (1, 1)
+
+
+@both
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda values, _: values[1:], "2 answers to 3 requests"),
+        (lambda values, _: [*values, "d"], "4 answers to 3 requests"),
+        (lambda _values, _: None, "NoneType"),
+        (lambda _values, _: [1, 2, 3], "it is int, not str"),
+        (raising(SystemExit(3)), "SystemExit"),
+    ],
+    ids=["too few", "too many", "none", "other type", "raises"],
+)
+def test_what_a_batch_handler_gets_wrong_fails_its_requests(
+    instance: Instance, wrap: Any, wrong: Any, told: str
+) -> None:
+    def handler(values: list[str], contexts: list[roq.RequestContext]) -> Any:
+        return wrong(values[0] if told == "SystemExit" else values, contexts)
+
+    instance.on(wrap(handler), most=10)
+    instance.handling.start(None)
+    for failed in instance.run_all(["raise", "b", "c"]):
+        assert failed.state is RequestState.FAILED
+        assert told in failed.text
+    assert instance.handling.wait_idle(20)
+
+
+def test_what_a_batch_handler_is_called_with_is_answered_in_one_word(instance: Instance) -> None:
+    instance.on(shout, most=10)
+    instance.handling.start(None)
+    told = instance.run_all(["a", "b", "c"], flags=SILENT)
+    assert [each.value for each in told] == [b""] * 3, "nobody waits"
+    assert all(each.silent for each in told)
+    assert instance.shell.runs.empty()
+
+
+def test_a_request_inside_a_batch_has_the_time_of_the_one_that_is_over_first(
+    instance: Instance,
+) -> None:
+    seen = SimpleQueue[tuple[float, float]]()
+
+    def handler(values: list[str], contexts: list[roq.RequestContext]) -> list[str]:
+        current = CURRENT.get()
+        assert current is not None
+        seen.put((current.remaining, min(each.remaining for each in contexts)))
+        return values
+
+    instance.on(handler, most=10)
+    data = [
+        ENVELOPE.pack(ENVELOPE_VERSION, 0, within) + msgspec.msgpack.encode("x")
+        for within in (90_000, 30_000, 60_000)
+    ]
+    batch = Batch(data, TEXT.topic, PublisherId(b"p" * 16), 0, time_ns() // 1_000, len(data))
+    instance.handling.start(None)
+    instance.handling.enqueue(RequestHolding(LogId(1, 1), 5, 7, 0, 1, batch), range(3))
+    remaining, least = seen.get(timeout=20)
+    assert least <= remaining <= 30
+
+
+def test_what_is_lost_or_is_given_back_does_not_get_to_a_batch_handler(instance: Instance) -> None:
+    instance.on(shout, most=10)
+    data = [ENVELOPE.pack(ENVELOPE_VERSION, 0, 0) + msgspec.msgpack.encode("x")] * 2
+    batch = Batch(data, TEXT.topic, PublisherId(b"p" * 16), 0, time_ns() // 1_000, len(data))
+    holding = RequestHolding(LogId(1, 1), 5, 7, 0, 1, batch)
+    holding.lose([0])
+    calls.clear()
+    instance.handling.enqueue(holding, range(2))
+    instance.handling.start(None)
+    assert instance.shell.runs.get(timeout=20)[0][0] == 1
+    assert calls == [1]
+    assert instance.handling.stats.lost == 1
+    instance.handling.draining = True
+    assert isinstance(instance.run_all(["x"])[0], Settlement)

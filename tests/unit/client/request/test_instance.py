@@ -209,3 +209,19 @@ def test_figures_go_to_all_exchanges_and_nothing_is_taken_while_unavailable() ->
     (credit,) = script.machine.taking(taking=False, now=0.0)
     assert credit.frames[0] == CREDIT
     assert consuming.decode(credit.frames[1], Credit).messages == 0
+
+
+def test_availability_that_flaps_leaves_the_credit_as_it_is() -> None:
+    script = Script()
+    script.lease(1)
+    granted = []
+    for turn in range(1, 101):
+        asks = script.machine.taking(taking=not turn % 2, now=0.1)
+        granted += [
+            consuming.decode(ask.frames[1], Credit).messages
+            for ask in asks
+            if ask.frames[0] == CREDIT
+        ]
+    assert granted[::2] == [granted[0]] * 50, "none"
+    assert granted[1::2] == [granted[1]] * 50, "all"
+    assert granted[0] < granted[1]

@@ -16,6 +16,7 @@ from roq.protocol import documents, requesting
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.requesting import (
     ATTEND,
+    DELAYED_FROM,
     OUTCOMES,
     WANT,
     Attend,
@@ -214,3 +215,28 @@ def test_many_words_go_in_several_messages() -> None:
     ]  # fmt: skip
     assert [each.offset for want in said for each in want.wanted] == list(range(2_500))
     assert script.said() == []
+
+
+def test_what_is_delayed_is_not_asked_for_before_it_is_due() -> None:
+    script = Script()
+    script.ready()
+    machine, place = script.machine, Position(DELAYED_FROM + 1, 0)
+    assert machine.wait("s", ONE, place, script.now, ask=False, after=60.0)
+    script.ticked(30.0)
+    machine.down(ONE)
+    script.said()
+    (ask,) = machine.up(ONE, script.now)
+    script.attended(ask)
+    assert script.said() == []
+    assert [wanted(each) for each in script.ticked(30.0 + SURE_SECONDS)] == [[place]]
+
+
+def test_who_cancels_what_is_delayed_asks_how_it_ends() -> None:
+    """Its exchange does not know who has made it before it is due."""
+    script = Script()
+    script.ready()
+    place = Position(DELAYED_FROM + 1, 0)
+    script.machine.wait("s", ONE, place, script.now, ask=False, after=60.0)
+    script.machine.cancel("s", ONE, place, late=False)
+    (want,) = script.said()
+    assert (want.cancelled, want.wanted) == ([place], [place])

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 import roq
-from roq.client.publish.receipt import Receipt
+from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request.endpoint import endpoint
+from roq.client.request.many import PendingMany
 from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
 from roq.client.request.shell import Sent
-from roq.protocol.requesting import ServiceSettings
+from roq.model import LogId
+from roq.protocol.later import LATER_TOPIC, decode_delayed
+from roq.protocol.requesting import Position, ServiceSettings, delayed_position
 
 ECHO = endpoint("s.echo", request=bytes, response=bytes, idempotent=True)
 
@@ -29,8 +34,15 @@ class PaperPublisher:
         links = SimpleNamespace(
             replay=SimpleNamespace(keep_nothing=lambda: None), bound=SimpleNamespace(topics=set())
         )
-        self._shell = SimpleNamespace(machine=SimpleNamespace(links=links))
+        self._shell = SimpleNamespace(
+            machine=SimpleNamespace(links=links), publish_chunk=self.publish_chunk
+        )
+        self.most = 2
+        """Messages of one batch."""
+        self.room = 100
+        """Batches for which there is room."""
         self.published: list[bytes] = []
+        self.topics: list[str] = []
         self.errors: list[roq.RoQError] = []
         self.flushed = 0
 
@@ -38,10 +50,24 @@ class PaperPublisher:
         if self.errors:
             raise self.errors.pop(0)
         self.published.append(data)
+        self.topics.append(topic)
         return Receipt(cast("Any", self))
+
+    def publish_chunk(
+        self, payloads: list[bytes], position: int, _topic: str
+    ) -> tuple[int, Receipt | None]:
+        if self.errors:
+            raise self.errors.pop(0)
+        if not self.room:
+            return 0, None
+        self.room -= 1
+        chunk = payloads[position : position + self.most]
+        self.published += chunk
+        return len(chunk), Receipt(cast("Any", self))
 
     def flush(self, _timeout: float | None) -> None:
         self.flushed += 1
+        self.room += 1
 
     def close(self, _timeout: float | None) -> None: ...
 
@@ -52,29 +78,35 @@ class PaperCollector:
     open_count = 0
     trouble = ""
 
-    def __init__(self, on_lost: Callable[[Pending[Any]], bool]) -> None:
+    def __init__(self, on_lost: Callable[[Any], bool]) -> None:
         self.on_lost = on_lost
         self.kept: list[Pending[Any]] = []
+        self.expected: list[float] = []
+        self.given = ServiceSettings()
         self.calls: list[tuple[Callable[[], object], Callable[[], object]]] = []
-        self.failed: list[tuple[Pending[Any], roq.RoQError]] = []
+        self.failed: list[tuple[Any, roq.RoQError]] = []
 
     def need_exchanges(self, _timeout: float) -> None: ...
 
     def attend(self, *_: object) -> None: ...
 
     def settings(self, _service: str) -> ServiceSettings:
-        return ServiceSettings()
+        return self.given
 
-    def expect(self, *_: object) -> None: ...
+    def expect(self, _pending: object, seconds: float) -> None:
+        self.expected.append(seconds)
 
     def keep(self, pending: Pending[Any], data: bytes) -> None:
         self.kept.append(pending)
         pending.repeat = data
 
+    def keep_many(self, many: PendingMany[Any], data: list[bytes]) -> None:
+        many.repeat = data
+
     def later(self, call: Callable[[], object], left_out: Callable[[], object]) -> None:
         self.calls.append((call, left_out))
 
-    def fail(self, pending: Pending[Any], error: roq.RoQError) -> None:
+    def fail(self, pending: Any, error: roq.RoQError) -> None:
         self.failed.append((pending, error))
 
     def wait_for(self, condition: Callable[[], bool], _timeout: float) -> bool:
@@ -88,16 +120,16 @@ class PaperCollector:
 class Scene:
     """A requester, and both sides of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, block: bool = False) -> None:
         self.publisher = PaperPublisher()
         made: list[PaperCollector] = []
 
-        def make(on_lost: Callable[[Pending[Any]], bool]) -> Any:
+        def make(on_lost: Callable[[Any], bool]) -> Any:
             made.append(PaperCollector(on_lost))
             return made[0]
 
         self.requester = Requester(
-            cast("Any", self.publisher), make, settings=ServiceSettings(), timeout=1.0, block=False
+            cast("Any", self.publisher), make, settings=ServiceSettings(), timeout=1.0, block=block
         )
         self.collector = made[0]
 
@@ -148,3 +180,125 @@ def test_what_ends_after_the_requester_is_not_sent_once_more(scene: Scene) -> No
     pending = scene.requester.request(ECHO, b"x")
     scene.requester.close()
     assert not scene.collector.on_lost(pending)
+
+
+# --- many -----------------------------------------------------------------------------------------
+
+
+def test_many_are_one_object_over_the_batches_that_they_went_into() -> None:
+    scene = Scene(block=True)
+    scene.publisher.room = 1
+    many = scene.requester.request_many(ECHO, [b"a", b"b", b"c", b"d", b"e"])
+    assert [data[-1:] for data in scene.publisher.published] == [b"a", b"b", b"c", b"d", b"e"]
+    assert [list(part.members) for part in many.parts] == [[0, 1], [2, 3], [4]]
+    assert scene.publisher.flushed == 2, "it has waited for room"
+    assert many.repeat == scene.publisher.published
+    assert not many.done()
+
+
+def test_many_and_one_share_a_batch(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    receipt = Receipt(cast("Any", scene.publisher))
+    monkeypatch.setattr(scene.publisher, "publish", lambda *_, **__: receipt)
+    monkeypatch.setattr(scene.requester._shell, "publish_chunk", lambda *_: (2, receipt))
+    first = scene.requester.request(ECHO, b"x")
+    many = scene.requester.request_many(ECHO, [b"a", b"b"])
+    last = scene.requester.request(ECHO, b"y")
+    assert (first._index, many.parts[0].first, last._index) == (0, 1, 3)
+
+
+def test_many_of_which_none_can_be_made_raise(scene: Scene) -> None:
+    scene.publisher.room = 0
+    with pytest.raises(roq.WouldBlock):
+        scene.requester.request_many(ECHO, [b"a"])
+    scene.publisher.errors.append(roq.QueueNotFound("gone"))
+    with pytest.raises(roq.QueueNotFound):
+        scene.requester.request_many(ECHO, [b"a"])
+    with pytest.raises(roq.InvalidRequest, match="cannot be encoded"):
+        scene.requester.request_many(ECHO, [b"a", cast("bytes", 7)])
+    assert scene.publisher.published == []
+
+
+def test_many_of_which_some_cannot_be_made_say_so_of_these(scene: Scene) -> None:
+    scene.publisher.errors.append(roq.MessageTooLarge("too large"))
+    scene.publisher.room = 1
+    many = scene.requester.request_many(ECHO, [b"a", b"b", b"c", b"d"])
+    assert [data[-1:] for data in scene.publisher.published] == [b"b", b"c"]
+    assert isinstance(many.ends[0], roq.MessageTooLarge)
+    assert many.ends[1:3] == [None, None]
+    assert isinstance(many.ends[3], roq.WouldBlock)
+
+
+def test_those_of_a_lost_exchange_are_sent_once_more(scene: Scene) -> None:
+    many = scene.requester.request_many(ECHO, [b"a", b"b", b"c"])
+    many.settle(0, None, roq.Unavailable("known"))
+    scene.publisher.published.clear()
+    scene.publisher.room = 0
+    assert scene.collector.on_lost(many.parts[0])
+    call, _ = scene.collector.calls.pop()
+    call()
+    assert [data[-1:] for data in scene.publisher.published] == [b"b"]
+    assert list(many.parts[-1].members) == [1]
+    assert scene.publisher.flushed == 1, "it waits for room"
+    assert scene.collector.on_lost(many.parts[1])
+    scene.publisher.errors.append(roq.QueueNotFound("gone"))
+    call, _ = scene.collector.calls.pop()
+    call()
+    ((rest, error),) = scene.collector.failed
+    assert (list(rest.members), type(error)) == ([2], roq.QueueNotFound)
+
+
+# --- later ----------------------------------------------------------------------------------------
+
+
+def accept(pending: Pending[bytes]) -> Position:
+    assert pending.accepted is not None
+    status = SendStatus(outcome=Outcome.OK, log=LogId(1, 1), offset=3, exchange="x1")
+    pending.accepted.settle(status)
+    assert pending.at is not None
+    return pending.at[1]
+
+
+def test_a_delayed_request_travels_as_a_delayed_message_and_has_its_name(scene: Scene) -> None:
+    pending = scene.requester.request(ECHO, b"x", within=5.0, delay=60.0)
+    (data,) = scene.publisher.published
+    message = decode_delayed(data)
+    assert (message.topic, message.payload[-1:]) == (b"s/echo", b"x")
+    assert message.due_us / 1e6 == pytest.approx(time.time() + 60, abs=30)
+    assert scene.publisher.topics == [LATER_TOPIC.decode()]
+    assert accept(pending) == delayed_position(message.id)
+    assert scene.collector.expected[0] == pytest.approx(65.0, abs=1)
+
+
+def test_what_a_service_delays_is_delayed_unless_a_request_says_otherwise(scene: Scene) -> None:
+    scene.collector.given = ServiceSettings(delay=60.0)
+    scene.requester.request(ECHO, b"x")
+    scene.requester.request(ECHO, b"x", delay=0)
+    scene.requester.send(ECHO, b"x")
+    later = LATER_TOPIC.decode()
+    assert scene.publisher.topics == [later, "s/echo", later]
+
+
+def test_a_delayed_request_whose_exchange_is_lost_is_delayed_anew_by_its_name(
+    scene: Scene,
+) -> None:
+    pending = scene.requester.request(ECHO, b"x", delay=60.0)
+    assert scene.collector.on_lost(pending)
+    call, _ = scene.collector.calls.pop()
+    call()
+    first, second = scene.publisher.published
+    assert first == second
+
+
+def test_what_must_not_be_begun_twice_is_not_sent_to_two_exchanges_when_it_is_delayed(
+    scene: Scene,
+) -> None:
+    once = endpoint("s.once", request=bytes, response=bytes)
+    scene.requester.request(once, b"x", delay=60.0)
+    assert LATER_TOPIC.decode() in scene.requester._once
+
+
+@pytest.mark.parametrize("delay", [1e12, datetime(2030, 1, 1)])  # noqa: DTZ001 - that is the point
+def test_delays_that_cannot_be(scene: Scene, delay: Any) -> None:
+    with pytest.raises(roq.InvalidRequest):
+        scene.requester.request(ECHO, b"x", delay=delay)
+    assert scene.publisher.published == []

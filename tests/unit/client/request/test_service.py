@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 import roq
+from roq.client.consume.machine import Membership
 from roq.client.io.engine import Engine
 from roq.client.request.endpoint import endpoint
 from roq.client.request.service import HANGS_SECONDS, Service
@@ -83,3 +84,35 @@ def test_what_it_raises_makes_the_instance_unavailable_and_ends_nothing(
         assert not figures.available
         assert f"raised {type(error).__name__}" in figures.rule
         assert requesting.decode(requesting.encode(figures), Figures) == figures
+
+
+@pytest.mark.parametrize("batch", [0, -1, "many", 10_001])
+def test_batches_that_cannot_be(scene: Scene, batch: Any) -> None:
+    service = Service(
+        scene.engine, ["127.0.0.1:1"], "s", "work", settings=ServiceSettings(), threads=2
+    )
+    with pytest.raises(roq.InvalidRequest, match="batch is"):
+        service.handler(ECHO, batch=batch)
+
+
+def test_an_instance_holds_several_of_its_largest_batch(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+    tick = "roq.client.request.service.InstanceShell.__init__"
+
+    def note(_self: object, _engine: object, member: Membership, *_: Any, **__: Any) -> NoReturn:
+        held.append(member.prefetch)
+        raise roq.Closed("enough")
+
+    monkeypatch.setattr(tick, note)
+    for given, batch in (({}, 3), ({}, 100), ({"prefetch": 7}, 100)):
+        service = Service(
+            scene.engine, ["127.0.0.1:1"], "s", "work", settings=ServiceSettings(), threads=8,
+            **given,
+        )  # fmt: skip
+        service.handler(ECHO, batch=batch)(lambda data, _: data)
+        with pytest.raises(roq.Closed):
+            service.start()
+        service._handling.stop()
+    assert held == [16, 400, 7]

@@ -14,6 +14,7 @@ from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request import shell
 from roq.client.request.endpoint import endpoint
 from roq.client.request.machine import SURE_SECONDS
+from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending
 from roq.client.request.shell import GRACE_SECONDS, Collector, Sent
 from roq.model import ExchangeInfo, LogId
@@ -192,3 +193,140 @@ def test_what_is_not_sent_once_more_says_why(scene: Scene, ended: bool) -> None:
     scene.collector.fail(pending, roq.Unavailable("because"))
     with pytest.raises(roq.Unavailable, match="because"):
         pending.result(20)
+
+
+# --- those that were made together ----------------------------------------------------------------
+
+
+def together(scene: Scene, count: int = 3, offset: int = 3) -> tuple[Sent, PendingMany[bytes]]:
+    """Requests that an exchange has in one batch; the collector is not told yet."""
+    receipt = Receipt(cast("Any", None))
+    receipt.settle(SendStatus(outcome=Outcome.OK, log=ONE, offset=offset, exchange="x1"))
+    many: PendingMany[bytes] = PendingMany(scene.collector, "work", ECHO, count)
+    part = ManyPart(many, receipt, 0, range(count))
+    many.parts.append(part)
+    sent = Sent(receipt)
+    sent.pendings += [part] * count
+    return sent, many
+
+
+def ended(scene: Scene, *indexes: int, offset: int = 3) -> None:
+    ends = RequestEnds("s", [RequestEnd(offset, at, RequestState.DONE, b"v") for at in indexes])
+    parts = [OUTCOMES, requesting.encode(ends)]
+    scene.inside(lambda: scene.collector._take(ONE, [parts]))
+
+
+def fetched(scene: Scene) -> list[Position]:
+    wants = [requesting.decode(each[1], Want) for each in scene.lines.asked if each[0] == WANT]
+    return [position for want in wants for position in want.fetched]
+
+
+def test_many_end_one_after_the_other_and_are_confirmed_as_they_come(scene: Scene) -> None:
+    sent, many = together(scene)
+    scene.collector.expect(many, 60.0)
+    scene.collector.accepted(sent)
+    scene.inside(lambda: None)
+    assert (scene.collector.open_count, len(scene.collector._due)) == (3, 1)
+    ended(scene, 0, 2)
+    assert not many.done()
+    assert fetched(scene) == [Position(3, 0), Position(3, 2)]
+    ended(scene, 1)
+    assert many.result(20) == [b"v"] * 3
+    assert (scene.collector.open_count, scene.collector._due) == (0, {}), "nothing is left of them"
+    assert len(fetched(scene)) == 3
+
+
+def test_many_whose_callbacks_run_are_confirmed_afterwards(scene: Scene) -> None:
+    sent, many = together(scene)
+    gate, called = threading.Event(), threading.Event()
+    many.on_done(lambda _: (gate.wait(20), called.set()))
+    scene.collector.accepted(sent)
+    scene.inside(lambda: None)
+    ended(scene, 0, 1, 2)
+    assert fetched(scene) == []
+    gate.set()
+    assert called.wait(20)
+    assert scene.collector.wait_for(lambda: len(fetched(scene)) == 3, 20)
+
+
+def test_many_may_end_before_it_is_known_where_they_are(scene: Scene) -> None:
+    sent, many = together(scene)
+    ended(scene, 0, 1)
+    scene.collector.accepted(sent)
+    scene.inside(lambda: None)
+    assert [each is None for each in many.ends] == [False, False, True]
+    assert scene.collector.open_count == 1
+    ended(scene, 2)
+    assert many.done()
+    assert not scene.collector._early
+
+
+def test_one_of_many_that_another_asks_for_is_told_to_both(scene: Scene) -> None:
+    sent, many = together(scene)
+    scene.collector.accepted(sent)
+    found = scene.pending()
+    found.place(ONE, Position(3, 1))
+    scene.collector.find(found)
+    scene.inside(lambda: None)
+    ended(scene, 0, 1, 2)
+    assert (found.result(20), many.done()) == (b"v", True)
+    assert scene.collector.open_count == 0
+
+
+def test_many_that_are_overdue_are_asked_for_before_they_are_given_up(scene: Scene) -> None:
+    sent, many = together(scene)
+    scene.collector.expect(many, 0.0)
+    scene.collector.accepted(sent)
+    scene.inside(lambda: None)
+    ended(scene, 1)
+    part = many.parts[0]
+    scene.lines.asked.clear()
+    scene.inside(lambda: scene.collector._overdue(part, many.due))
+    scene.inside(lambda: scene.collector._perform(scene.collector._machine.say()))
+    late = [requesting.decode(each[1], Want).late for each in scene.lines.asked]
+    assert [position for some in late for position in some] == [Position(3, 0), Position(3, 2)]
+    scene.inside(lambda: scene.collector._overdue(part, many.due + GRACE_SECONDS))
+    assert [each.state for each in many] == ["unavailable", "done", "unavailable"]
+    assert scene.collector.open_count == 0
+
+
+def test_many_are_cancelled_where_they_are(scene: Scene) -> None:
+    sent, many = together(scene)
+    scene.collector.accepted(sent)
+    many.cancel()
+    scene.inside(lambda: None)
+    scene.inside(lambda: None)
+    wants = [requesting.decode(each[1], Want) for each in scene.lines.asked if each[0] == WANT]
+    assert [at for want in wants for at in want.cancelled] == [Position(3, at) for at in range(3)]
+
+
+def test_many_whose_exchange_is_gone_are_unknown_but_for_those_that_have_ended(
+    scene: Scene,
+) -> None:
+    sent, many = together(scene)
+    scene.collector.accepted(sent)
+    scene.inside(lambda: None)
+    ended(scene, 1)
+    nobody = Topology(queue_id=b"q" * 16, epoch=1, version=2, exchanges=[])
+    scene.inside(lambda: scene.collector._topology(nobody))
+    assert [each.state for each in many] == ["unknown", "done", "unknown"]
+    assert scene.collector.open_count == 0
+
+
+def test_many_are_told_when_all_ends(scene: Scene) -> None:
+    sent, many = together(scene)
+    scene.collector.accepted(sent)
+    scene.inside(lambda: None)
+    scene.collector.close()
+    assert {type(each) for each in many.results(20)} == {roq.Closed}
+
+
+def test_the_allowance_of_many_is_given_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "REPEAT_BYTES", 25)
+    _, many = together(scene)
+    _, others = together(scene)
+    scene.collector.keep_many(many, [b"x" * 10] * 2)
+    scene.collector.keep_many(others, [b"x" * 10])
+    assert (others.repeat, scene.collector._kept_bytes) == (None, 20)
+    scene.collector.let_go(many)
+    assert scene.collector._kept_bytes == 0

@@ -5,7 +5,13 @@ from __future__ import annotations
 from roq.client.consume.groups import GroupSummary
 from roq.client.request.context import parse_id
 from roq.client.request.views import summed
-from roq.protocol.requesting import Requests, RequestState, RequestView, ServiceSettings
+from roq.protocol.requesting import (
+    Durations,
+    Requests,
+    RequestState,
+    RequestView,
+    ServiceSettings,
+)
 
 
 def answer(*requests: RequestView, **given: object) -> Requests:
@@ -29,14 +35,22 @@ def test_what_exchanges_say_of_a_service_is_added_up() -> None:
     view = summed(
         "work", group(oldest_seconds=10.0, stalled=["exchange x1: it is paused"]),
         {
-            "x1": answer(running, open=1, counts={"done": 4}),
-            "x2": answer(failed, stored=1, stored_bytes=2, counts={"done": 1, "failed": 1}),
+            "x1": answer(
+                running, open=1, counts={"done": 4}, accepted=3, retried=1,
+                waiting=Durations([1, 2], 3.0),
+            ),
+            "x2": answer(
+                failed, stored=1, stored_bytes=2, counts={"done": 1, "failed": 1}, accepted=4,
+                waiting=Durations([1, 0, 5], 4.0),
+            ),
         },
         {"x1": 1, "x2": 2}, {"x3": "it is away"},
     )  # fmt: skip
     assert (view.open, view.stored, view.stored_bytes) == (1, 1, 2)
     assert view.counts == {"done": 5, "failed": 1}
     assert view.oldest_seconds == 10.0
+    assert (view.accepted, view.retried) == (7, 1)
+    assert (view.waiting, view.running) == (Durations([2, 2, 5], 7.0), Durations())
     assert [(each.state, each.text) for each in view.requests] == [
         ("failed", "no"),
         ("running", ""),

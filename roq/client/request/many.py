@@ -1,0 +1,317 @@
+"""Requests that were made together, and what has become of them: one object for all.
+
+Those that went into the same batch of their publisher are a *part*: they stand in the log of one
+exchange at one offset, one after the other.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar, overload
+
+from roq.client.publish.receipt import Receipt
+from roq.client.request.endpoint import Endpoint, is_async
+from roq.client.request.pending import ASYNC, REGISTERING, Pending, Waits
+from roq.errors import InvalidRequest, RoQError, Unavailable
+from roq.model import LogId
+from roq.protocol.requesting import Position, RequestEnd, RequestState
+
+R = TypeVar("R")
+
+
+class ManyPart:
+    """Requests of a `PendingMany` that went into one batch, one after the other.
+
+    Attributes:
+        many: of which they are some.
+        receipt: of the batch.
+        first: index in the batch of the first one.
+        members: which of all they are, in order.
+        at: log and offset of the batch; None: it is not known to be accepted.
+        left: so many of them have not ended.
+    """
+
+    __slots__ = ("at", "first", "left", "many", "members", "receipt")
+
+    def __init__(
+        self, many: PendingMany[Any], receipt: Receipt, first: int, members: Sequence[int]
+    ) -> None:
+        self.many = many
+        self.receipt = receipt
+        self.first = first
+        self.members = members
+        self.at: tuple[LogId, int] | None = None
+        self.left = len(members)
+
+    @property
+    def due(self) -> float:
+        """When their time is over."""
+        return self.many.due
+
+    def place(self) -> tuple[LogId, int] | None:
+        """Where they are; None: they were not accepted yet."""
+        status = self.receipt.status
+        if self.at is None and status is not None and status.ok and status.offset is not None:
+            self.at = status.log, status.offset
+        return self.at
+
+    def positions(self) -> list[Position]:
+        """Where each is; none before that is known."""
+        at = self.place()
+        if at is None:
+            return []
+        offset, first = at[1], self.first
+        return [Position(offset, index) for index in range(first, first + len(self.members))]
+
+    def open(self) -> list[Position]:
+        """Where those are that have not ended."""
+        ends, members = self.many.ends, self.members
+        placed = zip(members, self.positions(), strict=False)  # none before it is known where
+        return [at for member, at in placed if ends[member] is None]
+
+    def open_members(self) -> list[int]:
+        """Which of all have not ended."""
+        return [member for member in self.members if self.many.ends[member] is None]
+
+    def settle(self, index: int, outcome: RequestEnd | None, error: RoQError | None) -> None:
+        """What stands at this index of the batch has ended."""
+        self.left -= self.many.settle(self.members[index - self.first], outcome, error)
+
+
+class PendingMany(Sequence[Pending[R]], Generic[R]):
+    """Requests that were made together, in order. Made by `Requester.request_many`.
+
+        pending = requester.request_many(create, [Order(7), Order(8)])
+        seven, eight = pending.results(10)
+
+    It is a sequence: `pending[1]` is one of them, as a `Pending`, which is made when somebody looks
+    at it. The retrieval of its response is confirmed as that of all.
+
+    Attributes:
+        endpoint: what was requested.
+        ends: how each has ended, or why that is not known; None: it has not.
+    """
+
+    __slots__ = (
+        "_callbacks", "_held", "_left", "_queue", "_singles", "_waits", "due", "endpoint", "ends",
+        "parts", "repeat",
+    )  # fmt: skip
+
+    def __init__(self, waits: Waits, queue: str, endpoint: Endpoint[Any, R], count: int) -> None:
+        self.endpoint = endpoint
+        self.parts: list[ManyPart] = []
+        """Where they went; of those that were sent once more, the last one counts."""
+        self.repeat: list[bytes] | None = None
+        """What is sent once more if an exchange dies with it."""
+        self.due = float("inf")
+        """When their time is over."""
+        self._waits = waits
+        self._queue = queue
+        self.ends: list[RequestEnd | RoQError | None] = [None] * count
+        self._left = count
+        self._singles: dict[int, Pending[R]] = {}
+        self._callbacks: list[Callable[[], None]] = []
+        self._held = 0
+        """Callbacks that have not ended; retrievals are confirmed when there is none."""
+
+    # --- the user's -------------------------------------------------------------------------------
+
+    @property
+    def accepted(self) -> list[Receipt]:
+        """The receipts of the batches in which they travel, in order."""
+        return [part.receipt for part in self.parts]
+
+    def done(self) -> bool:
+        """Whether of all of them it is known how they have ended."""
+        return not self._left
+
+    def results(self, timeout: float | None = None) -> list[R | RoQError]:
+        """Wait until all have ended; gives of each its response, or why there is none.
+
+        Args:
+            timeout: seconds for all of them; None: as long as it takes.
+
+        Raises:
+            Unavailable: not in time.
+        """
+        self._wait(timeout)
+        return [self._result(number) for number in range(len(self))]
+
+    def result(self, timeout: float | None = None) -> list[R]:
+        """As `results`, if each has a response.
+
+        Raises:
+            NoResponse, DeliveryError, Unavailable: of the first that has none, as `Pending.result`.
+        """
+        values: list[R] = []
+        for value in self.results(timeout):
+            if isinstance(value, RoQError):
+                raise value
+            values.append(value)
+        return values
+
+    def future(self) -> Future[list[R | RoQError]]:
+        """`results` as a future; its callbacks must not wait for anything of this client."""
+        future: Future[list[R | RoQError]] = Future()
+        future.set_running_or_notify_cancel()
+
+        def settle() -> None:
+            try:
+                values = self.results(0)
+            except Exception as error:  # noqa: BLE001 - also of a codec, and whoever waits is told
+                future.set_exception(error)
+            else:
+                future.set_result(values)
+
+        self._ring(settle)
+        return future
+
+    def on_done(self, callback: Callable[[PendingMany[R]], object]) -> None:
+        """Call this once when all have ended, in the client's thread for callbacks.
+
+        As `Pending.on_done`: with callbacks that were given before any has ended, the retrieval of
+        all is confirmed when the last of these callbacks has ended.
+
+        Raises:
+            InvalidRequest: it is `async def`: the client has no event loop, `roq.aio` does.
+        """
+        if is_async(callback):
+            raise InvalidRequest(ASYNC)
+
+        def call() -> None:
+            try:
+                told = callback(self)
+                if inspect.iscoroutine(told):
+                    told.close()
+                    raise InvalidRequest(ASYNC)
+            finally:
+                self.called()
+
+        self.when_done(lambda: self._waits.later(call))
+
+    def cancel(self) -> None:
+        """The responses are not wanted any more; as `Pending.cancel`."""
+        self._waits.cancel(self)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, number: int) -> Pending[R]: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Pending[R]]: ...
+
+    def __getitem__(self, number: int | slice) -> Pending[R] | list[Pending[R]]:
+        if isinstance(number, slice):
+            return [self._single(each) for each in range(len(self))[number]]
+        return self._single(range(len(self))[number])
+
+    def __repr__(self) -> str:
+        ended = len(self) - self._left
+        return f"<roq.PendingMany {self.endpoint.name}: {ended:,} of {len(self):,} have ended>"
+
+    # --- the event loop's -------------------------------------------------------------------------
+
+    def when_done(self, begin: Callable[[], None]) -> None:
+        """Call this once when all have ended; it does not wait, and has `called` called."""
+        with REGISTERING:
+            self._held += 1
+        self._ring(begin)
+
+    def called(self) -> None:
+        """A callback has ended."""
+        with REGISTERING:
+            self._held -= 1
+            last = not self._held
+        if last:
+            self._waits.confirm(self)
+
+    # --- the collector's --------------------------------------------------------------------------
+
+    @property
+    def placed(self) -> bool:
+        """Whether it is known where all of them are that have not ended."""
+        return all(part.place() is not None or not part.left for part in self.parts)
+
+    def forget_repeat(self) -> int:
+        """They will not be sent once more; how many bytes were kept for that."""
+        kept, self.repeat = self.repeat, None
+        return sum(map(len, kept or ()))
+
+    def places(self) -> list[tuple[LogId, Position]]:
+        """Where they are, as far as that is known."""
+        return [
+            (part.at[0], position)
+            for part in self.parts
+            for position in part.positions()
+            if part.at is not None
+        ]
+
+    @property
+    def held(self) -> bool:
+        """Whether retrievals are confirmed later, when callbacks have ended."""
+        return self._held > 0
+
+    def settle(self, member: int, outcome: RequestEnd | None, error: RoQError | None) -> bool:
+        """One of them has ended so, or this cannot be known; False: that was known already."""
+        if self.ends[member] is not None:
+            return False
+        with REGISTERING:
+            self.ends[member] = error if outcome is None else outcome
+            single = self._singles.get(member)
+            self._left -= 1
+            rings: list[Callable[[], None]] = []
+            if not self._left:
+                rings, self._callbacks = self._callbacks, []
+        if not self._left and self.repeat is not None:
+            self._waits.let_go(self)
+        if single is not None:
+            single.settle(outcome, error)
+        for ring in rings:
+            ring()
+        return True
+
+    # --- inside -----------------------------------------------------------------------------------
+
+    def _wait(self, timeout: float | None) -> None:
+        if self._left:
+            self._waits.wait_for(self.done, timeout)
+        if self._left:
+            left = f"{self._left:,} of {len(self):,} requests"
+            raise Unavailable(f"no response of {self.endpoint.name} to {left} within {timeout} s")
+
+    def _result(self, number: int) -> R | RoQError:
+        end = self.ends[number]
+        try:
+            if isinstance(end, RequestEnd) and end.state is RequestState.DONE:
+                return self.endpoint.decode_response(end.value)
+            return self._single(number).result(0)
+        except RoQError as error:
+            return error
+
+    def _single(self, number: int) -> Pending[R]:
+        with REGISTERING:
+            single = self._singles.get(number)
+            if single is not None:
+                return single
+            single = self._singles[number] = Pending(self._waits, self._queue, self.endpoint)
+            part = next((part for part in reversed(self.parts) if number in part.members), None)
+            if part is not None:
+                single.sent(part.receipt, part.first + part.members.index(number))
+            single.is_one_of_many()
+            end = self.ends[number]
+            if isinstance(end, RequestEnd):
+                single.settle(end)
+            elif end is not None:
+                single.settle(None, end)
+        return single
+
+    def _ring(self, ring: Callable[[], None]) -> None:
+        with REGISTERING:
+            if self._left:
+                self._callbacks.append(ring)
+                return
+        ring()

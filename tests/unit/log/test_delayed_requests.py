@@ -1,0 +1,72 @@
+"""As what delayed requests are known, whatever their batches say."""
+
+from __future__ import annotations
+
+import zmq
+
+from roq.log.delayed_requests import DelayedRequests
+from roq.model import PublisherId
+from roq.protocol.attributes import Attributes, pack_attributes
+from roq.protocol.batch import pack
+from roq.protocol.requesting import DELAYED_FROM, Position
+
+
+def batch(*names: str, link_number: int = 0, publisher: str = "aa" * 16) -> bytes:
+    given = {
+        index: Attributes(None, (), {"roq.delayed.id": name, "roq.delayed.publisher": publisher}, 0)
+        for index, name in enumerate(names)
+    }
+    return pack(
+        [b"x"] * len(names), publisher=PublisherId(b"e" * 16), epoch=0, link_number=link_number,
+        first_sequence=0, created_us=0, attributes=pack_attributes(given),
+    )  # fmt: skip
+
+
+def name(number: int) -> str:
+    return (DELAYED_FROM + number).to_bytes(8, "big").hex()
+
+
+def known(number: int) -> Position:
+    return Position(DELAYED_FROM + number, 0)
+
+
+def test_each_is_known_by_its_message_until_it_ends() -> None:
+    delayed = DelayedRequests()
+    delayed.opened(7, 0b101, batch(name(1), name(2), name(3)))
+    assert delayed.where(known(3)) == Position(7, 2)
+    assert delayed.where(known(2)) == known(2), "that one has ended"
+    assert delayed.name(Position(7, 0)) == known(1)
+    assert delayed.name(Position(7, 1)) == Position(7, 1)
+    delayed.check({Position(7, 0), Position(7, 2)})
+    assert delayed.ended(Position(7, 0)) == (known(1), b"\xaa" * 16)
+    assert delayed.ended(Position(7, 0)) is None
+    delayed.check({Position(7, 2)})
+    delayed.clear()
+    delayed.check(set())
+
+
+def test_only_an_exchange_says_so() -> None:
+    delayed = DelayedRequests()
+    delayed.opened(7, 1, batch(name(1), link_number=1))
+    assert delayed.where(known(1)) == known(1)
+
+
+def test_a_batch_may_be_a_message_as_it_was_received() -> None:
+    delayed = DelayedRequests()
+    delayed.opened(7, 1, zmq.Frame(batch(name(1), link_number=1)))
+    delayed.check(set())
+
+
+def test_no_name_is_given_twice() -> None:
+    delayed = DelayedRequests()
+    delayed.opened(7, 1, batch(name(1)))
+    delayed.opened(8, 1, batch(name(1)))
+    assert delayed.ended(Position(8, 0)) is None, "it has the name of where it is"
+    assert delayed.where(known(1)) == Position(7, 0)
+
+
+def test_what_cannot_be_read_has_the_name_of_where_it_is() -> None:
+    delayed = DelayedRequests()
+    for data in (batch("zz"), batch("00" * 8), batch(name(1), publisher="zz"), batch(name(1))[:70]):
+        delayed.opened(7, 1, data)
+    delayed.check(set())
