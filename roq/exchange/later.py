@@ -70,6 +70,8 @@ B = TypeVar("B")
 PENDING_MAX: Final = 1_000_000
 """Delayed messages that wait at one exchange; each takes 32 bytes in memory and in each snapshot of
 the log, which must stay well below a segment."""
+COMMITTED_MAX: Final = 100_000
+"""Beside these, of what was committed and is published as soon as that can be."""
 MEMORY_PARTS: Final = 4
 """Of a log in memory: what waits takes so large a part of its capacity beside it at most."""
 DISK_PARTS: Final = 2
@@ -172,9 +174,8 @@ class Later(Generic[B]):
         self._more = False
         """Whether there may be more that is near."""
         self.transactions = TransactionTable(
-            queue, self._half, self._settle, self._owed, lambda: log.generation,
-            lambda: self.clock.now_us,
-        )  # fmt: skip
+            queue, self._half, self._settle, self._owed, lambda: log.generation
+        )
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             DELAYED: self._list,
             CANCEL_DELAYED: self._cancel,
@@ -404,7 +405,8 @@ class Later(Generic[B]):
             else:
                 self._pending.forget(row)
                 self.lost += 1
-                self.transactions.lost(row.id)
+                if row.due_us == OPEN_US:
+                    self.transactions.lost(row.id)
         return found, back
 
     def _publish_due(self) -> list[Effect]:
@@ -580,7 +582,8 @@ class Later(Generic[B]):
     def _settle(self, row: Row, due: list[KeptMessage], committed: bool) -> None:
         """One record ends a transaction, with what is due by it. Raises `NotNow`: no room."""
         room = self._late is not None or self._backpressure.room(sum(each.bytes for each in due))
-        if not (room and self._has_room()) or self._pending.count + len(due) > PENDING_MAX:
+        count = self._pending.count + len(due)
+        if not (room and self._has_room()) or count > PENDING_MAX + COMMITTED_MAX:
             raise NotNow
         offset = self._log.end
         messages, ended = waiting(due) if due else NOTHING, pack_ended([(row.id, committed)])
@@ -611,7 +614,8 @@ class Later(Generic[B]):
         """Assert the invariants."""
         self._pending.check()
         waiting = sum(1 for _ in self._pending) + len(self._near) + len(self._loading)
-        assert waiting == self._pending.count <= PENDING_MAX + TURN_MESSAGES  # noqa: S101
+        assert waiting == self._pending.count  # noqa: S101
+        assert waiting <= PENDING_MAX + COMMITTED_MAX + TURN_MESSAGES  # noqa: S101
         self.transactions.check()
         assert self._near_bytes == sum(held.bytes for _, held in self._near.values())  # noqa: S101
 

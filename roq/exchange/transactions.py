@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from heapq import heappop, heappush, nsmallest
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -70,6 +70,9 @@ BACKOFF_SECONDS: Final = 600.0
 LONELY_SECONDS: Final = 60.0
 """While nobody of a group is there, so long is waited for its patience to end."""
 RETRY_SECONDS: Final = 1.0
+"""What cannot be done now is tried again after so long,"""
+RETRIES_A_SECOND: Final = 1_000
+"""or so seldom that all that are open are not tried more often than this."""
 LOOKS_MAX: Final = 20
 """Transactions that are looked at in one turn; of each a batch of the log may be read."""
 NEVER: Final = float("inf")
@@ -100,8 +103,8 @@ class Producer:
     group: str
     publisher: bytes
     heard_at: float
-    asked: int = 0
-    """Questions that it has not answered, and has time for."""
+    asked: dict[bytes, None] = field(default_factory=dict)
+    """About which it has not answered, and has time for that."""
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +143,6 @@ class TransactionTable(Generic[B]):
             `NotNow` if it could not.
         owed: what is sent when all that has happened so far is kept.
         generation: of the log.
-        now_us: the clock by which delayed messages are due.
 
     Attributes:
         now: monotonic seconds, set by who calls.
@@ -155,7 +157,6 @@ class TransactionTable(Generic[B]):
         settle: Callable[[Row, list[KeptMessage], bool], None],
         owed: OwedAnswers[B],
         generation: Callable[[], int],
-        now_us: Callable[[], int],
     ) -> None:
         self.now = 0.0
         self.kept = 0
@@ -169,7 +170,6 @@ class TransactionTable(Generic[B]):
         self._settle = settle
         self._owed = owed
         self._generation = generation
-        self._now_us = now_us
         self._open: dict[bytes, OpenTransaction] = {}
         self._looks: list[tuple[float, bytes]] = []
         self._ended: OrderedDict[bytes, bool] = OrderedDict()
@@ -264,7 +264,7 @@ class TransactionTable(Generic[B]):
                 try:
                     effects += self._look(found)
                 except NotNow:
-                    self._look_at(found, self.now + RETRY_SECONDS)
+                    self._look_again(found)
         if len(self._looks) > 2 * len(self._open) + 100:
             self._looks = sorted(
                 (each.at, name) for name, each in self._open.items() if each.at < NEVER
@@ -275,6 +275,10 @@ class TransactionTable(Generic[B]):
         found.at = at
         if at < NEVER:
             heappush(self._looks, (at, found.row.id))
+
+    def _look_again(self, found: OpenTransaction) -> None:
+        """It cannot be done now; the more are open, the later it is tried again."""
+        self._look_at(found, self.now + max(RETRY_SECONDS, len(self._open) / RETRIES_A_SECOND))
 
     def _look(self, found: OpenTransaction) -> list[Effect]:
         """Nothing was heard of it until its time: ask somebody, or do what is to be done then."""
@@ -293,7 +297,8 @@ class TransactionTable(Generic[B]):
         if producer is not None:
             return self._ask(found, producer)
         if terms.group in self._groups:  # each of them is asked as much as it is at a time
-            self._look_at(found, self.now + RETRY_SECONDS)
+            found.alone_since = None
+            self._look_again(found)
             return []
         if found.alone_since is None:
             found.alone_since = self.now
@@ -311,7 +316,7 @@ class TransactionTable(Generic[B]):
             return []
         found.asked, found.alone_since = producer, None
         found.attempts += 1
-        producer.asked += 1
+        producer.asked[found.row.id] = None
         self._groups[producer.group].move_to_end(producer)
         self._counts["checked"] += 1
         self._look_at(found, self.now + ANSWER_SECONDS)
@@ -328,7 +333,7 @@ class TransactionTable(Generic[B]):
         silent = [each for each in there if self.now - each.heard_at > SILENT_SECONDS]
         for each in silent:
             self._forget(each)
-        free = [each for each in there if each.asked < AT_ONCE]
+        free = [each for each in there if len(each.asked) < AT_ONCE]
         others = [each for each in free if each is not found.last] or free
         mine = [each for each in others if each.publisher == terms.publisher]
         return next(iter(mine or others), None)
@@ -336,7 +341,7 @@ class TransactionTable(Generic[B]):
     def _unask(self, found: OpenTransaction, *, knew: bool) -> None:
         """Nobody is asked any more."""
         if found.asked is not None:
-            found.asked.asked -= 1
+            del found.asked.asked[found.row.id]
             found.last, found.asked = (None if knew else found.asked), None
 
     def _give_up(self, found: OpenTransaction, terms: Terms) -> None:
@@ -361,7 +366,7 @@ class TransactionTable(Generic[B]):
             held = self._read(found.row)
             if held is None:
                 return
-            due = _messages(held, self._now_us())
+            due = _messages(held)
         self._settle(found.row, due, committed)
         del self._open[found.row.id]
         self._let_go(found)
@@ -434,13 +439,11 @@ class TransactionTable(Generic[B]):
         del there[producer]
         if not there:
             del self._groups[producer.group]
-        if producer.asked:
-            for found in self._open.values():
-                if found.asked is producer:
-                    found.asked = None
-                    found.attempts -= 1
-                    self._look_at(found, self.now)
-            producer.asked = 0
+        for name in producer.asked:
+            found = self._open[name]
+            found.asked = None
+            found.attempts -= 1
+            self._look_at(found, self.now)
 
     # --- what is asked ----------------------------------------------------------------------------
 
@@ -464,7 +467,7 @@ class TransactionTable(Generic[B]):
             there.move_to_end(made, last=False)
             for name in self._lonely.pop(enroll.group, ()):
                 found = self._open.get(name)
-                if found is not None:
+                if found is not None and not found.kept:
                     self._look_at(found, self.now)
         answer = Enrolled(id=enroll.id, generation=self._generation())
         return [Send(asked.route, (ENROLL + asked.reader, documents.encode(answer)))]
@@ -486,6 +489,7 @@ class TransactionTable(Generic[B]):
         check_queue(query.queue, self._queue)
         rest = b""
         if query.transaction:
+            self._owed.check_room()
             rows = [self._state_of(query.transaction)]
             try:
                 found = self._open.get(query.transaction)
@@ -503,8 +507,11 @@ class TransactionTable(Generic[B]):
         answer = Transactions(
             id=query.id, generation=self._generation(), figures=self.figures(), transactions=rows
         )
-        parts = TRANSACTIONS + asked.reader, documents.encode(answer) + rest
-        return [Send(asked.route, parts)]
+        send = Send(asked.route, (TRANSACTIONS + asked.reader, documents.encode(answer) + rest))
+        if not query.transaction or rest:
+            return [send]
+        self._owed.add(send)  # that it has ended is true when that is kept
+        return []
 
     def figures(self) -> TransactionFigures:
         """Counts."""
@@ -546,11 +553,13 @@ class TransactionTable(Generic[B]):
 
     def check(self) -> None:
         """Assert the invariants."""
-        asked = [each.asked for each in self._open.values() if each.asked is not None]
+        asked = {name: each.asked for name, each in self._open.items() if each.asked is not None}
         for producer in self._producers.values():
-            assert producer.asked == asked.count(producer) <= AT_ONCE  # noqa: S101
+            mine = {name for name, each in asked.items() if each is producer}
+            assert producer.asked.keys() == mine  # noqa: S101
+            assert len(mine) <= AT_ONCE  # noqa: S101
             assert producer in self._groups[producer.group]  # noqa: S101
-        assert all(each in self._producers.values() for each in asked)  # noqa: S101
+        assert all(each in self._producers.values() for each in asked.values())  # noqa: S101
         assert len(self._producers) == sum(map(len, self._groups.values()))  # noqa: S101
         assert not self._open.keys() & self._ended.keys()  # noqa: S101
         assert self.kept == sum(each.kept for each in self._open.values())  # noqa: S101
@@ -570,14 +579,14 @@ def _terms(held: KeptMessage) -> Terms:
     )  # fmt: skip
 
 
-def _messages(held: KeptMessage, now_us: int) -> list[KeptMessage]:
-    """Those of a half message, as delayed ones that are due now."""
+def _messages(held: KeptMessage) -> list[KeptMessage]:
+    """Those of a half message, as delayed ones that are due, whatever a clock says."""
     half: Half = decode_half(held.message.payload)
     of = held.message
     made: list[KeptMessage] = []
     for (topic, payload), attributes in zip(half.messages, attributes_of_half(half), strict=True):
         # Under an id of its own, so that nobody takes it for a delayed message and cancels it.
         name = blake2b(of.id + bytes((len(made),)), digest_size=MESSAGE_ID_BYTES).digest()
-        message = Delayed(now_us, topic, payload, name, of.publisher, of.published_us, of.id)
+        message = Delayed(0, topic, payload, name, of.publisher, of.published_us, of.id)
         made.append(kept(message, attributes))
     return made
