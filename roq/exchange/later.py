@@ -42,7 +42,7 @@ from roq.exchange.events import Effect, Publish, Send
 from roq.exchange.own_batches import OwnBatches
 from roq.exchange.readers import RefusedRequest, check_queue, refusal, tagged
 from roq.exchange.requests import Request
-from roq.exchange.transactions import NotNow, TransactionTable
+from roq.exchange.transactions import COMMITTED_MAX, NotNow, TransactionTable
 from roq.log.log import Log
 from roq.log.steady_clock import SteadyClock
 from roq.log.streams import StreamTable
@@ -70,8 +70,6 @@ B = TypeVar("B")
 PENDING_MAX: Final = 1_000_000
 """Delayed messages that wait at one exchange; each takes 32 bytes in memory and in each snapshot of
 the log, which must stay well below a segment."""
-COMMITTED_MAX: Final = 100_000
-"""Beside these, of what was committed and is published as soon as that can be."""
 MEMORY_PARTS: Final = 4
 """Of a log in memory: what waits takes so large a part of its capacity beside it at most."""
 DISK_PARTS: Final = 2
@@ -173,9 +171,7 @@ class Later(Generic[B]):
         """Nothing is published before: a slow reader leaves no room for it."""
         self._more = False
         """Whether there may be more that is near."""
-        self.transactions = TransactionTable(
-            queue, self._half, self._settle, self._owed, lambda: log.generation
-        )
+        self.transactions = TransactionTable(queue, self._half, self._settle, self._owed, log)
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             DELAYED: self._list,
             CANCEL_DELAYED: self._cancel,
@@ -582,8 +578,8 @@ class Later(Generic[B]):
     def _settle(self, row: Row, due: list[KeptMessage], committed: bool) -> None:
         """One record ends a transaction, with what is due by it. Raises `NotNow`: no room."""
         room = self._late is not None or self._backpressure.room(sum(each.bytes for each in due))
-        count = self._pending.count + len(due)
-        if not (room and self._has_room()) or count > PENDING_MAX + COMMITTED_MAX:
+        full = self._pending.count + len(due) > PENDING_MAX + COMMITTED_MAX
+        if full or not (room and self._has_room()):
             raise NotNow
         offset = self._log.end
         messages, ended = waiting(due) if due else NOTHING, pack_ended([(row.id, committed)])
@@ -614,8 +610,8 @@ class Later(Generic[B]):
         """Assert the invariants."""
         self._pending.check()
         waiting = sum(1 for _ in self._pending) + len(self._near) + len(self._loading)
-        assert waiting == self._pending.count  # noqa: S101
-        assert waiting <= PENDING_MAX + COMMITTED_MAX + TURN_MESSAGES  # noqa: S101
+        most = PENDING_MAX + COMMITTED_MAX + TURN_MESSAGES
+        assert waiting == self._pending.count <= most  # noqa: S101
         self.transactions.check()
         assert self._near_bytes == sum(held.bytes for _, held in self._near.values())  # noqa: S101
 

@@ -27,6 +27,7 @@ from roq.exchange.delayed_message import KeptMessage, kept
 from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, check_queue
 from roq.exchange.requests import Request
+from roq.log.log import Log
 from roq.log.timing_wheel import Row
 from roq.protocol import documents
 from roq.protocol.later import MESSAGE_ID_BYTES, Delayed
@@ -56,6 +57,9 @@ B = TypeVar("B")
 
 OPEN_MAX: Final = 100_000
 """Transactions that are open at one exchange; more are refused, none is forgotten."""
+COMMITTED_MAX: Final = 100_000
+"""So many of their messages may wait beside delayed ones: what was committed is published as soon
+as that can be."""
 PRODUCERS_MAX: Final = 10_000
 ENDED_MAX: Final = 10_000
 """Of so many it is remembered how they have ended; each takes 9 bytes in a snapshot."""
@@ -142,7 +146,7 @@ class TransactionTable(Generic[B]):
         settle: writes the end of a transaction, with the messages that are due by it; raises
             `NotNow` if it could not.
         owed: what is sent when all that has happened so far is kept.
-        generation: of the log.
+        log: in which they are.
 
     Attributes:
         now: monotonic seconds, set by who calls.
@@ -156,7 +160,7 @@ class TransactionTable(Generic[B]):
         read: Callable[[Row], KeptMessage | None],
         settle: Callable[[Row, list[KeptMessage], bool], None],
         owed: OwedAnswers[B],
-        generation: Callable[[], int],
+        log: Log[B],
     ) -> None:
         self.now = 0.0
         self.kept = 0
@@ -169,7 +173,7 @@ class TransactionTable(Generic[B]):
         self._read = read
         self._settle = settle
         self._owed = owed
-        self._generation = generation
+        self._log = log
         self._open: dict[bytes, OpenTransaction] = {}
         self._looks: list[tuple[float, bytes]] = []
         self._ended: OrderedDict[bytes, bool] = OrderedDict()
@@ -469,7 +473,7 @@ class TransactionTable(Generic[B]):
                 found = self._open.get(name)
                 if found is not None and not found.kept:
                     self._look_at(found, self.now)
-        answer = Enrolled(id=enroll.id, generation=self._generation())
+        answer = Enrolled(id=enroll.id, generation=self._log.generation)
         return [Send(asked.route, (ENROLL + asked.reader, documents.encode(answer)))]
 
     def _settle_all(self, asked: Request) -> list[Effect]:
@@ -480,7 +484,7 @@ class TransactionTable(Generic[B]):
         if producer is not None:
             producer.heard_at = self.now
         fates = [self._said(producer, settle.group, *each) for each in settle.ends]
-        answer = Settled(id=settle.id, generation=self._generation(), fates=fates)
+        answer = Settled(id=settle.id, generation=self._log.generation, fates=fates)
         self._owed.add(Send(asked.route, (SETTLE + asked.reader, documents.encode(answer))))
         return []
 
@@ -505,7 +509,7 @@ class TransactionTable(Generic[B]):
             oldest = nsmallest(query.most, chosen, key=lambda each: each.since)
             rows = [self._state(each) for each in oldest]
         answer = Transactions(
-            id=query.id, generation=self._generation(), figures=self.figures(), transactions=rows
+            id=query.id, generation=self._log.generation, figures=self.figures(), transactions=rows
         )
         send = Send(asked.route, (TRANSACTIONS + asked.reader, documents.encode(answer) + rest))
         if not query.transaction or rest:

@@ -489,13 +489,17 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("tests/unit/client/transact/test_machine.py",),
         ("        if answer.id != place.question:\n", "        if False:\n"),
         ("            elif place.decided.get(transaction) is decision:\n", "            else:\n"),
+        ("        if decided.get(transaction) not in ENDS:\n", "        if True:\n"),
+        ("self._early.pop(exchange.log, {})", "{}"),
         ("        if not place.up or place.question or not place.decided:",
          "        if not place.up or not place.decided:"),
     ),
     *_of(
         "roq/client/transact/shell.py",
         ("tests/unit/client/transact/test_shell.py",),
-        ("            known = Decision.BUSY\n", "            pass\n"),
+        ("            self._tell(asked, Decision.BUSY)\n", "            pass\n"),
+        ("Decision.ROLLBACK if other else decision", "decision"),
+        (" and self._error is None:\n            try", ":\n            try"),
         ("        elif self._checks.qsize() < CHECKS_MAX:", "        else:"),
     ),
 )  # fmt: skip
