@@ -64,7 +64,7 @@ class ProducerShell:
         check: Callable[[Asked], Decision],
     ) -> None:
         self.queue = queue
-        self.deciding = threading.Lock()
+        self.deciding = threading.RLock()  # a signal handler may decide, too
         self._engine = engine
         self._machine = ProducerMachine(group, publisher)
         self._check = check

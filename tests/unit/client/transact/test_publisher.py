@@ -41,7 +41,7 @@ class PaperShell:
     closed: int = 0
     begun: int = 0
     trouble: str = ""
-    deciding: threading.Lock = field(default_factory=threading.Lock)
+    deciding: Any = field(default_factory=threading.RLock)
 
     def need_exchanges(self, timeout: float) -> None:
         if not self.known:
