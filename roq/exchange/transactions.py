@@ -79,6 +79,8 @@ RETRIES_A_SECOND: Final = 1_000
 """or so seldom that all that are open are not tried more often than this."""
 LOOKS_MAX: Final = 20
 """Transactions that are looked at in one turn; of each a batch of the log may be read."""
+SETTLED_BYTES: Final = 16 * 1024 * 1024
+"""What is read and written for one message of a producer; the rest it says again."""
 NEVER: Final = float("inf")
 _ENDED_BYTES: Final = MESSAGE_ID_BYTES + 1
 
@@ -483,7 +485,13 @@ class TransactionTable(Generic[B]):
         producer = self._producers.get((asked.route, asked.reader, settle.group))
         if producer is not None:
             producer.heard_at = self.now
-        fates = [self._said(producer, settle.group, *each) for each in settle.ends]
+        fates: list[Fate] = []
+        size = 0
+        for name, decision in settle.ends:
+            found = self._open.get(name)
+            size += 0 if found is None else found.row.size
+            later = fates and size > SETTLED_BYTES
+            fates.append(Fate.FULL if later else self._said(producer, settle.group, name, decision))
         answer = Settled(id=settle.id, generation=self._log.generation, fates=fates)
         self._owed.add(Send(asked.route, (SETTLE + asked.reader, documents.encode(answer))))
         return []

@@ -230,8 +230,8 @@ class ProducerMachine:
                 del place.decided[transaction]
                 if decision in ENDS:
                     ended.append(EndTold(transaction, fate))
-        if full:
+        if full and not ended:
             place.trouble = "it has no room to keep the end of a transaction"
             place.again_at = now + ASK_SECONDS
-            return [], ended
+            return [], []
         return self._say(log, place, now), ended

@@ -478,3 +478,20 @@ def test_many_that_wait_for_a_busy_producer_are_looked_at_as_often_as_a_few(
         patch.setattr(made.core.later.transactions, "_choose", count)
         made.wait(module.AT_ONCE + 8.0)
     assert len(looks) <= module.AT_ONCE + 8
+
+
+def test_of_many_large_ones_some_are_settled_at_a_time(
+    made: Durable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SETTLED_BYTES", 1_500)
+    made.prepare(*(half(each, size=1_000) for each in (1, 2)))
+    made.turn()
+    ends = [(name(1), COMMIT), (name(2), COMMIT)]
+    settle = documents.encode(Settle(id=1, queue=QUEUE, group="g", ends=ends))
+    fates = []
+    for _ in range(2):
+        made.ask(b"r", SETTLE, settle)
+        made.turn()
+        ((document,),) = made.told(b"r", SETTLE)
+        fates.append(documents.decode(document, Settled).fates)
+    assert fates == [[Fate.COMMITTED, Fate.FULL], [Fate.COMMITTED, Fate.COMMITTED]]

@@ -146,6 +146,15 @@ def test_what_there_is_no_room_for_is_told_again_a_little_later(machine: Produce
     assert second.ends == [(A, COMMIT)]
 
 
+def test_while_some_find_room_the_others_are_told_again_at_once(machine: ProducerMachine) -> None:
+    machine.decide(ONE, A, COMMIT, 0.0)
+    machine.decide(ONE, B, COMMIT, 0.0)
+    (first,) = said(machine.up(ONE, 0.0), SETTLE, Settle)
+    asks, _ = machine.take(ONE, settled(first.id, Fate.COMMITTED, Fate.FULL), 0.1)
+    (second,) = said(asks, SETTLE, Settle)
+    assert second.ends == [(B, COMMIT)]
+
+
 def test_a_log_that_is_gone_has_nothing_any_more(machine: ProducerMachine) -> None:
     machine.decide(ONE, A, COMMIT, 0.0)
     assert machine.leave(ONE) == [EndTold(A, Fate.NOT_HERE)]
