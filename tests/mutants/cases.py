@@ -501,6 +501,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("tests/unit/client/transact/test_shell.py",),
         ("            self._tell(asked, Decision.BUSY)\n", "            pass\n"),
         ("Decision.ROLLBACK if other else decision", "decision"),
+        (" - {name.number for name in wanted}", ""),
         (" and self._error is None:\n            try", ":\n            try"),
         ("        elif self._checks.qsize() < CHECKS_MAX:", "        else:"),
     ),

@@ -209,11 +209,12 @@ class ProducerShell:
         if self._timer is None:
             self._tick()
         wanted = {exchange.log: exchange for exchange in topology.exchanges}
+        away = set(topology.logs) - {name.number for name in wanted}
         for name in [name for name in self._machine.places if name not in wanted]:
             connection = self._connections.pop(name, None)
             if connection is not None:
                 connection.close([])
-            if name.number in topology.logs:
+            if name.number in away:
                 self._machine.down(name)  # it comes back with its log
             else:
                 self._settle(name, self._machine.leave(name))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+import msgspec
 import pytest
 from commands import until
 
@@ -71,8 +72,10 @@ class Scene:
         self.calls.append(asked.head.transaction)
         return self.answer(asked)
 
-    def topology(self, exchanges: list[ExchangeInfo]) -> None:
-        told = Topology(queue_id=b"q" * 16, epoch=1, version=1, exchanges=exchanges)
+    def topology(self, exchanges: list[ExchangeInfo], logs: Sequence[int] = ()) -> None:
+        told = Topology(
+            queue_id=b"q" * 16, epoch=1, version=1, exchanges=exchanges, logs=list(logs)
+        )
         self.inside(lambda: self.shell._topology(told))
 
     def inside(self, call: Callable[[], object]) -> None:
@@ -241,6 +244,14 @@ def test_what_it_remembers_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPa
 def test_an_exchange_that_is_gone_with_its_log_does_not_have_it(scene: Scene) -> None:
     told = scene.shell.decide(ONE, A, COMMIT)
     scene.topology([])
+    assert told.result(10) is Fate.NOT_HERE
+
+
+def test_an_exchange_that_is_back_with_another_log_does_not_have_it(scene: Scene) -> None:
+    told = scene.shell.decide(ONE, A, COMMIT)
+    scene.topology([], logs=[1])
+    assert not told.done(), "it comes back"
+    scene.topology([msgspec.structs.replace(INFO, epoch=2, generation=2)], logs=[1])
     assert told.result(10) is Fate.NOT_HERE
 
 
