@@ -180,7 +180,8 @@ class TransactionTable(Generic[B]):
         self._looks: list[tuple[float, bytes]] = []
         self._ended: OrderedDict[bytes, bool] = OrderedDict()
         """Whether it was committed."""
-        self._producers: dict[tuple[bytes, bytes, str], Producer] = {}
+        self._producers: OrderedDict[tuple[bytes, bytes, str], Producer] = OrderedDict()
+        """Who was heard longest ago is the first."""
         self._groups: dict[str, OrderedDict[Producer, None]] = {}
         """Who was asked last is the last."""
         self._lonely: dict[str, set[bytes]] = {}
@@ -335,10 +336,8 @@ class TransactionTable(Generic[B]):
 
     def _choose(self, found: OpenTransaction, terms: Terms) -> Producer | None:
         """Who has prepared it, if that answers; else whoever was asked longest ago."""
+        self._forget_silent()
         there = self._groups.get(terms.group, OrderedDict[Producer, None]())
-        silent = [each for each in there if self.now - each.heard_at > SILENT_SECONDS]
-        for each in silent:
-            self._forget(each)
         free = [each for each in there if len(each.asked) < AT_ONCE]
         others = [each for each in free if each is not found.last] or free
         mine = [each for each in others if each.publisher == terms.publisher]
@@ -439,6 +438,23 @@ class TransactionTable(Generic[B]):
         for key in [key for key in self._producers if key[0] == route]:
             self._forget(self._producers[key])
 
+    def _heard(self, asked: Request, group: str) -> Producer | None:
+        """Who asks, if it is one of this group that may be asked."""
+        key = asked.route, asked.reader, group
+        producer = self._producers.get(key)
+        if producer is not None:
+            producer.heard_at = self.now
+            self._producers.move_to_end(key)
+        return producer
+
+    def _forget_silent(self) -> None:
+        """That its connection has ended is not noticed before something is sent there."""
+        while self._producers:
+            oldest = next(iter(self._producers.values()))
+            if self.now - oldest.heard_at <= SILENT_SECONDS:
+                return
+            self._forget(oldest)
+
     def _forget(self, producer: Producer) -> None:
         del self._producers[producer.route, producer.tag, producer.group]
         there = self._groups[producer.group]
@@ -456,18 +472,18 @@ class TransactionTable(Generic[B]):
     def _enroll(self, asked: Request) -> list[Effect]:
         enroll = documents.decode(asked.document, Enroll)
         check_queue(enroll.queue, self._queue)
-        key = asked.route, asked.reader, enroll.group
-        producer = self._producers.get(key)
+        self._forget_silent()
+        producer = self._heard(asked, enroll.group)
         if enroll.leave:
             if producer is not None:
                 self._forget(producer)
-        elif producer is not None:
-            producer.heard_at = self.now
-        else:
+        elif producer is None:
             if len(self._producers) >= PRODUCERS_MAX:
-                raise RefusedRequest("full", f"{PRODUCERS_MAX:,} producers are here already")
+                raise RefusedRequest(
+                    "full", f"{PRODUCERS_MAX:,} producers are here already: close some"
+                )
             made = Producer(asked.route, asked.reader, enroll.group, enroll.publisher, self.now)
-            self._producers[key] = made
+            self._producers[asked.route, asked.reader, enroll.group] = made
             there = self._groups.setdefault(enroll.group, OrderedDict())
             there[made] = None
             there.move_to_end(made, last=False)
@@ -482,9 +498,7 @@ class TransactionTable(Generic[B]):
         settle = documents.decode(asked.document, Settle)
         check_queue(settle.queue, self._queue)
         self._owed.check_room()
-        producer = self._producers.get((asked.route, asked.reader, settle.group))
-        if producer is not None:
-            producer.heard_at = self.now
+        producer = self._heard(asked, settle.group)
         fates: list[Fate] = []
         size = 0
         for name, decision in settle.ends:

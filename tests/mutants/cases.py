@@ -460,6 +460,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "known: list[bytes] = []"),
         ("        if until <= self.now:\n", "        if True:\n"),
         ("if found is not None and not found.kept:", "if found is not None:"),
+        ("        self._forget_silent()\n        producer = ", "        producer = "),
         ("            later = fates and size > SETTLED_BYTES\n", "            later = False\n"),
         ("            found.alone_since = None\n            self._look_again",
          "            self._look_again"),

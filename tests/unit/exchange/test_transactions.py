@@ -495,3 +495,19 @@ def test_of_many_large_ones_some_are_settled_at_a_time(
         ((document,),) = made.told(b"r", SETTLE)
         fates.append(documents.decode(document, Settled).fates)
     assert fates == [[Fate.COMMITTED, Fate.FULL], [Fate.COMMITTED, Fate.COMMITTED]]
+
+
+def test_a_producer_that_was_killed_takes_nobodys_place_for_ever(
+    made: Durable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PRODUCERS_MAX", 2)
+    made.enroll(b"a")
+    made.enroll(b"b")
+    made.wait(module.SILENT_SECONDS - 1.0, 10.0)
+    made.enroll(b"a")
+    made.wait(2.0)
+    made.enroll(b"c")
+    assert made.look().figures.producers == 2
+    made.prepare(half(1))
+    made.wait(11.0)
+    assert made.checks(b"a") or made.checks(b"c")
