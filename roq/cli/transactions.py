@@ -11,7 +11,7 @@ import msgspec
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
-from roq.cli.output import done, note, print_json, print_table
+from roq.cli.output import done, note, print_json, print_table, visible
 from roq.client.admin.wording import bytes_text
 from roq.client.publish.batching import as_bytes
 from roq.client.transact.commands import TransactionListing, TransactionSummary
@@ -90,10 +90,12 @@ def show(target: Target, queue: str, transaction_id: str) -> None:
     )
     if found.group:
         click.echo(
-            f"group {found.group}, open for {_span(found.seconds)}, {found.attempts} attempts"
+            f"group {visible(found.group)}, open for {_span(found.seconds)}, "
+            f"{found.attempts} attempts"
         )
     for each in messages:
-        click.echo("  " + ", ".join(f"{name} {value}" for name, value in each.items() if value))
+        told = (f"{name} {value}" for name, value in each.items() if value)
+        click.echo("  " + visible(", ".join(told)))
 
 
 @transaction.command(short_help="Publish the messages of an open transaction.")

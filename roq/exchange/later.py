@@ -42,7 +42,7 @@ from roq.exchange.events import Effect, Publish, Send
 from roq.exchange.own_batches import OwnBatches
 from roq.exchange.readers import RefusedRequest, check_queue, refusal, tagged
 from roq.exchange.requests import Request
-from roq.exchange.transactions import NotNow, TransactionTable
+from roq.exchange.transactions import COMMITTED_MAX, NotNow, TransactionTable
 from roq.log.log import Log
 from roq.log.steady_clock import SteadyClock
 from roq.log.streams import StreamTable
@@ -163,10 +163,7 @@ class Later(Generic[B]):
         """Whether there may be more that is to be appended again, and that is near."""
         self._publish_at = 0.0
         """Nothing is published before: a slow reader leaves no room for it."""
-        self.transactions = TransactionTable(
-            queue, self._half, self._settle, self._owed, lambda: log.generation,
-            lambda: self.clock.now_us,
-        )  # fmt: skip
+        self.transactions = TransactionTable(queue, self._half, self._settle, self._owed, log)
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             DELAYED: self._list,
             CANCEL_DELAYED: self._cancel,
@@ -396,7 +393,8 @@ class Later(Generic[B]):
             else:
                 self._pending.forget(row)
                 self.lost += 1
-                self.transactions.lost(row.id)
+                if row.due_us == OPEN_US:
+                    self.transactions.lost(row.id)
         return found, back
 
     def _publish_due(self) -> list[Effect]:
@@ -581,7 +579,8 @@ class Later(Generic[B]):
     def _settle(self, row: Row, due: list[KeptMessage], committed: bool) -> None:
         """One record ends a transaction, with what is due by it. Raises `NotNow`: no room."""
         room = self._late is not None or self._backpressure.room(sum(each.bytes for each in due))
-        if not (room and self._has_room()) or self._pending.count + len(due) > PENDING_MAX:
+        full = self._pending.count + len(due) > PENDING_MAX + COMMITTED_MAX
+        if full or not (room and self._has_room()):
             raise NotNow
         offset, ended = self._log.end, pack_ended([(row.id, committed)])
         if self._append(LATER_TOPIC, waiting(due) if due else NOTHING, [row.place], ended) is None:
@@ -611,7 +610,8 @@ class Later(Generic[B]):
         """Assert the invariants."""
         self._pending.check()
         waiting = sum(1 for _ in self._pending) + len(self._near) + len(self._loading)
-        assert waiting == self._pending.count <= PENDING_MAX + TURN_MESSAGES  # noqa: S101
+        most = PENDING_MAX + COMMITTED_MAX + TURN_MESSAGES
+        assert waiting == self._pending.count <= most  # noqa: S101
         self.transactions.check()
         assert self._near_bytes == sum(held.bytes for _, held in self._near.values())  # noqa: S101
 

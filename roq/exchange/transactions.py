@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from heapq import heappop, heappush, nsmallest
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -27,6 +27,7 @@ from roq.exchange.delayed_message import KeptMessage, kept
 from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, check_queue
 from roq.exchange.requests import Request
+from roq.log.log import Log
 from roq.log.timing_wheel import Row
 from roq.protocol import documents
 from roq.protocol.later import MESSAGE_ID_BYTES, Delayed
@@ -56,6 +57,9 @@ B = TypeVar("B")
 
 OPEN_MAX: Final = 100_000
 """Transactions that are open at one exchange; more are refused, none is forgotten."""
+COMMITTED_MAX: Final = 100_000
+"""So many of their messages may wait beside delayed ones: what was committed is published as soon
+as that can be."""
 PRODUCERS_MAX: Final = 10_000
 ENDED_MAX: Final = 10_000
 """Of so many it is remembered how they have ended; each takes 9 bytes in a snapshot."""
@@ -70,8 +74,13 @@ BACKOFF_SECONDS: Final = 600.0
 LONELY_SECONDS: Final = 60.0
 """While nobody of a group is there, so long is waited for its patience to end."""
 RETRY_SECONDS: Final = 1.0
+"""What cannot be done now is tried again after so long,"""
+RETRIES_A_SECOND: Final = 1_000
+"""or so seldom that all that are open are not tried more often than this."""
 LOOKS_MAX: Final = 20
 """Transactions that are looked at in one turn; of each a batch of the log may be read."""
+SETTLED_BYTES: Final = 16 * 1024 * 1024
+"""What is read and written for one message of a producer; the rest it says again."""
 NEVER: Final = float("inf")
 _ENDED_BYTES: Final = MESSAGE_ID_BYTES + 1
 
@@ -100,8 +109,8 @@ class Producer:
     group: str
     publisher: bytes
     heard_at: float
-    asked: int = 0
-    """Questions that it has not answered, and has time for."""
+    asked: dict[bytes, None] = field(default_factory=dict)
+    """About which it has not answered, and has time for that."""
 
 
 @dataclass(slots=True, eq=False)
@@ -139,8 +148,7 @@ class TransactionTable(Generic[B]):
         settle: writes the end of a transaction, with the messages that are due by it; raises
             `NotNow` if it could not.
         owed: what is sent when all that has happened so far is kept.
-        generation: of the log.
-        now_us: the clock by which delayed messages are due.
+        log: in which they are.
 
     Attributes:
         now: monotonic seconds, set by who calls.
@@ -154,8 +162,7 @@ class TransactionTable(Generic[B]):
         read: Callable[[Row], KeptMessage | None],
         settle: Callable[[Row, list[KeptMessage], bool], None],
         owed: OwedAnswers[B],
-        generation: Callable[[], int],
-        now_us: Callable[[], int],
+        log: Log[B],
     ) -> None:
         self.now = 0.0
         self.kept = 0
@@ -168,13 +175,13 @@ class TransactionTable(Generic[B]):
         self._read = read
         self._settle = settle
         self._owed = owed
-        self._generation = generation
-        self._now_us = now_us
+        self._log = log
         self._open: dict[bytes, OpenTransaction] = {}
         self._looks: list[tuple[float, bytes]] = []
         self._ended: OrderedDict[bytes, bool] = OrderedDict()
         """Whether it was committed."""
-        self._producers: dict[tuple[bytes, bytes, str], Producer] = {}
+        self._producers: OrderedDict[tuple[bytes, bytes, str], Producer] = OrderedDict()
+        """Who was heard longest ago is the first."""
         self._groups: dict[str, OrderedDict[Producer, None]] = {}
         """Who was asked last is the last."""
         self._lonely: dict[str, set[bytes]] = {}
@@ -264,7 +271,7 @@ class TransactionTable(Generic[B]):
                 try:
                     effects += self._look(found)
                 except NotNow:
-                    self._look_at(found, self.now + RETRY_SECONDS)
+                    self._look_again(found)
         if len(self._looks) > 2 * len(self._open) + 100:
             self._looks = sorted(
                 (each.at, name) for name, each in self._open.items() if each.at < NEVER
@@ -275,6 +282,10 @@ class TransactionTable(Generic[B]):
         found.at = at
         if at < NEVER:
             heappush(self._looks, (at, found.row.id))
+
+    def _look_again(self, found: OpenTransaction) -> None:
+        """It cannot be done now; the more are open, the later it is tried again."""
+        self._look_at(found, self.now + max(RETRY_SECONDS, len(self._open) / RETRIES_A_SECOND))
 
     def _look(self, found: OpenTransaction) -> list[Effect]:
         """Nothing was heard of it until its time: ask somebody, or do what is to be done then."""
@@ -293,7 +304,8 @@ class TransactionTable(Generic[B]):
         if producer is not None:
             return self._ask(found, producer)
         if terms.group in self._groups:  # each of them is asked as much as it is at a time
-            self._look_at(found, self.now + RETRY_SECONDS)
+            found.alone_since = None
+            self._look_again(found)
             return []
         if found.alone_since is None:
             found.alone_since = self.now
@@ -311,7 +323,7 @@ class TransactionTable(Generic[B]):
             return []
         found.asked, found.alone_since = producer, None
         found.attempts += 1
-        producer.asked += 1
+        producer.asked[found.row.id] = None
         self._groups[producer.group].move_to_end(producer)
         self._counts["checked"] += 1
         self._look_at(found, self.now + ANSWER_SECONDS)
@@ -324,11 +336,9 @@ class TransactionTable(Generic[B]):
 
     def _choose(self, found: OpenTransaction, terms: Terms) -> Producer | None:
         """Who has prepared it, if that answers; else whoever was asked longest ago."""
+        self._forget_silent()
         there = self._groups.get(terms.group, OrderedDict[Producer, None]())
-        silent = [each for each in there if self.now - each.heard_at > SILENT_SECONDS]
-        for each in silent:
-            self._forget(each)
-        free = [each for each in there if each.asked < AT_ONCE]
+        free = [each for each in there if len(each.asked) < AT_ONCE]
         others = [each for each in free if each is not found.last] or free
         mine = [each for each in others if each.publisher == terms.publisher]
         return next(iter(mine or others), None)
@@ -336,7 +346,7 @@ class TransactionTable(Generic[B]):
     def _unask(self, found: OpenTransaction, *, knew: bool) -> None:
         """Nobody is asked any more."""
         if found.asked is not None:
-            found.asked.asked -= 1
+            del found.asked.asked[found.row.id]
             found.last, found.asked = (None if knew else found.asked), None
 
     def _give_up(self, found: OpenTransaction, terms: Terms) -> None:
@@ -361,7 +371,7 @@ class TransactionTable(Generic[B]):
             held = self._read(found.row)
             if held is None:
                 return
-            due = _messages(held, self._now_us())
+            due = _messages(held)
         self._settle(found.row, due, committed)
         del self._open[found.row.id]
         self._let_go(found)
@@ -428,56 +438,75 @@ class TransactionTable(Generic[B]):
         for key in [key for key in self._producers if key[0] == route]:
             self._forget(self._producers[key])
 
+    def _heard(self, asked: Request, group: str) -> Producer | None:
+        """Who asks, if it is one of this group that may be asked."""
+        key = asked.route, asked.reader, group
+        producer = self._producers.get(key)
+        if producer is not None:
+            producer.heard_at = self.now
+            self._producers.move_to_end(key)
+        return producer
+
+    def _forget_silent(self) -> None:
+        """That its connection has ended is not noticed before something is sent there."""
+        while self._producers:
+            oldest = next(iter(self._producers.values()))
+            if self.now - oldest.heard_at <= SILENT_SECONDS:
+                return
+            self._forget(oldest)
+
     def _forget(self, producer: Producer) -> None:
         del self._producers[producer.route, producer.tag, producer.group]
         there = self._groups[producer.group]
         del there[producer]
         if not there:
             del self._groups[producer.group]
-        if producer.asked:
-            for found in self._open.values():
-                if found.asked is producer:
-                    found.asked = None
-                    found.attempts -= 1
-                    self._look_at(found, self.now)
-            producer.asked = 0
+        for name in producer.asked:
+            found = self._open[name]
+            found.asked = None
+            found.attempts -= 1
+            self._look_at(found, self.now)
 
     # --- what is asked ----------------------------------------------------------------------------
 
     def _enroll(self, asked: Request) -> list[Effect]:
         enroll = documents.decode(asked.document, Enroll)
         check_queue(enroll.queue, self._queue)
-        key = asked.route, asked.reader, enroll.group
-        producer = self._producers.get(key)
+        self._forget_silent()
+        producer = self._heard(asked, enroll.group)
         if enroll.leave:
             if producer is not None:
                 self._forget(producer)
-        elif producer is not None:
-            producer.heard_at = self.now
-        else:
+        elif producer is None:
             if len(self._producers) >= PRODUCERS_MAX:
-                raise RefusedRequest("full", f"{PRODUCERS_MAX:,} producers are here already")
+                raise RefusedRequest(
+                    "full", f"{PRODUCERS_MAX:,} producers are here already: close some"
+                )
             made = Producer(asked.route, asked.reader, enroll.group, enroll.publisher, self.now)
-            self._producers[key] = made
+            self._producers[asked.route, asked.reader, enroll.group] = made
             there = self._groups.setdefault(enroll.group, OrderedDict())
             there[made] = None
             there.move_to_end(made, last=False)
             for name in self._lonely.pop(enroll.group, ()):
                 found = self._open.get(name)
-                if found is not None:
+                if found is not None and not found.kept:
                     self._look_at(found, self.now)
-        answer = Enrolled(id=enroll.id, generation=self._generation())
+        answer = Enrolled(id=enroll.id, generation=self._log.generation)
         return [Send(asked.route, (ENROLL + asked.reader, documents.encode(answer)))]
 
     def _settle_all(self, asked: Request) -> list[Effect]:
         settle = documents.decode(asked.document, Settle)
         check_queue(settle.queue, self._queue)
         self._owed.check_room()
-        producer = self._producers.get((asked.route, asked.reader, settle.group))
-        if producer is not None:
-            producer.heard_at = self.now
-        fates = [self._said(producer, settle.group, *each) for each in settle.ends]
-        answer = Settled(id=settle.id, generation=self._generation(), fates=fates)
+        producer = self._heard(asked, settle.group)
+        fates: list[Fate] = []
+        size = 0
+        for name, decision in settle.ends:
+            found = self._open.get(name)
+            size += 0 if found is None else found.row.size
+            later = fates and size > SETTLED_BYTES
+            fates.append(Fate.FULL if later else self._said(producer, settle.group, name, decision))
+        answer = Settled(id=settle.id, generation=self._log.generation, fates=fates)
         self._owed.add(Send(asked.route, (SETTLE + asked.reader, documents.encode(answer))))
         return []
 
@@ -486,6 +515,7 @@ class TransactionTable(Generic[B]):
         check_queue(query.queue, self._queue)
         rest = b""
         if query.transaction:
+            self._owed.check_room()
             rows = [self._state_of(query.transaction)]
             try:
                 found = self._open.get(query.transaction)
@@ -501,10 +531,13 @@ class TransactionTable(Generic[B]):
             oldest = nsmallest(query.most, chosen, key=lambda each: each.since)
             rows = [self._state(each) for each in oldest]
         answer = Transactions(
-            id=query.id, generation=self._generation(), figures=self.figures(), transactions=rows
+            id=query.id, generation=self._log.generation, figures=self.figures(), transactions=rows
         )
-        parts = TRANSACTIONS + asked.reader, documents.encode(answer) + rest
-        return [Send(asked.route, parts)]
+        send = Send(asked.route, (TRANSACTIONS + asked.reader, documents.encode(answer) + rest))
+        if not query.transaction or rest:
+            return [send]
+        self._owed.add(send)  # that it has ended is true when that is kept
+        return []
 
     def figures(self) -> TransactionFigures:
         """Counts."""
@@ -546,11 +579,13 @@ class TransactionTable(Generic[B]):
 
     def check(self) -> None:
         """Assert the invariants."""
-        asked = [each.asked for each in self._open.values() if each.asked is not None]
+        asked = {name: each.asked for name, each in self._open.items() if each.asked is not None}
         for producer in self._producers.values():
-            assert producer.asked == asked.count(producer) <= AT_ONCE  # noqa: S101
+            mine = {name for name, each in asked.items() if each is producer}
+            assert producer.asked.keys() == mine  # noqa: S101
+            assert len(mine) <= AT_ONCE  # noqa: S101
             assert producer in self._groups[producer.group]  # noqa: S101
-        assert all(each in self._producers.values() for each in asked)  # noqa: S101
+        assert all(each in self._producers.values() for each in asked.values())  # noqa: S101
         assert len(self._producers) == sum(map(len, self._groups.values()))  # noqa: S101
         assert not self._open.keys() & self._ended.keys()  # noqa: S101
         assert self.kept == sum(each.kept for each in self._open.values())  # noqa: S101
@@ -570,14 +605,14 @@ def _terms(held: KeptMessage) -> Terms:
     )  # fmt: skip
 
 
-def _messages(held: KeptMessage, now_us: int) -> list[KeptMessage]:
-    """Those of a half message, as delayed ones that are due now."""
+def _messages(held: KeptMessage) -> list[KeptMessage]:
+    """Those of a half message, as delayed ones that are due, whatever a clock says."""
     half: Half = decode_half(held.message.payload)
     of = held.message
     made: list[KeptMessage] = []
     for (topic, payload), attributes in zip(half.messages, attributes_of_half(half), strict=True):
         # Under an id of its own, so that nobody takes it for a delayed message and cancels it.
         name = blake2b(of.id + bytes((len(made),)), digest_size=MESSAGE_ID_BYTES).digest()
-        message = Delayed(now_us, topic, payload, name, of.publisher, of.published_us, of.id)
+        message = Delayed(0, topic, payload, name, of.publisher, of.published_us, of.id)
         made.append(kept(message, attributes))
     return made

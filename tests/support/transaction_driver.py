@@ -260,6 +260,7 @@ class Durable:
             id=1, queue=QUEUE, transaction=transaction, group=group, most=most
         )
         self.ask(b"look", TRANSACTIONS, documents.encode(query))
+        self.turn()  # how one has ended is told when that is kept
         ((data,),) = self.told(b"look", TRANSACTIONS)
         return documents.decode(split_document(data)[0], Transactions)
 

@@ -7,6 +7,7 @@ One Settle is under way to each exchange; what is decided meanwhile goes with th
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,6 +37,9 @@ ENROLL_SECONDS: Final = 30.0
 """So often is said that the producer is there."""
 ASK_SECONDS: Final = 3.0
 """What is not answered is said again after so long."""
+LEFT_MAX: Final = 1_000
+"""Logs of which it is remembered that they are gone."""
+ENDS: Final = frozenset({Decision.COMMIT, Decision.ROLLBACK})
 NEVER: Final = float("inf")
 
 
@@ -89,17 +93,22 @@ class ProducerMachine:
         self._group = group
         self._publisher = publisher
         self._questions = 0
+        self._early: dict[LogId, dict[bytes, Decision]] = {}
+        """Decided for exchanges of which the publisher was told before."""
+        self._left: deque[LogId] = deque(maxlen=LEFT_MAX)
 
     def open(self, exchange: ExchangeInfo, queue: bytes) -> None:
         """The queue has this exchange, or has it at another address."""
         place = self.places.get(exchange.log)
         if place is None:
-            self.places[exchange.log] = Keeper(exchange, queue)
+            decided = self._early.pop(exchange.log, {})
+            self.places[exchange.log] = Keeper(exchange, queue, decided=decided)
         else:
             place.exchange = exchange
 
     def leave(self, log: LogId) -> list[EndTold]:
         """This exchange is gone with its log, and with what was to be told there."""
+        self._left.append(log)
         place = self.places.pop(log, None)
         return [] if place is None else [EndTold(each, Fate.NOT_HERE) for each in place.decided]
 
@@ -123,12 +132,14 @@ class ProducerMachine:
     def decide(
         self, log: LogId, transaction: bytes, decision: Decision, now: float
     ) -> tuple[list[AskExchange], list[EndTold]]:
-        """This is to become of a transaction that the log has."""
+        """This is to become of a transaction that the log has, unless it was decided before."""
         place = self.places.get(log)
-        if place is None:
+        if place is None and log in self._left:
             return [], [EndTold(transaction, Fate.NOT_HERE)]
-        place.decided[transaction] = decision
-        return self._say(log, place, now), []
+        decided = self._early.setdefault(log, {}) if place is None else place.decided
+        if decided.get(transaction) not in ENDS:
+            decided[transaction] = decision
+        return [] if place is None else self._say(log, place, now), []
 
     def take(
         self, log: LogId, parts: list[bytes], now: float
@@ -217,10 +228,10 @@ class ProducerMachine:
                 full = True
             elif place.decided.get(transaction) is decision:
                 del place.decided[transaction]
-                if decision in {Decision.COMMIT, Decision.ROLLBACK}:
+                if decision in ENDS:
                     ended.append(EndTold(transaction, fate))
-        if full:
+        if full and not ended:
             place.trouble = "it has no room to keep the end of a transaction"
             place.again_at = now + ASK_SECONDS
-            return [], ended
+            return [], []
         return self._say(log, place, now), ended

@@ -171,11 +171,12 @@ class Transaction:
             self.rollback(min(self._timeout, CLOSE_SECONDS))
 
     def _end(self, decision: Decision, timeout: float | None) -> None:
-        if self._told is None:
-            self._decision = decision
-            self._told = self._shell.decide(self._status.log, self._name, decision)
-        elif self._decision is not decision:
-            raise InvalidRequest(f"transaction {self.id}: {self._decision} was decided before")
+        with self._shell.deciding:
+            if self._told is None:
+                self._decision = decision
+                self._told = self._shell.decide(self._status.log, self._name, decision)
+            elif self._decision is not decision:
+                raise InvalidRequest(f"transaction {self.id}: {self._decision} was decided before")
         seconds = self._timeout if timeout is None else timeout
         try:
             fate = self._told.result(seconds)

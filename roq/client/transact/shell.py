@@ -49,6 +49,9 @@ class ProducerShell:
         group: of producers.
         publisher: under which it prepares.
         check: answers what has become of a transaction; called in a thread of its own, may raise.
+
+    Attributes:
+        deciding: held by who decides a transaction, so that it is decided once.
     """
 
     def __init__(
@@ -61,14 +64,16 @@ class ProducerShell:
         check: Callable[[Asked], Decision],
     ) -> None:
         self.queue = queue
+        self.deciding = threading.RLock()  # a signal handler may decide, too
         self._engine = engine
         self._machine = ProducerMachine(group, publisher)
         self._check = check
         self._connections: dict[LogId, ExchangeConnection] = {}
-        self._waiting: dict[bytes, Future[Fate]] = {}
+        self._waiting: dict[tuple[LogId, bytes], Future[Fate]] = {}
         self._busy: set[bytes] = set()
         """Whose local work goes on in this process."""
-        self._decided: OrderedDict[bytes, Decision] = OrderedDict()
+        self._decided: OrderedDict[bytes, tuple[Decision, LogId | None]] = OrderedDict()
+        """With the log that has acknowledged it."""
         self._checks: SimpleQueue[Asked | None] = SimpleQueue()
         self._checking: threading.Thread | None = None
         self._known = threading.Event()
@@ -117,25 +122,25 @@ class ProducerShell:
         """Have this told to the exchange that has it, again and again until it is answered."""
         future: Future[Fate] = Future()
         future.set_running_or_notify_cancel()  # whoever waits for it may give up, and it goes on
-        self._note(transaction, decision)
+        self._note(transaction, decision, place)
 
         def tell() -> None:
             if self._error is not None:
                 future.set_exception(self._error)
                 return
-            self._waiting[transaction] = future
+            self._waiting[place, transaction] = future
             asks, ended = self._machine.decide(
                 place, transaction, decision, self._engine.reactor.now()
             )
             self._perform(asks)
-            self._settle(ended)
+            self._settle(place, ended)
 
         self._engine.call_soon(tell)
         return future
 
     def forget(self, transaction: bytes) -> None:
         """It was not prepared, as far as is known; should an exchange have it, that is told so."""
-        self._note(transaction, Decision.ROLLBACK)
+        self._note(transaction, Decision.ROLLBACK, None)
 
     def close(self) -> None:
         """Tell nothing more, and be asked nothing more; idempotent."""
@@ -144,8 +149,8 @@ class ProducerShell:
             self._session.close()
             self._engine.run_sync(lambda: self._end(Closed("the producer is closed")))
 
-    def _note(self, transaction: bytes, decision: Decision) -> None:
-        self._decided[transaction] = decision
+    def _note(self, transaction: bytes, decision: Decision, place: LogId | None) -> None:
+        self._decided[transaction] = decision, place
         self._busy.discard(transaction)
         with suppress(KeyError):  # another thread may have done so
             if len(self._decided) > DECIDED_MAX:
@@ -156,11 +161,14 @@ class ProducerShell:
     def _answer(self, asked: Asked) -> None:
         """What is known here is said at once; for the rest the program is asked."""
         transaction = asked.head.transaction
+        busy = transaction in self._busy  # looked at first: who decides it notes that before
         known = self._decided.get(transaction)
-        if known is None and transaction in self._busy:
-            known = Decision.BUSY
         if known is not None:
-            self._tell(asked, known)
+            decision, place = known
+            other = place not in {None, asked.log}  # it was sent there before, and then elsewhere
+            self._tell(asked, Decision.ROLLBACK if other else decision)
+        elif busy:
+            self._tell(asked, Decision.BUSY)
         elif self._checks.qsize() < CHECKS_MAX:
             if self._checking is None:
                 self._checking = threading.Thread(
@@ -170,10 +178,10 @@ class ProducerShell:
             self._checks.put(asked)
 
     def _run_checks(self) -> None:
-        while (asked := self._checks.get()) is not None:
+        while (asked := self._checks.get()) is not None and self._error is None:
             try:
                 decision = self._check(asked)
-            except (Exception, SystemExit):
+            except BaseException:
                 log.exception(
                     "the check of transaction %s has raised, and counts as unknown",
                     asked.head.transaction.hex(),
@@ -201,14 +209,15 @@ class ProducerShell:
         if self._timer is None:
             self._tick()
         wanted = {exchange.log: exchange for exchange in topology.exchanges}
+        away = set(topology.logs) - {name.number for name in wanted}
         for name in [name for name in self._machine.places if name not in wanted]:
             connection = self._connections.pop(name, None)
             if connection is not None:
                 connection.close([])
-            if name.number in topology.logs:
+            if name.number in away:
                 self._machine.down(name)  # it comes back with its log
             else:
-                self._settle(self._machine.leave(name))
+                self._settle(name, self._machine.leave(name))
         for name, exchange in wanted.items():
             place = self._machine.places.get(name)
             moved = place is not None and place.exchange.data != exchange.data
@@ -237,14 +246,14 @@ class ProducerShell:
                 self._limited.warning("malformed", now, "an exchange's message: %s", error)
                 continue
             self._perform(asks)
-            self._settle([each for each in events if isinstance(each, EndTold)])
+            self._settle(name, [each for each in events if isinstance(each, EndTold)])
             for each in events:
                 if isinstance(each, Asked):
                     self._answer(each)
 
-    def _settle(self, ended: list[EndTold]) -> None:
+    def _settle(self, place: LogId, ended: list[EndTold]) -> None:
         for each in ended:
-            future = self._waiting.pop(each.transaction, None)
+            future = self._waiting.pop((place, each.transaction), None)
             if future is not None:
                 future.set_result(each.fate)
 

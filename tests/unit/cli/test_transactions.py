@@ -45,9 +45,9 @@ class PaperCluster:
         if name != NAME:
             raise roq.TransactionNotFound("no exchange knows it")
         messages = [TransactionMessage(b"paid", "eu", "k", ["t"], {"p": "v"}, 2),
-                    TransactionMessage(b"\xff")]  # fmt: skip
+                    TransactionMessage(b"\xff"), TransactionMessage(b"\x07")]  # fmt: skip
         return TransactionSummary(
-            id=NAME, exchange="x1", state="open", group="checkout", messages=messages
+            id=NAME, exchange="x1", state="open", group="checkout\x07", messages=messages
         )
 
     def commit_transaction(self, queue: str, name: str, *, timeout: float) -> None:
@@ -84,11 +84,13 @@ def test_one_is_shown_with_its_messages() -> None:
     told = run("show", "orders", NAME).output
     for text in ("open", "group checkout", "topic eu", "payload paid", "payload_base64 /w=="):
         assert text in told
+    assert "\x07" not in told, "what others have written does nothing to the terminal"
     document = json.loads(run("show", "orders", NAME, "--json").stdout)
     assert document["messages"] == [
         {"topic": "eu", "payload": "paid", "key": "k", "tags": ["t"], "properties": {"p": "v"},
          "priority": 2},
         {"topic": "", "payload_base64": "/w=="},
+        {"topic": "", "payload": "\x07"},
     ]  # fmt: skip
     missing = run("show", "orders", "cd" * 8)
     assert missing.exit_code == 1

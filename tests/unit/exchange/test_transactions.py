@@ -6,9 +6,10 @@ import pytest
 from exchange_driver import QUEUE, Publisher, exchange, publisher_id
 from transaction_driver import START_US, Durable, half, name
 
-from roq.exchange import commit
+from roq.exchange import commit, later
 from roq.exchange import transactions as module
 from roq.exchange.events import Received
+from roq.log.segments import perform
 from roq.protocol import batch, documents
 from roq.protocol.channel import HELLO, READER_BYTES, Hello
 from roq.protocol.later import (
@@ -22,7 +23,15 @@ from roq.protocol.later import (
     DelayedRequest,
     encode_delayed,
 )
-from roq.protocol.transaction import SETTLE, Decision, Fate, Settle, Settled
+from roq.protocol.transaction import (
+    SETTLE,
+    TRANSACTIONS,
+    Decision,
+    Fate,
+    Settle,
+    Settled,
+    TransactionsQuery,
+)
 
 COMMIT, ROLLBACK, UNKNOWN, BUSY = Decision
 
@@ -388,3 +397,117 @@ def test_in_memory_it_is_the_same_as_long_as_the_process_lives() -> None:
     shown = [parts[0] for parts in there.live if len(parts) == 3]
     assert shown == [b"t", b"u"]
     assert (len(there.core.later), len(there.core.later.transactions)) == (0, 0)
+
+
+def test_what_is_left_to_a_person_stays_so_when_a_producer_comes(made: Durable) -> None:
+    made.prepare(half(1, patience=100.0, otherwise="keep"))
+    made.wait(120.0)
+    assert made.look().figures.kept == 1
+    made.enroll(b"a")
+    made.wait(2.0)
+    assert (made.checks(b"a"), made.look().figures.kept) == ([], 1)
+    assert made.settle(1, COMMIT) is Fate.COMMITTED
+    assert made.look().figures.kept == 0
+
+
+def test_patience_counts_the_time_in_which_nobody_is_there_and_no_other(made: Durable) -> None:
+    made.prepare(*(half(each, patience=100.0, attempts=99) for each in range(5)))
+    made.wait(60.0)
+    made.enroll(b"a")  # which is asked four at a time, and does not answer
+    made.wait(60.0)
+    made.leave(b"a")
+    made.wait(60.0)
+    assert made.table_size == 5
+
+
+def test_what_is_committed_comes_at_once_also_where_the_clock_was_set_back_meanwhile(
+    made: Durable,
+) -> None:
+    made.prepare(half(1))
+    made.turn()
+    made.say(1, COMMIT)
+    group = made.log.gather(made.core.snapshot)
+    assert group is not None
+    perform(made.files, group)  # and then it is killed
+    made.jump_us = -86_400_000_000
+    made.open()
+    made.wait(2.0)
+    assert made.shown == {b"1:0:": 1}
+
+
+def test_how_one_has_ended_is_shown_when_that_is_kept(made: Durable) -> None:
+    made.prepare(half(1))
+    made.turn()
+    made.say(1, COMMIT)
+    query = TransactionsQuery(id=1, queue=QUEUE, transaction=name(1))
+    made.ask(b"l", TRANSACTIONS, documents.encode(query))
+    made.turn(sync=False)
+    assert made.told(b"l", TRANSACTIONS) == []
+    made.turn()
+    assert len(made.told(b"l", TRANSACTIONS)) == 1
+
+
+def test_a_commit_needs_no_room_that_delayed_messages_have_taken(
+    made: Durable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(later, "PENDING_MAX", 2)
+    later_on = START_US + 3_600_000_000
+    assert made.prepare(half(1, topics=(b"t", b"u")))
+    assert made.prepare(encode_delayed(Delayed(later_on, b"t", b"7:0:", name(7))))
+    assert not made.prepare(encode_delayed(Delayed(later_on, b"t", b"8:0:", name(8))))
+    assert made.settle(1, COMMIT) is Fate.COMMITTED
+    made.wait(1.0)
+    assert made.shown == {b"1:0:": 1, b"1:1:": 1}
+
+
+def test_many_that_wait_for_a_busy_producer_are_looked_at_as_often_as_a_few(
+    made: Durable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRIES_A_SECOND", 1)
+    made.enroll(b"a")
+    made.prepare(*(half(each) for each in range(module.AT_ONCE + 8)))
+    looks: list[float] = []
+    choose = made.core.later.transactions._choose
+
+    def count(*given: object) -> object:
+        looks.append(made.now)
+        return choose(*given)  # type: ignore[arg-type]
+
+    made.wait(11.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(made.core.later.transactions, "_choose", count)
+        made.wait(module.AT_ONCE + 8.0)
+    assert len(looks) <= module.AT_ONCE + 8
+
+
+def test_of_many_large_ones_some_are_settled_at_a_time(
+    made: Durable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SETTLED_BYTES", 1_500)
+    made.prepare(*(half(each, size=1_000) for each in (1, 2)))
+    made.turn()
+    ends = [(name(1), COMMIT), (name(2), COMMIT)]
+    settle = documents.encode(Settle(id=1, queue=QUEUE, group="g", ends=ends))
+    fates = []
+    for _ in range(2):
+        made.ask(b"r", SETTLE, settle)
+        made.turn()
+        ((document,),) = made.told(b"r", SETTLE)
+        fates.append(documents.decode(document, Settled).fates)
+    assert fates == [[Fate.COMMITTED, Fate.FULL], [Fate.COMMITTED, Fate.COMMITTED]]
+
+
+def test_a_producer_that_was_killed_takes_nobodys_place_for_ever(
+    made: Durable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PRODUCERS_MAX", 2)
+    made.enroll(b"a")
+    made.enroll(b"b")
+    made.wait(module.SILENT_SECONDS - 1.0, 10.0)
+    made.enroll(b"a")
+    made.wait(2.0)
+    made.enroll(b"c")
+    assert made.look().figures.producers == 2
+    made.prepare(half(1))
+    made.wait(11.0)
+    assert made.checks(b"a") or made.checks(b"c")

@@ -113,6 +113,30 @@ def test_what_is_decided_otherwise_meanwhile_is_told_next(machine: ProducerMachi
     assert second.ends == [(A, COMMIT)]
 
 
+def test_what_was_decided_is_not_taken_back_by_a_check_that_does_not_know(
+    machine: ProducerMachine,
+) -> None:
+    machine.decide(ONE, A, COMMIT, 0.0)
+    machine.decide(ONE, A, UNKNOWN, 0.0)
+    machine.decide(ONE, B, ROLLBACK, 0.0)
+    machine.decide(ONE, B, COMMIT, 0.0)
+    (first,) = said(machine.up(ONE, 0.0), SETTLE, Settle)
+    assert first.ends == [(A, COMMIT), (B, ROLLBACK)]
+    machine.decide(ONE, A, UNKNOWN, 0.0)
+    _, events = machine.take(ONE, settled(first.id, Fate.COMMITTED, Fate.ROLLED_BACK), 0.1)
+    assert events == [EndTold(A, Fate.COMMITTED), EndTold(B, Fate.ROLLED_BACK)]
+
+
+def test_what_is_decided_for_an_exchange_that_is_not_known_yet_is_told_when_it_is(
+    machine: ProducerMachine,
+) -> None:
+    two = LogId(2, 1)
+    assert machine.decide(two, A, COMMIT, 0.0) == ([], [])
+    machine.open(msgspec.structs.replace(INFO, number=2), b"q" * 16)
+    (settle,) = said(machine.up(two, 0.0), SETTLE, Settle)
+    assert settle.ends == [(A, COMMIT)]
+
+
 def test_what_there_is_no_room_for_is_told_again_a_little_later(machine: ProducerMachine) -> None:
     machine.up(ONE, 0.0)
     (first,) = said(machine.decide(ONE, A, COMMIT, 0.0)[0], SETTLE, Settle)
@@ -120,6 +144,15 @@ def test_what_there_is_no_room_for_is_told_again_a_little_later(machine: Produce
     assert "no room" in machine.trouble
     (second,) = said(machine.tick(ASK_SECONDS), SETTLE, Settle)
     assert second.ends == [(A, COMMIT)]
+
+
+def test_while_some_find_room_the_others_are_told_again_at_once(machine: ProducerMachine) -> None:
+    machine.decide(ONE, A, COMMIT, 0.0)
+    machine.decide(ONE, B, COMMIT, 0.0)
+    (first,) = said(machine.up(ONE, 0.0), SETTLE, Settle)
+    asks, _ = machine.take(ONE, settled(first.id, Fate.COMMITTED, Fate.FULL), 0.1)
+    (second,) = said(asks, SETTLE, Settle)
+    assert second.ends == [(B, COMMIT)]
 
 
 def test_a_log_that_is_gone_has_nothing_any_more(machine: ProducerMachine) -> None:

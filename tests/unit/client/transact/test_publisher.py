@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ class PaperShell:
     closed: int = 0
     begun: int = 0
     trouble: str = ""
+    deciding: Any = field(default_factory=threading.RLock)
 
     def need_exchanges(self, timeout: float) -> None:
         if not self.known:
@@ -135,6 +137,32 @@ def test_all_messages_of_a_transaction_travel_as_one_that_is_never_due() -> None
     assert (half.patience_seconds, half.otherwise) == (4.0, "keep")
     assert scene.shell.busy == {delayed.id}
     assert (made.exchange, made.decision) == ("x1", None)
+
+
+def test_it_is_decided_once_whoever_decides_at_the_same_time() -> None:
+    scene = Scene()
+    made = scene.made.prepare(b"1")
+    decide, errors = scene.shell.decide, []
+
+    def other() -> None:
+        try:
+            made.rollback()
+        except roq.InvalidRequest as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=other)
+
+    def slow(place: LogId, name: bytes, decision: Decision) -> Future[Fate]:
+        if decision is Decision.COMMIT:
+            thread.start()
+            thread.join(0.2)  # it waits
+        return decide(place, name, decision)
+
+    cast("Any", scene.shell).decide = slow
+    made.commit()
+    thread.join(30)
+    assert [decision for _, decision in scene.shell.told] == [Decision.COMMIT]
+    assert len(errors) == 1
 
 
 def test_a_half_message_is_in_one_log() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+import msgspec
 import pytest
 from commands import until
 
@@ -70,8 +72,10 @@ class Scene:
         self.calls.append(asked.head.transaction)
         return self.answer(asked)
 
-    def topology(self, exchanges: list[ExchangeInfo]) -> None:
-        told = Topology(queue_id=b"q" * 16, epoch=1, version=1, exchanges=exchanges)
+    def topology(self, exchanges: list[ExchangeInfo], logs: Sequence[int] = ()) -> None:
+        told = Topology(
+            queue_id=b"q" * 16, epoch=1, version=1, exchanges=exchanges, logs=list(logs)
+        )
         self.inside(lambda: self.shell._topology(told))
 
     def inside(self, call: Callable[[], object]) -> None:
@@ -149,7 +153,7 @@ def test_what_was_decided_here_is_said_again_and_what_was_not_prepared_is_rolled
     assert scene.calls == []
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, CancelledError])
 def test_a_check_that_raises_counts_as_unknown(
     scene: Scene, caplog: pytest.LogCaptureFixture, error: type[BaseException]
 ) -> None:
@@ -185,6 +189,51 @@ def test_a_check_that_hangs_holds_up_no_decision_and_what_waits_is_bounded(
     assert until(lambda: len(scene.calls) == 4)
 
 
+def test_the_program_is_not_asked_about_what_is_decided_while_it_is_looked_for(
+    scene: Scene,
+) -> None:
+    class Meanwhile(set[bytes]):
+        def __contains__(self, name: object) -> bool:
+            scene.shell._note(mine, COMMIT, ONE)
+            return super().__contains__(name)
+
+    mine = scene.shell.begin()
+    scene.shell._busy = Meanwhile([mine])
+    scene.ask(mine)
+    assert scene.settles() == [(mine, COMMIT)]
+    assert scene.calls == []
+
+
+def test_a_copy_in_another_log_is_rolled_back_and_what_becomes_of_it_is_no_answer(
+    scene: Scene,
+) -> None:
+    mine = scene.shell.begin()
+    told = scene.shell.decide(LogId(2, 1), mine, COMMIT)
+    scene.ask(mine)
+    assert scene.settles() == [(mine, ROLLBACK)]
+    scene.reply(Fate.ROLLED_BACK)
+    assert not told.done()
+    assert scene.calls == []
+
+
+def test_when_it_is_closed_the_program_is_asked_no_more(scene: Scene) -> None:
+    free = threading.Event()
+
+    def hang(_: Asked) -> Decision:
+        free.wait(30)
+        return COMMIT
+
+    scene.answer = hang
+    scene.ask(A)
+    assert until(lambda: scene.calls == [A])
+    scene.ask(B)
+    scene.shell.close()
+    free.set()
+    assert scene.shell._checking is not None
+    scene.shell._checking.join(30)
+    assert scene.calls == [A]
+
+
 def test_what_it_remembers_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, "DECIDED_MAX", 2)
     for number in range(5):
@@ -195,6 +244,14 @@ def test_what_it_remembers_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPa
 def test_an_exchange_that_is_gone_with_its_log_does_not_have_it(scene: Scene) -> None:
     told = scene.shell.decide(ONE, A, COMMIT)
     scene.topology([])
+    assert told.result(10) is Fate.NOT_HERE
+
+
+def test_an_exchange_that_is_back_with_another_log_does_not_have_it(scene: Scene) -> None:
+    told = scene.shell.decide(ONE, A, COMMIT)
+    scene.topology([], logs=[1])
+    assert not told.done(), "it comes back"
+    scene.topology([msgspec.structs.replace(INFO, epoch=2, generation=2)], logs=[1])
     assert told.result(10) is Fate.NOT_HERE
 
 
