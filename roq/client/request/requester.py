@@ -89,11 +89,11 @@ class Making(Generic[R]):
         Raises:
             RoQError: this, if none was made.
         """
-        if not self._position:
+        made, self._position = self._position, len(self._payloads)
+        for member in range(made, self._position):
+            self.many.settle(member, None, error)  # of the last one, nothing is kept any more
+        if not made:
             raise error
-        for member in range(self._position, len(self._payloads)):
-            self.many.settle(member, None, error)
-        self._position = len(self._payloads)
 
 
 class Requester:

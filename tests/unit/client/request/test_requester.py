@@ -81,6 +81,8 @@ class PaperCollector:
     def __init__(self, on_lost: Callable[[Any], bool]) -> None:
         self.on_lost = on_lost
         self.kept: list[Pending[Any]] = []
+        self.kept_many: list[PendingMany[Any]] = []
+        self.let_go_of: list[PendingMany[Any]] = []
         self.expected: list[float] = []
         self.given = ServiceSettings()
         self.calls: list[tuple[Callable[[], object], Callable[[], object]]] = []
@@ -101,7 +103,11 @@ class PaperCollector:
         pending.repeat = data
 
     def keep_many(self, many: PendingMany[Any], data: list[bytes]) -> None:
+        self.kept_many.append(many)
         many.repeat = data
+
+    def let_go(self, many: Any) -> None:
+        self.let_go_of.append(many)
 
     def later(self, call: Callable[[], object], left_out: Callable[[], object]) -> None:
         self.calls.append((call, left_out))
@@ -216,6 +222,16 @@ def test_many_of_which_none_can_be_made_raise(scene: Scene) -> None:
     with pytest.raises(roq.InvalidRequest, match="cannot be encoded"):
         scene.requester.request_many(ECHO, [b"a", cast("bytes", 7)])
     assert scene.publisher.published == []
+
+
+def test_nothing_is_kept_of_many_that_do_not_leave(scene: Scene) -> None:
+    scene.publisher.room = 0
+    for _ in range(2):
+        with pytest.raises(roq.WouldBlock):
+            scene.requester.request_many(ECHO, [b"a", b"b"])
+    kept, let_go = scene.collector.kept_many, scene.collector.let_go_of
+    assert len(kept) == 2
+    assert let_go == kept
 
 
 def test_many_of_which_some_cannot_be_made_say_so_of_these(scene: Scene) -> None:
