@@ -236,6 +236,13 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
         """Whether it is known where all of them are that have not ended."""
         return all(part.place() is not None or not part.left for part in self.parts)
 
+    def went(self, part: ManyPart) -> None:
+        """Some of them have left, or are about to; those that are sent once more have new ids."""
+        with REGISTERING:
+            self.parts.append(part)
+            for number in self._singles.keys() & set(part.members) if self._singles else ():
+                self._singles[number].sent(part.receipt, part.first + part.members.index(number))
+
     def forget_repeat(self) -> int:
         """They will not be sent once more; how many bytes were kept for that."""
         kept, self.repeat = self.repeat, None

@@ -236,13 +236,14 @@ class Requester:
         if collector.open_count >= OPEN_MAX:
             return 0
         topic = many.endpoint.topic
+        self._shell.guard.check()
         with self._lock:
             count, receipt = self._shell.publish_chunk(payloads, position, topic)
             if receipt is None:
                 return 0
             sent, fresh = self._sent(topic, receipt)
             part = ManyPart(many, receipt, len(sent.pendings), members[position : position + count])
-            many.parts.append(part)
+            many.went(part)
             sent.pendings.extend([part if self._collects else None] * count)
             self._made += count
             self._noted(sent, fresh=fresh)

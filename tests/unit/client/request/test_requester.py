@@ -35,7 +35,9 @@ class PaperPublisher:
             replay=SimpleNamespace(keep_nothing=lambda: None), bound=SimpleNamespace(topics=set())
         )
         self._shell = SimpleNamespace(
-            machine=SimpleNamespace(links=links), publish_chunk=self.publish_chunk
+            machine=SimpleNamespace(links=links),
+            publish_chunk=self.publish_chunk,
+            guard=SimpleNamespace(check=self.check),
         )
         self.most = 2
         """Messages of one batch."""
@@ -45,6 +47,12 @@ class PaperPublisher:
         self.topics: list[str] = []
         self.errors: list[roq.RoQError] = []
         self.flushed = 0
+        self.reentered = False
+        """By a signal handler."""
+
+    def check(self) -> None:
+        if self.reentered:
+            raise roq.Reentered("in the middle of another call")
 
     def publish(self, data: bytes, topic: str, *, properties: object) -> Receipt:
         if self.errors:
@@ -221,6 +229,9 @@ def test_many_of_which_none_can_be_made_raise(scene: Scene) -> None:
         scene.requester.request_many(ECHO, [b"a"])
     with pytest.raises(roq.InvalidRequest, match="cannot be encoded"):
         scene.requester.request_many(ECHO, [b"a", cast("bytes", 7)])
+    scene.publisher.reentered, scene.publisher.room = True, 1
+    with pytest.raises(roq.Reentered):
+        scene.requester.request_many(ECHO, [b"a"])
     assert scene.publisher.published == []
 
 
