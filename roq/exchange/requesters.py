@@ -228,7 +228,7 @@ class Requesters(Generic[B]):
             counts={str(key): count for key, count in group.counts.items() if count},
             open=group.open_count, stored=len(group.outcomes), stored_bytes=group.outcomes.bytes,
             more=query.offset < 0 and len(views) < group.open_count + len(group.outcomes),
-            accepted=group.measured.accepted, retried=group.measured.retried,
+            accepted=group.measured.accepted, retried=group.failed,
             waiting=group.measured.waiting.read(), running=group.measured.running.read(),
             unfetched=group.outcomes.unfetched.read(),
         )  # fmt: skip

@@ -213,6 +213,8 @@ class ServiceGroup(ConsumerGroup[B]):
     def tick(self, now: float) -> list[Member]:
         """As of any group; and what has waited, or was offered, for too long ends."""
         silent = super().tick(now)
+        for member in self.figures.keys() - self._members.keys():
+            del self.figures[member]
         for _ in range(AHEAD_MAX):
             if not self._may_open():
                 break
@@ -230,8 +232,6 @@ class ServiceGroup(ConsumerGroup[B]):
         expired = self.outcomes.pass_time(self._clock)
         if expired:
             self.counts[RequestState.EXPIRED] += expired
-        for member in self.figures.keys() - self._members.keys():
-            del self.figures[member]
         return silent
 
     def _take_unconfirmed(self) -> None:
@@ -288,6 +288,9 @@ class ServiceGroup(ConsumerGroup[B]):
         found = super().next_lease(numbers)
         if found is not None:
             self._taken_at = self._clock
+            lease, _ = found
+            age = self._age(self._requests.batches[lease.offset].appended_us)
+            self.measured.waiting.note(age, lease.open.bit_count())
         return found
 
     def _taker(self, count: int, reserve: int = 0) -> Member | None:
@@ -487,13 +490,10 @@ class ServiceGroup(ConsumerGroup[B]):
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = super()._lease(member, piece, numbers)
         self._requests.lease(lease, self._clock + self.service.confirm_within, self._clock)
-        age = self._age(self._requests.batches[lease.offset].appended_us)
-        self.measured.waiting.note(age, piece.amount)
         return lease
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
         super()._return(lease, bits, counted=counted, delay=delay, reason=reason)
-        self.measured.retried += counted * bits.bit_count()
         self._requests.prune(lease)
         batch = self._requests.batches[lease.offset]
         batch.ready_at = max(batch.ready_at, self._clock + delay)
