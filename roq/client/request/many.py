@@ -30,10 +30,11 @@ class ManyPart:
         first: index in the batch of the first one.
         members: which of all they are, in order.
         at: log and offset of the batch; None: it is not known to be accepted.
+        due: when their time is over.
         left: so many of them have not ended.
     """
 
-    __slots__ = ("at", "first", "left", "many", "members", "receipt")
+    __slots__ = ("at", "due", "first", "left", "many", "members", "receipt")
 
     def __init__(
         self, many: PendingMany[Any], receipt: Receipt, first: int, members: Sequence[int]
@@ -43,12 +44,8 @@ class ManyPart:
         self.first = first
         self.members = members
         self.at: tuple[LogId, int] | None = None
+        self.due = many.due
         self.left = len(members)
-
-    @property
-    def due(self) -> float:
-        """When their time is over."""
-        return self.many.due
 
     def place(self) -> tuple[LogId, int] | None:
         """Where they are; None: they were not accepted yet."""
@@ -106,7 +103,7 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
         self.repeat: list[bytes] | None = None
         """What is sent once more if an exchange dies with it."""
         self.due = float("inf")
-        """When their time is over."""
+        """When the time of those is over that leave now."""
         self._waits = waits
         self._queue = queue
         self.ends: list[RequestEnd | RoQError | None] = [None] * count

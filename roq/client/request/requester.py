@@ -216,12 +216,19 @@ class Requester:
         payloads = [head + encode(value) for value in values]
         self.prepare(endpoint.service)
         many: PendingMany[R] = PendingMany(self._collector, self.queue, endpoint, len(payloads))
-        if self._collects:
-            self._collector.expect(many, self._within(endpoint.service, head))
-            if endpoint.idempotent and not headers:
-                self._collector.keep_many(many, payloads)
+        seconds = self._within(endpoint.service, head)
+        if self._collects and endpoint.idempotent and not headers:
+            self._collector.keep_many(many, payloads)
+
+        def publish(
+            many: PendingMany[Any], payloads: list[Payload], position: int, members: Sequence[int]
+        ) -> int:
+            if self._collects:  # the time of those counts that leave now: others may wait for room
+                self._collector.expect(many, seconds)
+            return self.publish_chunk(many, payloads, position, members)
+
         sent = with_attributes(payloads, attributes_of(None, None, headers, 0))
-        return Making(self.publish_chunk, many, sent)
+        return Making(publish, many, sent)
 
     def publish_chunk(
         self, many: PendingMany[Any], payloads: list[Payload], position: int,

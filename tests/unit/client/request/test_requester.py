@@ -103,8 +103,9 @@ class PaperCollector:
     def settings(self, _service: str) -> ServiceSettings:
         return self.given
 
-    def expect(self, _pending: object, seconds: float) -> None:
+    def expect(self, pending: Any, seconds: float) -> None:
         self.expected.append(seconds)
+        pending.due = float(len(self.expected))
 
     def keep(self, pending: Pending[Any], data: bytes) -> None:
         self.kept.append(pending)
@@ -208,6 +209,18 @@ def test_many_are_one_object_over_the_batches_that_they_went_into() -> None:
     assert scene.publisher.flushed == 2, "it has waited for room"
     assert many.repeat == scene.publisher.published
     assert not many.done()
+
+
+def test_the_time_of_many_that_wait_for_room_begins_when_they_leave() -> None:
+    scene = Scene(block=True)
+    scene.publisher.room = 1
+    many = scene.requester.request_many(ECHO, [b"a", b"b", b"c"], within=5)
+    first, second = many.parts
+    assert first.due < second.due
+    assert set(scene.collector.expected) == {5.0}
+    assert scene.collector.on_lost(first)
+    scene.collector.calls.pop()[0]()
+    assert many.parts[-1].due <= second.due, "and goes on when they are sent once more"
 
 
 def test_many_and_one_share_a_batch(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
