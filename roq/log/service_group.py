@@ -177,12 +177,15 @@ class ServiceGroup(ConsumerGroup[B]):
         state = RequestState.LATE if late else RequestState.CANCELLED
         named, position = position, self.delayed.where(position)
         message = None if named != position else delayed_message(named)
-        if message is not None and self.delayed.keeper is not None:
-            if not self.delayed.keeper.withdraw(message):
-                return False
+        keeper = self.delayed.keeper
+        if message is not None and keeper is not None and keeper.withdraw(message):
             made = RequestEnd(*named, state, text=why, ended_us=self._log.time_us)
             self._note_end(made, b"", self.service.store_bytes // 2)
             return True
+        # It may be in the log, and nobody have looked at it: a delayed one, wherever it is.
+        while self.next <= position.offset and self._may_open():
+            self._open_next()
+        position = self.delayed.where(named)
         if not self._open.bits.get(position.offset, 0) >> position.at & 1:
             return False
         self._end(position.offset, 1 << position.at, state, why)
