@@ -314,6 +314,19 @@ def test_many_whose_exchange_is_gone_are_unknown_but_for_those_that_have_ended(
     assert scene.collector.open_count == 0
 
 
+def test_many_that_are_sent_once_more_are_looked_after_as_what_they_are_then(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, many = together(scene)
+    scene.collector.accepted(sent)
+    scene.inside(lambda: None)
+    monkeypatch.setattr(scene.collector, "_on_lost", lambda _: True)
+    nobody = Topology(queue_id=b"q" * 16, epoch=1, version=2, exchanges=[])
+    scene.inside(lambda: scene.collector._topology(nobody))
+    assert not many.done()
+    assert scene.collector._due == {}, "else it ends those that are open elsewhere"
+
+
 def test_many_are_told_when_all_ends(scene: Scene) -> None:
     sent, many = together(scene)
     scene.collector.accepted(sent)
