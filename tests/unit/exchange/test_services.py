@@ -689,8 +689,20 @@ def test_looking_for_delayed_requests_costs_only_so_much(monkeypatch: pytest.Mon
     looked: list[bytes] = []
     monkeypatch.setattr(there.core.later, "waits", looked.append)
     asker.want(*((DELAYED_FROM + number, 0) for number in range(1_000)))
-    assert len(looked) == requesters.DELAYED_LOOKS
-    assert len(asker.ends()) == requesters.DELAYED_LOOKS, "the others wait"
+    assert len(looked) == requesting.DELAYED_LOOKS
+    assert len(asker.ends()) == requesting.DELAYED_LOOKS, "the others wait"
+
+
+@pytest.mark.parametrize("word", ["cancelled", "late"])
+def test_one_message_cancels_only_so_many_delayed_requests(
+    word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, _, asker, _ = service()
+    looked: list[bytes] = []
+    monkeypatch.setattr(there.core.later, "withdraw", looked.append)
+    asker.want(**{word: [Position(DELAYED_FROM + number, 0) for number in range(1_000)]})
+    assert len(looked) == requesting.DELAYED_LOOKS
+    assert documents.decode(asker.take(REFUSED), Refused).code == "full"
 
 
 @pytest.mark.parametrize("due", [1, DUE], ids=["published", "waiting"])
