@@ -7,6 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
@@ -255,6 +256,10 @@ class Requester:
                 await asyncio.to_thread(self._sync.wait_for_room)
             except RoQError as error:
                 making.give_up(error)
+            except asyncio.CancelledError:
+                with suppress(RoQError):
+                    making.give_up(Unavailable("request_many was cancelled before this was made"))
+                raise
         return PendingMany(making.many)
 
     async def send(

@@ -11,7 +11,7 @@ AGAIN_SECONDS: Final = 1.0
 AGAIN_SECONDS_MAX: Final = 30.0
 SOON_SECONDS: Final = 10.0
 GIVE_UP: Final = 4
-"""When one has ended so often in a row soon after its start, and none runs, it is no use."""
+"""When each has ended so often in a row soon after its start, and none runs, it is no use."""
 
 
 class Process(Protocol):
@@ -66,7 +66,7 @@ class Fleet:
                 place.again_at = now + min(AGAIN_SECONDS * 2**place.soon, AGAIN_SECONDS_MAX)
             if place.process is None and not self._ending and now >= place.again_at:
                 place.process, place.started = self._start(), now
-        if not self.running and any(place.soon >= GIVE_UP for place in self._places):
+        if not self.running and all(place.soon >= GIVE_UP for place in self._places):
             self._ending = True
         return ended
 

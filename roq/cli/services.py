@@ -172,14 +172,17 @@ def _run_fleet(target: Target, program: str, processes: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     told = 0
-    while not fleet.over:
-        for status in fleet.look(monotonic()):
-            if not told:
-                note(f"an instance has ended with status {status}")
-        if stop.wait(LOOK_SECONDS):
-            stop.clear()
-            fleet.end(signal.SIGKILL if told else signal.SIGTERM)
-            told += 1
+    try:
+        while not fleet.over:
+            for status in fleet.look(monotonic()):
+                if not told:
+                    note(f"an instance has ended with status {status}")
+            if stop.wait(LOOK_SECONDS):
+                stop.clear()
+                fleet.end(signal.SIGKILL if told else signal.SIGTERM)
+                told += 1
+    finally:
+        fleet.end()  # none is left behind, whatever went wrong here
     if not told:
         raise Failed(f"{program}: its instances end as soon as they have begun")
 

@@ -22,6 +22,7 @@ from roq.protocol import documents, requesting
 from roq.protocol.requesting import (
     ATTEND,
     DELAYED_FROM,
+    DELAYED_LOOKS,
     ENDS,
     OUTCOMES,
     POSITIONS_MAX,
@@ -43,9 +44,6 @@ B = TypeVar("B")
 REQUESTERS_MAX: Final = 10_000
 PUBLISHERS_MAX: Final = 100
 """Of one requester."""
-DELAYED_LOOKS: Final = 100
-"""Delayed requests of one message of a requester that are looked for among all that waits; the
-others are told when they end, and when they are asked for again."""
 FRAME_BYTES: Final = 1024 * 1024
 """Ends that travel together."""
 PROBE_SECONDS: Final = 5.0
@@ -228,7 +226,7 @@ class Requesters(Generic[B]):
             counts={str(key): count for key, count in group.counts.items() if count},
             open=group.open_count, stored=len(group.outcomes), stored_bytes=group.outcomes.bytes,
             more=query.offset < 0 and len(views) < group.open_count + len(group.outcomes),
-            accepted=group.measured.accepted, retried=group.measured.retried,
+            accepted=group.measured.accepted, retried=group.failed,
             waiting=group.measured.waiting.read(), running=group.measured.running.read(),
             unfetched=group.outcomes.unfetched.read(),
         )  # fmt: skip
@@ -294,10 +292,14 @@ def _heed(group: ServiceGroup[B], want: Want, now: float, time_us: int) -> None:
     """What is not wanted any more."""
     for position in want.fetched:
         group.outcomes.fetched(position, now, time_us)
-    for position in want.cancelled:
-        group.cancel(position, late=False)
-    for position in want.late:
-        group.cancel(position, late=True)
+    looks = DELAYED_LOOKS
+    for positions, late in ((want.cancelled, False), (want.late, True)):
+        for position in positions:
+            looks -= position.offset >= DELAYED_FROM
+            if looks < 0:
+                text = f"one message cancels {DELAYED_LOOKS} delayed requests at most: send more"
+                raise RefusedRequest("full", text)
+            group.cancel(position, late=late)
 
 
 def _outcome_at(group: ServiceGroup[B], position: Position) -> RequestEnd | None:

@@ -181,7 +181,7 @@ class Services(Generic[B]):
             "requests_failed": counts["failed"],
             "requests_discarded": counts["discarded"],
             "requests_otherwise": other,
-            "requests_retried": sum(group.measured.retried for group in groups),
+            "requests_retried": sum(group.failed for group in groups),
             "responses_stored": sum(len(group.outcomes) for group in groups),
             "responses_bytes": sum(group.outcomes.bytes for group in groups),
             "responses_expired": counts["expired"],

@@ -54,14 +54,12 @@ class RequestFigures:
 
     Attributes:
         accepted: requests that were looked at.
-        retried: that instances have given back, to be run again.
         waiting: until one was handed out, of each attempt since it was accepted.
         running: until it was answered.
     """
 
     def __init__(self) -> None:
         self.accepted = 0
-        self.retried = 0
         self.waiting = DurationMeter()
         self.running = DurationMeter()
 

@@ -177,12 +177,15 @@ class ServiceGroup(ConsumerGroup[B]):
         state = RequestState.LATE if late else RequestState.CANCELLED
         named, position = position, self.delayed.where(position)
         message = None if named != position else delayed_message(named)
-        if message is not None and self.delayed.keeper is not None:
-            if not self.delayed.keeper.withdraw(message):
-                return False
+        keeper = self.delayed.keeper
+        if message is not None and keeper is not None and keeper.withdraw(message):
             made = RequestEnd(*named, state, text=why, ended_us=self._log.time_us)
             self._note_end(made, b"", self.service.store_bytes // 2)
             return True
+        # It may be in the log, and nobody have looked at it: a delayed one, wherever it is.
+        while self.next <= position.offset and self._may_open():
+            self._open_next()
+        position = self.delayed.where(named)
         if not self._open.bits.get(position.offset, 0) >> position.at & 1:
             return False
         self._end(position.offset, 1 << position.at, state, why)
@@ -213,6 +216,8 @@ class ServiceGroup(ConsumerGroup[B]):
     def tick(self, now: float) -> list[Member]:
         """As of any group; and what has waited, or was offered, for too long ends."""
         silent = super().tick(now)
+        for member in self.figures.keys() - self._members.keys():
+            del self.figures[member]
         for _ in range(AHEAD_MAX):
             if not self._may_open():
                 break
@@ -230,8 +235,6 @@ class ServiceGroup(ConsumerGroup[B]):
         expired = self.outcomes.pass_time(self._clock)
         if expired:
             self.counts[RequestState.EXPIRED] += expired
-        for member in self.figures.keys() - self._members.keys():
-            del self.figures[member]
         return silent
 
     def _take_unconfirmed(self) -> None:
@@ -288,6 +291,9 @@ class ServiceGroup(ConsumerGroup[B]):
         found = super().next_lease(numbers)
         if found is not None:
             self._taken_at = self._clock
+            lease, _ = found
+            age = self._age(self._requests.batches[lease.offset].appended_us)
+            self.measured.waiting.note(age, lease.open.bit_count())
         return found
 
     def _taker(self, count: int, reserve: int = 0) -> Member | None:
@@ -487,13 +493,10 @@ class ServiceGroup(ConsumerGroup[B]):
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = super()._lease(member, piece, numbers)
         self._requests.lease(lease, self._clock + self.service.confirm_within, self._clock)
-        age = self._age(self._requests.batches[lease.offset].appended_us)
-        self.measured.waiting.note(age, piece.amount)
         return lease
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
         super()._return(lease, bits, counted=counted, delay=delay, reason=reason)
-        self.measured.retried += counted * bits.bit_count()
         self._requests.prune(lease)
         batch = self._requests.batches[lease.offset]
         batch.ready_at = max(batch.ready_at, self._clock + delay)

@@ -128,6 +128,11 @@ DELAYED_FROM: Final = 1 << 61
 """Offsets from here on are in no log: with a delayed request they are the id of its message, as
 nobody knows where it will be. Index 0."""
 
+DELAYED_LOOKS: Final = 100
+"""Delayed requests of one message of a requester that are looked for among all that waits, as each
+costs much: so many are cancelled at most, and as many of those that are wanted are looked for. The
+others are told when they end, and when they are asked for again."""
+
 
 def delayed_position(message: bytes | str) -> Position | None:
     """As what a delayed request is known whose message has this id, or this one in hexadecimal;

@@ -554,7 +554,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            self._workers.put([registered])  # another thread may begin with the rest\n",
          "            pass\n"),
         ("    return min((each.context for", "    return max((each.context for"),
-        ("    if len(listed) != count:\n", "    if len(listed) < count:\n"),
+        ("    if len(answers) != count:\n", "    if len(answers) < count:\n"),
     ),
     *_of(
         "roq/client/request/workers.py",

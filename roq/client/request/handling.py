@@ -14,7 +14,7 @@ import re
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any, Final, NamedTuple
@@ -384,11 +384,15 @@ class Handling:
         self._times.append(monotonic() - began)
         answered: list[tuple[Work, HandlerResult]] = []
         for (work, _, context), answer in zip(batch, answers, strict=True):
+            if isinstance(answer, BaseException):  # not raised: its traceback would grow each time
+                self._failed(work, context, answer, None)
+                continue
             try:
-                result = _answer(registered, answer, context)
-                answered.append((work, _marked(work, result)))
-            except BaseException as error:  # noqa: BLE001 - the handler's, or of the codec
+                result = _result(registered, answer, context)
+            except BaseException as error:  # noqa: BLE001 - of the codec
                 self._failed(work, context, error, None)
+            else:
+                answered.append((work, _marked(work, result)))
         by_holding: dict[RequestHolding, list[tuple[Work, HandlerResult]]] = {}
         for each in answered:
             by_holding.setdefault(each[0].holding, []).append(each)
@@ -529,19 +533,17 @@ def _first_over(batch: list[_Run]) -> RequestContext:
 
 def _each(answers: Any, count: int) -> list[Any]:
     """What a batch handler has returned, an answer to each request."""
-    listed = list(answers)
-    if len(listed) != count:
+    if not isinstance(answers, Sequence) or isinstance(answers, str | bytes | bytearray):
         raise InvalidRequest(
-            f"the batch handler has returned {len(listed)} answers to {count} requests"
+            f"the batch handler has returned {type(answers).__name__}, and not a list with an "
+            "answer to each request, in order"
         )
-    return listed
-
-
-def _answer(registered: Registered, answer: Any, context: RequestContext) -> HandlerResult:
-    """What a batch handler has answered to one request."""
-    if isinstance(answer, BaseException):
-        raise answer
-    return _result(registered, answer, context)
+    if len(answers) != count:
+        raise InvalidRequest(
+            f"the batch handler has returned {len(answers)} answers to {count} requests: give one "
+            "to each, in order"
+        )
+    return list(answers)
 
 
 def _marked(work: Work, answered: HandlerResult) -> HandlerResult:

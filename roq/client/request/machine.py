@@ -19,6 +19,7 @@ from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.requesting import (
     ATTEND,
     DELAYED_FROM,
+    DELAYED_LOOKS,
     OUTCOMES,
     WANT,
     Attend,
@@ -53,8 +54,10 @@ class _Words:
     def wants(self, service: str) -> Iterator[Want]:
         """All of it, in messages that are not too large."""
         lists = self.wanted, self.fetched, self.cancelled, self.late
-        for at in range(0, max(map(len, lists)), WANT_MAX):
-            yield Want(service, *(each[at : at + WANT_MAX] for each in lists))
+        delayed = any(each.offset >= DELAYED_FROM for each in (*self.cancelled, *self.late))
+        most = DELAYED_LOOKS // 2 if delayed else WANT_MAX  # of both kinds
+        for at in range(0, max(map(len, lists)), most):
+            yield Want(service, *(each[at : at + most] for each in lists))
 
 
 @dataclass(slots=True)

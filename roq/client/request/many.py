@@ -30,10 +30,11 @@ class ManyPart:
         first: index in the batch of the first one.
         members: which of all they are, in order.
         at: log and offset of the batch; None: it is not known to be accepted.
+        due: when their time is over.
         left: so many of them have not ended.
     """
 
-    __slots__ = ("at", "first", "left", "many", "members", "receipt")
+    __slots__ = ("at", "due", "first", "left", "many", "members", "receipt")
 
     def __init__(
         self, many: PendingMany[Any], receipt: Receipt, first: int, members: Sequence[int]
@@ -43,12 +44,8 @@ class ManyPart:
         self.first = first
         self.members = members
         self.at: tuple[LogId, int] | None = None
+        self.due = many.due
         self.left = len(members)
-
-    @property
-    def due(self) -> float:
-        """When their time is over."""
-        return self.many.due
 
     def place(self) -> tuple[LogId, int] | None:
         """Where they are; None: they were not accepted yet."""
@@ -106,7 +103,7 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
         self.repeat: list[bytes] | None = None
         """What is sent once more if an exchange dies with it."""
         self.due = float("inf")
-        """When their time is over."""
+        """When the time of those is over that leave now."""
         self._waits = waits
         self._queue = queue
         self.ends: list[RequestEnd | RoQError | None] = [None] * count
@@ -235,6 +232,13 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
     def placed(self) -> bool:
         """Whether it is known where all of them are that have not ended."""
         return all(part.place() is not None or not part.left for part in self.parts)
+
+    def went(self, part: ManyPart) -> None:
+        """Some of them have left, or are about to; those that are sent once more have new ids."""
+        with REGISTERING:
+            self.parts.append(part)
+            for number in self._singles.keys() & set(part.members) if self._singles else ():
+                self._singles[number].sent(part.receipt, part.first + part.members.index(number))
 
     def forget_repeat(self) -> int:
         """They will not be sent once more; how many bytes were kept for that."""

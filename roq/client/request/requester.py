@@ -89,11 +89,11 @@ class Making(Generic[R]):
         Raises:
             RoQError: this, if none was made.
         """
-        if not self._position:
+        made, self._position = self._position, len(self._payloads)
+        for member in range(made, self._position):
+            self.many.settle(member, None, error)  # of the last one, nothing is kept any more
+        if not made:
             raise error
-        for member in range(self._position, len(self._payloads)):
-            self.many.settle(member, None, error)
-        self._position = len(self._payloads)
 
 
 class Requester:
@@ -216,12 +216,19 @@ class Requester:
         payloads = [head + encode(value) for value in values]
         self.prepare(endpoint.service)
         many: PendingMany[R] = PendingMany(self._collector, self.queue, endpoint, len(payloads))
-        if self._collects:
-            self._collector.expect(many, self._within(endpoint.service, head))
-            if endpoint.idempotent and not headers:
-                self._collector.keep_many(many, payloads)
+        seconds = self._within(endpoint.service, head)
+        if self._collects and endpoint.idempotent and not headers:
+            self._collector.keep_many(many, payloads)
+
+        def publish(
+            many: PendingMany[Any], payloads: list[Payload], position: int, members: Sequence[int]
+        ) -> int:
+            if self._collects:  # the time of those counts that leave now: others may wait for room
+                self._collector.expect(many, seconds)
+            return self.publish_chunk(many, payloads, position, members)
+
         sent = with_attributes(payloads, attributes_of(None, None, headers, 0))
-        return Making(self.publish_chunk, many, sent)
+        return Making(publish, many, sent)
 
     def publish_chunk(
         self, many: PendingMany[Any], payloads: list[Payload], position: int,
@@ -236,13 +243,14 @@ class Requester:
         if collector.open_count >= OPEN_MAX:
             return 0
         topic = many.endpoint.topic
+        self._shell.guard.check()
         with self._lock:
             count, receipt = self._shell.publish_chunk(payloads, position, topic)
             if receipt is None:
                 return 0
             sent, fresh = self._sent(topic, receipt)
             part = ManyPart(many, receipt, len(sent.pendings), members[position : position + count])
-            many.parts.append(part)
+            many.went(part)
             sent.pendings.extend([part if self._collects else None] * count)
             self._made += count
             self._noted(sent, fresh=fresh)

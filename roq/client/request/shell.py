@@ -420,6 +420,8 @@ class Collector:
     def _lost(self, waiter: Waiter) -> None:
         """The exchange is gone that had it."""
         if self._on_lost is not None and self._on_lost(waiter):
+            if isinstance(waiter, ManyPart):
+                self._not_due(waiter)  # what is sent once more is another part
             return
         gone = "its exchange is gone, with all that it knew"
         if isinstance(waiter, ManyPart) or waiter.accepted is not None:

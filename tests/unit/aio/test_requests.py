@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import roq.aio
 from roq.aio.requests import Pending
+from roq.client.request import many as sync_many
 from roq.client.request import pending as sync_pending
 from roq.client.request.endpoint import endpoint
+from roq.client.request.requester import Making
 from roq.protocol.requesting import RequestEnd, RequestState
 
 ECHO = endpoint("s.echo", request=bytes, response=bytes)
@@ -88,3 +91,37 @@ def test_a_loop_that_is_gone_neither_raises_nor_confirms() -> None:
     of_client, waits = asyncio.run(register())
     assert of_client.settle(END)
     assert not waits.confirmed.is_set()
+
+
+def test_many_that_are_cancelled_while_they_wait_for_room_are_given_up() -> None:
+    waits, began, gate = Waits(), threading.Event(), threading.Event()
+    many: sync_many.PendingMany[bytes] = sync_many.PendingMany(waits, "work", ECHO, 2)
+    made_of_them = iter([1, 0])
+
+    class PaperRequester:
+        """Has room for one."""
+
+        def knows(self, _service: str) -> bool:
+            return True
+
+        def begin_many(self, *_: object, **__: object) -> Making[bytes]:
+            return Making(lambda *_: next(made_of_them), many, [b"a", b"b"])
+
+        def wait_for_room(self) -> None:
+            began.set()
+            gate.wait(20)
+
+    async def play() -> None:
+        requester = roq.aio.Requester(cast("Any", PaperRequester()))
+        try:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(requester.request_many(ECHO, [b"a", b"b"]))
+                assert await asyncio.to_thread(began.wait, 20)
+                task.cancel()
+            assert task.cancelled()
+        finally:
+            gate.set()
+
+    asyncio.run(play())
+    assert many.ends[0] is None
+    assert "cancelled" in str(many.ends[1]), "when the first has ended, nothing is kept of them"

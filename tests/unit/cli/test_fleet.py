@@ -71,6 +71,21 @@ def test_while_others_run_none_is_given_up() -> None:
     assert not scene.fleet.over
 
 
+def test_one_that_has_run_for_long_is_no_reason_to_give_up() -> None:
+    scene, now = Scene(2), 0.0
+    steady = scene.started[0]
+    for _ in range(GIVE_UP):
+        scene.started[-1].status = 2
+        scene.fleet.look(now)
+        now += 60.0
+        scene.fleet.look(now)
+    steady.status, scene.started[-1].status = -9, 2
+    assert scene.fleet.look(now) == [-9, 2]
+    assert (scene.fleet.running, scene.fleet.over) == (0, False)
+    scene.fleet.look(now + 60.0)
+    assert scene.fleet.running == 2
+
+
 def test_one_that_has_run_for_long_is_started_again_soon() -> None:
     scene, now = Scene(1), 0.0
     for _ in range(2 * GIVE_UP):

@@ -260,6 +260,20 @@ def test_cancelled_requests_are_told_to_both() -> None:
     assert asker.ends() == []
 
 
+def test_what_is_cancelled_before_anybody_has_looked_at_it_is_not_begun() -> None:
+    there = exchange()
+    publisher, asker, instance = Publisher(there), Party(there, "asker"), Party(there, "instance")
+    publisher.hello()
+    asker.attend()
+    publisher.send(b"s/do", 2)
+    asker.want(cancelled=[Position(0, 1)])
+    assert [each.state for each in asker.ends()] == ["cancelled"]
+    instance.join()
+    instance.look()
+    ((_, first, length, _),) = instance.leases
+    assert (first, length) == (0, 1)
+
+
 def test_what_was_cancelled_while_a_connection_was_full_is_not_sent() -> None:
     there, publisher, asker, _ = service()
     served = there.core.consumers
@@ -647,6 +661,20 @@ def test_a_delayed_request_is_cancelled_before_it_is_due_and_while_it_runs(late:
     assert len(instance.leases) == 1, "it is not published any more"
 
 
+def test_a_delayed_request_is_cancelled_when_it_is_due_and_nobody_has_looked_at_it() -> None:
+    there, publisher, asker, instance = service()
+    (due,) = put_off(publisher, 5, due=1)
+    while there.core.later.waits(delayed_message(due) or b""):
+        pass_time(there, 0.5)
+        there.settle()
+    asker.want(due, cancelled=[due])
+    assert {each.state for each in asker.ends()} == {"cancelled"}
+    wait_until(there, there.now + 1)
+    instance.look()
+    assert instance.leases == []
+    there.core.check()
+
+
 def test_what_was_never_delayed_is_not_waited_for_by_name() -> None:
     _, _, asker, _ = service()
     asker.want((DELAYED_FROM + 9, 0))
@@ -661,8 +689,20 @@ def test_looking_for_delayed_requests_costs_only_so_much(monkeypatch: pytest.Mon
     looked: list[bytes] = []
     monkeypatch.setattr(there.core.later, "waits", looked.append)
     asker.want(*((DELAYED_FROM + number, 0) for number in range(1_000)))
-    assert len(looked) == requesters.DELAYED_LOOKS
-    assert len(asker.ends()) == requesters.DELAYED_LOOKS, "the others wait"
+    assert len(looked) == requesting.DELAYED_LOOKS
+    assert len(asker.ends()) == requesting.DELAYED_LOOKS, "the others wait"
+
+
+@pytest.mark.parametrize("word", ["cancelled", "late"])
+def test_one_message_cancels_only_so_many_delayed_requests(
+    word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, _, asker, _ = service()
+    looked: list[bytes] = []
+    monkeypatch.setattr(there.core.later, "withdraw", looked.append)
+    asker.want(**{word: [Position(DELAYED_FROM + number, 0) for number in range(1_000)]})
+    assert len(looked) == requesting.DELAYED_LOOKS
+    assert documents.decode(asker.take(REFUSED), Refused).code == "full"
 
 
 @pytest.mark.parametrize("due", [1, DUE], ids=["published", "waiting"])

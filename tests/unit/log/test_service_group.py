@@ -469,7 +469,7 @@ def test_it_is_measured_how_many_there_are_and_how_long_they_take() -> None:
     desk.group.outcomes.fetched(Position(0, 0), desk.now, int(desk.now * 1e6))
     desk.group.outcomes.fetched(Position(0, 0), desk.now, int(desk.now * 1e6))
     measured = desk.group.measured
-    assert (measured.accepted, measured.retried) == (3, 1)
+    assert (measured.accepted, desk.group.failed) == (3, 1)
     assert (measured.waiting.count, measured.waiting.seconds) == (3, 6.0)
     assert (measured.running.count, measured.running.seconds) == (1, 4.0)
     unfetched = desk.group.outcomes.unfetched
@@ -477,6 +477,32 @@ def test_it_is_measured_how_many_there_are_and_how_long_they_take() -> None:
     desk.leases()
     desk.group.leave(member.id)
     assert desk.group._requests.since == {}, "nothing is kept of leases that are over"
+
+
+def test_an_instance_that_goes_or_comes_back_counts_as_no_retry_and_no_wait() -> None:
+    desk = Desk()
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    desk.group.begin(member, Begun(lease.number, 0, 2, True))
+    desk.group.gone(member.id)
+    desk.pass_time(1.0)
+    desk.group.resume(desk.join(), [Run(0, 0, 2)], desk.numbers)
+    measured = desk.group.measured
+    assert (measured.waiting.count, measured.waiting.seconds) == (2, 0.0)
+    assert desk.group.failed == 0, "nobody has given it back after an error"
+
+
+def test_one_that_has_left_is_no_reason_why_nobody_takes_anything() -> None:
+    desk = Desk(send_attempts=1, send_wait=2.0)
+    member, other = desk.join("m", 0), desk.join("other", 0)
+    desk.group.figures[other.id] = Figures(available=False, rule="flag")
+    desk.request()
+    desk.pass_time(2.0, member, other)
+    desk.group.leave(other.id)
+    desk.pass_time(0.5, member)
+    ((state, why),) = desk.ends()
+    assert (state, "busy" in why) == ("discarded", True)
 
 
 def test_a_full_store_is_named_as_a_stall() -> None:

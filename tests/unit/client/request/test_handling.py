@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections.abc import Iterator
 from queue import SimpleQueue
@@ -209,11 +210,14 @@ def test_a_batch_handler_answers_each_request(instance: Instance, wrap: Any) -> 
     [
         (lambda values, _: values[1:], "2 answers to 3 requests"),
         (lambda values, _: [*values, "d"], "4 answers to 3 requests"),
-        (lambda _values, _: None, "NoneType"),
+        (lambda _values, _: None, "NoneType, and not a list"),
+        (lambda _values, _: "abc", "str, and not a list"),
+        (lambda values, _: set(values), "set, and not a list"),
+        (lambda _values, _: itertools.repeat("x"), "repeat, and not a list"),
         (lambda _values, _: [1, 2, 3], "it is int, not str"),
         (raising(SystemExit(3)), "SystemExit"),
     ],
-    ids=["too few", "too many", "none", "other type", "raises"],
+    ids=["too few", "too many", "none", "text", "no order", "no end", "other type", "raises"],
 )
 def test_what_a_batch_handler_gets_wrong_fails_its_requests(
     instance: Instance, wrap: Any, wrong: Any, told: str
@@ -227,6 +231,18 @@ def test_what_a_batch_handler_gets_wrong_fails_its_requests(
         assert failed.state is RequestState.FAILED
         assert told in failed.text
     assert instance.handling.wait_idle(20)
+
+
+@both
+def test_all_of_a_batch_that_fails_are_told_the_same(instance: Instance, wrap: Any) -> None:
+    def handler(values: list[str], contexts: list[roq.RequestContext]) -> list[str]:
+        raise ValueError("why")
+
+    instance.on(wrap(handler), most=10)
+    instance.handling.start(None)
+    first, *others = instance.run_all(["a", "b", "c", "d"])
+    assert "ValueError: why" in first.text
+    assert [each.text for each in others] == [first.text] * 3
 
 
 def test_what_a_batch_handler_is_called_with_is_answered_in_one_word(instance: Instance) -> None:

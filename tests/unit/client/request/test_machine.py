@@ -17,6 +17,7 @@ from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.requesting import (
     ATTEND,
     DELAYED_FROM,
+    DELAYED_LOOKS,
     OUTCOMES,
     WANT,
     Attend,
@@ -240,3 +241,14 @@ def test_who_cancels_what_is_delayed_asks_how_it_ends() -> None:
     script.machine.cancel("s", ONE, place, late=False)
     (want,) = script.said()
     assert (want.cancelled, want.wanted) == ([place], [place])
+
+
+def test_who_cancels_many_that_are_delayed_says_so_in_messages_that_exchanges_take() -> None:
+    script = Script()
+    script.ready()
+    places = [Position(DELAYED_FROM + number, 0) for number in range(2 * DELAYED_LOOKS)]
+    for number, place in enumerate(places):
+        script.machine.cancel("s", ONE, place, late=bool(number % 2))
+    said = script.said()
+    assert all(len(want.cancelled) + len(want.late) <= DELAYED_LOOKS for want in said)
+    assert sorted(at for want in said for at in (*want.cancelled, *want.late)) == places

@@ -159,3 +159,11 @@ def test_what_was_not_made_says_so() -> None:
 def test_none_have_ended_at_once() -> None:
     many: PendingMany[bytes] = PendingMany(Waits(), "work", ECHO, 0)
     assert (many.results(0), many.done(), many.future().result(0)) == ([], True, [])
+
+
+def test_one_that_is_sent_once_more_has_another_id(scene: Scene) -> None:
+    one, other = scene.many[0], scene.many[1]
+    assert (one.id, other.id) == ("work/x1-1-7-4", "work/x1-1-7-5")
+    scene.many.went(ManyPart(scene.many, accepted(9), 2, [1]))
+    assert (one.id, other.id) == ("work/x1-1-7-4", "work/x1-1-9-2")
+    assert scene.many[1] is other

@@ -35,7 +35,9 @@ class PaperPublisher:
             replay=SimpleNamespace(keep_nothing=lambda: None), bound=SimpleNamespace(topics=set())
         )
         self._shell = SimpleNamespace(
-            machine=SimpleNamespace(links=links), publish_chunk=self.publish_chunk
+            machine=SimpleNamespace(links=links),
+            publish_chunk=self.publish_chunk,
+            guard=SimpleNamespace(check=self.check),
         )
         self.most = 2
         """Messages of one batch."""
@@ -45,6 +47,12 @@ class PaperPublisher:
         self.topics: list[str] = []
         self.errors: list[roq.RoQError] = []
         self.flushed = 0
+        self.reentered = False
+        """By a signal handler."""
+
+    def check(self) -> None:
+        if self.reentered:
+            raise roq.Reentered("in the middle of another call")
 
     def publish(self, data: bytes, topic: str, *, properties: object) -> Receipt:
         if self.errors:
@@ -81,6 +89,8 @@ class PaperCollector:
     def __init__(self, on_lost: Callable[[Any], bool]) -> None:
         self.on_lost = on_lost
         self.kept: list[Pending[Any]] = []
+        self.kept_many: list[PendingMany[Any]] = []
+        self.let_go_of: list[PendingMany[Any]] = []
         self.expected: list[float] = []
         self.given = ServiceSettings()
         self.calls: list[tuple[Callable[[], object], Callable[[], object]]] = []
@@ -93,15 +103,20 @@ class PaperCollector:
     def settings(self, _service: str) -> ServiceSettings:
         return self.given
 
-    def expect(self, _pending: object, seconds: float) -> None:
+    def expect(self, pending: Any, seconds: float) -> None:
         self.expected.append(seconds)
+        pending.due = float(len(self.expected))
 
     def keep(self, pending: Pending[Any], data: bytes) -> None:
         self.kept.append(pending)
         pending.repeat = data
 
     def keep_many(self, many: PendingMany[Any], data: list[bytes]) -> None:
+        self.kept_many.append(many)
         many.repeat = data
+
+    def let_go(self, many: Any) -> None:
+        self.let_go_of.append(many)
 
     def later(self, call: Callable[[], object], left_out: Callable[[], object]) -> None:
         self.calls.append((call, left_out))
@@ -196,6 +211,18 @@ def test_many_are_one_object_over_the_batches_that_they_went_into() -> None:
     assert not many.done()
 
 
+def test_the_time_of_many_that_wait_for_room_begins_when_they_leave() -> None:
+    scene = Scene(block=True)
+    scene.publisher.room = 1
+    many = scene.requester.request_many(ECHO, [b"a", b"b", b"c"], within=5)
+    first, second = many.parts
+    assert first.due < second.due
+    assert set(scene.collector.expected) == {5.0}
+    assert scene.collector.on_lost(first)
+    scene.collector.calls.pop()[0]()
+    assert many.parts[-1].due <= second.due, "and goes on when they are sent once more"
+
+
 def test_many_and_one_share_a_batch(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     receipt = Receipt(cast("Any", scene.publisher))
     monkeypatch.setattr(scene.publisher, "publish", lambda *_, **__: receipt)
@@ -215,7 +242,20 @@ def test_many_of_which_none_can_be_made_raise(scene: Scene) -> None:
         scene.requester.request_many(ECHO, [b"a"])
     with pytest.raises(roq.InvalidRequest, match="cannot be encoded"):
         scene.requester.request_many(ECHO, [b"a", cast("bytes", 7)])
+    scene.publisher.reentered, scene.publisher.room = True, 1
+    with pytest.raises(roq.Reentered):
+        scene.requester.request_many(ECHO, [b"a"])
     assert scene.publisher.published == []
+
+
+def test_nothing_is_kept_of_many_that_do_not_leave(scene: Scene) -> None:
+    scene.publisher.room = 0
+    for _ in range(2):
+        with pytest.raises(roq.WouldBlock):
+            scene.requester.request_many(ECHO, [b"a", b"b"])
+    kept, let_go = scene.collector.kept_many, scene.collector.let_go_of
+    assert len(kept) == 2
+    assert let_go == kept
 
 
 def test_many_of_which_some_cannot_be_made_say_so_of_these(scene: Scene) -> None:

@@ -198,11 +198,14 @@ def test_what_is_not_sent_once_more_says_why(scene: Scene, ended: bool) -> None:
 # --- those that were made together ----------------------------------------------------------------
 
 
-def together(scene: Scene, count: int = 3, offset: int = 3) -> tuple[Sent, PendingMany[bytes]]:
+def together(
+    scene: Scene, count: int = 3, offset: int = 3, within: float = 60.0
+) -> tuple[Sent, PendingMany[bytes]]:
     """Requests that an exchange has in one batch; the collector is not told yet."""
     receipt = Receipt(cast("Any", None))
     receipt.settle(SendStatus(outcome=Outcome.OK, log=ONE, offset=offset, exchange="x1"))
     many: PendingMany[bytes] = PendingMany(scene.collector, "work", ECHO, count)
+    scene.collector.expect(many, within)
     part = ManyPart(many, receipt, 0, range(count))
     many.parts.append(part)
     sent = Sent(receipt)
@@ -223,7 +226,6 @@ def fetched(scene: Scene) -> list[Position]:
 
 def test_many_end_one_after_the_other_and_are_confirmed_as_they_come(scene: Scene) -> None:
     sent, many = together(scene)
-    scene.collector.expect(many, 60.0)
     scene.collector.accepted(sent)
     scene.inside(lambda: None)
     assert (scene.collector.open_count, len(scene.collector._due)) == (3, 1)
@@ -274,8 +276,7 @@ def test_one_of_many_that_another_asks_for_is_told_to_both(scene: Scene) -> None
 
 
 def test_many_that_are_overdue_are_asked_for_before_they_are_given_up(scene: Scene) -> None:
-    sent, many = together(scene)
-    scene.collector.expect(many, 0.0)
+    sent, many = together(scene, within=0.0)
     scene.collector.accepted(sent)
     scene.inside(lambda: None)
     ended(scene, 1)
@@ -311,6 +312,19 @@ def test_many_whose_exchange_is_gone_are_unknown_but_for_those_that_have_ended(
     scene.inside(lambda: scene.collector._topology(nobody))
     assert [each.state for each in many] == ["unknown", "done", "unknown"]
     assert scene.collector.open_count == 0
+
+
+def test_many_that_are_sent_once_more_are_looked_after_as_what_they_are_then(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, many = together(scene)
+    scene.collector.accepted(sent)
+    scene.inside(lambda: None)
+    monkeypatch.setattr(scene.collector, "_on_lost", lambda _: True)
+    nobody = Topology(queue_id=b"q" * 16, epoch=1, version=2, exchanges=[])
+    scene.inside(lambda: scene.collector._topology(nobody))
+    assert not many.done()
+    assert scene.collector._due == {}, "else it ends those that are open elsewhere"
 
 
 def test_many_are_told_when_all_ends(scene: Scene) -> None:
