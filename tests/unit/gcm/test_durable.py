@@ -312,6 +312,17 @@ def test_an_ordered_queue_whose_exchange_is_given_up_goes_on_with_another_one(
     assert ("q", 2) in ordered.hosts[host].children
 
 
+def test_an_ordered_queue_that_has_no_exchange_gets_one_when_there_is_room(
+    ordered: Script,
+) -> None:
+    lose(ordered, "h1", "h2", "h3")
+    assert ordered.ask(2100, QName="q", Exchange="x1", Forget=True)["RESULT"] == 1101
+    assert states(ordered) == {}
+    ordered.come_back("h2")
+    ordered.live(30.0)
+    assert states(ordered) == {2: ("h2", "created")}
+
+
 def test_a_stopped_ordered_queue_keeps_its_exchange_until_it_is_started(ordered: Script) -> None:
     lose(ordered, "h1")
     assert ordered.ask(2002, QName="q")["RESULT"] == 0
