@@ -635,8 +635,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "                    pass\n"),
         ("return None if found is None or found.due_us == OPEN_US else found", "return found"),
         ("                    self.transactions.moved(moved)\n", "                    pass\n"),
-        ("self._append(LATER_TOPIC, messages, [row.place], ended) is None",
-         "self._append(LATER_TOPIC, messages, [], ended) is None"),
+        ("waiting(due) if due else NOTHING, [row.place], ended) is None",
+         "waiting(due) if due else NOTHING, [], ended) is None"),
         ("        if due:\n            self._keep(due, offset)\n", ""),
     ),
     *_of(
