@@ -316,7 +316,7 @@ class Publishers(Generic[B]):
         """A publisher publishes here under this epoch, from this offset on."""
         self._ended(link, end)
         link.begin(epoch)
-        self._stays.began(link.publisher, epoch)
+        self._stays.began(link.publisher, epoch, end)
 
     def _ended(self, link: Link, end: int) -> None:
         """Whatever a publisher has sent under its present epoch lies below this offset."""

@@ -137,8 +137,13 @@ class OrderedGroup(ConsumerGroup[B]):
         return not wait.logs
 
     def is_done(self, publisher: PublisherId, epoch: int, end: int) -> bool:
-        """Whether nothing below an offset is left of what came under lower epochs."""
-        if self.next < end:
+        """Whether nothing below an offset is left of what came under lower epochs.
+
+        Of who may still be here, the offset is later than what was sent before. While all that is
+        open is held back, and there is no room to look further, it would be waited for in a circle.
+        """
+        stuck = self._is_full and not self.out and not self._free
+        if self.next < end and not (stuck and self._stays.may_stay(publisher, epoch)):
             return False
         open_ = self._epochs.get(publisher, {})
         return all(stay >= epoch or offset >= end for offset, stay in open_.items())

@@ -80,9 +80,16 @@ class Stays:
             return ()
         return tuple(log for log, since in known.before.items() if since <= epoch)
 
-    def began(self, publisher: PublisherId, epoch: int) -> None:
-        """It publishes here from now on, under this epoch."""
-        self._of(publisher).present = epoch
+    def began(self, publisher: PublisherId, epoch: int, end: int | None = None) -> None:
+        """It publishes here from now on, under this epoch.
+
+        Args:
+            end: of the log; None: it is not known where that was.
+        """
+        known = self._of(publisher)
+        if end is not None and not known.ends:
+            self.ended(publisher, 0, end)  # whatever it may have sent before
+        known.present = epoch
 
     def ended(self, publisher: PublisherId, epoch: int, end: int) -> None:
         """A stay here is over, and the log ends there at the moment."""
@@ -105,11 +112,16 @@ class Stays:
         at = known.asked.get(epoch)
         if at is None:
             earlier = [each for stay, each in known.ends.items() if stay < epoch]
-            at = end if 0 < known.present < epoch or not known.ends else max(earlier, default=0)
+            at = end if self.may_stay(publisher, epoch) else max(earlier, default=0)
             known.asked[epoch] = at
             if len(known.asked) > ENDS_MAX:
                 del known.asked[next(iter(known.asked))]
         return at
+
+    def may_stay(self, publisher: PublisherId, epoch: int) -> bool:
+        """Whether it is not known when it has sent the last here under a lower epoch."""
+        known = self._known.get(publisher)
+        return known is None or 0 < known.present < epoch or not known.ends
 
     def told(self, publisher: PublisherId) -> tuple[list[Before], list[Stay]]:
         """What a snapshot says of a publisher."""

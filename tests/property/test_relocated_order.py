@@ -138,7 +138,7 @@ class Cluster:
 
     def arrive(self, sender: Sender) -> None:
         site = self.sites[sender.at]
-        site.stays.began(sender.id, sender.epoch)
+        site.stays.began(sender.id, sender.epoch, site.log.end)
         site.stays.came(sender.id, sender.epoch, sender.used)
         if site.id in sender.used:
             sender.used.remove(site.id)
@@ -413,4 +413,32 @@ def places_of(site: Site, lease: Lease) -> list[Place]:
 def test_what_a_publisher_has_sent_elsewhere_before_is_done_before(seed: int, mode: str) -> None:
     cluster = Cluster(seed, mode)
     cluster.run(STEPS)
+    cluster.finish()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("mode", ["exclusive", "keyed"])
+def test_striped_publishers_do_not_wait_for_themselves_nor_for_each_other(
+    mode: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is at one exchange, then at another one as well, and says so at both; much is left."""
+    monkeypatch.setattr("roq.log.groups.WINDOW", 20)
+    cluster = Cluster(0, mode)
+    cluster.precede = lambda _place: None  # type: ignore[method-assign]
+    striped = []
+    for each in range(count):
+        sender = Sender(PublisherId(bytes([100 + each]) * 16), at=1 + each)
+        cluster.senders, cluster.sent[sender.id] = [sender], []
+        cluster.arrive(sender)
+        first = cluster.sites[sender.at]
+        second = cluster.sites[2 - each]
+        cluster.publish()
+        other = Sender(sender.id, second.number, epoch=2, used=[first.id])
+        cluster.arrive(other)
+        first.stays.came(sender.id, 1, [second.id])  # its connection came anew
+        striped += [sender, other]
+    for _ in range(50):
+        for sender in striped:
+            cluster.senders = [sender]
+            cluster.publish()
     cluster.finish()

@@ -357,11 +357,11 @@ class ConsumerShell:
         if self._timer is None:
             self._tick()
         wanted = {exchange.log: exchange for exchange in topology.exchanges}
+        back = set(topology.logs) - {log.number for log in wanted}
         for name in [name for name in self._machine.seats if name not in wanted]:
             if name in self._connections:
                 self._connections.pop(name).close([])
-            away = name.number in topology.logs
-            (self._machine.down if away else self._machine.leave)(name)
+            (self._machine.down if name.number in back else self._machine.leave)(name)
         for name, exchange in wanted.items():
             seat = self._machine.seats.get(name)
             moved = seat is not None and seat.exchange.data != exchange.data

@@ -502,10 +502,14 @@ def _check_stopped(queue: Queue, exchange: ExchangeRecord) -> None:
 
 
 def _all_away(queue: Queue) -> bool:
-    """Whether nothing of a queue takes messages, as all hosts with its logs are gone."""
-    record = queue.record
-    waits = record.limits.ordered and bool(record.exchanges)
-    return not _wanted(queue) and not waits and any(each.away for each in record.exchanges)
+    """Whether nothing of a queue takes messages, as all hosts with its logs are gone.
+
+    An ordered queue waits for its log, unless that was given up.
+    """
+    exchanges = queue.record.exchanges
+    if queue.record.limits.ordered:
+        return not exchanges
+    return not _wanted(queue) and any(each.away for each in exchanges)
 
 
 def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:

@@ -87,7 +87,9 @@ class HostSagas:
     def _keep(self, host: str) -> Part[None]:
         calls: list[Call] = []
         for queue in self._steps.queues if self._hosts.schedule(host) is not DRAINING else ():
-            stay = [each for each in queue.record.exchanges if each.wanted and each.host == host]
+            here = [each for each in queue.record.exchanges if each.wanted and each.host == host]
+            leaving = self._leaving(queue)
+            stay = [each for each in here if each not in leaving]
             calls += self._exchange.keep(queue, stay)
         yield Calls(tuple(calls[:CALLED_OFF_MAX]))
 
@@ -209,8 +211,14 @@ class HostSagas:
         return bool(self._leaving(queue)) or queue.record.host in self._hosts.draining()
 
     def _leaving(self, queue: Queue) -> list[ExchangeRecord]:
-        emptied = self._emptied(queue)
-        return [each for each in queue.record.exchanges if each.host in emptied and not each.away]
+        emptied, exchanges = self._emptied(queue), queue.record.exchanges
+        # An ordered queue has one exchange, also when the drain is over before the other one went.
+        ordered = queue.record.limits.ordered
+        replaced = {each.replaces for each in exchanges if ordered and each.here}
+        return [
+            each for each in exchanges
+            if (each.host in emptied or each.number in replaced) and not each.away
+        ]  # fmt: skip
 
     def _emptied(self, queue: Queue) -> frozenset[str]:
         """The hosts that are to hold no exchange of this queue."""

@@ -142,13 +142,15 @@ class Draining:
 
     def look(self, now: float) -> list[Effect]:
         """Have the next queues take a step."""
-        draining = self._hosts.draining()
-        if not draining:
+        queues = list(self._queues)
+        if not self._hosts.draining():
+            queues = [each for each in queues if each.record.limits.ordered]
+        if not queues:
             self._waits.clear()
             return []
         if self._role.registry_away or self._role.caretaker or self._hosts.arriving:
             return []
-        concerned = [each for each in self._queues if self._sagas.host.goes(each)]
+        concerned = [each for each in queues if self._sagas.host.goes(each)]
         names = {each.name for each in concerned}
         self._waits = {name: each for name, each in self._waits.items() if name in names}
         effects: list[Effect] = []

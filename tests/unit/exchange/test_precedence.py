@@ -102,6 +102,14 @@ def test_it_says_whether_a_group_has_done_what_a_publisher_has_left_here() -> No
     assert answer(there, left, queue=bytes(16)) == []
 
 
+def test_who_has_come_here_first_under_a_later_epoch_has_left_nothing() -> None:
+    there = exchange()
+    publisher = moved(there)
+    member(there)
+    assert answer(there, question(publisher, epoch=2, log=OWN)) == [SETTLED]
+    assert answer(there, question(publisher, epoch=4, log=OWN)) == [WAITS]
+
+
 def test_what_comes_after_the_question_is_not_waited_for() -> None:
     there = exchange()
     publisher = Publisher(there)

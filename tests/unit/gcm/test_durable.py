@@ -312,6 +312,31 @@ def test_an_ordered_queue_whose_exchange_is_given_up_goes_on_with_another_one(
     assert ("q", 2) in ordered.hosts[host].children
 
 
+def test_an_ordered_queue_that_has_no_exchange_gets_one_when_there_is_room(
+    ordered: Script,
+) -> None:
+    lose(ordered, "h1", "h2", "h3")
+    assert ordered.ask(2100, QName="q", Exchange="x1", Forget=True)["RESULT"] == 1101
+    assert states(ordered) == {}
+    ordered.come_back("h2")
+    ordered.live(30.0)
+    assert states(ordered) == {2: ("h2", "created")}
+
+
+def test_an_ordered_queue_whose_drain_is_called_off_late_has_one_exchange_in_the_end(
+    ordered: Script,
+) -> None:
+    ordered.monitors["q"].waits_for = "1 subscriber not at its end yet"
+    ordered.ask(2112, Host="h1")
+    ordered.live(5.0)
+    assert set(states(ordered)) == {1, 2}
+    assert ordered.ask(2111, Host="h1")["RESULT"] == 0
+    ordered.live(5.0)
+    ordered.monitors["q"].waits_for = ""
+    ordered.live(10.0)
+    assert set(states(ordered)) == {2}, "its publishers are there"
+
+
 def test_a_stopped_ordered_queue_keeps_its_exchange_until_it_is_started(ordered: Script) -> None:
     lose(ordered, "h1")
     assert ordered.ask(2002, QName="q")["RESULT"] == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import pytest
+
 from roq.log.leases import Lease, Member, NumberedLeases
 from roq.log.ordered_group import ASK_SECONDS, ASK_SECONDS_MAX, OrderedGroup, Question
 from roq.log.ring import Ring
@@ -149,6 +151,23 @@ def test_a_group_says_what_others_may_have_after_it() -> None:
     assert made.group.is_done(Q, 2, 1), "what came later does not count"
     assert made.group.acknowledge(made.member, two.number)
     assert made.group.is_done(Q, 2, 2)
+
+
+def test_a_group_that_cannot_look_further_waits_for_nobody_who_may_still_be_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("roq.log.groups.WINDOW", 3)
+    made = Group()
+    made.stays.began(Q, 1, 0)
+    for publisher, epoch in ((P, 3), (Q, 1), (P, 3), (Q, 1)):
+        made.append(publisher, epoch)
+    (lease,) = made.leases()
+    assert not made.group.is_done(Q, 2, 4)
+    assert made.group.acknowledge(made.member, lease.number)
+    assert made.group.is_done(Q, 2, 4), "what it sends now has no order"
+    assert not made.group.is_done(P, 4, 4), "this is open"
+    made.stays.ended(Q, 1, 4)
+    assert not made.group.is_done(Q, 2, 4), "it has gone, and this came before"
 
 
 def test_what_a_member_had_before_the_process_ended_it_has_again_at_once() -> None:

@@ -56,6 +56,18 @@ def test_a_stay_that_has_not_ended_may_have_sent_anything_until_now() -> None:
     assert made.end_of(P, 5, 50) == 30, "the same question has the same answer"
 
 
+def test_what_was_sent_before_the_first_stay_lies_below_its_beginning() -> None:
+    made = stays()
+    made.began(P, 4, 20)
+    assert made.end_of(P, 3, 99) == 20
+    assert not made.may_stay(P, 3)
+    assert made.may_stay(P, 5)
+    made.ended(P, 4, 30)
+    made.began(P, 6, 40)
+    assert made.end_of(P, 6, 99) == 30
+    made.check()
+
+
 def test_of_who_was_forgotten_anything_may_be_there() -> None:
     made = stays(most=1)
     made.began(P, 2)

@@ -111,10 +111,17 @@ class Script:
     def _count(self) -> None:
         self.joined += 1
 
-    def topology(self, *numbers: int, at: str = "", logs: tuple[int, ...] = ()) -> None:
+    def topology(
+        self, *numbers: int, at: str = "", logs: tuple[int, ...] = (), generation: int = 1
+    ) -> None:
         exchanges = [
             ExchangeInfo(
-                number=number, epoch=1, generation=1, host="h", data=f"d{number}{at}", live="l"
+                number=number,
+                epoch=1,
+                generation=generation,
+                host="h",
+                data=f"d{number}{at}",
+                live="l",
             )
             for number in numbers
         ]
@@ -275,6 +282,14 @@ def test_what_is_held_of_an_exchange_that_is_away_with_its_log_is_said_when_it_i
     assert [run.offset for run in documents.decode(document, Join).held] == [held.offset]
     script.topology()
     assert held.lost, "its log is gone"
+
+
+def test_what_is_held_of_a_log_in_whose_place_there_is_another_one_is_lost() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    script.topology(1, at="-new", logs=(1,), generation=2)
+    assert held.lost
+    assert len(script.shell.places()) == 1
 
 
 def test_who_is_refused_is_told_what_kind_of_refusal_it_is() -> None:
