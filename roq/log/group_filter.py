@@ -53,15 +53,17 @@ class Lifetimes:
         _, frame, batch, size = record
         lives_us = self.queue_us
         if size >= HEADER_BYTES:
-            data = cast("bytes", batch)
-            _, ext_bytes, _ = _KIND_EXT_COUNT.unpack_from(data)
-            if ext_bytes and LIFETIME in (
-                area := bytes(data[HEADER_BYTES : HEADER_BYTES + ext_bytes])
-            ):
+            _, ext_bytes, _ = _KIND_EXT_COUNT.unpack_from(cast("bytes", batch))
+            if ext_bytes and LIFETIME in (area := _area(batch, ext_bytes)):
                 told_us = read_lifetime(area) * 1_000
                 lives_us = min(told_us, lives_us) if told_us and lives_us else told_us or lives_us
         age_us: int = self.now_us - _APPENDED.unpack_from(frame, _APPENDED_AT)[0]
         return 0 < lives_us <= age_us
+
+
+def _area(batch: object, ext_bytes: int) -> bytes:
+    """The extension area of a batch, which may be a frame as it was received."""
+    return bytes(memoryview(cast("bytes", batch))[HEADER_BYTES : HEADER_BYTES + ext_bytes])
 
 
 class GroupFilter:
@@ -97,7 +99,7 @@ class GroupFilter:
         kind, ext_bytes, count = _KIND_EXT_COUNT.unpack_from(cast("bytes", batch))
         area = b""
         if self._reads_area:
-            area = bytes(cast("bytes", batch)[HEADER_BYTES : HEADER_BYTES + ext_bytes])
+            area = _area(batch, ext_bytes)
         if kind != Kind.DATA or (self._tags and not read_tags(area) & self._tags):
             return 0, b""
         if count > size - HEADER_BYTES - ext_bytes:

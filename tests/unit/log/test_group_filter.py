@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+import zmq
 
 from roq.log.group_filter import (
     AGAIN_SECONDS,
@@ -56,6 +57,17 @@ def test_a_batch_is_the_groups_by_topic_and_tags(settings: dict[str, object], co
 
 def test_a_batch_without_tags_is_no_group_of_tags() -> None:
     assert GroupFilter(GroupSettings(tags=("eu",))).look_at(record()) == (0, b"")
+
+
+def test_a_batch_may_be_a_frame_as_it_was_received() -> None:
+    topic, entry, batch, size = record(area=AREA + pack_lifetime(3))
+    received: Record[object] = topic, entry, zmq.Frame(cast("bytes", batch)), size
+    for settings in (GroupSettings(mode="keyed"), GroupSettings(tags=("eu",))):
+        assert GroupFilter(settings).look_at(received) == (2, AREA + pack_lifetime(3))
+    lifetimes = Lifetimes()
+    assert not lifetimes.over(received)
+    lifetimes.now_us = read_entry(entry).appended_us + 3_000
+    assert lifetimes.over(received)
 
 
 def test_what_a_batch_says_is_read_where_it_matters() -> None:
