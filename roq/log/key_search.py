@@ -84,7 +84,7 @@ class KeySearch:
             if segment.base >= before:
                 continue
             if looked == SEGMENTS_MAX or len(places) >= PLACES_MAX:
-                return places, reached
+                break
             found, behind = self._look_up(segment, key, patient=patient), min(segment.end, before)
             if found is None:
                 _put(places, max(segment.base, floor), behind)
@@ -94,7 +94,12 @@ class KeySearch:
                         _put(places, offset, offset + 1)
             looked += 1
             reached = segment.base
-        return places, min(reached, floor)
+        else:
+            reached = min(reached, floor)
+        # What is not there, or is made just now, may be there when somebody asks later.
+        for asked in [each for each, told in self._found.items() if told is None]:
+            del self._found[asked]
+        return places, reached
 
     def _look_up(self, segment: Segment, key: int, *, patient: bool) -> list[int] | None:
         asked, load = (segment.name, key), partial(look_up, self._files, segment, key)
@@ -103,8 +108,7 @@ class KeySearch:
             if not patient:
                 raise NotAtHand(load, keep)
             keep(load())
-        # What is not there, or is made just now, may be there when somebody asks later.
-        return self._found[asked] if self._found[asked] is not None else self._found.pop(asked)
+        return self._found[asked]
 
     def _keep_found(self, segment: Segment, key: int, found: object) -> None:
         offsets = cast("list[int] | None", found)

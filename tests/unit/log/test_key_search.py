@@ -145,10 +145,12 @@ def test_what_has_no_index_is_a_range_and_is_made_again_when_asked_for() -> None
     assert places(log, "k")[0] == {3, 13, 23, 30}
 
 
-def test_who_does_not_wait_for_the_disk_is_told_what_to_read() -> None:
+@pytest.mark.parametrize("made", [True, False])
+def test_who_does_not_wait_for_the_disk_is_told_what_to_read(*, made: bool) -> None:
     files = MemoryFiles()
-    log = filled(files, 3)
-    index_all(files, log)
+    log = filled(files, SEGMENTS_MAX)
+    if made:
+        index_all(files, log)
     log.patient = False
     reads = 0
     while True:
@@ -158,8 +160,13 @@ def test_who_does_not_wait_for_the_disk_is_told_what_to_read() -> None:
         except NotAtHand as miss:
             miss.keep(miss.load())
             reads += 1
-    assert reads == 3
-    assert given == [(30, 31), (23, 24), (13, 14), (3, 4)]
+    assert reads == SEGMENTS_MAX  # each once, there or not
+    assert given == (
+        [(160, 161), *((at, at + 1) for at in range(153, 0, -10))] if made else [(0, 161)]
+    )
+    log.patient = True
+    assert index_all(files, log) == (0 if made else SEGMENTS_MAX)
+    assert log.find(key_hash("k"), log.end)[0][1:] == [(at, at + 1) for at in range(153, 0, -10)]
 
 
 def test_an_index_of_a_segment_that_has_left_is_not_written() -> None:
