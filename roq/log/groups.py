@@ -525,7 +525,7 @@ class ConsumerGroup(Generic[B]):
             return 0, b""
         count, area = self._filter.look_at(record)
         if count and self.lifetimes.over(record):
-            self.stale += count
+            self.stale += (bits_at(0, count) & ~(self._journal.known(offset) or 0)).bit_count()
             return 0, b""
         return count, area
 

@@ -402,6 +402,21 @@ def test_time_that_nobody_has_looked_at_ends_nothing_and_a_clock_that_goes_back_
     assert len(made.leases()) == 1
 
 
+def test_what_was_done_before_a_start_is_not_counted_as_stale() -> None:
+    made = Group()
+    made.append(3, area=pack_lifetime(1))
+    member = made.join()
+    (lease,) = made.leases()
+    assert made.group.acknowledge(member, lease.number, 1, 1)
+    after = ConsumerGroup("g", made.log, made.group.settings, 1, 0, 0.0)
+    after.apply(made.group.snapshot())
+    after.lifetimes.now_us = 1 << 40
+    made.group = after
+    made.join()
+    assert made.leases() == []
+    assert (after.base, after.stale) == (1, 2)
+
+
 def test_a_batch_of_other_topics_is_not_counted_as_stale() -> None:
     made = Group(prefixes=(b"other",))
     made.append(area=pack_lifetime(1))
