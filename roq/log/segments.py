@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Generic, TypeVar, cast
@@ -594,8 +595,9 @@ def perform(files: Files, group: Group[B]) -> None:
         if group.head is not None:
             files.sync_folder()
     for name, data in group.indexes:
-        files.create(name)
-        files.write(name, 0, [data])
+        with suppress(OSError):  # a help and no truth: it is made again from the segment
+            files.create(name)
+            files.write(name, 0, [data])
     for name in group.removed:
         files.remove(name)
         if name.endswith(SEGMENT_SUFFIX):

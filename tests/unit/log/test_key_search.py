@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import random
+from collections.abc import Sequence
 
 import pytest
 from keyed_batch import batch_of
 from memory_files import MemoryFiles
 
-from roq.log.key_index import KEYS_SUFFIX, keys_name
+from roq.log.key_index import INDEXES, KEYS_SUFFIX, keys_name
 from roq.log.key_search import SEGMENTS_MAX
 from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
@@ -181,6 +183,27 @@ def test_an_index_of_a_segment_that_has_left_is_not_written() -> None:
     due.keep(made)
     write(files, log)
     assert [name for name in files.names() if name.endswith(KEYS_SUFFIX)] == []
+
+
+def test_a_disk_that_has_no_room_for_indexes_ends_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = MemoryFiles.write
+
+    def half(self: MemoryFiles, name: str, at: int, buffers: Sequence[bytes | memoryview]) -> None:
+        if name.endswith(INDEXES):
+            whole(self, name, at, [bytes(buffers[0])[:20]])
+            raise OSError(errno.ENOSPC, "no space left on device")
+        whole(self, name, at, buffers)
+
+    files = MemoryFiles()
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFiles, "write", half)
+        log = filled(files, 3)
+        index_all(files, log)
+        assert places(log, "k")[0] == set(range(31))
+    log = opened(files, 6)
+    assert index_all(files, log) == 3
+    assert places(log, "k")[0] == {3, 13, 23, 30}
+    assert [log.record(offset) is None for offset in range(31)] == [False] * 31
 
 
 def test_a_disk_that_does_not_give_a_segment_ends_nothing() -> None:
