@@ -228,8 +228,9 @@ class ExchangeCore(Generic[B]):
         self.intake.begin(now)
         self.consumers.begin(now)
         self.later.begin(now, time_us)
-        self.consumers.lifetimes.now_us = self.later.clock.now_us
         self.log.advance_clock(time_us)
+        # Append times do not go back with a clock: what has just come is not old by that.
+        self.consumers.lifetimes.now_us = min(self.later.clock.now_us, self.log.time_us)
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
         """Take one event in and give the effects to perform, in order."""

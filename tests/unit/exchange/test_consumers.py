@@ -12,6 +12,7 @@ from roq.exchange import consumers
 from roq.exchange.consumer_peers import BLOCKED_SECONDS
 from roq.exchange.consumers import PROBE_SECONDS
 from roq.exchange.events import Received, Unreachable
+from roq.log.steady_clock import SteadyClock
 from roq.protocol import consuming, documents
 from roq.protocol.consuming import (
     CREDIT,
@@ -113,6 +114,23 @@ def test_who_says_what_it_holds_of_another_log_holds_nothing() -> None:
     there = filled(3)
     joined = Consumer(there).enter(held=[Run(0, 0, 3)], generation=EPOCH - 1)
     assert (joined.again, joined.done) == ([], [])
+
+
+@pytest.mark.parametrize("jump_us", [-3_600_000_000, 3_600_000_000])
+def test_a_clock_that_jumps_takes_nothing_for_old_that_has_just_come(jump_us: int) -> None:
+    there = exchange(message_seconds=60)
+    there.core.later.clock = SteadyClock()
+    publisher = Publisher(there)
+    publisher.hello()
+    start_us = 10_000_000_000
+    there.core.begin(0.0, start_us)
+    member = Consumer(there)
+    member.enter()
+    for offset, now in enumerate((30.0, 300.0, 700.0, 900.0)):
+        there.core.begin(now, start_us + int(now * 1_000_000) + jump_us)
+        publisher.send()
+        assert len(member.credit(offset + 1)) == 1, now
+    assert there.core.consumers.groups[0].stale == 0
 
 
 def test_a_group_begins_where_its_first_member_says() -> None:
