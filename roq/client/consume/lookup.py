@@ -27,7 +27,7 @@ from roq.errors import (
     Unavailable,
 )
 from roq.log.key_index import keys_in
-from roq.protocol.attributes import KEY_BYTES_MAX, NO_ATTRIBUTES
+from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
 from roq.protocol.channel import KeyPlaces
 from roq.protocol.columns import key_hash
 from roq.ranges import CHILD_EPOCH_MAX, OFFSET_MAX
@@ -129,8 +129,9 @@ class MessageCommands(DelayedCommands):
             InvalidRequest: `most` is out of range.
             QueueStopped: the queue does not run.
         """
-        if not isinstance(key, str) or len(key.encode(errors="replace")) > KEY_BYTES_MAX:
-            raise InvalidName(f"a key is text of at most {KEY_BYTES_MAX} bytes: {key!r:.80}")
+        if not isinstance(key, str):
+            raise InvalidName(f"a key is text, not {type(key).__name__}")
+        attributes_of(key, None, None)  # as a publisher has it checked
         if not 1 <= most <= MOST_MAX:
             raise InvalidRequest(f"1 to {MOST_MAX} messages are looked up at once, not {most!r}")
         deadline = time.monotonic() + self._seconds(timeout)

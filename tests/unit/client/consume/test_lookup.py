@@ -161,8 +161,9 @@ def test_what_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InvalidName, match="is no id of a message"):
             parse_id(text)
     paper = Paper(monkeypatch)
-    with pytest.raises(InvalidName):
-        paper.find_messages("q", "k" * 65_536)
+    for key in ("k" * 65_536, "\udc80", b"k"):  # the second as a terminal gives what is no UTF-8
+        with pytest.raises(InvalidName):
+            paper.find_messages("q", key)  # type: ignore[arg-type]
     for most in (0, 1_001):
         with pytest.raises(InvalidRequest):
             paper.find_messages("q", "k", most=most)
