@@ -88,10 +88,8 @@ class ConsumerGroup(Generic[B]):
         self.name, self.settings, self.created_us = name, settings, created_us
         self.out = self.acknowledged = self.failed = self.lapsed = self.expired = self.stale = 0
         self.lifetimes = Lifetimes()
-        self.paused = False
-        self._log = log
-        self._reads = PatientReads(log)
-        self._filter = GroupFilter(settings)
+        self.paused, self._log = False, log
+        self._reads, self._filter = PatientReads(log), GroupFilter(settings)
         self._members: OrderedDict[bytes, Member] = OrderedDict()
         """In the order of their turns; of an exclusive group the first one gets everything."""
         self._open = OpenBatches(start)
@@ -100,8 +98,8 @@ class ConsumerGroup(Generic[B]):
         self._keyed = free if isinstance(free, KeyedMessages) else None
         self._ranked = free if isinstance(free, RankedMessages) else None
         self._journal = GroupJournal(name, self._open)
-        self._passing = False
-        """Whether the last look at the log has ended among batches of other topics."""
+        self._passing = self._dropping = False
+        """Whether the last look has ended among batches of other topics, or what has expired."""
         self._clock = self._ticked_at = self._hold_until = now
 
     # --- members ----------------------------------------------------------------------------------
@@ -215,13 +213,13 @@ class ConsumerGroup(Generic[B]):
     def next_lease(self, numbers: NumberedLeases) -> tuple[Lease, Record[B]] | None:
         """What goes out now, and to whom; None: nothing, or nobody who would take it.
 
-        A few batches of other topics are passed over at a time: ask again while `busy`.
+        A few batches that are nobody's are passed over at a time: ask again while `busy`.
         """
-        self._passing = False
+        self._passing = self._dropping = False
         self._keep_up()
         if self.paused or self._clock < self._hold_until or self._reads.waits(self._clock):
             return None
-        while True:
+        for _ in range(SCAN_MAX):
             chosen = self._choose() if self._keyed is None else self._choose_keyed(self._keyed)
             if chosen is None:
                 return None
@@ -232,6 +230,9 @@ class ConsumerGroup(Generic[B]):
             if record is None and self._reads.waits(self._clock):
                 return None
             self._drop(piece, lost=record is None)
+        else:
+            self._dropping = True
+            return None
         self._free.remove(piece)
         share = member.share(piece.amount, self._free.reserve(piece))
         if share < piece.amount:
@@ -250,8 +251,8 @@ class ConsumerGroup(Generic[B]):
 
     @property
     def busy(self) -> bool:
-        """Whether `next_lease` has given nothing because it was passing over other topics."""
-        return self._passing and not self.paused and self._may_open()
+        """Whether `next_lease` has given nothing because it was passing over what is nobody's."""
+        return self._dropping or (self._passing and not self.paused and self._may_open())
 
     # --- what members have done -------------------------------------------------------------------
 
@@ -331,8 +332,7 @@ class ConsumerGroup(Generic[B]):
             oldest_us=self._reads.appended_us(self.base), members=len(self._members),
             paused=self.paused, acknowledged=self.acknowledged, failed=self.failed,
             lapsed=self.lapsed, expired=self.expired, malformed=self._filter.malformed,
-            stale=self.stale,
-            stalled=self._stalled(),
+            stale=self.stale, stalled=self._stalled(),
             who=[
                 MemberState(
                     member=each.id, name=each.name, held=each.held, credit=max(0, each.credit),

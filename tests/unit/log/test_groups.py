@@ -11,7 +11,7 @@ from memory_files import MemoryFiles
 from roq.log import groups
 from roq.log.free_messages import FreeMessages
 from roq.log.group_filter import REFUSED_SECONDS
-from roq.log.groups import ConsumerGroup
+from roq.log.groups import SCAN_MAX, ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases
 from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
@@ -400,6 +400,25 @@ def test_time_that_nobody_has_looked_at_ends_nothing_and_a_clock_that_goes_back_
     made.group.lifetimes.now_us = 1_000_000  # before it was appended
     made.group.recall(lease, 1, 0)
     assert len(made.leases()) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_much_that_has_outlived_its_time_is_passed_over_a_part_at_a_time(mode: str) -> None:
+    made, count = Group(mode=mode), 2 * SCAN_MAX + 10
+    for _ in range(count):
+        made.append(area=pack_lifetime(1))
+    member = made.join(credit=2 * count, window=2 * count)
+    while made.group.next_lease(made.numbers) or made.group.busy:
+        pass
+    assert made.group.out == count
+    made.group.leave(member.id)
+    made.group.lifetimes.now_us = 1 << 40
+    made.join()
+    passed = []
+    while made.group.next_lease(made.numbers) is None and made.group.busy:
+        passed.append(made.group.stale)
+    assert passed == [SCAN_MAX, 2 * SCAN_MAX]
+    assert (made.group.stale, made.group.base) == (count, count)
 
 
 def test_what_was_done_before_a_start_is_not_counted_as_stale() -> None:
