@@ -307,7 +307,7 @@ class FindRequest(msgspec.Struct, frozen=True, kw_only=True):
     id: Whole
     queue: bytes
     generation: ChildEpoch
-    key: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+    key: Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
     """`roq.protocol.columns.key_hash` of it: who asks looks at the keys themselves."""
     before: Whole
 

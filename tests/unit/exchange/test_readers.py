@@ -194,7 +194,7 @@ def test_a_request_that_cannot_be_read_is_refused(letter: bytes, document: bytes
 
 @pytest.mark.parametrize(
     "frames",
-    [(b"\xff",), (b"\xffQ", b""), (HEADS,), (HEADS, b"", b""), (channel.READY, b"")],
+    [(b"\xff",), (b"\xff~", b""), (HEADS,), (HEADS, b"", b""), (channel.READY, b"")],
     ids=["no letter", "unknown", "no document", "two documents", "an answer"],
 )
 def test_an_unknown_message_is_refused(frames: tuple[bytes, ...]) -> None:
