@@ -324,17 +324,30 @@ class JobInstances:
     def end_late(self, connection: sa.Connection) -> int:
         """End runs that their owner did not end in twice their time; gives how many.
 
-        Their thread goes on, and may report what it likes: another token is valid now.
+        Their thread goes on, and may report what it likes: another token is valid now. If an
+        operator has raised the limit meanwhile, they have twice that time.
         """
+        now = self._database.now(connection)
         rows = self._database.run(
             connection,
-            f"SELECT {CLAIMED}, job.owner FROM job WHERE status = 'RUNNING' AND deadline <= :now"
-            f" ORDER BY deadline LIMIT {BLOCK}{self._database.skip_locked}",
-            now=self._database.now(connection),
+            f"SELECT {CLAIMED}, job.owner, job.started FROM job WHERE status = 'RUNNING'"
+            f" AND deadline <= :now ORDER BY deadline LIMIT {BLOCK}{self._database.skip_locked}",
+            now=now,
         ).all()
         trouble = Trouble("it did not stop at its time limit", fingerprint="did not stop")
-        retries = {name: each.retries for name, each in self.limits(connection).items()}
+        limits = self.limits(connection)
+        retries = {name: each.retries for name, each in limits.items()}
         for row in rows:
+            limit = limits[row.type].time_limit if row.type in limits else 0.0
+            deadline = row.started + int(2 * limit * MICROSECONDS)
+            if deadline > now:
+                self._database.run(
+                    connection,
+                    "UPDATE job SET deadline = :deadline WHERE id = :id",
+                    deadline=deadline,
+                    id=row.id,
+                )
+                continue
             late = Ended(claimed_of(row), RunEnd.LIMIT, row.saved, trouble=trouble)
             self._store.finish(connection, row.owner, [late], retries=retries)
         return len(rows)

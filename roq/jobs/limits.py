@@ -196,10 +196,16 @@ def may_begin(rate: float, next_: int, now: int) -> int:
         next_: µs; of the last call of `begun`, 0 at first.
         now: µs.
     """
-    room = now + AT_ONCE - max(next_, now)
+    room = now + AT_ONCE - _next(rate, next_, now)
     return 0 if room < 0 else min(SLOTS_MAX, int(room * rate / 1_000_000) + 1)
 
 
 def begun(rate: float, next_: int, now: int, number: int) -> int:
     """What `may_begin` is to be given next, after so many have begun."""
-    return max(next_, now) + math.ceil(number * 1_000_000 / rate)
+    return _next(rate, next_, now) + math.ceil(number * 1_000_000 / rate)
+
+
+def _next(rate: float, next_: int, now: int) -> int:
+    """From when it is counted. What is later than this rate ever makes it is of a lower rate, or of
+    a clock that has been set back since: nobody waits for that."""
+    return next_ if now < next_ <= now + AT_ONCE + math.ceil(1_000_000 / rate) else now

@@ -572,3 +572,18 @@ class HeldContract:
         lab.overdue(late)
         assert lab.status(late) is JobStatus.TIMED_OUT
         lab.check()
+
+    def test_a_run_whose_time_limit_was_raised_is_not_begun_again(self, lab: Lab) -> None:
+        lab.declare("A", None, time_limit=SPAN / 1_000_000)
+        owner = lab.instance("A")
+        job = lab.submit("A", restartable=True)
+        (run,) = lab.claim(owner)
+        lab.jobs.operate.set_limits("A", {"time_limit": "86400"}, who="me")
+        with lab.database.write() as connection:
+            lab.database.run(
+                connection, "UPDATE job SET started = started - 3 * :span, deadline = 1", span=SPAN
+            )
+            lab.instances.end_late(connection)
+            assert not lab.instances.look(connection, owner).late
+        assert lab.status(job) is JobStatus.RUNNING
+        assert lab.finish(owner, run)

@@ -117,7 +117,7 @@ class Lab:
 
     def overdue(self, job: int) -> None:
         """Twice its time limit is over, and an instance notices."""
-        self.set("job", "deadline = 1", job)
+        self.set("job", "started = 1, deadline = 1", job)
         with self.database.write() as connection:
             self.instances.end_late(connection)
 

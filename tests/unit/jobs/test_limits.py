@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from roq.errors import InvalidRequest
 from roq.jobs.limits import (
+    AT_ONCE,
     LIMITS,
     LimitChanges,
     TypeLimits,
@@ -122,3 +123,18 @@ def test_whoever_looks_twice_a_second_uses_all_of_a_rate(rate: float, late: int)
             next_ = begun(rate, next_, now, may)
             number += may
     assert number >= 0.95 * min(rate * 199, 10**9) - 1
+
+
+@given(rate=RATES, before=RATES, step=some.integers(0, 10**13), now=some.integers(10**14, 10**15))
+def test_neither_another_rate_nor_a_clock_that_was_wrong_is_waited_for(
+    rate: float, before: float, step: int, now: int
+) -> None:
+    next_ = begun(before, 0, now + step, may_begin(before, 0, now + step))
+    for _ in range(2):
+        now += AT_ONCE + int(1_000_000 / rate) + 1  # as long as this rate ever makes one wait
+        may = may_begin(rate, next_, now)
+        next_ = begun(rate, next_, now, may) if may else next_
+        if may:
+            break
+    assert may
+    assert next_ <= now + AT_ONCE + 1_000_000 / rate + 1
