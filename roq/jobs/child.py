@@ -1,12 +1,12 @@
 """The program of a process that runs handlers of an instance.
 
-It belongs to one instance, and ends with it: the kernel ends it with the thread that has started
-it, and it ends itself when the instance's end of the socket is closed.
+It belongs to one instance, and ends with it: the kernel ends it, and all of its group, when the
+instance's end of a pipe is closed, and it ends itself when that of the socket is.
 """
 
 from __future__ import annotations
 
-import ctypes
+import fcntl
 import importlib
 import os
 import queue
@@ -42,7 +42,6 @@ from roq.jobs.types import JobType, Unreadable
 _orders: Final[msgspec.msgpack.Decoder[ChildOrder]] = msgspec.msgpack.Decoder(ChildOrder)
 PLACE_SECONDS: Final = 0.2
 """Between two looks at how far a run is."""
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class _ChildJob(Job):
@@ -189,7 +188,8 @@ def main(text: str) -> None:
         text: `ChildSetup` as JSON.
     """
     setup = msgspec.json.decode(text, type=ChildSetup)
-    die_with(setup.parent)
+    die_with(setup.parent, setup.lifeline)
+    os.set_inheritable(setup.descriptor, False)
     # A Ctrl-C and a service manager reach it as well; what becomes of a run the instance decides.
     # Not ignored: that would go on to the programs that handlers start.
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -211,10 +211,16 @@ def leave() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel end this process when the thread ends that has started it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "prctl"):
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with(parent: int, lifeline: int) -> None:
+    """Have the kernel end this process, and what its handlers start, when the instance is gone.
+
+    Args:
+        parent: process id of the instance.
+        lifeline: a pipe into which nobody writes; the instance has its other end.
+    """
+    os.set_inheritable(lifeline, False)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
     if os.getppid() != parent:
         os._exit(1)

@@ -24,6 +24,8 @@ class ChildSetup(msgspec.Struct, frozen=True):
 
     descriptor: int
     """Of its end of the socket."""
+    lifeline: int
+    """Of its end of a pipe that is closed with the instance."""
     parent: int
     """Process id of the instance."""
     argv: list[str]

@@ -58,19 +58,20 @@ class JobProcess:
     """
 
     def __init__(self, main: dict[str, str]) -> None:
-        mine, its = socket.socketpair()
-        with its:
-            setup = ChildSetup(its.fileno(), os.getpid(), sys.argv, main)
-            try:
+        with contextlib.ExitStack() as open_:
+            mine, its = map(open_.enter_context, socket.socketpair())
+            read, self._lifeline = os.pipe()
+            open_.callback(os.close, read)
+            with contextlib.ExitStack() as failed:
+                failed.callback(os.close, self._lifeline)
+                setup = ChildSetup(its.fileno(), read, os.getpid(), sys.argv, main)
                 process = subprocess.Popen(
-                    command(setup), stdin=subprocess.DEVNULL, pass_fds=[its.fileno()],
+                    command(setup), stdin=subprocess.DEVNULL, pass_fds=[its.fileno(), read],
                     start_new_session=True,
                 )  # fmt: skip
                 self._child = Child(process)
-            except OSError:
-                mine.close()
-                raise
-        self._connection = Connection(mine.detach())
+                failed.pop_all()
+            self._connection = Connection(mine.detach())
         self._poll = select.poll()
         for each in (self._connection.fileno(), self._child.fileno()):
             self._poll.register(each, select.POLLIN)
@@ -111,6 +112,7 @@ class JobProcess:
         self._child.wait(END_SECONDS)
         self._child.close()
         self._connection.close()
+        os.close(self._lifeline)
 
     def _how(self) -> str:
         code = self._child.wait(END_SECONDS)

@@ -176,8 +176,8 @@ def test_nothing_is_left_of_a_killed_instance(lab: Lab, start: Start, tmp_path: 
     job = submit(lab, "Aside", out)
     instance = start()
     until(lambda: bool(lines(out)))
-    process = lines(out)[-1][-1]
+    theirs = lines(out)[-1][2:]
     instance.kill()
     instance.wait()
-    until(lambda: not alive(process))
+    until(lambda: not any(map(alive, theirs)), 10.0)
     assert lab.status(job) is JobStatus.RUNNING  # until it has been silent for long enough

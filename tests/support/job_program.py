@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -51,7 +53,8 @@ def fork(job: roq.Job) -> int:
 
 @jobs.type("Aside", kind="process", restartable=True)
 def aside(job: roq.Job, params: str) -> None:
-    """Say in which process, and never stop."""
+    """Say in which process, start another one, and never stop."""
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     with Path(params).open("a") as file:
-        file.write(f"{job.attempt} {job.token} {os.getpid()}\n")
+        file.write(f"{job.attempt} {job.token} {os.getpid()} {other.pid}\n")
     threading.Event().wait(600)

@@ -38,10 +38,10 @@ def leaves(job: roq.Job, params: str) -> None:
                 os.waitpid(child, 0)
         case "raise":
             raise SystemExit(4)
-        case "rubbish":
+        case "rubbish" | "half":
             for each in range(3, 64):
                 with suppress(OSError):
-                    os.write(each, b"\0\0\0\1x")
+                    os.write(each, b"\0\0\0\1x" if params == "rubbish" else b"\0\0\0\5x")
             threading.Event().wait(60)
 
 

@@ -10,7 +10,7 @@ from roq.jobs.child_messages import ChildSetup, command, main_program
 
 
 def test_it_is_started_with_the_path_of_its_instance() -> None:
-    setup = ChildSetup(5, 1, ["a"], {})
+    setup = ChildSetup(5, 6, 1, ["a"], {})
     program, *_, path, text = command(setup)
     assert program == sys.executable
     assert msgspec.json.decode(path) == sys.path

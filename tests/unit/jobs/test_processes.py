@@ -145,3 +145,16 @@ def test_handlers_that_cannot_be_found_are_refused() -> None:
             jobs.type("Async", kind=kind)(coroutine)
     with pytest.raises(ConfigError, match="no `async def`"):
         jobs.type("Sync", kind="async")(process_program.where.handler)
+
+
+def test_a_process_that_cannot_be_started_or_says_half_is_an_error_of_the_job(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "SILENT_SECONDS", 1)
+    jobs.start(threads=1)
+    assert "hung up" in failure(jobs, "half")
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.argv", ["\udce9"])  # no UTF-8
+        handle: Any = process_program.where.submit()
+        assert handle.wait(SECONDS) is JobStatus.FAILED
+    assert process_program.where.submit().wait(SECONDS) is JobStatus.COMPLETE
