@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -40,6 +41,8 @@ STOP_SECONDS: Final = 5.0
 """So long may a run go on that is to stop; then its process is killed."""
 LOOK_SECONDS: Final = 0.1
 END_SECONDS: Final = 5.0
+SILENT_SECONDS: Final = 15
+"""So long may either side stop within a message; then the process is taken for hung."""
 _reports: Final[msgspec.msgpack.Decoder[ChildReport]] = msgspec.msgpack.Decoder(ChildReport)
 
 
@@ -71,6 +74,8 @@ class JobProcess:
                 )  # fmt: skip
                 self._child = Child(process)
                 failed.pop_all()
+            for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                mine.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", SILENT_SECONDS, 0))
             self._connection = Connection(mine.detach())
         self._poll = select.poll()
         for each in (self._connection.fileno(), self._child.fileno()):
@@ -155,7 +160,7 @@ class JobProcesses:
         begin = BeginRun(module, name, running.owner, self._instance, job.run)
         try:
             process = self._begun(begin, job)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # also texts that are no UTF-8
             return raised(job, error)
         except _Gone as error:
             return self._crashed(job, str(error))
