@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from multiprocessing import spawn
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -13,6 +13,8 @@ from roq.jobs.states import RunEnd
 from roq.jobs.types import PARAMS_BYTES_MAX
 
 BYTES_MAX: Final = PARAMS_BYTES_MAX + (1 << 20)
+Place = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+"""As `Job.save` takes it. The database would refuse another, with all that is in its commit."""
 _LINE: Final = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]);"
     " from roq.jobs.child import main; main(sys.argv[2])"
@@ -59,7 +61,7 @@ class PlaceSaid(msgspec.Struct, frozen=True, tag=True):
 
     run: tuple[int, int]
     """Id and token, as in all that follows."""
-    items: int
+    items: Place
 
 
 class FinishSaid(msgspec.Struct, frozen=True, tag=True):
@@ -74,7 +76,7 @@ class EndSaid(msgspec.Struct, frozen=True, tag=True):
 
     run: tuple[int, int]
     end: RunEnd
-    saved: int
+    saved: Place
     result: Body | None = None
     trouble: Trouble | None = None
     forked: bool = False
