@@ -290,7 +290,9 @@ def test_lives_end(client: roq.Cluster, queue: str) -> None:
         left.accepted.wait(5)
     with client.requester(queue) as other, echo(client, queue):
         assert other.request(ECHO, b"x").result(10) == b"x"
-        # It was running when its service closed, and must not be run again.
+        # It was running when its service closed, and must not be run again. Nobody has fetched it.
+        assert until(lambda: client.describe_service(queue, "echo").open == 0)
+        assert until(lambda: client.describe_service(queue, "echo").stored == 0)
         with pytest.raises((roq.RequestUnknown, roq.ResponseExpired)):
             client.response(SLOW, left.id).result(10)
         never = left.id.rsplit("-", 2)[0] + "-999999-0"
