@@ -196,6 +196,7 @@ def stuck(context: zmq.Context[zmq.Socket[bytes]], queue: QueueProcesses) -> zmq
     return socket
 
 
+@pytest.mark.timeout(150)  # it has hung, seldom; nobody need wait for that for longer
 def test_subscribers_that_are_stuck_have_one_bound_for_all_of_them(
     engine: Engine, readers: Engine, tmp_path: Path
 ) -> None:
