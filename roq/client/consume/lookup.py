@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import time
-from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -73,10 +72,6 @@ class FoundMessages(msgspec.Struct, frozen=True, kw_only=True):
 
 class MessageCommands(DelayedCommands):
     """What is asked of single messages. A look-up asks the exchanges one after the other."""
-
-    @abstractmethod
-    def _seconds(self, timeout: float | None) -> float:
-        """A time limit, or that of the connection."""
 
     def find_message(
         self, queue: str, message: str, *, timeout: float | None = None
