@@ -223,9 +223,8 @@ class Publisher(LaterPublishing):
             and type(payload) is bytes
             and len(payload) <= batch.small
             and not priority
-            and key is None is tags
-            and properties is None is delay
-            and ttl is None
+            and (key is None and tags is None and properties is None)
+            and (delay is None and ttl is None)
         ):
             # Append first, look at the limit afterwards: see roq.client.publish.batching.
             items = batch.items
