@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 import signal
 import subprocess
 import sys
@@ -23,12 +22,12 @@ from roq.cli.cluster_option import cluster_before
 from roq.cli.failures import Failed
 from roq.cli.fleet import Fleet
 from roq.cli.output import fields_of, note, print_fields, print_json, print_table
-from roq.client.admin.wording import age_text, bytes_text
+from roq.client.admin.wording import age_text, bytes_text, durations_text, ended_text, setting_text
 from roq.client.consume.groups import GroupMember, told
 from roq.client.request.service import Service
 from roq.client.request.views import ServiceView
 from roq.errors import ConfigError
-from roq.protocol.requesting import DURATION_BOUNDS, ENDS, Durations, RequestState
+from roq.protocol.requesting import ENDS
 
 LOOK_SECONDS: Final = 0.25
 
@@ -113,11 +112,11 @@ def show(target: Target, queue: str, service: str) -> None:
             ("Stored", f"{row.stored:,} responses, {bytes_text(row.stored_bytes)}"),
             ("Accepted", f"{row.accepted:,}"),
             ("Retried", f"{row.retried:,}"),
-            *((_ended(ending), f"{count:,}") for ending, count in sorted(row.counts.items())),
-            ("Waiting", _durations(row.waiting)),
-            ("Running", _durations(row.running)),
-            ("Until fetched", _durations(row.unfetched)),
-            *((name, _setting(name, value)) for name, value in settings.items()),
+            *((ended_text(ending), f"{count:,}") for ending, count in sorted(row.counts.items())),
+            ("Waiting", durations_text(row.waiting)),
+            ("Running", durations_text(row.running)),
+            ("Until fetched", durations_text(row.unfetched)),
+            *((name, setting_text(name, value)) for name, value in settings.items()),
         ]
     )
     note("")
@@ -218,33 +217,8 @@ def _instance(member: GroupMember) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _setting(name: str, value: float) -> str:
-    if name.endswith("_bytes"):
-        return bytes_text(value)
-    return f"{value:g}" if name.endswith("_attempts") else f"{value:g} s"
-
-
-def _durations(some: Durations) -> str:
-    """Mean, and what half of them and all but one of a hundred have taken at most."""
-    if not some.count:
-        return "-"
-    told = [f"mean {some.seconds / some.count:.3g} s"]
-    for name, part in (("half", 0.5), ("99 %", 0.99)):
-        most = some.at(part)
-        bound = f"above {DURATION_BOUNDS[-1]:g} s" if math.isinf(most) else f"≤ {most:g} s"
-        told.append(f"{name} {bound}")
-    return ", ".join(told)
-
-
 def _others(row: ServiceView) -> int:
     return sum(row.counts.get(ending, 0) for ending in ENDS - {"done", "failed"})
-
-
-def _ended(counted: str) -> str:
-    if counted in ENDS:
-        return f"Ended: {counted}"
-    expired = counted == RequestState.EXPIRED
-    return "Of these never fetched" if expired else f"Discarded: {counted}"
 
 
 def _print_troubles(row: ServiceView) -> None:

@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
 
+import msgspec
+
 from roq.client.admin import rules
 from roq.client.admin.board import Event, MoveEvent
 from roq.client.admin.views import QueueSummary
+from roq.client.admin.wording import setting_text
 from roq.client.consume.dead_letters import SUFFIX
 from roq.client.consume.groups import GroupListing
 from roq.client.letters import GROUP as LETTERS_GROUP
 from roq.client.letters import Wanted
+from roq.client.request.views import ServiceView
 from roq.console.audit import Audit
 from roq.console.letters import LETTERS_SHOWN, LetterGone, Letters
 from roq.console.looks import Look
@@ -29,8 +33,10 @@ if TYPE_CHECKING:
 EVENTS_SHOWN: Final = 50
 EVENTS_OF_ALL: Final = 12
 PUBLISHERS_SHOWN: Final = 100
+SERVICES_SHOWN: Final = 100
+REQUESTS_SHOWN: Final = 100
 GROUPS_SECONDS: Final = 10.0
-"""Groups of all queues are asked for so often; those of a queue that is open more often."""
+"""Those of all queues are asked for so often, services too; of a queue that is open more often."""
 GROUPS_WAIT_SECONDS: Final = 2.0
 T = TypeVar("T")
 
@@ -199,6 +205,54 @@ def group(asked: Asked) -> View:
     )
 
 
+def services(asked: Asked) -> View:
+    """The services of all queues."""
+    queues = asked.source.queues()
+    running = [row.name for row in queues.value or [] if row.running]
+    known = _groups(asked.source, running, GROUPS_WAIT_SECONDS)
+    names = [
+        (queue, each.name)
+        for queue, look in known.items()
+        for each in look.value or []
+        if each.service
+    ]
+    shown = names[:SERVICES_SHOWN]
+    return View(
+        "services.html",
+        "Services",
+        {
+            "queues": queues,
+            "groups": known,
+            "services": _services(asked.source, shown, GROUPS_WAIT_SECONDS),
+            "more": len(names) - len(shown),
+        },
+    )
+
+
+def service(asked: Asked) -> View:
+    """One service: its instances, its requests, and how they have ended."""
+    name, service_name = asked.parts["queue"], asked.parts["service"]
+    look = asked.source.service(name, service_name)
+    found = _present(look)
+    return View(
+        "service.html",
+        f"Service {service_name} of {name}",
+        {
+            "name": name,
+            "service": found,
+            "look": look,
+            "requests": found.requests[:REQUESTS_SHOWN],
+            "more": found.more or len(found.requests) > REQUESTS_SHOWN,
+            "settings": {
+                key: setting_text(key, value)
+                for key, value in msgspec.structs.asdict(found.settings).items()
+                if key != "chosen"
+            },
+            "links": asked.settings.links_of(queue=name, group=service_name),
+        },
+    )
+
+
 def dead(asked: Asked) -> View:
     """The queues of dead letters."""
     queues = asked.source.queues()
@@ -254,10 +308,12 @@ PAGES: Final[dict[str, Page]] = {
     "/": overview,
     "/queues/{queue}": queue,
     "/queues/{queue}/groups/{group}": group,
+    "/queues/{queue}/services/{service}": service,
     "/queues/{queue}/dead": letters,
     "/queues/{queue}/dead/{letter}": letter,
     "/hosts": hosts,
     "/groups": groups,
+    "/services": services,
     "/dead": dead,
     "/health": health,
     "/audit": audit,
@@ -316,6 +372,19 @@ def _groups(source: Source, names: Iterable[str], wait: float) -> dict[str, Look
     return {
         name: source.groups(name, GROUPS_SECONDS, max(0.0, deadline - time.monotonic()))
         for name in wanted
+    }
+
+
+def _services(
+    source: Source, names: list[tuple[str, str]], wait: float
+) -> dict[tuple[str, str], Look[ServiceView]]:
+    """These services, asked for side by side, waited for together."""
+    for each in names:
+        source.service(*each, GROUPS_SECONDS, 0.0)
+    deadline = time.monotonic() + wait
+    return {
+        each: source.service(*each, GROUPS_SECONDS, max(0.0, deadline - time.monotonic()))
+        for each in names
     }
 
 

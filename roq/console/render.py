@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from roq.client.admin.wording import age_text, bytes_text
+from roq.client.admin.wording import age_text, bytes_text, durations_text, ended_text
 from roq.console.pages import Asked, View
 
 FRAGMENT: Final = "live_"
@@ -22,7 +22,8 @@ SPARK_HEIGHT: Final = 24
 LEVELS: Final = ((0.7, "good"), (0.9, "warn"), (1.1, "hot"))
 NAVIGATION: Final[tuple[tuple[str, str], ...]] = (
     ("/", "Overview"), ("/jobs", "Jobs"), ("/hosts", "Hosts"), ("/groups", "Groups"),
-    ("/dead", "Dead letters"), ("/health", "Health"), ("/audit", "Audit"),
+    ("/services", "Services"), ("/dead", "Dead letters"), ("/health", "Health"),
+    ("/audit", "Audit"),
 )  # fmt: skip
 STATES: Final = {
     "good": {
@@ -65,6 +66,7 @@ def _environment() -> Environment:
     environment.filters.update(
         size=bytes_text, age=age_text, num=number, ms=milliseconds, utc=utc, clock=clock,
         tone=tone, level=level, part=part, spark=spark, uni=plural, since=since, micro=micro,
+        durations=durations_text, ended=ended_text,
     )  # fmt: skip
     # A block that is filled by itself does not see what its template has imported.
     environment.globals["parts"] = environment.get_template("parts.html").module

@@ -21,6 +21,7 @@ from roq.client.admin.views import HostSummary, Listing, QueueDescription, Queue
 from roq.client.consume.groups import GroupListing
 from roq.client.followers import Followers, QueueReport
 from roq.client.letters import GROUP
+from roq.client.request.views import ServiceView
 from roq.console.looks import FIRST_SECONDS, Look, Looks
 from roq.errors import RoQError, Unavailable
 from roq.runtime.backoff import Backoff
@@ -156,6 +157,17 @@ class Source:
         return self._look(
             ("group", queue, group),
             lambda: _calm(self.cluster().groups(queue, group, timeout=ANSWER_SECONDS)),
+        )
+
+    def service(
+        self, queue: str, service: str, period: float = LOOK_SECONDS, wait: float = FIRST_SECONDS
+    ) -> Look[ServiceView]:
+        """A service with its instances and requests; arguments as of `Looks.look`."""
+        return self.looks.look(
+            ("service", queue, service),
+            lambda: self.cluster().describe_service(queue, service, timeout=ANSWER_SECONDS),
+            period,
+            wait,
         )
 
     def health(self) -> Look[survey.Survey]:

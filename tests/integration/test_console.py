@@ -186,7 +186,7 @@ def _pages_fit(shown: Browser, base: str) -> None:
     for width in (1280, 390):
         shown.new_page(width, touch=width < 500)
         for path in ("/", "/queues/orders", "/queues/bills/groups/billing", "/hosts", "/groups",
-                     "/dead", "/health", "/audit"):  # fmt: skip
+                     "/services", "/dead", "/health", "/audit"):  # fmt: skip
             shown.visit(f"{base}{path}")
             shown.until("document.getElementById('pulse').textContent == 'live'")
             assert shown.js("document.documentElement.scrollWidth") <= width, path

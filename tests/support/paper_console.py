@@ -15,16 +15,18 @@ import msgspec
 
 from roq.client.admin.board import Board
 from roq.client.admin.views import HostSummary, Listing, QueueDescription, QueueSummary
-from roq.client.consume.groups import GroupListing, GroupPart, GroupSummary
+from roq.client.consume.groups import GroupListing, GroupMember, GroupPart, GroupSummary
 from roq.client.followers import QueueReport
+from roq.client.request.views import RequestRow, ServiceView
 from roq.client.survey import Finding, Survey
 from roq.console.app import WebConsole
 from roq.console.looks import Look
 from roq.console.settings import ConsoleSettings
 from roq.console.source import Connection, Source
-from roq.errors import QueueNotFound
+from roq.errors import GroupNotFound, QueueNotFound
 from roq.model import Limits
 from roq.protocol.kpi import MoveKpi
+from roq.protocol.requesting import Durations, Figures, ServiceSettings
 
 SCRIPT = "<script>alert('x')</script>"
 
@@ -73,13 +75,30 @@ def group(name: str = "billing", **fields: Any) -> GroupSummary:
     return GroupSummary(**{**given, **fields})
 
 
+def service(**fields: Any) -> ServiceView:
+    """The service `answers` of the queue `load`; arguments replace what it is."""
+    said = Figures(True, "", 3, 16, 12.5, 1000, 7.0, True, "v7", ["answers.create"])
+    instance = GroupMember(id="ab", name="ann", exchanges=["x1"], held=1, credit=15,
+                           acknowledged=3, silent_seconds=0.5, figures=said)  # fmt: skip
+    row = RequestRow(id="load.r1", state="running", text="", instance="ann", attempts=1,
+                     age_seconds=4.0, bytes=0)  # fmt: skip
+    given: dict[str, Any] = {
+        "name": "answers", "queue": "load", "settings": ServiceSettings(), "open": 5, "stored": 2,
+        "stored_bytes": 2000, "oldest_seconds": 61.0, "counts": {"done": 40, "failed": 2},
+        "accepted": 47, "waiting": Durations([3], 0.003), "requests": [row],
+        "instances": [instance], "stalled": [], "missing": {},
+    }  # fmt: skip
+    return ServiceView(**{**given, **fields})
+
+
 class PaperCluster:
     """Says what it is told to say, and notes what it is asked to do."""
 
     def __init__(self) -> None:
         self.rows = [summary()]
         self.all_hosts = [host()]
-        self.all_groups = [group()]
+        self.all_groups = [group(), group("answers", service=True)]
+        self.all_services = [service()]
         self.description = described()
         self.done: list[tuple[Any, ...]] = []
         self.asked: list[str] = []
@@ -98,6 +117,12 @@ class PaperCluster:
 
     def groups(self, queue: str, group: str | None = None, *, timeout: float) -> GroupListing:
         return GroupListing([each for each in self.all_groups if group in {None, each.name}], {})
+
+    def describe_service(self, queue: str, name: str, *, timeout: float) -> ServiceView:
+        for each in self.all_services:
+            if each.name == name and queue == self.description.name:
+                return each
+        raise GroupNotFound(f"queue {queue} has no service {name}")
 
     def queue_exists(self, queue: str) -> bool:
         return queue == self.description.name

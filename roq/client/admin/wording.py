@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Final
 
 from roq.errors import InvalidRequest
+from roq.protocol.requesting import DURATION_BOUNDS, ENDS, Durations, RequestState
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
@@ -25,6 +27,33 @@ def age_text(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def durations_text(some: Durations) -> str:
+    """Mean, and what half of them and all but one of a hundred have taken at most."""
+    if not some.count:
+        return "-"
+    told = [f"mean {some.seconds / some.count:.3g} s"]
+    for name, part in (("half", 0.5), ("99 %", 0.99)):
+        most = some.at(part)
+        bound = f"above {DURATION_BOUNDS[-1]:g} s" if math.isinf(most) else f"≤ {most:g} s"
+        told.append(f"{name} {bound}")
+    return ", ".join(told)
+
+
+def ended_text(counted: str) -> str:
+    """What is counted of the ends of requests: an end, or a reason to discard one."""
+    if counted in ENDS:
+        return f"Ended: {counted}"
+    expired = counted == RequestState.EXPIRED
+    return "Of these never fetched" if expired else f"Discarded: {counted}"
+
+
+def setting_text(name: str, value: float) -> str:
+    """A setting of a service: bytes, attempts, or seconds."""
+    if name.endswith("_bytes"):
+        return bytes_text(value)
+    return f"{value:g}" if name.endswith("_attempts") else f"{value:g} s"
 
 
 def place_of(text: str) -> str | datetime:

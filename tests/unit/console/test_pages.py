@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import kpi_samples
+import msgspec
 import pytest
-from paper_console import SCRIPT, PaperConsole, described, group, host, summary
+from paper_console import SCRIPT, PaperConsole, described, group, host, service, summary
 
 from roq.client.survey import Finding, Survey
 from roq.console.pages import PAGES, View, failed
 from roq.errors import InvalidRequest, QueueNotFound, Unavailable
+from roq.protocol.requesting import Figures
 
 PATHS = [
-    path.format(queue="load", group="billing", letter="x1-1-0-0")
+    path.format(queue="load", group="billing", service="answers", letter="x1-1-0-0")
     for path in PAGES
     if "/dead" not in path
 ] + ["/dead"]
@@ -34,7 +36,17 @@ def test_what_a_cluster_says_is_text(path: str) -> None:
         cluster = console.cluster
         cluster.rows = [summary(Reasons=[SCRIPT], Durability=SCRIPT)]
         cluster.all_hosts = [host(Reason=SCRIPT, State=SCRIPT, Left=[SCRIPT], Stuck=SCRIPT)]
-        cluster.all_groups = [group(stalled=[SCRIPT], mode=SCRIPT, topics=[SCRIPT])]
+        cluster.all_groups = [
+            group(stalled=[SCRIPT], mode=SCRIPT, topics=[SCRIPT]),
+            group("answers", service=True),
+        ]
+        said = Figures(False, SCRIPT, version=SCRIPT, endpoints=[SCRIPT])
+        instance = msgspec.structs.replace(service().instances[0], name=SCRIPT, figures=said)
+        row = msgspec.structs.replace(service().requests[0], text=SCRIPT, state=SCRIPT, id=SCRIPT)
+        cluster.all_services = [
+            service(stalled=[SCRIPT], missing={SCRIPT: SCRIPT}, counts={SCRIPT: 1},
+                    instances=[instance], requests=[row])
+        ]  # fmt: skip
         cluster.description = described(Reasons=[SCRIPT], Monitor=SCRIPT, Durability=SCRIPT)
         trouble = Finding(role=SCRIPT, name=SCRIPT, address=SCRIPT, state=SCRIPT, ready=False,
                           trouble=SCRIPT)  # fmt: skip
@@ -66,6 +78,28 @@ def test_a_queue_page_has_its_moves_publishers_and_rules() -> None:
         text = console.get("/queues/load").text
         for part in ("x1 → x2", "12.5 ms", "abababab", "balanced", "billing", "Add exchange"):
             assert part in text
+
+
+def test_services_are_listed_and_shown_with_their_instances() -> None:
+    with PaperConsole() as console:
+        console.cluster.all_services = [service(stalled=["all are busy"])]
+        text = console.get("/services").text
+        for part in ("/queues/load/services/answers", ">40<", ">47<", "2.0 kB", "all are busy"):
+            assert part in text
+        assert "billing" not in text, "a consumer group is no service"
+        text = console.get("/queues/load/services/answers").text
+        for part in ("ann", "v7", "12.5 ms", "answers.create", "load.r1", "Ended: done",
+                     "mean 0.001 s", "send_attempts", "all are busy"):  # fmt: skip
+            assert part in text
+        assert console.get("/queues/load/services/nix").status == 404
+
+
+def test_a_service_that_does_not_tell_does_not_hide_the_others() -> None:
+    with PaperConsole() as console:
+        console.cluster.all_groups.append(group("mute", service=True))
+        text = console.get("/services").text
+        assert "queue load has no service mute" in text
+        assert "/queues/load/services/answers" in text
 
 
 def test_who_may_only_look_is_offered_nothing() -> None:
