@@ -65,14 +65,15 @@ class OpenRequests:
         batches: by offset, in order.
         offers: by number of the lease, the one that is due first at the front.
         parked: by offset, what must not be begun again and no lease stands for, and until when.
-        since: by number of the lease, when it was given out, by the clock of the group.
+        since: by number of the lease, when it was given out: append time, µs UTC. The clock of the
+            group is too coarse to measure by.
         once_changed: whether `take_begun` has something.
     """
 
     def __init__(self) -> None:
         self.batches: OrderedDict[int, RequestBatch] = OrderedDict()
         self.offers: dict[int, Offer] = {}
-        self.since: dict[int, float] = {}
+        self.since: dict[int, int] = {}
         self.parked: dict[int, tuple[int, float]] = {}
         self._once: dict[int, dict[bytes, int]] = {}
         """By offset and member."""
@@ -112,9 +113,9 @@ class OpenRequests:
 
     # --- leases -----------------------------------------------------------------------------------
 
-    def lease(self, lease: Lease, due: float, now: float) -> None:
+    def lease(self, lease: Lease, due: float, time_us: int) -> None:
         """This was offered to an instance."""
-        self.since[lease.number] = now
+        self.since[lease.number] = time_us
         self.batches[lease.offset].leases.append(lease)
         self.offers[lease.number] = Offer(lease, due, lease.open)
 

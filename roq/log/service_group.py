@@ -157,7 +157,7 @@ class ServiceGroup(ConsumerGroup[B]):
             made = RequestEnd(offset, answer.index, state, value, text, attempts, now_us, name)
             self._note_end(made, publisher, most, silent=answer.silent)
         if bits:
-            took = self._clock - self._requests.since.get(number, self._clock)
+            took = self._age(self._requests.since.get(number, now_us))
             self.measured.running.note(took, bits.bit_count())
             self._settle(lease, bits, done=True)
             self._requests.close(lease, bits)
@@ -492,7 +492,7 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = super()._lease(member, piece, numbers)
-        self._requests.lease(lease, self._clock + self.service.confirm_within, self._clock)
+        self._requests.lease(lease, self._clock + self.service.confirm_within, self._log.time_us)
         return lease
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:

@@ -11,7 +11,7 @@ def books(length: int = 4) -> tuple[OpenRequests, Lease]:
     requests = OpenRequests()
     requests.batches[7] = RequestBatch(b"p" * 16, 1, 60.0, 0.0)
     lease = Lease(1, Member(b"m" * 16, "m", 0.0), Piece(7, 2, length, 0, ""))
-    requests.lease(lease, 1.0, 0.0)
+    requests.lease(lease, 1.0, 0)
     return requests, lease
 
 
