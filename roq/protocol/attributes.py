@@ -37,7 +37,7 @@ _Priority = Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
 _Properties = Annotated[dict[_Name, _Value], msgspec.Meta(max_length=PROPERTIES_MAX + RESERVED_MAX)]
 
 
-class Attributes(msgspec.Struct, frozen=True, array_like=True):
+class Attributes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Of one message."""
 
     key: _Key | None = None
@@ -53,6 +53,8 @@ class _Keyed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 NO_ATTRIBUTES: Final = Attributes()
+_SLACK_BYTES: Final = 8
+"""For the index of a message, and more."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[int, Attributes]).decode
 _decode_keys = msgspec.msgpack.Decoder(dict[int, _Keyed]).decode
@@ -100,12 +102,28 @@ def attributes_of(
     return made
 
 
+def keyed(key: str) -> Attributes:
+    """A key and nothing else.
+
+    Raises:
+        TypeError, InvalidName: as `attributes_of`.
+    """
+    _check("a key", key, KEY_BYTES_MAX)
+    return Attributes(key)
+
+
+def pack_one(attributes: Attributes) -> tuple[msgspec.Raw, int]:
+    """The attributes of one message as they travel, and their `packed_size`."""
+    packed = _encode(attributes)
+    return msgspec.Raw(packed), len(packed) + _SLACK_BYTES
+
+
 def packed_size(attributes: Attributes) -> int:
     """Bytes that these take in a batch, or a few more."""
-    return len(_encode(attributes)) + 8
+    return len(_encode(attributes)) + _SLACK_BYTES
 
 
-def pack_attributes(given: Mapping[int, Attributes]) -> bytes:
+def pack_attributes(given: Mapping[int, Attributes | msgspec.Raw]) -> bytes:
     """The byte string of a batch, out of the index of each message that has attributes."""
     return _encode(given)
 

@@ -13,10 +13,18 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Final, Self, cast
 
+import msgspec
+
 from roq.client.publish.receipt import Receipt
 from roq.errors import InvalidRequest
 from roq.model import Limits
-from roq.protocol.attributes import NO_ATTRIBUTES, Attributes, pack_attributes, packed_size
+from roq.protocol.attributes import (
+    NO_ATTRIBUTES,
+    Attributes,
+    keyed,
+    pack_attributes,
+    pack_one,
+)
 from roq.protocol.columns import (
     COLUMN_MAX,
     KEY_GROUPS,
@@ -35,48 +43,75 @@ Lifetime = float | timedelta
 
 PROBE_MESSAGES: Final = 16
 """After so many messages a batch looks at the clock and estimates when its linger ends."""
+KEYS_MAX: Final = 4_096
+"""Keys that a publisher remembers as they travel."""
 
 
 class OneWay(bytes):
     """A payload of which nobody waits for the acknowledgement, on its way into a batch."""
 
 
-class Attributed(bytes):
-    """A payload with attributes, on its way into a batch.
+class Beside(msgspec.Struct, frozen=True, gc=False):
+    """What messages have beside their payloads; those of one call, or of one key, share it.
 
     Attributes:
-        attributes: key, tags and properties.
-        size: bytes of payload and attributes.
-        lifetime_ms: its time to live, as all messages of its batch have it; 0: without an end.
+        attributes: key, tags, properties and priority.
+        packed: the same, as they travel.
+        size: bytes that this takes in a batch for each message, or a few more.
+        group, tags: what exchanges are told of them (`roq.protocol.columns`).
+        lifetime_ms: the time to live, as all messages of a batch have it; 0: without an end.
+        one_way: nobody waits for the acknowledgement.
     """
 
     attributes: Attributes
+    packed: msgspec.Raw
     size: int
-    one_way: bool = False
+    group: int
+    tags: int
     lifetime_ms: int = 0
+    one_way: bool = False
+
+
+def beside_of(given: Attributes, lifetime: int = 0, *, one_way: bool = False) -> Beside:
+    """What messages with these attributes, and this time to live, have beside their payloads."""
+    packed, size = pack_one(given)
+    tags = tag_bits(given.tags) if given.tags else 0
+    return Beside(given, packed, size, key_group(given.key), tags, lifetime, one_way)
+
+
+class Attributed(bytes):
+    """A payload that has something beside it, on its way into a batch."""
+
+    beside: Beside
 
     @classmethod
-    def of(cls, payload: bytes, attributes: Attributes, packed: int | None = None) -> Self:
-        """This payload, with these; `packed` is their `packed_size` if that is known."""
+    def of(cls, payload: bytes, attributes: Attributes) -> Self:
+        """This payload, with these."""
         made = cls(payload)
-        made.attributes = attributes
-        made.size = len(payload) + (packed_size(attributes) if packed is None else packed)
+        made.beside = beside_of(attributes)
         return made
 
 
 def one_way(payload: bytes) -> bool:
     """Whether nobody waits for the acknowledgement of this payload."""
-    return isinstance(payload, OneWay) or (isinstance(payload, Attributed) and payload.one_way)
+    return isinstance(payload, OneWay) or (
+        isinstance(payload, Attributed) and payload.beside.one_way
+    )
+
+
+def beside_size(payload: object) -> int:
+    """Bytes that a message takes in a batch beside its payload."""
+    return payload.beside.size if isinstance(payload, Attributed) else 0
 
 
 def size_of(payload: bytes) -> int:
-    """Bytes that a payload takes in a batch, its attributes included."""
-    return payload.size if isinstance(payload, Attributed) else len(payload)
+    """Bytes that a payload takes in a batch, with what it has beside."""
+    return len(payload) + beside_size(payload)
 
 
-def lifetime_of(payload: bytes) -> int:
+def lifetime_of(payload: object) -> int:
     """Its time to live, milliseconds; 0: without an end."""
-    return payload.lifetime_ms if isinstance(payload, Attributed) else 0
+    return payload.beside.lifetime_ms if isinstance(payload, Attributed) else 0
 
 
 def lifetime_ms(ttl: Lifetime | None, *, delayed: bool = False) -> int:
@@ -100,25 +135,24 @@ def part_attributes(payloads: list[bytes]) -> tuple[list[bytes], bytes | None, b
     """The plain payloads, the attributes of all of them packed (None: none has any), and what the
     batch says of them to exchanges."""
     given = {
-        index: payload.attributes
+        index: payload.beside
         for index, payload in enumerate(payloads)
-        if isinstance(payload, Attributed) and payload.attributes is not NO_ATTRIBUTES
+        if isinstance(payload, Attributed) and payload.beside.attributes is not NO_ATTRIBUTES
     }
-    plain, lifetime = [bytes(payload) for payload in payloads], lifetime_of(payloads[0])
+    plain, lifetime = list(map(bytes, payloads)), lifetime_of(payloads[0])
     area = pack_lifetime(lifetime) if lifetime else b""
     if not given:
         return plain, None, area
-    return plain, pack_attributes(given), area + _columns(given, len(plain))
+    packed = pack_attributes({index: each.packed for index, each in given.items()})
+    return plain, packed, area + _columns(given, len(plain))
 
 
-def _columns(given: dict[int, Attributes], count: int) -> bytes:
+def _columns(given: dict[int, Beside], count: int) -> bytes:
     groups, priorities, tags = bytearray(count), bytearray(count), 0
-    before, group, bits = NO_ATTRIBUTES, 0, 0
     for index, each in given.items():
-        if each is not before:  # many messages may share one
-            before, group, bits = each, key_group(each.key), tag_bits(each.tags)
-        groups[index], priorities[index] = group, each.priority
-        tags |= bits
+        groups[index] = each.group
+        priorities[index] = each.attributes.priority
+        tags |= each.tags
     return (
         pack_column(KEY_GROUPS, bytes(groups))
         + pack_column(PRIORITIES, bytes(priorities))
@@ -177,7 +211,7 @@ class OpenBatch:
 
 
 class Packer:
-    """The open batches of one publisher. All methods need the publisher's lock.
+    """The open batches of one publisher. All methods but `keyed` need the publisher's lock.
 
     Attributes:
         fast: topic → open batch that may be appended to without the lock.
@@ -195,6 +229,8 @@ class Packer:
         self.linger_seconds = linger_seconds
         self._new_receipt = new_receipt
         self._opened: dict[str, OpenBatch] = {}
+        self._keys: dict[str, Beside] = {}
+        """What messages of a key have beside their payloads, for keys that come again."""
         self.adopt(limits)
 
     def adopt(self, limits: Limits) -> None:
@@ -237,6 +273,26 @@ class Packer:
             self.fast[topic] = batch
         return batch
 
+    def keyed(self, batch: OpenBatch, payload: bytes, key: str) -> Attributed | None:
+        """The payload of a message with this key, and nothing else, to be appended to the batch;
+        without the lock. None: it is to be looked at first.
+
+        Raises:
+            TypeError, InvalidName: as `roq.protocol.attributes.keyed`.
+        """
+        beside = self._keys.get(key) if type(key) is str else None
+        if beside is None:
+            beside = beside_of(keyed(key))
+            if len(self._keys) >= KEYS_MAX:
+                self._keys.clear()
+            self._keys[key] = beside
+        if len(payload) + beside.size > batch.small:
+            return None
+        made = Attributed(payload)
+        made.beside = beside
+        batch.attributed = True  # before it is appended: whoever closes the batch looks afterwards
+        return made
+
     def fits(self, batch: OpenBatch, size: int, lifetime: int = 0) -> bool:
         """Whether a payload of this size, and time to live, may join the batch."""
         count = len(batch.items)
@@ -247,11 +303,12 @@ class Packer:
         )
 
     def joins(self, batch: OpenBatch, payloads: list[bytes], size: int) -> bool:
-        """Whether these payloads, of this size together, may join the batch."""
+        """Whether these payloads, of this size together, may join the batch; all have the same
+        beside them."""
         count = len(batch.items)
         return (
             count + len(payloads) <= batch.most
-            and not batch.lifetime_ms
+            and batch.lifetime_ms == lifetime_of(payloads[0])
             and batch.big_bytes + self.small_bytes * count + size <= self.batch_bytes
         )
 
@@ -326,6 +383,7 @@ class Packer:
         """Append payloads that fit; False if another thread was quicker and they did not."""
         items, start, count = batch.items, len(batch.items), len(payloads)
         batch.receipt.one_way = False
+        batch.attributed = batch.attributed or isinstance(payloads[0], Attributed)
         batch.big_bytes += self._big_bytes(payloads)
         items.extend(payloads)
         if len(items) > batch.most:
@@ -338,21 +396,21 @@ class Packer:
         return True
 
     def _big_bytes(self, payloads: list[bytes]) -> int:
-        """The size of those that are counted one by one."""
-        small = self.small_bytes
-        sizes = size_of if isinstance(next(iter(payloads), None), Attributed) else len
-        if max(map(sizes, payloads), default=0) <= small:
+        """The size of those that are counted one by one; all have the same beside them."""
+        beside = beside_size(next(iter(payloads), None))
+        small = self.small_bytes - beside
+        if max(map(len, payloads), default=0) <= small:
             return 0
-        return sum(size for size in map(sizes, payloads) if size > small)
+        return sum(size + beside for size in map(len, payloads) if size > small)
 
 
 def all_bytes(payloads: list[Payload]) -> list[bytes]:
-    """The payloads as immutable bytes; the list itself if they are that already.
+    """The payloads as immutable bytes, or `Attributed`; the list itself if they are that already.
 
     Raises:
         TypeError: as `as_bytes`.
     """
-    if set(map(type, payloads)) <= {bytes}:
+    if set(map(type, payloads)) <= {bytes} or isinstance(payloads[0], Attributed):
         return cast("list[bytes]", payloads)
     return [as_bytes(payload) for payload in payloads]
 
@@ -383,8 +441,8 @@ def payload_of(
     """
     data = as_bytes(payload)
     if attributes is not None or lifetime:
-        made = Attributed.of(data, attributes or NO_ATTRIBUTES)
-        made.one_way, made.lifetime_ms = not wait, lifetime
+        made = Attributed(data)
+        made.beside = beside_of(attributes or NO_ATTRIBUTES, lifetime, one_way=not wait)
         return made
     return data if wait else OneWay(data)
 
@@ -393,11 +451,12 @@ def with_attributes(
     payloads: Iterable[Payload], attributes: Attributes | None, lifetime: int = 0
 ) -> list[Payload]:
     """The payloads as a list, each with these attributes, and a time to live, if there are any."""
-    if attributes is not None or lifetime:
-        given = attributes or NO_ATTRIBUTES
-        packed = packed_size(given)
-        every = [Attributed.of(as_bytes(payload), given, packed) for payload in payloads]
-        for each in every:
-            each.lifetime_ms = lifetime
-        return cast("list[Payload]", every)
-    return payloads if isinstance(payloads, list) else list(payloads)
+    if attributes is None and not lifetime:
+        return payloads if isinstance(payloads, list) else list(payloads)
+    beside = beside_of(attributes or NO_ATTRIBUTES, lifetime)
+    every: list[Payload] = []
+    for payload in payloads:
+        made = Attributed(payload if type(payload) is bytes else as_bytes(payload))
+        made.beside = beside
+        every.append(made)
+    return every

@@ -28,6 +28,7 @@ from roq.client.publish.batching import (
     Payload,
     all_bytes,
     as_bytes,
+    beside_size,
     lifetime_of,
     one_way,
     part_attributes,
@@ -236,12 +237,11 @@ class PublisherMachine:
         Raises:
             RoQError: as `publish`.
         """
-        first = payloads[position]
-        if isinstance(first, Attributed):
-            return 1, self.publish(first, topic, now)
         chunk, size = self._chunk(payloads, position)
         if not chunk:
-            return 1, self.publish(as_bytes(first), topic, now)
+            first = payloads[position]
+            whole = first if isinstance(first, Attributed) else as_bytes(first)
+            return 1, self.publish(whole, topic, now)
         packer = self.packer
         batch = packer.get(topic)
         if batch is None and len(chunk) >= packer.most and self.links.chooser.has_room:
@@ -261,17 +261,18 @@ class PublisherMachine:
     def _chunk(self, payloads: list[Payload], start: int) -> tuple[list[Payload], int]:
         """The next payloads that fit into one batch, and their size; none: the first is large.
 
-        The list may be the caller's own.
+        The list may be the caller's own. All have the same beside them.
         """
         packer = self.packer
         whole = start == 0 and len(payloads) <= packer.most
         chunk = payloads if whole else payloads[start : start + packer.most]
         most = min(packer.batch_bytes, packer.message_bytes)
-        if len(as_bytes(chunk[0])) <= packer.small_bytes:
-            size = len(b"".join(chunk))  # one pass in C over both types and sizes
+        beside = beside_size(chunk[0])
+        if len(as_bytes(chunk[0])) + beside <= packer.small_bytes:
+            size = len(b"".join(chunk)) + beside * len(chunk)  # in C over both types and sizes
             if size <= most:
                 return chunk, size
-        sizes = list(accumulate(len(as_bytes(item)) for item in chunk))
+        sizes = list(accumulate(len(as_bytes(item)) + beside for item in chunk))
         count = sum(1 for size in sizes if size <= most)
         return chunk[:count], sizes[count - 1] if count else 0
 

@@ -223,20 +223,21 @@ class Publisher(LaterPublishing):
             and type(payload) is bytes
             and len(payload) <= batch.small
             and not priority
-            and (key is None and tags is None and properties is None)
-            and (delay is None and ttl is None)
+            and (tags is None and properties is None and delay is None and ttl is None)
+            and (item := payload if key is None else self._packer.keyed(batch, payload, key))
+            is not None
         ):
             # Append first, look at the limit afterwards: see roq.client.publish.batching.
             items = batch.items
-            items.append(payload)
+            items.append(item)
             if len(items) < batch.limit:
                 return batch.receipt
             shell = self._shell
             if shell.guard.held():
-                self._packer.withdraw(batch, payload)
+                self._packer.withdraw(batch, item)
                 shell.guard.check()
             with shell.lock:
-                if self._packer.keeps(batch, payload):
+                if self._packer.keeps(batch, item):
                     if batch.limit:
                         shell.look_at(batch)
                     return batch.receipt

@@ -9,7 +9,7 @@ import pytest
 from roq.client.consume.dead_letters import REASON_MAX, DeadLetter, DeadLetters, read_letter
 from roq.client.consume.holding import ACKED, Holding
 from roq.client.consume.message import ConsumedBatch, Settlement
-from roq.client.publish.batching import Attributed
+from roq.client.publish.batching import Attributed, size_of
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.message import Batch, Message
 from roq.errors import MessageTooLarge, Unavailable
@@ -32,7 +32,7 @@ class PaperPublisher:
 
     def publish_raw(self, data: bytes, topic: str) -> None:
         assert isinstance(data, Attributed)
-        if data.size > self.limit:
+        if size_of(data) > self.limit:
             error = MessageTooLarge("too large")
             error.limit = self.limit
             raise error
@@ -76,7 +76,9 @@ def whole(held: Holding) -> ConsumedBatch:
 
 
 def letters_of(publisher: PaperPublisher) -> list[Attributes]:
-    return [data.attributes for data, _ in publisher.published if isinstance(data, Attributed)]
+    return [
+        data.beside.attributes for data, _ in publisher.published if isinstance(data, Attributed)
+    ]
 
 
 def test_a_letter_keeps_what_the_message_has_said_and_names_its_origin() -> None:
@@ -149,13 +151,13 @@ def test_a_letter_that_is_too_large_goes_without_properties_and_is_cut(
     queue.letters.bury(whole(held), "bad")
     ((data, _),) = queue.publisher.published
     assert isinstance(data, Attributed)
-    assert data.size <= limit
-    letter = read_letter(message(data.attributes))
+    assert size_of(data) <= limit
+    letter = read_letter(message(data.beside.attributes))
     assert letter is not None
     assert (letter.queue, letter.reason, letter.properties) == ("orders", "bad", {})
     assert letter.cut == min(limit, 400)
     assert len(data) <= kept
-    assert (data.attributes.key is None) == (limit == 200)
+    assert (data.beside.attributes.key is None) == (limit == 200)
 
 
 def test_a_queue_that_has_no_room_for_a_letters_origin_refuses_it() -> None:

@@ -11,6 +11,7 @@ import pytest
 from publisher_script import NoWaiter
 
 from roq.client.publish.batching import (
+    KEYS_MAX,
     PROBE_MESSAGES,
     Attributed,
     OneWay,
@@ -23,7 +24,7 @@ from roq.client.publish.batching import (
     with_attributes,
 )
 from roq.client.publish.receipt import Receipt
-from roq.errors import InvalidRequest
+from roq.errors import InvalidName, InvalidRequest
 from roq.model import Limits
 from roq.protocol.attributes import Attributes, BatchAttributes
 from roq.protocol.columns import KEY_GROUPS, key_group, pack_column, read_column, read_lifetime
@@ -206,11 +207,15 @@ class Race:
     def close(self) -> None:
         batch = self.pack.get("t")
         if batch is not None:
-            self.sealed.extend(self.pack.close(batch))
+            payloads = self.pack.close(batch)
+            assert batch.attributed or Attributed not in set(map(type, payloads))
+            self.sealed.extend(payloads)
 
     def append(self, payload: bytes) -> None:
         batch: OpenBatch | None = self.pack.fast.get("t")
         if batch is not None:
+            if payload.endswith(b"7"):
+                payload = self.pack.keyed(batch, payload, "k") or payload
             items = batch.items
             items.append(payload)
             if len(items) < batch.limit:
@@ -279,6 +284,40 @@ def test_payloads_are_parted_from_their_attributes() -> None:
     assert [given.of(sequence).key for sequence in (10, 11, 12, 13)] == [None, "k", None, None]
 
 
+def test_messages_with_a_key_are_appended_without_a_look_as_far_as_they_are_small() -> None:
+    pack = packer(Limits(batch_messages=10, batch_bytes=1_000))
+    batch = pack.open("t", [b"x"], 0.0)
+    first, again = pack.keyed(batch, b"a", "k"), pack.keyed(batch, b"b", "k")
+    assert first is not None
+    assert again is not None
+    assert first.beside is again.beside, "what is packed of a key is packed once"
+    assert batch.attributed
+    assert pack.keyed(batch, b"x" * (101 - first.beside.size), "k") is None, "key and all is large"
+    assert pack.keyed(batch, b"x" * (100 - first.beside.size), "k") is not None
+    for wrong in (7, ["k"]):
+        with pytest.raises(TypeError, match="a key is text"):
+            pack.keyed(batch, b"a", wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidName):
+        pack.keyed(batch, b"a", "k" * 1_025)
+
+
+def test_a_publisher_remembers_only_so_many_keys() -> None:
+    pack = packer(Limits(batch_messages=10, batch_bytes=1_000))
+    batch = pack.open("t", [b"x"], 0.0)
+    first = pack.keyed(batch, b"a", "0")
+    assert first is not None
+    for number in range(KEYS_MAX):
+        each = pack.keyed(batch, b"a", str(number))
+        assert each is not None
+        assert each.beside.attributes.key == str(number)
+    last = pack.keyed(batch, b"a", str(KEYS_MAX))
+    again = pack.keyed(batch, b"a", "0")
+    assert last is not None
+    assert again is not None
+    assert again.beside is not first.beside
+    assert pack.keyed(batch, b"a", str(KEYS_MAX)).beside is last.beside  # type: ignore[union-attr]
+
+
 def test_messages_of_one_batch_have_one_time_to_live() -> None:
     pack = packer()
     short = payload_of(b"a", None, 500, wait=True)
@@ -298,7 +337,7 @@ def test_messages_of_one_batch_have_one_time_to_live() -> None:
     plain_batch = pack.open("t", [b"x"], 0.0)
     assert pack.fits(plain_batch, 1)
     assert not pack.fits(plain_batch, 1, 500)
-    assert all(each.lifetime_ms == 7 for each in with_attributes([b"a", b"b"], None, 7))  # type: ignore[union-attr]
+    assert all(each.beside.lifetime_ms == 7 for each in with_attributes([b"a", b"b"], None, 7))  # type: ignore[union-attr]
 
 
 def test_a_payload_without_anything_is_bytes() -> None:

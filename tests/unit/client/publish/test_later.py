@@ -59,7 +59,7 @@ def test_it_travels_under_a_topic_that_nobody_sees() -> None:
     assert (message.topic, message.payload, message.id.hex()) == (b"eu.be", b"hello", sent.id)
     assert sent.due.timestamp() == pytest.approx(message.due_us / 1e6)
     assert isinstance(paper.data, Attributed)
-    assert (paper.data.attributes.key, paper.data.attributes.tags) == ("k", ("a",))
+    assert (paper.data.beside.attributes.key, paper.data.beside.attributes.tags) == ("k", ("a",))
     assert not isinstance(sent.receipt, tuple)
 
 

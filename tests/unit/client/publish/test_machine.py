@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from publisher_script import LIMITS, X1, NoWaiter
 
-from roq.client.publish.batching import Attributed, OneWay
+from roq.client.publish.batching import Attributed, OneWay, with_attributes
 from roq.client.publish.events import AskAttach, Assignment, Received
 from roq.client.publish.machine import OLD_SECONDS, PublisherMachine
 from roq.client.publish.receipt import Outcome, Receipt
@@ -21,7 +21,8 @@ from roq.machine import Tick
 from roq.model import Limits, PublisherId
 from roq.protocol import batch as wire
 from roq.protocol import channel, documents
-from roq.protocol.attributes import Attributes
+from roq.protocol.attributes import Attributes, BatchAttributes
+from roq.protocol.columns import KEY_GROUPS, key_group, read_column
 
 LINGER = 0.01
 SMALL = Limits(window_batches=4, batch_messages=20, batch_bytes=1_000, message_bytes=2_000)
@@ -146,6 +147,64 @@ def test_many_payloads_are_cut_into_batches_as_they_are() -> None:
     assert shell.machine.seal_open(shell.now) is False
     shell.send()
     assert [payload for batch in shell.payloads() for payload in batch] == payloads
+
+
+def test_many_payloads_with_a_key_are_cut_into_batches_as_others_are() -> None:
+    shell = Shell()
+    every = with_attributes([b"%d" % number for number in range(50)], Attributes(key="k"))
+    position = 0
+    while position < len(every):
+        count, receipt = shell.machine.publish_chunk(every, position, "t", shell.now)
+        assert receipt is not None
+        position += count
+        shell.send()
+    assert not shell.machine.seal_open(shell.now)
+    shell.send()
+    assert [len(batch) for batch in shell.payloads()] == [20, 20, 10]
+    for sealed in shell.left:
+        header = wire.read_header(sealed.data)
+        payloads, packed = wire.read_body(sealed.data, header)
+        area = sealed.data[wire.HEADER_BYTES : wire.HEADER_BYTES + header.ext_bytes]
+        assert packed is not None
+        given = BatchAttributes(packed, 0, header.count)
+        assert {given.of(index).key for index in range(len(payloads))} == {"k"}
+        assert read_column(area, KEY_GROUPS, header.count) == bytes((key_group("k"),))
+
+
+def test_many_payloads_with_a_key_join_a_batch_that_is_open() -> None:
+    shell = Shell()
+    for payload in (b"at once", b"waits"):
+        shell.publish(payload)
+    every = with_attributes([b"a", b"b"], Attributes(key="k"))
+    assert shell.machine.publish_chunk(every, 0, "t", shell.now)[0] == 2
+    shell.machine.seal_open(shell.now)
+    shell.send()
+    assert shell.payloads() == [[b"at once"], [b"waits", b"a", b"b"]]
+    sealed = shell.left[-1].data
+    packed = wire.read_body(sealed, wire.read_header(sealed))[1]
+    assert packed is not None
+    assert [BatchAttributes(packed, 0, 3).of(index).key for index in range(3)] == [None, "k", "k"]
+    other = with_attributes([b"c"], None, 500)
+    shell.publish(b"waits, too")
+    shell.machine.publish_chunk(other, 0, "t", shell.now)
+    shell.machine.seal_open(shell.now)
+    shell.send()
+    assert shell.payloads()[2:] == [[b"waits, too"], [b"c"]], "a batch has one time to live"
+
+
+def test_many_payloads_that_are_large_with_their_key_alone() -> None:
+    shell = Shell()
+    every = with_attributes([b"x" * 900, b"y" * 900], Attributes(key="k" * 200))
+    for position in range(2):
+        assert shell.machine.publish_chunk(every, position, "t", shell.now)[0] == 1
+        shell.send()
+    shell.machine.seal_open(shell.now)
+    shell.send()
+    assert [len(batch) for batch in shell.payloads()] == [1, 1]
+    with pytest.raises(MessageTooLarge):
+        shell.machine.publish_chunk(
+            with_attributes([b"x" * 1_900], Attributes(key="k" * 200)), 0, "t", shell.now
+        )
 
 
 def test_attributes_count_for_the_size() -> None:
