@@ -20,7 +20,9 @@ from roq.protocol.columns import (
     KEY_GROUPS,
     PRIORITIES,
     key_group,
+    key_hash,
     pack_column,
+    pack_keys,
     pack_tags,
     tag_bits,
 )
@@ -151,4 +153,5 @@ def columns_of(given: list[Attributes]) -> bytes:
         pack_column(KEY_GROUPS, bytes(key_group(each.key) for each in given))
         + pack_column(PRIORITIES, bytes(each.priority for each in given))
         + pack_tags(tag_bits(tag for each in given for tag in each.tags))
+        + pack_keys({key_hash(each.key) for each in given if each.key is not None})
     )

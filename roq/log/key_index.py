@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from struct import Struct
 from typing import Final
 
@@ -29,7 +29,7 @@ from roq.log.records import HEAD_BYTES, RecordKind, claimed_bytes, read_record
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, Segment, load_index
 from roq.protocol.attributes import keys_of
 from roq.protocol.batch import HEADER_BYTES, Kind, read_attributes, read_header
-from roq.protocol.columns import KEY_GROUPS, key_hash, read_column
+from roq.protocol.columns import KEY_GROUPS, key_hash, read_column, read_keys
 from roq.protocol.later import LATER_TOPIC
 
 KEYS_SUFFIX: Final = ".keys"
@@ -45,11 +45,13 @@ _TABLE_AT: Final = _HEAD.size + _SUM.size
 _BUCKET: Final = Struct("<II")
 _BITS_MAX: Final = 12
 _BUCKETS: Final = 1 << _BITS_MAX
+_SHIFT: Final = 32 - _BITS_MAX
 _IN_BUCKET: Final = 128
 """Places of a bucket, about."""
 _U32: Final = next(code for code in "IL" if array(code).itemsize == 4)
 _PIECE: Final = 1 << 18
 """What is read of a segment at once."""
+_KIND_AT: Final = 3
 _EXT_BYTES: Final = slice(6, 8)
 """Of the header of a batch (`roq.protocol.batch`)."""
 PAUSE_MESSAGES: Final = 256
@@ -74,13 +76,13 @@ class KeyIndex:
         self._entries = entries
         self._places: list[array[int]] = []
 
-    def add(self, hashes: Iterable[int], offset: int) -> None:
+    def add(self, hashes: Collection[int], offset: int) -> None:
         """The batch at this offset has messages of keys with these hashes."""
         places, behind = self._places, offset - self._base
         if not places:
             places += (array(_U32) for _ in range(_BUCKETS))
         for each in hashes:
-            places[each >> 32 - _BITS_MAX].append((each & 0xFFFF) << 16 | behind)
+            places[each >> _SHIFT].append((each & 0xFFFF) << 16 | behind)
 
     def pack(self) -> bytes:
         """The bytes of its file."""
@@ -126,20 +128,29 @@ def make_keys(files: Files, segment: Segment, pause: Callable[[], None]) -> byte
         if record is None or record.kind != RecordKind.BATCH or record.topic == LATER_TOPIC:
             continue
         seen += 8  # a batch itself is some work, too
-        keys = keys_in(record.body)
-        if keys:
-            seen += len(keys)
-            made.add({key_hash(key) for key in keys}, offset)
+        hashes = hashes_in(record.body)
+        if hashes:
+            seen += len(hashes)
+            made.add(hashes, offset)
         if seen >= PAUSE_MESSAGES:
             seen = 0
             pause()
     return made.pack()
 
 
+def hashes_in(batch: bytes) -> Collection[int]:
+    """The `key_hash` of each key of the messages of a batch; none if nobody can read it."""
+    ext_bytes = int.from_bytes(batch[_EXT_BYTES], "little")
+    if not ext_bytes:  # most have none
+        return ()
+    if batch[_KIND_AT] != Kind.DATA:
+        return ()
+    told = read_keys(batch[HEADER_BYTES : HEADER_BYTES + ext_bytes])
+    return told or {key_hash(key) for key in keys_in(batch)}
+
+
 def keys_in(batch: bytes) -> set[str]:
     """The keys of the messages of a batch; none if nobody can read it."""
-    if batch[_EXT_BYTES] == b"\0\0":  # most have none
-        return set()
     try:
         header = read_header(batch)
         area = batch[HEADER_BYTES : HEADER_BYTES + header.ext_bytes]

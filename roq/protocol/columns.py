@@ -10,14 +10,17 @@ has such a thing:
 * TAGS (4), 8 bytes: bit `XXH3-64 of the tag modulo 64` is set for each tag of any message.
 * LIFETIME (5), 8 bytes: so many milliseconds after the batch was appended none of its messages is
   handed to a consumer group any more.
+* KEYS (6): 4 bytes for each of its keys, the low half of XXH3-64 of the key as UTF-8, for indexes
+  of keys. Not if there are more than 4,000: then the keys themselves are looked at.
 
-A column that is longer than a record may be (255 bytes) goes on in the next record of its kind. A
-column of a single byte stands for all messages of the batch.
+What is longer than a record may be (255 bytes) goes on in the next record of its kind. A column of
+a single byte stands for all messages of the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
+from struct import pack, unpack
 from typing import Final
 
 import xxhash
@@ -26,6 +29,8 @@ KEY_GROUPS: Final = 2
 PRIORITIES: Final = 3
 TAGS: Final = 4
 LIFETIME: Final = 5
+KEYS: Final = 6
+KEYS_MAX: Final = 4_000
 LIFETIME_MS_MAX: Final = 10 * 366 * 24 * 60 * 60 * 1_000
 """Ten years."""
 KEY_GROUP_COUNT: Final = 255
@@ -64,8 +69,21 @@ def pack_column(kind: int, values: bytes) -> bytes:
         return b""
     if values.count(values[0]) == len(values):
         values = values[:1]
-    parts = [values[at : at + _RECORD_MAX] for at in range(0, len(values), _RECORD_MAX)]
-    return b"".join(bytes((kind, len(part))) + part for part in parts)
+    return _in_records(kind, values)
+
+
+def pack_keys(hashes: Set[int]) -> bytes:
+    """The `key_hash` of each key as part of an extension area; nothing if there are none, or too
+    many."""
+    if not 0 < len(hashes) <= KEYS_MAX:
+        return b""
+    return _in_records(KEYS, pack(f"<{len(hashes)}I", *hashes))
+
+
+def read_keys(area: bytes) -> tuple[int, ...]:
+    """The `key_hash` of each key of a batch; nothing if it does not say."""
+    told = b"".join(_records(area, KEYS))
+    return () if len(told) % 4 else unpack(f"<{len(told) // 4}I", told)
 
 
 def pack_tags(bits: int) -> bytes:
@@ -109,6 +127,11 @@ def read_tags(area: bytes | memoryview) -> int:
     for record in _records(area, TAGS):
         bits |= int.from_bytes(record[:_TAGS_BYTES], "little")
     return bits
+
+
+def _in_records(kind: int, data: bytes) -> bytes:
+    parts = [data[at : at + _RECORD_MAX] for at in range(0, len(data), _RECORD_MAX)]
+    return b"".join(bytes((kind, len(part))) + part for part in parts)
 
 
 def _records(area: bytes | memoryview, kind: int) -> list[bytes]:

@@ -31,7 +31,9 @@ from roq.protocol.columns import (
     LIFETIME_MS_MAX,
     PRIORITIES,
     key_group,
+    key_hash,
     pack_column,
+    pack_keys,
     pack_lifetime,
     pack_tags,
     tag_bits,
@@ -58,7 +60,7 @@ class Beside(msgspec.Struct, frozen=True, gc=False):
         attributes: key, tags, properties and priority.
         packed: the same, as they travel.
         size: bytes that this takes in a batch for each message, or a few more.
-        group, tags: what exchanges are told of them (`roq.protocol.columns`).
+        group, tags, key_hash: what exchanges are told of them (`roq.protocol.columns`).
         lifetime_ms: the time to live, as all messages of a batch have it; 0: without an end.
         one_way: nobody waits for the acknowledgement.
     """
@@ -68,6 +70,7 @@ class Beside(msgspec.Struct, frozen=True, gc=False):
     size: int
     group: int
     tags: int
+    key_hash: int
     lifetime_ms: int = 0
     one_way: bool = False
 
@@ -76,7 +79,8 @@ def beside_of(given: Attributes, lifetime: int = 0, *, one_way: bool = False) ->
     """What messages with these attributes, and this time to live, have beside their payloads."""
     packed, size = pack_one(given)
     tags = tag_bits(given.tags) if given.tags else 0
-    return Beside(given, packed, size, key_group(given.key), tags, lifetime, one_way)
+    group, hashed = key_group(given.key), 0 if given.key is None else key_hash(given.key)
+    return Beside(given, packed, size, group, tags, hashed, lifetime, one_way)
 
 
 class Attributed(bytes):
@@ -157,6 +161,7 @@ def _columns(given: dict[int, Beside], count: int) -> bytes:
         pack_column(KEY_GROUPS, bytes(groups))
         + pack_column(PRIORITIES, bytes(priorities))
         + pack_tags(tags)
+        + pack_keys({each.key_hash for each in given.values() if each.group})
     )
 
 

@@ -12,6 +12,7 @@ from roq.log.index import SegmentIndex
 from roq.log.key_index import (
     ENTRIES_MAX,
     KeyIndex,
+    hashes_in,
     is_whole,
     keys_in,
     keys_name,
@@ -20,7 +21,9 @@ from roq.log.key_index import (
 )
 from roq.log.records import HEAD_BYTES, RecordKind, pack_record
 from roq.log.segment_reader import Segment, index_name, segment_name
-from roq.protocol.columns import key_hash
+from roq.model import PublisherId
+from roq.protocol.batch import HEADER_BYTES, Kind, pack_empty, read_header
+from roq.protocol.columns import KEYS_MAX, key_hash, read_keys
 from roq.protocol.entry import EntryKind, pack_entry
 from roq.protocol.later import LATER_TOPIC
 
@@ -88,7 +91,7 @@ def test_what_nobody_is_shown_and_what_cannot_be_read_is_not_in_it() -> None:
     files, segment = segment_of([batch_of(["k"])], LATER_TOPIC)
     indexed(files, segment)
     assert look_up(files, segment, key_hash("k")) == []
-    torn = batch_of(["k"])[:-3]
+    torn = batch_of(["k"])[: HEADER_BYTES + 4]
     files, segment = segment_of([torn, batch_of(["k"]), batch_of(["k"])])
     data = bytearray(files.read(segment.name, 0, segment.size))
     data[-20] ^= 1  # the last record
@@ -161,6 +164,31 @@ def test_places_that_point_behind_the_segment_are_none() -> None:
 
 
 def test_keys_of_a_batch() -> None:
+    two = {key_hash("a"), key_hash("b")}
+    assert set(hashes_in(batch_of(["a", None, "b", "a"]))) == two
     assert keys_in(batch_of(["a", None, "b", "a"])) == {"a", "b"}
     assert keys_in(batch_of([None])) == keys_in(b"") == keys_in(b"x" * 200) == set()
     assert keys_in(batch_of(["a"])[:-8]) == set()
+    assert not any(map(hashes_in, (batch_of([None]), b"", b"x" * 200)))
+
+
+def test_keys_of_a_batch_that_does_not_say_them() -> None:
+    keys = [str(number) for number in range(KEYS_MAX + 1)]
+    many = batch_of(keys)
+    assert not read_keys(area_of(many))
+    assert hashes_in(many) == set(map(key_hash, keys))
+    assert not hashes_in(many[:-8]), "which nobody can read"
+
+
+def test_what_a_batch_says_of_its_keys_is_believed_without_a_look_at_them() -> None:
+    batch = batch_of(["a", "b"])
+    assert set(hashes_in(batch[:-8])) == {key_hash("a"), key_hash("b")}
+    marker = pack_empty(
+        Kind.MARKER, publisher=PublisherId(b"p" * 16), epoch=1, link_number=1, first_sequence=0,
+        extensions=area_of(batch),
+    )  # fmt: skip
+    assert not hashes_in(marker)
+
+
+def area_of(batch: bytes) -> bytes:
+    return batch[HEADER_BYTES : HEADER_BYTES + read_header(batch).ext_bytes]

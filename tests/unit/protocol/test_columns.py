@@ -10,15 +10,19 @@ from roq.protocol.columns import (
     COLUMN_MAX,
     KEY_GROUP_COUNT,
     KEY_GROUPS,
+    KEYS,
+    KEYS_MAX,
     LIFETIME,
     LIFETIME_MS_MAX,
     PRIORITIES,
     key_group,
     key_hash,
     pack_column,
+    pack_keys,
     pack_lifetime,
     pack_tags,
     read_column,
+    read_keys,
     read_lifetime,
     read_tags,
     tag_bits,
@@ -44,6 +48,24 @@ def test_columns_come_back_as_they_went(count: int) -> None:
     assert pack_column(PRIORITIES, one) == pack_column(PRIORITIES, b"\x05")
     assert read_tags(area) == tag_bits(["eu"])
     assert read_floor(area) == 3
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 100, KEYS_MAX])
+def test_keys_come_back_as_they_went(count: int) -> None:
+    hashes = {key_hash(str(number)) for number in range(count)}
+    area = pack_column(KEY_GROUPS, b"\x01\x02") + pack_keys(hashes) + pack_lifetime(7)
+    assert set(read_keys(area)) == hashes
+    assert len(read_keys(area)) == len(hashes)
+    assert (read_lifetime(area), read_column(area, KEY_GROUPS, 2)) == (7, b"\x01\x02")
+
+
+def test_too_many_keys_are_not_said_and_what_is_damaged_says_nothing() -> None:
+    assert pack_keys(set(range(KEYS_MAX + 1))) == pack_keys(set()) == b""
+    assert read_keys(b"") == read_keys(pack_keys({7})[:-1]) == ()
+    assert read_keys(bytes((KEYS, 3, 1, 2, 3))) == ()
+    columns = 2 * pack_column(KEY_GROUPS, bytes(range(250)) * (COLUMN_MAX // 250))
+    area = columns + pack_keys(set(range(KEYS_MAX))) + pack_tags(1) + pack_lifetime(1)
+    assert len(pack_floor(1) + area) < 1 << 16, "all of it fits into an extension area"
 
 
 def test_what_no_message_has_takes_nothing() -> None:

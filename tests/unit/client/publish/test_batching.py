@@ -27,7 +27,15 @@ from roq.client.publish.receipt import Receipt
 from roq.errors import InvalidName, InvalidRequest
 from roq.model import Limits
 from roq.protocol.attributes import Attributes, BatchAttributes
-from roq.protocol.columns import KEY_GROUPS, key_group, pack_column, read_column, read_lifetime
+from roq.protocol.columns import (
+    KEY_GROUPS,
+    key_group,
+    key_hash,
+    pack_column,
+    pack_keys,
+    read_column,
+    read_lifetime,
+)
 
 LIMITS = Limits(batch_messages=100, batch_bytes=1_000, message_bytes=10_000)
 
@@ -278,7 +286,8 @@ def test_payloads_are_parted_from_their_attributes() -> None:
     assert plain == [b"a", b"b", b"c"]
     assert {type(each) for each in plain} == {bytes}
     assert packed is not None
-    assert columns == pack_column(KEY_GROUPS, bytes((0, key_group("k"), 0)))
+    keys = pack_keys({key_hash("k")})
+    assert columns == pack_column(KEY_GROUPS, bytes((0, key_group("k"), 0))) + keys
     assert part_attributes([b"a"]) == ([b"a"], None, b"")
     given = BatchAttributes(packed, 10, 3)
     assert [given.of(sequence).key for sequence in (10, 11, 12, 13)] == [None, "k", None, None]
