@@ -63,7 +63,7 @@ class Owed(Generic[B]):
             self.done[peer] = serial, [*self.done.get(peer, (0, []))[1], *refused]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delivery(Generic[B]):
     """A lease to send to its member; `amount`: messages that it stood for when this was made."""
 

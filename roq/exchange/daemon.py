@@ -371,6 +371,7 @@ class ExchangeServer:
         cut in two; what is left of a message with too many frames is read and dropped.
         """
         recv, publish, append = self._recv, self._publish, self.core.append
+        wants = self.core.subscriptions.wants
         batch: bytes | zmq.Frame
         for taken in range(BURST):
             if taken >= expected and taken and not self._events(_EVENTS) & _READABLE:
@@ -395,7 +396,7 @@ class ExchangeServer:
             size = len(frame)
             batch = frame.bytes if size < COPY_BELOW_BYTES else frame
             entry = append(route, topic, batch, size)
-            if entry is None:
+            if entry is None or not wants(topic):
                 continue
             if size <= ANNOUNCE_ABOVE_BYTES:
                 publish(join_live(topic, entry, frame.buffer), _NOBLOCK)
@@ -472,6 +473,8 @@ class ExchangeServer:
         """Publish what is committed, a burst in each turn: more would fill what subscribers have
         room for before they had a chance to take any of it."""
         for topic, entry, batch, size in self.core.take_committed(BURST):
+            if not self.core.subscriptions.wants(topic.name):
+                continue
             if size <= ANNOUNCE_ABOVE_BYTES:
                 buffer = batch.buffer if isinstance(batch, zmq.Frame) else batch
                 self._publish(join_live(topic.name, entry, buffer), _NOBLOCK)

@@ -73,6 +73,8 @@ class Precedence(Generic[B]):
     @property
     def deadline(self) -> float | None:
         """When something is to be asked; None: nothing is held back."""
+        if not self._asking:
+            return None
         times = [group.ask_at for group in self._ordered(self._asking)]
         return min((at for at in times if at is not None), default=None)
 
@@ -84,6 +86,8 @@ class Precedence(Generic[B]):
     def run(self, now: float) -> list[Effect]:
         """Ask what is to be asked now."""
         effects: list[Effect] = []
+        if not self._asking:
+            return effects
         for group in self._ordered(sorted(self._asking)):
             if group.ask_at is None:
                 self._asking.discard(group.name)

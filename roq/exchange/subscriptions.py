@@ -28,6 +28,8 @@ class Subscriptions:
         self._present: set[bytes] = set()
         self._prefixes: dict[bytes, int] = {}
         self._copies: dict[bytes, int] = {}
+        self._uncounted = False
+        """Whether there was ever a subscription of which `copies` does not know."""
 
     @property
     def subscribers(self) -> int:
@@ -46,7 +48,10 @@ class Subscriptions:
         if len(prefix) > TOPIC_BYTES_MAX or (
             len(self._prefixes) >= PREFIXES_MAX and prefix not in self._prefixes
         ):
+            self._uncounted = True
             return False
+        if CONTROL in prefix:  # it goes on behind the topic, which `copies` does not look at
+            self._uncounted = True
         self._prefixes[prefix] = self._prefixes.get(prefix, 0) + 1
         self._copies.clear()
         return True
@@ -60,6 +65,10 @@ class Subscriptions:
         elif count == 1:
             del self._prefixes[prefix]
         self._copies.clear()
+
+    def wants(self, topic: bytes) -> bool:
+        """Whether anybody may have subscribed to the topic: else nothing need be published."""
+        return self._uncounted or self.copies(topic) > 0
 
     def copies(self, topic: bytes) -> int:
         """How many subscriptions match the topic."""

@@ -38,12 +38,19 @@ class Lifetimes:
     Attributes:
         queue_us: the time to live of all messages of the queue, µs; 0: they have none.
         now_us: the time, µs UTC; 0: nobody has looked.
+        told: some batch that was looked at has a time to live of its own.
     """
 
-    __slots__ = ("now_us", "queue_us")
+    __slots__ = ("now_us", "queue_us", "told")
 
     def __init__(self) -> None:
         self.queue_us = self.now_us = 0
+        self.told = False
+
+    @property
+    def any(self) -> bool:
+        """Whether any batch that was looked at may have one."""
+        return self.told or self.queue_us > 0
 
     def over(self, record: Record[object]) -> bool:
         """Whether no message of this batch is to be handed out any more.
@@ -56,6 +63,7 @@ class Lifetimes:
             _, ext_bytes, _ = _KIND_EXT_COUNT.unpack_from(cast("bytes", batch))
             if ext_bytes and LIFETIME in (area := _area(batch, ext_bytes)):
                 told_us = read_lifetime(area) * 1_000
+                self.told = self.told or told_us > 0
                 lives_us = min(told_us, lives_us) if told_us and lives_us else told_us or lives_us
         age_us: int = self.now_us - _APPENDED.unpack_from(frame, _APPENDED_AT)[0]
         return 0 < lives_us <= age_us
@@ -74,12 +82,13 @@ class GroupFilter:
 
     Attributes:
         malformed: batches of the group that say to have more messages than they have bytes.
+        extended: the batch that was looked at last has an extension area.
     """
 
     def __init__(self, settings: GroupSettings) -> None:
         self._prefixes = settings.prefixes
         self._everything = b"" in settings.prefixes
-        self.malformed = 0
+        self.malformed, self.extended = 0, False
         self._tags = tag_bits(settings.tags)
         self._reads_area = bool(self._tags) or settings.mode in {"keyed", "priority"}
 
@@ -97,7 +106,7 @@ class GroupFilter:
         if size < HEADER_BYTES or not (self._everything or topic.name.startswith(self._prefixes)):
             return 0, b""
         kind, ext_bytes, count = _KIND_EXT_COUNT.unpack_from(cast("bytes", batch))
-        area = b""
+        self.extended, area = ext_bytes > 0, b""
         if self._reads_area:
             area = _area(batch, ext_bytes)
         if kind != Kind.DATA or (self._tags and not read_tags(area) & self._tags):
@@ -120,11 +129,12 @@ class PatientReads(Generic[B]):
         log: what is read.
 
     Attributes:
-        last: what `record` has given last.
+        last: what `record` has given last, of the entry at `offset`.
     """
 
     def __init__(self, log: Log[B]) -> None:
         self.last: Record[B] | None = None
+        self.offset = -1
         self._log = log
         self._since = self._last = self._again_at = -math.inf
 
@@ -138,7 +148,10 @@ class PatientReads(Generic[B]):
         Raises:
             NotAtHand: as of the log.
         """
-        self.last = record = self._log.record(offset)
+        if offset == self.offset and self.last is not None:
+            return self.last  # a batch is looked at, and handed out at once
+        record = self._log.record(offset)
+        self.last, self.offset = record, offset
         if record is None and not self._log.is_lost(offset):
             if now - self._last > APART_SECONDS:
                 self._since = now

@@ -225,7 +225,7 @@ class ConsumerGroup(Generic[B]):
                 return None
             member, piece = chosen
             record = self._reads.record(piece.offset, self._clock)
-            if record is not None and not self.lifetimes.over(record):
+            if record is not None and not (self.lifetimes.any and self.lifetimes.over(record)):
                 break
             if record is None and self._reads.waits(self._clock):
                 return None
@@ -234,16 +234,16 @@ class ConsumerGroup(Generic[B]):
             self._dropping = True
             return None
         self._free.remove(piece)
-        share = member.share(piece.amount, self._free.reserve(piece))
-        if share < piece.amount:
+        share = member.share(amount := piece.amount, self._free.reserve(piece))
+        if share < amount:
             bits = piece.bits << piece.first
             mine = lowest_of(bits, share)
             self._free.add(piece.part(bits & ~mine), first=True)
-            piece = piece.part(mine)
+            piece, amount = piece.part(mine), share
         if self._ranked is not None:
             self._ranked.went(piece, self._clock)
         lease = self._lease(member, piece, numbers)
-        member.taken += piece.amount
+        member.taken += amount
         member.taken_bytes += record[3]
         if self.settings.mode != "exclusive":
             self._members.move_to_end(member.id)
@@ -507,7 +507,7 @@ class ConsumerGroup(Generic[B]):
         self._open.open(count, open_bits)
         if open_bits and not isinstance(self._free, FreeMessages):
             self._free.open(offset, read_column(area, self._free.column, count), self.base)
-        runs = runs_of(open_bits)
+        runs = runs_of(open_bits) if done else [(0, count)] if count else []
         self._opened([each for run in runs for each in split_by_attempts(offset, *run, tried)])
 
     def _opened(self, pieces: list[Piece]) -> None:
@@ -524,7 +524,7 @@ class ConsumerGroup(Generic[B]):
             self.expired += not self._reads.waits(self._clock)
             return 0, b""
         count, area = self._filter.look_at(record)
-        if count and self.lifetimes.over(record):
+        if count and (self._filter.extended or self.lifetimes.any) and self.lifetimes.over(record):
             self.stale += (bits_at(0, count) & ~(self._journal.known(offset) or 0)).bit_count()
             return 0, b""
         return count, area
@@ -532,8 +532,8 @@ class ConsumerGroup(Generic[B]):
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = Lease(numbers.next(), member, piece)
         member.leases[lease.number] = lease
-        member.held += piece.amount
-        self.out += piece.amount
+        member.held += (amount := piece.amount)
+        self.out += amount
         if self._keyed is not None:
             self._keyed.leased(lease)
         return lease

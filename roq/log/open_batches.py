@@ -42,7 +42,8 @@ class OpenBatches:
     @property
     def span(self) -> int:
         """How many batches lie between `base` and `next`."""
-        return self.next - self.base - sum(to - start for start, to in self._leaps)
+        span = self.next - self.base
+        return span - sum(to - start for start, to in self._leaps) if self._leaps else span
 
     def offsets(self) -> Iterator[int]:
         """All of them, in order."""

@@ -106,14 +106,14 @@ class Holding:
         self.first = first
         self.batch = batch
         self.attempt = attempt
-        self.segments = [Segment(lease, first, len(batch))]
-        self.states = bytearray(len(batch))
-        self.count = len(batch)
+        size = len(batch.payloads)
+        self.segments = [Segment(lease, first, size)]
+        self.states = bytearray(size)
+        self.count = self.untold = size
         self.lanes: bytes | None = None
         self.begun = 0
         self.priority = 0
         self.unconfirmed = 0
-        self.untold = len(batch)
         self.dirty = False
         self.lost = False
 
@@ -132,7 +132,7 @@ class Holding:
         if index < 0:
             self.begun = len(states)
             return 0, 0
-        ahead = states[index : index + most]
+        ahead = states if not index and len(states) <= most else states[index : index + most]
         count = len(ahead) - len(ahead.lstrip(_OPEN))
         self.begun = index + count
         return index, count
@@ -255,6 +255,9 @@ class Holding:
 
     def _take(self, wanted: bytes, becomes: int) -> list[Run]:
         states, runs = self.states, list[Run]()
+        if states.count(wanted) == len(states):  # as nearly always
+            states[:] = bytes((becomes,)) * len(states)
+            return [Run(self.offset, self.first, len(states))]
         at = states.find(wanted)
         while at >= 0:
             rest = states[at:]

@@ -524,7 +524,7 @@ class ConsumerMachine:
         if not runs:
             return
         done = by_seat.setdefault(holding.log, Done(0, [], [], []))
-        count = sum(run.length for run in runs)
+        count = runs[0].length if len(runs) == 1 else sum(run.length for run in runs)
         if count == holding.count and len(holding.segments) == 1:
             done.whole.append(holding.segments[0].lease)
         else:

@@ -53,7 +53,8 @@ missing cannot be fetched meanwhile."""
 _ENDS: Final = frozenset({FETCH, REFUSED})
 _NOBODY: Final = bytes(READER_TAG_BYTES)
 _TAGS: Final = 256**READER_TAG_BYTES
-_NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
+_NOBLOCK: Final = int(zmq.NOBLOCK)
+_EVENTS: Final = int(zmq.EVENTS)
 _POLLIN: Final = int(zmq.POLLIN)
 _POLLOUT: Final = int(zmq.POLLOUT)
 
@@ -280,6 +281,9 @@ class _Connection:
             return
         self.trouble = not_begun(self.trouble)
         self._fd = cast("int", socket.getsockopt(zmq.FD))
+        # The methods of the base class: the subclass only adds Python calls.
+        self._recv = super(zmq.Socket, socket).recv
+        self._get = cast("Callable[[int], int]", super(zmq.Socket, socket).get)
         self._reactor.add(self._fd, self._readable)
 
     def _close(self, linger_ms: int = 0) -> None:
@@ -319,20 +323,21 @@ class _Connection:
         """After each use of the socket: its descriptor tells of news only once."""
         if self._socket is None or self._lifeline is None:
             return
-        events = cast("int", self._socket.getsockopt(zmq.EVENTS))
+        events = self._get(_EVENTS)
         if events & _POLLIN:
             self._reactor.call_soon(self._readable)
         elif not events & _POLLOUT:
             self._reactor.call_soon(self._lifeline.ended)
 
     def _readable(self) -> None:
-        socket = self._socket
-        if socket is None:
+        if self._socket is None:
             return
         come: dict[bytes, list[list[bytes]]] = {}
-        for _ in range(BURST):
+        for taken in range(BURST):
+            if taken and not self._get(_EVENTS) & _POLLIN:  # cheaper than to be told so
+                break
             try:
-                parts = self._answers.take(socket.recv(_NOBLOCK))
+                parts = self._answers.take(self._recv(_NOBLOCK))
             except zmq.Again:
                 break
             if parts is not None:

@@ -1,5 +1,7 @@
 """Who listens, and how many copies of a topic go out."""
 
+import pytest
+
 from roq.exchange.subscriptions import Subscriptions
 from roq.protocol.channel import END_TOPIC, NONCE_BYTES, PRESENCE_TOPIC
 
@@ -31,3 +33,22 @@ def test_what_no_reader_subscribes_to_is_told_apart() -> None:
     subscriptions = Subscriptions()
     assert not subscriptions.add(b"x" * 256)
     assert subscriptions.copies(b"x" * 255) == 0
+
+
+def test_what_nobody_may_have_subscribed_to_is_not_wanted() -> None:
+    subscriptions = Subscriptions()
+    presence = PRESENCE_TOPIC + b"n" * NONCE_BYTES
+    for prefix in (b"eu.", END_TOPIC, presence):
+        subscriptions.add(prefix)
+    assert subscriptions.wants(b"eu.be")
+    assert not subscriptions.wants(b"us")
+    subscriptions.remove(b"eu.")
+    assert not subscriptions.wants(b"eu.be")
+
+
+@pytest.mark.parametrize("prefix", [b"us\xff", b"us\xffRX", b"u" * 256])
+def test_with_a_subscription_that_is_not_counted_everything_is_wanted(prefix: bytes) -> None:
+    subscriptions = Subscriptions()
+    subscriptions.add(prefix)
+    assert subscriptions.copies(b"us") == 0
+    assert subscriptions.wants(b"us")

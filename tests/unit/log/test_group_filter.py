@@ -19,7 +19,14 @@ from roq.log.log import Log, Record
 from roq.log.ring import Ring
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
-from roq.protocol.columns import KEY_GROUPS, pack_column, pack_lifetime, pack_tags, tag_bits
+from roq.protocol.columns import (
+    KEY_GROUPS,
+    LIFETIME,
+    pack_column,
+    pack_lifetime,
+    pack_tags,
+    tag_bits,
+)
 from roq.protocol.consuming import GroupSettings
 from roq.protocol.entry import read_entry
 
@@ -161,3 +168,12 @@ def test_the_shorter_time_to_live_counts(
     entry = record(area=pack_column(KEY_GROUPS, b"\x01\x02") + pack_lifetime(own_ms))
     lifetimes.queue_us, lifetimes.now_us = queue_us, read_entry(entry[1]).appended_us + age_us
     assert lifetimes.over(entry) is over
+
+
+def test_times_to_live_are_looked_at_again_only_where_there_are_any() -> None:
+    lifetimes = Lifetimes()
+    for area in (b"", pack_column(KEY_GROUPS, bytes((LIFETIME, 1)))):
+        assert not lifetimes.over(record(area=area))
+        assert not lifetimes.any, "a key group is none, whatever its number"
+    lifetimes.over(record(area=pack_lifetime(5)))
+    assert lifetimes.any
