@@ -7,8 +7,10 @@ STAMP := $(VENV)/.installed
 TOOLS := $(VENV)/.test-tools
 ALL_TOOLS := $(VENV)/.all-test-tools
 WORKERS ?= 2
-# a file's tests stay together: they share processes
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
+# a file's tests stay together: they share processes; the longest come first (testpaths): no worker ends alone with one
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# tests start thousands of processes, and each would compile RoQ anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-elastic experiments chaos chaos-report chaos-spark test test-all check lint types contracts unit integration sim sim-long test-docker bench docs clean
@@ -46,8 +48,8 @@ chaos-spark: setup ## Kill Spark's processes and exchanges while queries run and
 test: check $(TOOLS) ## Lint, types, contracts, and tests of every part: some minutes; WORKERS=2
 	$(PYTEST) -m "not long"
 
-test-all: test $(ALL_TOOLS) ## The same, then the long tests: failures, chaos, Spark, browser
-	$(PYTEST) -m long
+test-all: check $(ALL_TOOLS) ## The same, and the long tests: failures, chaos, Spark, browser
+	$(PYTEST)
 
 $(TOOLS): scripts/setup_tests $(STAMP)
 	scripts/setup_tests
@@ -57,7 +59,8 @@ $(ALL_TOOLS): scripts/setup_tests $(STAMP)
 	scripts/setup_tests all
 	@touch $@
 
-check: lint types contracts ## Everything that needs no process: lint, types, contracts
+check: setup ## Everything that needs no process: lint, types, contracts
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint types contracts
 
 lint: setup ## Style and layout of the code
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ DELAYS = (0.0, 0.001, 0.003, 0.01, 0.03)
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with cluster(registry="zookeeper", hosts=1) as running:
+    with cluster(hosts=1) as running:
         with running.connect() as connection:
             connection.create_queue("orders")
         yield running.address

@@ -38,9 +38,7 @@ def running(mood: Path) -> Iterator[RunningCluster]:
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", bad_plugins.install(mood.parent))
-        with roq.testing.cluster(
-            registry="zookeeper", slots=3, provider="moody", gcm=settings
-        ) as running:
+        with roq.testing.cluster(slots=3, provider="moody", gcm=settings) as running:
             yield running
             assert running.ended() == []
 

@@ -31,7 +31,8 @@ from roq.testing.history import History
 pytestmark = pytest.mark.integration
 log = logging.getLogger(__name__)
 
-KILLS = int(os.environ.get("ROQ_DURABLE_KILLS", "20"))
+KILLS = int(os.environ.get("ROQ_DURABLE_KILLS", "12"))
+"""Three of each exchange."""
 EXCHANGES = 4
 KILL_SECONDS = (0.9, 1.7)
 """Between two."""

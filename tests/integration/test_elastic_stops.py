@@ -22,9 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 @pytest.fixture
 def hasty() -> Iterator[RunningCluster]:
     """A cluster in which a publisher is given up long before it counts as gone."""
-    with roq.testing.cluster(
-        registry="zookeeper", hcm={"monitor": {"stat_period": 250}}
-    ) as running:
+    with roq.testing.cluster(hcm={"monitor": {"stat_period": 250}}) as running:
         yield running
 
 

@@ -89,7 +89,7 @@ PAYLOAD = b"x" * 60_000
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
-    with cluster(registry="zookeeper", hosts=1) as made:
+    with cluster(hosts=1) as made:
         yield made
 
 

@@ -39,7 +39,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def running(disk: Path) -> Iterator[RunningCluster]:
-    with roq.testing.cluster(registry="zookeeper", hcm={"data": {"dir": str(disk)}}) as found:
+    with roq.testing.cluster(hcm={"data": {"dir": str(disk)}}) as found:
         yield found
 
 

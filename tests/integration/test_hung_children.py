@@ -23,9 +23,7 @@ HUNG_SECONDS = 2.0
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
-    with roq.testing.cluster(
-        registry="zookeeper", hcm={"children": {"hung_seconds": HUNG_SECONDS}}
-    ) as found:
+    with roq.testing.cluster(hcm={"children": {"hung_seconds": HUNG_SECONDS}}) as found:
         yield found
 
 
