@@ -367,6 +367,9 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
     """It serves nobody, and reports half as often."""
     disk_full: str = ""
     """Why it accepts nothing for want of room on its disk; empty: it does."""
+    unread: str = ""
+    """What readers and groups do not get of its log, as its disk does not give it; empty: nothing.
+    What counts as lost, or is damaged, is told until the process ends."""
     retired: bool = False
     """It accepts nothing, as its monitor wants; what `load` says of its log is final."""
 
