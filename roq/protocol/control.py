@@ -316,6 +316,8 @@ class StopQueue(Control, frozen=True, kw_only=True, tag=3102):
     """As in `StartMonitor`."""
     erase: bool = False
     """Remove their logs from the disk, too, also of those that do not run here."""
+    empty: bool = False
+    """But not what has ever held an entry: nobody knows whether they have run."""
 
 
 class Inventory(Control, frozen=True, kw_only=True, tag=3103):

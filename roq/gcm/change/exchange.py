@@ -204,8 +204,9 @@ class ExchangeSagas:
     def _undo_add(self, queue: Queue, exchange: ExchangeRecord) -> Part[str]:
         number = exchange.number
         try:
+            # That nobody has heard of it does not prove that it took nothing.
             yield from self._steps.stop_children(
-                queue, "removed", number, (exchange.host,), erase=True
+                queue, "removed", number, (exchange.host,), erase=True, empty=True
             )
             gone = self._departed(queue, exchange)
             queue.children.pop(number, None)

@@ -15,6 +15,7 @@ from roq.protocol.control import (
     ElasticityRequest,
     Failure,
     ScaledOut,
+    StartExchange,
     StopQueue,
 )
 from roq.protocol.documents import RawDocument
@@ -178,6 +179,18 @@ def test_logs_go_with_their_queue_and_with_their_exchange_only(script: Script) -
     assert sorted(stops(script)) == [(-1, False), (2, True)]
     script.ask(2001, QName="q")
     assert sorted(stops(script)) == [(-1, False), (-1, True), (2, True)]
+
+
+def test_an_exchange_that_may_run_unheard_takes_only_an_empty_log_with_it(script: Script) -> None:
+    script.hosts["h2"].mute.add(StartExchange)
+    assert isinstance(ask(script, out(script)), Failure)
+    undone = [
+        (each.erase, each.empty)
+        for host in script.hosts.values()
+        for each in host.asked
+        if isinstance(each, StopQueue)
+    ]
+    assert undone == [(True, True)]
 
 
 def test_a_process_that_no_definition_knows_is_stopped_and_its_log_stays(script: Script) -> None:
