@@ -260,6 +260,19 @@ def test_a_log_on_a_host_that_is_lost_while_it_is_drained_is_away(script: Script
     assert (1, True) in stops(script)
 
 
+def test_one_that_another_one_replaces_already_needs_no_stand_in(script: Script) -> None:
+    script.monitors["q"].waits_for = "1 subscriber not at its end yet"
+    script.ask(2112, Host="h1")
+    script.live(5.0)
+    assert script.ask(2111, Host="h1")["RESULT"] == 0
+    assert {each.replaces for each in script.record("q").exchanges} == {0, 1}
+    lose(script, "h1")
+    script.live(10.0)
+    assert {number: state for number, (_, state) in states(script).items()} == {
+        1: "away", 2: "created",
+    }  # fmt: skip
+
+
 def test_a_log_whose_exchange_does_not_run_is_given_up_by_who_says_so(script: Script) -> None:
     script.ask(2004, QName="q", Host="h2")
     script.hosts["h2"].fail("q", 2, "cannot read its log: Input/output error")
