@@ -50,6 +50,11 @@ class LateLog(Log[B], Protocol[B]):
     pressed_below: int
 
     @property
+    def unreadable(self) -> int:
+        """Entries that were found lost since the start."""
+        ...
+
+    @property
     def unsynced_bytes(self) -> int:
         """Bytes of what was accepted and is not known to be on the disk."""
         ...

@@ -195,6 +195,7 @@ class ExchangeServer:
             load=self._load,
             top=busiest_publishers(self.core),
             disk_full=self.core.disk_full,
+            unread=self.core.unread,
             retired=self.core.retired,
             stopping=bool(self._stopping_since),
             idle=self.core.idle,
@@ -591,7 +592,7 @@ class ExchangeServer:
             self._disk.look()
             if self.core.disk.is_to_be_tried(now):
                 self._give_up("another process is to try whether its log can be written")
-        self._troubles.look(now, self.core.disk_full, self.core.later.lost)
+        self._troubles.look(now, self.core.disk_full, self.core.later.lost, self.core.unread)
         at = self.reactor.beat_after(self.core.next_deadline())
         self._timer = self.reactor.call_at(at, self._tick)
 

@@ -7,7 +7,8 @@ that takes nothing for long is given up. One fetch per reader: a newer one repla
 An answer for which a full connection had no room waits here as well, and goes first: who fetches
 much does not keep those who share the connection from being answered.
 
-A connection whose next piece has to be read from the disk waits, too, while others are served.
+A connection whose next piece has to be read from the disk waits, too, while others are served. A
+reader whose next piece the disk refuses is tried again a while later, and holds up no other.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from roq.log.cursors import Cursor, cursor
-from roq.log.log import Log
+from roq.log.log import Log, NotGiven
+from roq.log.patient_reads import AGAIN_SECONDS, PatientReads
 from roq.protocol import documents
 from roq.protocol.channel import (
     FETCH,
@@ -53,13 +55,15 @@ class Piece(Generic[B]):
 class _Fetch:
     """One request under way."""
 
-    __slots__ = ("bytes_left", "cursor", "id", "reader")
+    __slots__ = ("bytes_left", "cursor", "id", "reader", "retry_at")
 
     def __init__(self, reader: bytes, request: FetchRequest, cursor: Cursor) -> None:
         self.reader = reader
         self.id = request.id
         self.cursor = cursor
         self.bytes_left = max(1, min(request.max_bytes, FETCH_BYTES_MAX))
+        self.retry_at = 0.0
+        """The disk has refused what comes next, and is asked again then."""
 
 
 class _Line:
@@ -78,10 +82,16 @@ class _Line:
 
 
 class Fetches(Generic[B]):
-    """All fetches under way."""
+    """All fetches under way.
+
+    Attributes:
+        reads: how the log is read, for all of them.
+    """
 
     def __init__(self, log: Log[B]) -> None:
+        self.reads = PatientReads(log)
         self._log = log
+        self._now = 0.0
         self._by_route: dict[bytes, _Line] = {}
         self._ready: deque[_Line] = deque()
         self._blocked: list[_Line] = []
@@ -103,7 +113,7 @@ class Fetches(Generic[B]):
         others = len(line.fetches) if line is not None else 0
         if self._count >= FETCHES_MAX or others >= READERS_PER_CONNECTION_MAX:
             return False
-        fetch = _Fetch(reader, request, cursor(self._log, request))
+        fetch = _Fetch(reader, request, cursor(self._log, self.reads, request))
         self._line(route).fetches[reader] = fetch
         self._count += 1
         return True
@@ -131,17 +141,20 @@ class Fetches(Generic[B]):
 
     def runnable(self, now: float) -> bool:
         """Whether there is a piece to send now; takes back those who waited long enough."""
+        self._now = now
         if self._blocked and any(line.retry_at <= now for line in self._blocked):
             self._ready.extend(line for line in self._blocked if line.retry_at <= now)
             self._blocked = [line for line in self._blocked if line.retry_at > now]
         return bool(self._ready)
 
     def next_deadline(self) -> float | None:
-        """When the first blocked connection is to be tried again."""
+        """When the first connection that waits for its time is to be tried again."""
         return min((line.retry_at for line in self._blocked), default=None)
 
-    def next_piece(self) -> Piece[B]:
+    def next_piece(self) -> Piece[B] | None:
         """What to send now; only when `runnable`. Answer with `sent`, `blocked` or `cancel`.
+
+        None: the disk refuses what comes next for this connection. Answer with `wait`.
 
         Raises:
             NotAtHand: it has to be read first. Answer with `wait`, and `go_on` when it was.
@@ -149,18 +162,25 @@ class Fetches(Generic[B]):
         line = self._ready[0]
         if line.answers:
             return Piece(line.route, line.answers[0], None, 0)
-        fetch = next(iter(line.fetches.values()))
-        offset = fetch.cursor.offset()
-        if offset is None or fetch.bytes_left <= 0:
+        for _ in range(len(line.fetches)):
+            reader, fetch = next(iter(line.fetches.items()))
+            if fetch.retry_at <= self._now:
+                try:
+                    return self._piece(line.route, fetch)
+                except NotGiven:
+                    fetch.retry_at = self._now + AGAIN_SECONDS
+            line.fetches.move_to_end(reader)
+        line.retry_at = min(fetch.retry_at for fetch in line.fetches.values())
+        return None
+
+    def _piece(self, route: bytes, fetch: _Fetch) -> Piece[B]:
+        if fetch.cursor.offset(self._now) is None or fetch.bytes_left <= 0:
             document = documents.encode(self._fetched(fetch))
-            return Piece(line.route, (FETCH + fetch.reader, document), None, 0)
-        record = self._log.record(offset)
-        if record is None:  # the disk has lost it since the cursor looked
-            fetch.cursor.advance()
-            return self.next_piece()
-        log, frame, batch, size = record
-        parts = (FETCHED_ENTRY + fetch.reader, NUMBER.pack(fetch.id), log.name, frame)
-        return Piece(line.route, parts, batch, size)
+            return Piece(route, (FETCH + fetch.reader, document), None, 0)
+        assert self.reads.last is not None  # noqa: S101 - the cursor has just read it
+        topic, frame, batch, size = self.reads.last
+        parts = (FETCHED_ENTRY + fetch.reader, NUMBER.pack(fetch.id), topic.name, frame)
+        return Piece(route, parts, batch, size)
 
     def sent(self, piece: Piece[B]) -> None:
         """The piece is on its way; the next one's turn."""
@@ -182,8 +202,13 @@ class Fetches(Generic[B]):
             del self._by_route[line.route]
 
     def wait(self) -> None:
-        """The next piece has to be read from the disk: this connection waits for that."""
-        self._reading.append(self._ready.popleft())
+        """The next piece has to be read from the disk: this connection waits for that, or until the
+        disk is asked again."""
+        line = self._ready.popleft()
+        if line.retry_at > self._now:
+            self._blocked.append(line)
+        else:
+            self._reading.append(line)
 
     def go_on(self) -> None:
         """Something was read: whoever has waited longest comes first, and finds it."""
@@ -219,6 +244,7 @@ class Fetches(Generic[B]):
         if line is None:
             line = self._by_route[route] = _Line(route)
             self._ready.append(line)
+        line.retry_at = min(line.retry_at, self._now + RETRY_SECONDS)  # there is something else
         return line
 
     def _fetched(self, fetch: _Fetch) -> Fetched:

@@ -301,6 +301,22 @@ class ExchangeCore(Generic[B]):
         return self._uncommitted.why_full
 
     @property
+    def unread(self) -> str:
+        """What readers and groups do not get of a log on the disk, in words; empty: nothing."""
+        if self._late is None:
+            return ""
+        reads = [self.fetches.reads, *(group.reads for group in self.consumers.groups)]
+        lost, damaged = sum(each.lost for each in reads), self._late.unreadable
+        texts = [
+            "its disk does not give what is asked for: look at it, and at how many files are open"
+        ] * any(each.refuses(self._now) for each in reads)
+        if lost:
+            texts.append(f"{lost} times it has given nothing for long, and that counts as lost")
+        if damaged:
+            texts.append(f"{damaged} entries are damaged or not there (`roq log verify`)")
+        return "; ".join(texts)
+
+    @property
     def retired(self) -> bool:
         """Whether nothing more is accepted, as the monitor wants, and nothing more is committed."""
         return self.disk.retired and self.log.committed >= self.log.end

@@ -26,14 +26,18 @@ class TroubleLog(Generic[B]):
         self._told_cut_off = 0
         self._told_full = False
         self._told_lost = 0
+        self._told_unread = ""
         self._next = 0.0
 
-    def look(self, now: float, disk_full: str = "", delayed_lost: int = 0) -> None:
+    def look(
+        self, now: float, disk_full: str = "", delayed_lost: int = 0, unread: str = ""
+    ) -> None:
         """Write a line if there is something new to tell, and time for it.
 
         Args:
             delayed_lost: delayed messages that the disk has not kept, since the start.
             disk_full: why nothing is accepted for want of room; told when that begins and ends.
+            unread: what is not read of the log.
         """
         if bool(disk_full) != self._told_full:
             self._told_full = bool(disk_full)
@@ -47,6 +51,9 @@ class TroubleLog(Generic[B]):
             self._told_lost = delayed_lost
         if now >= self._next:
             self._next = now + REPEAT_SECONDS
+            if unread and unread != self._told_unread:
+                log.error("%s", unread, extra={"event": "unread"})
+            self._told_unread = unread
             self.tell()
 
     def tell(self) -> None:

@@ -108,6 +108,7 @@ class Child:
         monitor: of an exchange: where its monitor is.
         durability: of an exchange: `none`; `async`, `flush`: its log is on the disk of this host.
         erase: its log goes with it.
+        spares: but not if it has ever held something.
         cluster: identity of the cluster that has asked for it, as far as that is known.
         history: its crashes.
         alive: its process exists, or is just being made.
@@ -134,6 +135,7 @@ class Child:
     monitor: str = ""
     durability: str = VOLATILE
     erase: bool = False
+    spares: bool = False
     cluster: str = ""
     restarted: bool = False
     state: State = State.STARTING

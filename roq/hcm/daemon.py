@@ -300,7 +300,7 @@ class HostManager:
         connected = state is SessionState.CONNECTED
         detail = "connected" if connected else f"{state}; children go on, nothing is changed"
         registry = Check(name="registry", ok=connected, detail=detail, essential=False)
-        checks = self._resources.checks(folder)
+        checks = [*self._resources.checks(folder), self._processes.logs_left()]
         self._handle(Measured((registry, *checks)))
         return checks  # of the registry the log has told already
 

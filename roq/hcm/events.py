@@ -250,11 +250,12 @@ class Forget:
 @dataclass(frozen=True, slots=True)
 class Erase:
     """Remove the logs of exchanges that are gone for good from the disk: of one, or of all of a
-    queue that do not run (`number` -1)."""
+    queue that do not run (`number` -1); with `empty`, those alone that never held anything."""
 
     queue: str
     queue_id: bytes
     number: int
+    empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ name, and file by file beside everything else, for a log may be large.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -14,10 +15,15 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from roq.log.disk import DiskFiles
+from roq.log.files import LogRefused
+from roq.log.survey import holds_nothing
 from roq.model import exchange_name
 
 LOGS: Final = "logs"
 _GONE: Final = "removed-"
+_LEFT: Final = ".left"
+"""Of a file beside a folder that was left, though nobody wants it; in it stands of whom."""
 _EXCHANGE: Final = re.compile(r"x([1-9][0-9]{0,9})")
 
 log = logging.getLogger(__name__)
@@ -49,9 +55,34 @@ class LogFolders:
             return []
         return sorted(int(each[1]) for each in map(_EXCHANGE.fullmatch, names) if each)
 
-    def erase(self, queue_id: bytes, number: int) -> None:
-        """Remove the log of an exchange; another one of that name would begin anew at once."""
+    def left(self) -> list[tuple[str, Path]]:
+        """The logs that `erase` has left, with the names of their exchanges (`orders.x1`)."""
+        found = []
+        for mark in self._folder.glob(f"*/*{_LEFT}"):
+            try:
+                found.append((mark.read_text("utf-8"), mark.with_suffix("")))
+            except (OSError, ValueError):
+                continue
+        return [(child, path) for child, path in found if path.is_dir()]
+
+    def erase(self, queue_id: bytes, number: int, *, empty: str = "") -> None:
+        """Remove the log of an exchange; another one of that name would begin anew at once.
+
+        Args:
+            empty: only if it has never held anything; else it is left, under this name.
+        """
         path = self.path(queue_id, number)
+        mark = path.with_suffix(_LEFT)
+        if empty and not _is_empty(path):
+            log.error(
+                "%s is left: its exchange is not wanted, and it has held something", path,
+                extra={"event": "log_left"},
+            )  # fmt: skip
+            with contextlib.suppress(OSError):
+                mark.write_text(empty, "utf-8")
+            return
+        with contextlib.suppress(OSError):
+            mark.unlink(missing_ok=True)
         self._count += 1
         gone = self._folder / f"{_GONE}{os.getpid()}-{self._count}"
         try:
@@ -73,6 +104,16 @@ class LogFolders:
             threading.Thread(
                 target=_remove, args=(folders, empty), name="log removal", daemon=True
             ).start()
+
+
+def _is_empty(path: Path) -> bool:
+    if not path.is_dir():
+        return True
+    try:
+        with contextlib.closing(DiskFiles(path, read_only=True)) as files:
+            return holds_nothing(files)
+    except LogRefused:
+        return False
 
 
 def _remove(folders: list[Path], empty: tuple[Path, ...]) -> None:

@@ -280,9 +280,10 @@ class HostMachine:
         effects: list[Effect] = [Forget(message.queue)] if whole else []
         if message.erase:
             if message.queue_id and not any(child.number == message.number for child in chosen):
-                effects.append(Erase(message.queue, message.queue_id, message.number))
+                number = message.number
+                effects.append(Erase(message.queue, message.queue_id, number, message.empty))
             for child in chosen:
-                child.erase = child.role == EXCHANGE
+                child.erase, child.spares = child.role == EXCHANGE, message.empty
         for child in chosen:
             effects += self._supervisor.stop(child, message.reason, now)
         left = {

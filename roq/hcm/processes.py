@@ -38,6 +38,7 @@ from roq.hcm.events import (
 )
 from roq.hcm.log_folders import LOGS, LogFolders
 from roq.hcm.records import ProcessRecord, Records, remove
+from roq.protocol.reports import Check
 from roq.protocol.spec import Command, End, MonitorSpec, Serve, Spec, encode_command
 from roq.runtime import process, procfs
 from roq.runtime.reactor import Reactor
@@ -46,6 +47,8 @@ LOG_BYTES_MAX: Final = 4 * 1024 * 1024
 """A log above this is put aside (one older one is kept) when its child is started again."""
 TAIL_BYTES: Final = 4_096
 EMPTIED_SECONDS: Final = 10.0
+LEFT_MAX: Final = 5
+"""Logs that are named."""
 """A process that serves nobody any more has so long to end."""
 _ADVICE: Final = {
     errno.ENOSPC: "make room on the disk of data.dir",
@@ -163,8 +166,8 @@ class Processes:
                 self.discard(child, with_log=with_log)
             case Forget(queue):
                 self.forget(queue)
-            case Erase(queue, queue_id, number):
-                self.erase(queue, queue_id, number)
+            case Erase(queue, queue_id, number, empty):
+                self.erase(queue, queue_id, number, empty=empty)
 
     def spawn(self, spec: Spec, *, alone: bool = False) -> Spawned | SpawnFailed:
         """Write the spec down and have a process serve it: a new one, or one of monitors with room.
@@ -261,12 +264,25 @@ class Processes:
             if found is not None and found[1] not in self._running:
                 remove(path)
 
-    def erase(self, queue: str, queue_id: bytes, number: int) -> None:
-        """Remove the log of an exchange from the disk; number -1: of all that do not run."""
+    def erase(self, queue: str, queue_id: bytes, number: int, *, empty: bool = False) -> None:
+        """Remove the log of an exchange from the disk; number -1: of all that do not run.
+
+        Args:
+            empty: only if it has never held anything.
+        """
         numbers = self._logs.numbers(queue_id) if number == EVERYTHING else [number]
         for each in numbers:
             if child_name(queue, each) not in self._running:
-                self._logs.erase(queue_id, each)
+                self._logs.erase(queue_id, each, empty=child_name(queue, each) if empty else "")
+
+    def logs_left(self) -> Check:
+        """Whether a log was left here that no definition wants, and that has held something."""
+        left = [str(path) for child, path in self._logs.left() if child not in self._running]
+        text = f"left with what is in them: {', '.join(left[:LEFT_MAX])}"
+        detail = f"{text}; `roq log dump` shows it; remove them when they are not wanted"
+        return Check(
+            name="logs", ok=not left, detail=detail if left else "all are wanted", essential=False
+        )
 
     def close(self, *, kill: bool) -> None:
         """Watch no more; with `kill` end those that still run, else leave them to themselves."""

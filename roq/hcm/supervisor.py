@@ -357,7 +357,7 @@ class Supervisor:
             Discard(child.name, with_log=child.stop_reason == "removed"),
         ]
         if child.erase:
-            effects.append(Erase(child.queue, child.queue_id, child.number))
+            effects.append(Erase(child.queue, child.queue_id, child.number, child.spares))
         effects += [
             Reply(stop.peer, Done(id=stop.request_id)) for stop in self.stops.gone(child.name)
         ]

@@ -1,31 +1,19 @@
-"""How a consumer group reads its log: what it gets of it, which batches are its own, and what they
-say of their messages. Pure."""
+"""Which batches of a log are a consumer group's own, and what they say of their messages. Pure."""
 
 from __future__ import annotations
 
-import math
 from struct import Struct
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, cast
 
-from roq.log.log import Log, Record
+from roq.log.log import Record
 from roq.protocol.batch import HEADER_BYTES, Kind
 from roq.protocol.columns import LIFETIME, read_lifetime, read_tags, tag_bits
 from roq.protocol.consuming import GroupSettings
-from roq.protocol.entry import ENTRY_BYTES, read_entry
+from roq.protocol.entry import ENTRY_BYTES
 from roq.protocol.later import LATER_TOPIC
 
 _KIND_EXT_COUNT: Final = Struct("<3xBxxHI")
 """Of the header of a batch (`roq.protocol.batch`)."""
-
-B = TypeVar("B")
-
-AGAIN_SECONDS: Final = 1.0
-"""What was refused is asked for again after so long."""
-REFUSED_SECONDS: Final = 30.0
-"""What is refused for so long counts as lost."""
-APART_SECONDS: Final = 5.0
-"""Between two refusals: with more, they have nothing to do with each other."""
-
 
 _APPENDED: Final = Struct("<Q")
 _APPENDED_AT: Final = ENTRY_BYTES - _APPENDED.size
@@ -116,51 +104,3 @@ class GroupFilter:
             self.malformed += 1
             return 0, b""
         return int(count), area
-
-
-class PatientReads(Generic[B]):
-    """Reads the entries of a log.
-
-    What the disk refuses is asked for again: a system that is short of something (files, memory)
-    may give in a moment what it does not give now. What stays unreadable, as a sector that is
-    damaged, holds a group up for a while and not for ever; and what lies behind it, no more.
-
-    Args:
-        log: what is read.
-
-    Attributes:
-        last: what `record` has given last, of the entry at `offset`.
-    """
-
-    def __init__(self, log: Log[B]) -> None:
-        self.last: Record[B] | None = None
-        self.offset = -1
-        self._log = log
-        self._since = self._last = self._again_at = -math.inf
-
-    def waits(self, now: float) -> bool:
-        """Whether nothing is to be read at the moment, as something was refused."""
-        return now < self._again_at
-
-    def record(self, offset: int, now: float) -> Record[B] | None:
-        """The entry at this offset; None: it is lost, or `waits` is true by now.
-
-        Raises:
-            NotAtHand: as of the log.
-        """
-        if offset == self.offset and self.last is not None:
-            return self.last  # a batch is looked at, and handed out at once
-        record = self._log.record(offset)
-        self.last, self.offset = record, offset
-        if record is None and not self._log.is_lost(offset):
-            if now - self._last > APART_SECONDS:
-                self._since = now
-            self._last = now
-            if now - self._since < REFUSED_SECONDS:
-                self._again_at = now + AGAIN_SECONDS
-        return record
-
-    def appended_us(self, offset: int) -> int:
-        """When the entry at this offset was appended; 0: there is none."""
-        record = self._log.record(offset) if offset < self._log.committed else None
-        return 0 if record is None else read_entry(record[1]).appended_us

@@ -21,7 +21,7 @@ from typing import Final, Generic, TypeVar
 
 from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta, Tried
-from roq.log.group_filter import GroupFilter, Lifetimes, PatientReads
+from roq.log.group_filter import GroupFilter, Lifetimes
 from roq.log.group_journal import GroupJournal
 from roq.log.keyed_messages import KeyedMessages
 from roq.log.leases import (
@@ -39,6 +39,7 @@ from roq.log.leases import (
 )
 from roq.log.log import Log, Record
 from roq.log.open_batches import OpenBatches
+from roq.log.patient_reads import PatientReads
 from roq.log.ranked_messages import RankedMessages
 from roq.protocol.columns import read_column
 from roq.protocol.consuming import GroupSettings, GroupState, MemberState, Run
@@ -79,7 +80,7 @@ class ConsumerGroup(Generic[B]):
         out: messages that members hold.
         acknowledged, failed, lapsed, expired, stale: as `GroupState` says.
         lifetimes: which batches are handed out no more; of the exchange.
-    """
+        reads: how it reads the log."""
 
     def __init__(
         self, name: str, log: Log[B], settings: GroupSettings, created_us: int, start: int,
@@ -87,9 +88,8 @@ class ConsumerGroup(Generic[B]):
     ) -> None:  # fmt: skip
         self.name, self.settings, self.created_us = name, settings, created_us
         self.out = self.acknowledged = self.failed = self.lapsed = self.expired = self.stale = 0
-        self.lifetimes = Lifetimes()
-        self.paused, self._log = False, log
-        self._reads, self._filter = PatientReads(log), GroupFilter(settings)
+        self.paused, self._log, self.lifetimes = False, log, Lifetimes()
+        self.reads, self._filter = PatientReads(log), GroupFilter(settings)
         self._members: OrderedDict[bytes, Member] = OrderedDict()
         """In the order of their turns; of an exclusive group the first one gets everything."""
         self._open = OpenBatches(start)
@@ -217,17 +217,17 @@ class ConsumerGroup(Generic[B]):
         """
         self._passing = self._dropping = False
         self._keep_up()
-        if self.paused or self._clock < self._hold_until or self._reads.waits(self._clock):
+        if self.paused or self._clock < self._hold_until or self.reads.waits(self._clock):
             return None
         for _ in range(SCAN_MAX):
             chosen = self._choose() if self._keyed is None else self._choose_keyed(self._keyed)
             if chosen is None:
                 return None
             member, piece = chosen
-            record = self._reads.record(piece.offset, self._clock)
+            record = self.reads.record(piece.offset, self._clock)
             if record is not None and not (self.lifetimes.any and self.lifetimes.over(record)):
                 break
-            if record is None and self._reads.waits(self._clock):
+            if record is None and self.reads.waits(self._clock):
                 return None
             self._drop(piece, lost=record is None)
         else:
@@ -329,7 +329,7 @@ class ConsumerGroup(Generic[B]):
         return GroupState(
             name=self.name, settings=self.settings, created_us=self.created_us, base=self.base,
             end=self._log.committed, out=self.out, waiting=self._free.count,
-            oldest_us=self._reads.appended_us(self.base), members=len(self._members),
+            oldest_us=self.reads.appended_us(self.base), members=len(self._members),
             paused=self.paused, acknowledged=self.acknowledged, failed=self.failed,
             lapsed=self.lapsed, expired=self.expired, malformed=self._filter.malformed,
             stale=self.stale, stalled=self._stalled(),
@@ -403,7 +403,7 @@ class ConsumerGroup(Generic[B]):
 
     def _may_open(self) -> bool:
         more = self.next < self._log.committed and not self._is_full
-        return more and not self._reads.waits(self._clock)
+        return more and not self.reads.waits(self._clock)
 
     @property
     def _is_full(self) -> bool:
@@ -500,7 +500,7 @@ class ConsumerGroup(Generic[B]):
         whole = self._journal.known(offset) is None
         # Nothing has changed if this raises.
         count, area = (0, b"") if whole else self._look_at(offset)
-        if self._reads.waits(self._clock):
+        if self.reads.waits(self._clock):
             return  # it is looked at again
         done, tried = self._journal.take_known(offset)
         open_bits = bits_at(0, count) & ~done
@@ -519,9 +519,9 @@ class ConsumerGroup(Generic[B]):
         """How many messages of the group's this batch has, and what it says of them."""
         if offset < self._log.floor:
             return 0, b""
-        record = self._reads.record(offset, self._clock)
+        record = self.reads.record(offset, self._clock)
         if record is None:
-            self.expired += not self._reads.waits(self._clock)
+            self.expired += not self.reads.waits(self._clock)
             return 0, b""
         count, area = self._filter.look_at(record)
         if count and (self._filter.extended or self.lifetimes.any) and self.lifetimes.over(record):

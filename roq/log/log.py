@@ -36,6 +36,18 @@ class NotAtHand(Exception):
         self.keep = keep
 
 
+class NotGiven(Exception):
+    """The disk does not give what is asked for now, and may do so in a moment.
+
+    Attributes:
+        until: what cannot be asked lies below this offset.
+    """
+
+    def __init__(self, until: int) -> None:
+        super().__init__("the disk does not give what is asked for")
+        self.until = until
+
+
 class Topic(Protocol):
     """What a log knows of a topic."""
 
@@ -137,6 +149,9 @@ class Log(Protocol[B]):
         """The first offset of the topic at or above `at_least` that is there.
 
         What the disk has lost may be named until `record` has found that out.
+
+        Raises:
+            NotGiven: nobody knows it now; asked again, it is read again.
         """
         ...
 

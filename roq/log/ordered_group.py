@@ -194,7 +194,7 @@ class OrderedGroup(ConsumerGroup[B]):
 
     def _look_at(self, offset: int) -> tuple[int, bytes]:
         found = super()._look_at(offset)
-        record = self._reads.last if found[0] else None
+        record = self.reads.last if found[0] else None
         if record is not None:
             publisher, epoch = _STAY.unpack_from(cast("bytes", record[2]))
             self._seen = PublisherId(publisher), epoch

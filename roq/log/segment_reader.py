@@ -25,7 +25,7 @@ from roq.log.index import (
     TopicFilter,
     read_brief,
 )
-from roq.log.log import NotAtHand
+from roq.log.log import NotAtHand, NotGiven
 from roq.log.records import (
     ALIGN,
     FRAME_AT,
@@ -255,15 +255,19 @@ class SegmentReader:
         return self._passed.pop(asked, 0)
 
     def index_for(self, asked: tuple[bytes, int], segment: Segment) -> SegmentIndex:
-        """Where the entries of a segment stand; nowhere, if the system does not read that now.
+        """Where the entries of a segment stand.
 
         Args:
             asked: a topic, and an offset: from there to the segment there is no entry of it.
+
+        Raises:
+            NotGiven: the system does not read that now.
         """
         try:
             return self._index(segment)
         except _Refused:
-            return SegmentIndex(segment.base)
+            self._forget_refused()
+            raise NotGiven(segment.end) from None
         except NotAtHand:
             # Asked again it goes on here: more segments may be on the way than are kept indexes of.
             self._passed[asked] = segment.base

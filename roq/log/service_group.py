@@ -263,7 +263,7 @@ class ServiceGroup(ConsumerGroup[B]):
     def _discard(self) -> None:
         """What an instance was looked for often enough ends, with the reason."""
         service = self.service
-        held = self.paused or self.full or self._reads.waits(self._clock)
+        held = self.paused or self.full or self.reads.waits(self._clock)
         if held or self._clock < self._hold_until:
             self._taken_at = self._clock
             return
@@ -477,7 +477,7 @@ class ServiceGroup(ConsumerGroup[B]):
     def _open_next(self) -> None:
         offset = self.next
         super()._open_next()
-        bits, record = self._open.bits.get(offset, 0), self._reads.last
+        bits, record = self._open.bits.get(offset, 0), self.reads.last
         if not bits or record is None:
             return
         appended_us = read_entry(record[1]).appended_us

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from roq.log.files import Files, LogRefused
 from roq.log.key_index import is_whole, keys_name
 from roq.log.meta import Meta, read_meta
-from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head
+from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head, read_record
 from roq.log.segment_reader import counting, parse_name, scan, where_before_ends
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 
@@ -35,6 +36,33 @@ class _Place(msgspec.Struct, frozen=True):
     name: str
     base: int
     epoch: int
+
+
+EMPTY_BYTES_MAX: Final = 1024 * 1024
+"""A log that holds more has held something."""
+
+
+def holds_nothing(files: Files) -> bool:
+    """Whether a log has certainly never had an entry; what cannot be read may be one."""
+    try:
+        segments = [
+            (place[0], files.size(name), files.read(name, 0, EMPTY_BYTES_MAX))
+            for name in files.names()
+            if (place := parse_name(name)) is not None
+        ]
+    except OSError:
+        return False
+    for base, size, data in segments:
+        if base or size != len(data):
+            return False
+        at = HEAD_BYTES
+        while at < len(data) and (found := read_record(data, at)) is not None:
+            if found.kind == RecordKind.BATCH:
+                return False
+            at += found.size
+        if any(data[at:]):
+            return False
+    return True
 
 
 class LogSurvey:

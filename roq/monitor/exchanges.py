@@ -57,6 +57,7 @@ class Exchange:
         arrivals: publishers sent there since its last report.
         expected: bytes per minute that these will probably bring.
         disk_full: why it accepts nothing: for want of room on its disk, or as that has failed.
+        unread: what its disk does not give readers and groups; empty: nothing.
         retired: it accepts nothing, as the monitor has wanted, and not before its next report.
     """
 
@@ -73,6 +74,7 @@ class Exchange:
     arrivals: int = 0
     expected: float = 0.0
     disk_full: str = ""
+    unread: str = ""
     retired: bool = False
 
     @property
@@ -223,6 +225,7 @@ class Exchanges:
         exchange.doubted = False
         exchange.load = message.load
         exchange.disk_full = message.disk_full
+        exchange.unread = message.unread
         exchange.retired = message.retired
         exchange.stopping = message.stopping
         exchange.idle = message.idle

@@ -26,6 +26,7 @@ def of_monitor(
     holding: Collection[int],
     behind: Collection[int],
     full: Mapping[int, str],
+    unread: Mapping[int, str],
     request_id: int,
 ) -> Health:
     """The answer of a monitor: ready if it shows exchanges to clients.
@@ -41,6 +42,7 @@ def of_monitor(
         holding: numbers of exchanges whose publishers wait for a slow subscriber.
         behind: numbers of those that have left one behind.
         full: those that accept nothing for want of room on their disks, and why.
+        unread: those whose disks do not give all of their logs, and what.
         request_id: of the request that is answered.
     """
     policy = Check(
@@ -48,7 +50,10 @@ def of_monitor(
     )
     checks = [_exchanges(serving, missing), _manager(trouble), policy, _slow(holding, behind)]
     if full:
-        checks.append(_full(full))
+        text = f"{_names(full)} hold publishers back. {_shown(full)}"
+        checks.append(Check(name="disks", ok=False, detail=text, essential=False))
+    if unread:
+        checks.append(Check(name="logs", ok=False, detail=_shown(unread), essential=False))
     if takeover:
         text = "has just taken over and waits for exchanges to report; messages flow"
         checks.insert(0, Check(name="settled", ok=False, detail=text))
@@ -93,15 +98,9 @@ def _slow(holding: Collection[int], behind: Collection[int]) -> Check:
     )
 
 
-def _full(full: Mapping[int, str]) -> Check:
-    shown = "; ".join(
-        f"{exchange_name(number)}: {full[number]}" for number in sorted(full)[:FULL_MAX]
-    )
-    return Check(
-        name="disks",
-        ok=False,
-        detail=f"{_names(full)} hold publishers back. {shown}",
-        essential=False,
+def _shown(texts: Mapping[int, str]) -> str:
+    return "; ".join(
+        f"{exchange_name(number)}: {texts[number]}" for number in sorted(texts)[:FULL_MAX]
     )
 
 

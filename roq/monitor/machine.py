@@ -270,6 +270,7 @@ class MonitorMachine:
             holding=[each.info.number for each in self._exchanges if each.load.holding],
             behind=[each.info.number for each in self._exchanges if each.load.behind],
             full={each.number: each.disk_full for each in self._exchanges if each.disk_full},
+            unread={each.number: each.unread for each in self._exchanges if each.unread},
             request_id=request_id,
         )
 

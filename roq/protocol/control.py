@@ -316,6 +316,8 @@ class StopQueue(Control, frozen=True, kw_only=True, tag=3102):
     """As in `StartMonitor`."""
     erase: bool = False
     """Remove their logs from the disk, too, also of those that do not run here."""
+    empty: bool = False
+    """But not what has ever held an entry: nobody knows whether they have run."""
 
 
 class Inventory(Control, frozen=True, kw_only=True, tag=3103):
@@ -367,6 +369,9 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
     """It serves nobody, and reports half as often."""
     disk_full: str = ""
     """Why it accepts nothing for want of room on its disk; empty: it does."""
+    unread: str = ""
+    """What readers and groups do not get of its log, as its disk does not give it; empty: nothing.
+    What counts as lost, or is damaged, is told until the process ends."""
     retired: bool = False
     """It accepts nothing, as its monitor wants; what `load` says of its log is final."""
 

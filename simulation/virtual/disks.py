@@ -16,6 +16,7 @@ from roq.log.files import LogRefused
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import Group, SegmentLog, perform
 from roq.log.streams import spare_of
+from roq.log.survey import holds_nothing
 from roq.protocol.spec import ExchangeSpec
 from roq.simulation.virtual.lossy_files import LossyFiles
 from roq.simulation.virtual.process import Process
@@ -62,9 +63,15 @@ class Disk:
         """The folders that there are."""
         return list(self._folders)
 
-    def erase(self, path: str) -> None:
-        """The log is removed, if there is one; `path` may be the folder of several."""
+    def erase(self, path: str, *, empty: bool = False) -> None:
+        """The log is removed, if there is one; `path` may be the folder of several.
+
+        Args:
+            empty: only if it has never held anything.
+        """
         for each in [name for name in self._folders if f"{name}/".startswith(f"{path}/")]:
+            if empty and not holds_nothing(self._folders[each]):
+                continue
             del self._folders[each]
             self.erased.add(each)
 

@@ -193,10 +193,11 @@ class Host:
         if child is not None:
             self._soon(partial(child.process.end, "killed"))
 
-    def erase(self, queue_id: bytes, number: int) -> None:
+    def erase(self, queue_id: bytes, number: int, *, empty: bool) -> None:
         """Remove the log of an exchange, or those of a queue of which nothing runs here."""
         folder = f"{self.settings.logs}/{queue_id.hex()}"
-        self.disk.erase(folder if number < 0 else f"{folder}/{exchange_name(number)}")
+        path = folder if number < 0 else f"{folder}/{exchange_name(number)}"
+        self.disk.erase(path, empty=empty)
 
     def probe(self, probe: events.Probe) -> events.Probed:
         """How a process is, as /proc tells."""
@@ -296,8 +297,8 @@ class ManagerOfHost:
                 self._host.terminate(child)
             case events.Kill(child):
                 self._host.kill(child)
-            case events.Erase(_, queue_id, number):
-                self._host.erase(queue_id, number)
+            case events.Erase(_, queue_id, number, empty):
+                self._host.erase(queue_id, number, empty=empty)
             case events.ReportToLeader(endpoint, report):
                 self._managers.ask(
                     endpoint, report, ANSWER_SECONDS,

@@ -15,6 +15,7 @@ import pytest
 
 from roq.log.cursors import cursor
 from roq.log.files import LogRefused
+from roq.log.patient_reads import PatientReads
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog, Sync, perform, perform_sync
 from roq.protocol.channel import FetchRequest
@@ -223,12 +224,11 @@ class AheadHistory:
             record = log.record(at)
             assert record is not None
             assert (record[0].name, record[1], bytes(record[2])) == self.entries[at]
-        span = cursor(
-            log, FetchRequest(id=1, queue=b"", generation=1, prefixes=[b""], until=log.end)
-        )
+        request = FetchRequest(id=1, queue=b"", generation=1, prefixes=[b""], until=log.end)
+        span = cursor(log, PatientReads(log), request)
         found = []
         while not span.done:
-            offset = span.offset()
+            offset = span.offset(0.0)
             if offset is not None:
                 found.append(offset)
                 span.advance()

@@ -160,11 +160,12 @@ class Host:
 
     def stop_queue(self, peer: str = "gcm", queue: str = "orders", *, queue_id: bytes = b"",
                    number: int = -1, leader_epoch: int = 1,
-                   reason: str = "stopped", erase: bool = False) -> list[Answer]:  # fmt: skip
+                   reason: str = "stopped", erase: bool = False,
+                   empty: bool = False) -> list[Answer]:  # fmt: skip
         return self.ask(
             peer,
             StopQueue(id=3, queue=queue, queue_id=queue_id, number=number,
-                      leader_epoch=leader_epoch, reason=reason, erase=erase),
+                      leader_epoch=leader_epoch, reason=reason, erase=erase, empty=empty),
         )  # fmt: skip
 
     def report(self, child: str, state: str = "running") -> list[Answer]:

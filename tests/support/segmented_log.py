@@ -58,7 +58,7 @@ class SegmentedLog(Generic[B]):
         self.generation = generation
         self._of = (exchange, queue, generation)
         self.commits = commits
-        self.told = 0
+        self.told = self.unreadable = 0
         self.pinned_from, self.pressed_below = 1 << 62, 0
         self._wanted: list[int] = []
         """Where it ended when snapshots were wanted."""

@@ -120,7 +120,6 @@ hcm/settings
 hcm/supervisor
 local/background
 local/launcher
-log/cursors
 log/files
 log/hot_tail
 log/log

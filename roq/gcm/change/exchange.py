@@ -204,8 +204,9 @@ class ExchangeSagas:
     def _undo_add(self, queue: Queue, exchange: ExchangeRecord) -> Part[str]:
         number = exchange.number
         try:
+            # That nobody has heard of it does not prove that it took nothing.
             yield from self._steps.stop_children(
-                queue, "removed", number, (exchange.host,), erase=True
+                queue, "removed", number, (exchange.host,), erase=True, empty=True
             )
             gone = self._departed(queue, exchange)
             queue.children.pop(number, None)
@@ -378,6 +379,8 @@ class ExchangeSagas:
         """
         gone = list(lost)
         record = queue.record
+        # What was to go from its host has another one already, also if that drain is over.
+        replaced = {each.replaces for each in record.exchanges if each.here}
         for exchange in gone:
             record = record.replacing(msgspec.structs.replace(exchange, state=AWAY))
             queue.children.pop(exchange.number, None)
@@ -390,7 +393,8 @@ class ExchangeSagas:
             )
             yield Emit((LogLine("exchange_away", text),))
         for exchange in () if record.limits.ordered else gone:
-            yield from self._stand_in(queue, exchange.origin)
+            if exchange.number not in replaced:
+                yield from self._stand_in(queue, exchange.origin)
 
     def _stand_in(self, queue: Queue, origin: str) -> Part[None]:
         number = yield from self._add(queue, "", lambda: self._steps.place_beside(queue), origin)

@@ -286,6 +286,7 @@ class Steps:
         hosts: tuple[str, ...] = (),
         *,
         erase: bool = False,
+        empty: bool = False,
     ) -> Part[list[str]]:
         """Stop processes on every host that is not lost; gives what went wrong where.
 
@@ -294,6 +295,7 @@ class Steps:
             number: of one exchange; 0: the monitor; -1: all.
             hosts: where; empty: everywhere.
             erase: of a durable queue: their logs go with them.
+            empty: but no log that has ever held something.
         """
         calls = []
         problems = []
@@ -305,6 +307,7 @@ class Steps:
             cluster=self.cluster,
             reason=reason,
             erase=erase and queue.record.durable,
+            empty=empty,
         )
         for name in hosts or queue.record.hosts:
             host = self.hosts.get(name)

@@ -298,6 +298,9 @@ class Exchange:
                 self._perform(core.answer_next(now))
             if core.fetches.runnable(now):
                 piece = core.fetches.next_piece()
+                if piece is None:
+                    core.fetches.wait()
+                    continue
                 connection = self._data.get(piece.route)
                 if connection is not None and connection.full:
                     self.refused += 1

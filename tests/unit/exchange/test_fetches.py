@@ -4,6 +4,8 @@ from exchange_driver import QUEUE
 
 from roq.exchange.fetches import ANSWERS_BYTES_MAX, RETRY_SECONDS, Fetches
 from roq.log.cursors import SCAN_MAX
+from roq.log.log import Record
+from roq.log.patient_reads import AGAIN_SECONDS, REFUSED_SECONDS
 from roq.log.ring import ENTRY_OVERHEAD, Ring
 from roq.protocol import documents
 from roq.protocol.channel import (
@@ -32,9 +34,9 @@ def request(*wants: tuple[bytes, int, int], number: int = 1, most: int = 1 << 20
     return FetchRequest(id=number, queue=QUEUE, generation=1, wants=list(wants), max_bytes=most)
 
 
-def take(fetches: Fetches[bytes]) -> tuple[bytes, int | Fetched]:
+def take(fetches: Fetches[bytes], now: float = 0.0) -> tuple[bytes, int | Fetched]:
     """Send the next piece: who gets it, and its offset or the end of the fetch."""
-    assert fetches.runnable(0.0)
+    assert fetches.runnable(now)
     piece = fetches.next_piece()
     fetches.sent(piece)
     fetches.check()
@@ -44,10 +46,10 @@ def take(fetches: Fetches[bytes]) -> tuple[bytes, int | Fetched]:
     return piece.route, read_entry(piece.parts[3]).offset
 
 
-def drain(fetches: Fetches[bytes]) -> tuple[list[int], Fetched]:
+def drain(fetches: Fetches[bytes], now: float = 0.0) -> tuple[list[int], Fetched]:
     offsets: list[int] = []
     while True:
-        _, got = take(fetches)
+        _, got = take(fetches, now)
         if isinstance(got, Fetched):
             return offsets, got
         offsets.append(got)
@@ -335,3 +337,66 @@ def test_who_waits_for_the_disk_may_go() -> None:
     assert fetches
     fetches.go_on()
     assert take(fetches) == (b"2", 1)
+
+
+class Refusing(Ring[bytes]):
+    """A log whose disk does not give some entries."""
+
+    refused: range = range(0)
+
+    def record(self, offset: int) -> Record[bytes] | None:
+        return None if offset in self.refused else super().record(offset)
+
+    def is_lost(self, offset: int) -> bool:
+        return offset not in self.refused
+
+
+def refusing(*topics: bytes) -> Refusing:
+    log = Refusing(QUEUE, 1, 1, capacity_bytes=1 << 20, topics_max=100)
+    for topic in topics:
+        log.append(topic, b"0123456789", 10)
+    return log
+
+
+def test_what_the_disk_refuses_is_asked_for_again_and_holds_up_no_other_reader() -> None:
+    log = refusing(*[b"a"] * 6)
+    log.refused = range(2, 4)
+    fetches = Fetches(log)
+    for reader, first in ((b"1", 0), (b"2", 4)):
+        fetches.start(b"r", span(first, 6, b""), reader)
+    sent = []
+    while fetches.runnable(0.0) and (piece := fetches.next_piece()) is not None:
+        fetches.sent(piece)
+        sent.append(piece.parts[0][-1:])
+    assert sorted(sent) == [b"1", b"1", b"2", b"2", b"2"], "two each, and the end of the other one"
+    fetches.wait()
+    fetches.check()
+    assert not fetches.runnable(0.0)
+    assert fetches.next_deadline() == AGAIN_SECONDS
+    fetches.start(b"r", span(0, 1, b""), b"2")
+    assert fetches.next_deadline() == RETRY_SECONDS, "who comes meanwhile does not wait either"
+    assert take(fetches, RETRY_SECONDS)[1] == 0
+    take(fetches, RETRY_SECONDS)
+    assert fetches.next_piece() is None
+    fetches.wait()
+    log.refused = range(0)
+    offsets, fetched = drain(fetches, AGAIN_SECONDS + RETRY_SECONDS)
+    assert offsets == [2, 3, 4, 5]
+    assert (fetched.reached, fetched.done, fetched.evicted) == (6, True, 0)
+
+
+def test_what_it_refuses_for_long_is_lost_for_all_who_ask_for_it() -> None:
+    log = refusing(*[b"a"] * 6)
+    log.refused = range(2, 4)
+    fetches = Fetches(log)
+    fetches.start(b"r", span(2, 6, b""))
+    now = 0.0
+    while fetches.runnable(now) and (piece := fetches.next_piece()) is None:
+        fetches.wait()
+        now += AGAIN_SECONDS
+        fetches.start(b"r", span(2, 6, b""))  # a reader that asks again does not begin anew
+    assert now == REFUSED_SECONDS
+    assert read_entry(piece.parts[3]).offset == 4
+    offsets, fetched = drain(fetches, now)
+    assert (offsets, fetched.evicted, fetched.done) == ([4, 5], 2, True)
+    assert fetches.reads.lost == 2

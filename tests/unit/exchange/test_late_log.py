@@ -14,6 +14,7 @@ from roq.exchange.disk_room import Room
 from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.snapshot import FORMAT, decode_snapshot, encode_snapshot
+from roq.log.patient_reads import APART_SECONDS
 from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.channel import Bye, Held, Ready, StreamState
@@ -118,6 +119,30 @@ def test_a_disk_that_takes_no_more_files_is_full() -> None:
     made.there.core.disk.measured(room(50_000_000_000, files=999))
     assert made.send() == 0
     assert "999 files can be made" in made.there.core.disk_full
+
+
+def test_what_the_disk_does_not_give_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Durable()
+    made.send(2)
+    made.commit()
+    core = made.there.core
+    request = channel.FetchRequest(
+        id=1, queue=QUEUE, generation=3, prefixes=[b""], first=0, until=2
+    )
+    core.fetches.start(b"r", request)
+    assert core.unread == ""
+    monkeypatch.setattr(made.log, "record", lambda _: None)
+    monkeypatch.setattr(made.log, "is_lost", lambda _: False)
+    assert core.fetches.runnable(made.there.now)
+    assert core.fetches.next_piece() is None
+    assert core.unread.startswith("its disk does not give what is asked for")
+    core.fetches.reads.lost, made.log.unreadable = 2, 3
+    made.there.now += 2 * APART_SECONDS
+    core.begin(made.there.now, 1_000)
+    assert core.unread == (
+        "2 times it has given nothing for long, and that counts as lost; 3 entries are damaged or "
+        "not there (`roq log verify`)"
+    )
 
 
 def test_what_is_accepted_has_room_on_the_disk_by_then() -> None:

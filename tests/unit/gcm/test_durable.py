@@ -15,6 +15,7 @@ from roq.protocol.control import (
     ElasticityRequest,
     Failure,
     ScaledOut,
+    StartExchange,
     StopQueue,
 )
 from roq.protocol.documents import RawDocument
@@ -180,6 +181,18 @@ def test_logs_go_with_their_queue_and_with_their_exchange_only(script: Script) -
     assert sorted(stops(script)) == [(-1, False), (-1, True), (2, True)]
 
 
+def test_an_exchange_that_may_run_unheard_takes_only_an_empty_log_with_it(script: Script) -> None:
+    script.hosts["h2"].mute.add(StartExchange)
+    assert isinstance(ask(script, out(script)), Failure)
+    undone = [
+        (each.erase, each.empty)
+        for host in script.hosts.values()
+        for each in host.asked
+        if isinstance(each, StopQueue)
+    ]
+    assert undone == [(True, True)]
+
+
 def test_a_process_that_no_definition_knows_is_stopped_and_its_log_stays(script: Script) -> None:
     """Perhaps it is the registry that has forgotten."""
     del script.registry["/queues/q"]
@@ -245,6 +258,19 @@ def test_a_log_on_a_host_that_is_lost_while_it_is_drained_is_away(script: Script
     script.monitors["q"].waits_for = ""
     script.live(10.0)
     assert (1, True) in stops(script)
+
+
+def test_one_that_another_one_replaces_already_needs_no_stand_in(script: Script) -> None:
+    script.monitors["q"].waits_for = "1 subscriber not at its end yet"
+    script.ask(2112, Host="h1")
+    script.live(5.0)
+    assert script.ask(2111, Host="h1")["RESULT"] == 0
+    assert {each.replaces for each in script.record("q").exchanges} == {0, 1}
+    lose(script, "h1")
+    script.live(10.0)
+    assert {number: state for number, (_, state) in states(script).items()} == {
+        1: "away", 2: "created",
+    }  # fmt: skip
 
 
 def test_a_log_whose_exchange_does_not_run_is_given_up_by_who_says_so(script: Script) -> None:

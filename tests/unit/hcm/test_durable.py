@@ -10,6 +10,9 @@ from waiting import eventually
 
 from roq.hcm.events import Erase
 from roq.hcm.log_folders import LogFolders
+from roq.log.disk import DiskFiles
+from roq.log.recovery import LogSettings, open_log
+from roq.log.segments import perform
 from roq.protocol.control import Done, Failure, Started
 from roq.protocol.spec import ExchangeSpec
 
@@ -159,6 +162,42 @@ def test_its_log_goes_when_its_process_has_ended() -> None:
     assert erased(host) == []
     host.end_asked()
     assert erased(host) == [Erase("orders", QUEUE_ID, 1)]
+
+
+def test_of_one_that_may_have_run_unheard_only_an_empty_log_goes() -> None:
+    host = durable()
+    host.stop_queue(queue_id=QUEUE_ID, number=1, reason="removed", erase=True, empty=True)
+    host.end_asked()
+    host.stop_queue(queue_id=QUEUE_ID, number=4, reason="removed", erase=True, empty=True)
+    assert erased(host) == [Erase("orders", QUEUE_ID, each, empty=True) for each in (1, 4)]
+
+
+def test_a_log_that_has_held_something_is_left_and_named(tmp_path: Path) -> None:
+    folders = LogFolders(tmp_path)
+    for number, entries in ((1, 0), (2, 1)):
+        files = DiskFiles(folders.path(QUEUE_ID, number))
+        log = open_log(
+            files,
+            LogSettings(
+                queue=QUEUE_ID, exchange=number, epoch=5, cluster="c", host="h", ring_bytes=1,
+                topics_max=9, topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1,
+            ),
+        )  # fmt: skip
+        for _ in range(entries):
+            log.append(b"t", b"batch", 5)
+        group = log.gather(lambda: b"")
+        if group is not None:
+            perform(files, group)
+        files.close()
+        folders.erase(QUEUE_ID, number, empty=f"orders.x{number}")
+    assert folders.numbers(QUEUE_ID) == [2]
+    assert folders.left() == LogFolders(tmp_path).left() == [
+        ("orders.x2", folders.path(QUEUE_ID, 2))
+    ]  # fmt: skip
+    folders.erase(QUEUE_ID, 3, empty="orders.x3")
+    assert len(folders.left()) == 1, "there is none"
+    folders.erase(QUEUE_ID, 2)
+    assert folders.left() == []
 
 
 def test_logs_of_those_that_do_not_run_go_at_once() -> None:

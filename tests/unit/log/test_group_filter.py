@@ -7,15 +7,8 @@ from typing import cast
 import pytest
 import zmq
 
-from roq.log.group_filter import (
-    AGAIN_SECONDS,
-    APART_SECONDS,
-    REFUSED_SECONDS,
-    GroupFilter,
-    Lifetimes,
-    PatientReads,
-)
-from roq.log.log import Log, Record
+from roq.log.group_filter import GroupFilter, Lifetimes
+from roq.log.log import Record
 from roq.log.ring import Ring
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty
@@ -97,47 +90,6 @@ def test_a_batch_with_fewer_bytes_than_messages_has_none(mode: str) -> None:
     assert made.look_at(counted(body + 1)) == (0, b"")
     assert made.look_at(counted(1 << 20)) == (0, b"")
     assert made.malformed == 2
-
-
-# --- what the disk refuses ------------------------------------------------------------------------
-
-
-class Disk:
-    """A log that gives nothing."""
-
-    lost = False
-
-    def record(self, _: int) -> None:
-        return None
-
-    def is_lost(self, _: int) -> bool:
-        return self.lost
-
-
-def test_what_is_refused_is_asked_for_again_and_lost_in_the_end() -> None:
-    disk = Disk()
-    reads: PatientReads[bytes] = PatientReads(cast("Log[bytes]", disk))
-    now = 0.0
-    while now < REFUSED_SECONDS:
-        assert reads.record(7, now) is None
-        assert reads.waits(now)
-        now += AGAIN_SECONDS
-        assert not reads.waits(now)
-    reads.record(7, now)
-    assert not reads.waits(now)
-    reads.record(8, now + 1.0)
-    assert not reads.waits(now + 1.0), "nor is what is refused with it"
-    now += 1.0 + 2 * APART_SECONDS
-    reads.record(9, now)
-    assert reads.waits(now), "that is another refusal"
-
-
-def test_what_is_lost_is_not_waited_for() -> None:
-    disk = Disk()
-    disk.lost = True
-    reads: PatientReads[bytes] = PatientReads(cast("Log[bytes]", disk))
-    assert reads.record(7, 0.0) is None
-    assert not reads.waits(0.0)
 
 
 def test_a_tag_that_has_the_bit_of_another_one_is_let_pass_for_its_member_to_tell() -> None:

@@ -10,10 +10,10 @@ from memory_files import MemoryFiles
 
 from roq.log import groups
 from roq.log.free_messages import FreeMessages
-from roq.log.group_filter import REFUSED_SECONDS
 from roq.log.groups import SCAN_MAX, ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases
 from roq.log.log import NotAtHand
+from roq.log.patient_reads import REFUSED_SECONDS
 from roq.log.recovery import LogSettings, open_log
 from roq.log.ring import Ring
 from roq.log.segments import SegmentLog, perform

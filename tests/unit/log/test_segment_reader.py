@@ -9,6 +9,7 @@ from memory_files import MemoryFiles
 
 from roq.log.cursors import Cursor, cursor
 from roq.log.log import NotAtHand
+from roq.log.patient_reads import PatientReads
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segment_reader import CHUNKS_MAX, READ_AHEAD_BYTES
 from roq.log.segments import SegmentLog, perform
@@ -42,7 +43,7 @@ def taken(found: Cursor, log: SegmentLog[bytes]) -> list[int]:
     offsets: list[int] = []
     while True:
         try:
-            offset = found.offset()
+            offset = found.offset(0.0)
             if offset is None:
                 if found.done:
                     return offsets
@@ -71,10 +72,10 @@ def test_what_is_read_ahead_is_what_is_read_with_patience(seed: int) -> None:
     requests.append(FetchRequest(id=1, queue=b"q", generation=5, wants=wants))
     for request in requests:
         log.patient = True
-        with_patience = taken(cursor(log, request), log)
+        with_patience = taken(cursor(log, PatientReads(log), request), log)
         assert with_patience
         log.patient = False
-        assert taken(cursor(log, request), log) == with_patience
+        assert taken(cursor(log, PatientReads(log), request), log) == with_patience
 
 
 def test_a_large_entry_is_read_as_a_whole_and_costs_one_place() -> None:
@@ -82,10 +83,10 @@ def test_a_large_entry_is_read_as_a_whole_and_costs_one_place() -> None:
     log = log_of(random.Random(1), sizes)
     log.patient = False
     request = FetchRequest(id=1, queue=b"q", generation=5, prefixes=[b""], first=0, until=6)
-    found = cursor(log, request)
+    found = cursor(log, PatientReads(log), request)
     for _ in range(20):
         try:
-            if found.offset() is None:
+            if found.offset(0.0) is None:
                 break
             found.advance()
         except NotAtHand as miss:
@@ -102,6 +103,7 @@ def test_what_was_read_is_kept_while_others_read() -> None:
     readers = [
         cursor(
             log,
+            PatientReads(log),
             FetchRequest(id=1, queue=b"q", generation=5, prefixes=[b""], first=at, until=100),
         )
         for at in range(0, 100, 100 // (2 * CHUNKS_MAX))
@@ -112,7 +114,7 @@ def test_what_was_read_is_kept_while_others_read() -> None:
         assert steps < 50_000
         one = readers.pop(0)
         try:
-            while one.offset() is not None:
+            while one.offset(0.0) is not None:
                 one.advance()
                 break
             if not one.done:

@@ -9,8 +9,9 @@ from memory_files import MemoryFiles
 
 from roq.log.cursors import cursor
 from roq.log.files import LogRefused
-from roq.log.log import NotAtHand
+from roq.log.log import NotAtHand, NotGiven
 from roq.log.meta import META
+from roq.log.patient_reads import PatientReads
 from roq.log.records import HEAD_BYTES, Found, RecordKind
 from roq.log.recovery import LEAP, LogSettings, open_log
 from roq.log.segment_reader import INDEX_SUFFIX, INDEXES_MAX, SEGMENT_SUFFIX, scan
@@ -183,9 +184,9 @@ def test_a_reader_is_told_of_what_the_disk_has_lost() -> None:
     name = segments(files)[0]
     files.contents[name][HEAD_BYTES + 3 * (files.size(name) - HEAD_BYTES) // 11 + 90] ^= 1
     request = FetchRequest(queue=b"q" * 16, generation=5, id=1, prefixes=[b""], first=0, until=25)
-    whole = cursor(log, request)
+    whole = cursor(log, PatientReads(log), request)
     offsets = []
-    while (offset := whole.offset()) is not None:
+    while (offset := whole.offset(0.0)) is not None:
         offsets.append(offset)
         whole.advance()
     assert len(offsets) == 24
@@ -227,7 +228,7 @@ def test_times_are_found_beside_a_segment_that_is_gone(gone: int) -> None:
     assert readable == sorted(readable)
 
 
-def test_a_segment_that_the_disk_does_not_give_is_gone_to_readers_and_raises_nothing() -> None:
+def test_a_segment_that_the_disk_does_not_give_is_neither_lost_nor_passed_over() -> None:
     class Broken(MemoryFiles):
         broken = ""
 
@@ -241,7 +242,9 @@ def test_a_segment_that_the_disk_does_not_give_is_gone_to_readers_and_raises_not
     log = open_log(files, settings(6))
     files.broken = segments(files)[1].removesuffix(SEGMENT_SUFFIX)
     assert [each for each in range(35) if log.record(each) is None] == list(range(10, 20))
-    assert log.next_of(b"t", 10) == 20
+    with pytest.raises(NotGiven) as refused:
+        log.next_of(b"t", 10)
+    assert (refused.value.until, log.next_of(b"t", 20)) == (20, 20)
     assert (log.unreadable, log.is_lost(12)) == (0, False)
     files.broken = ""  # it may have been out of descriptors
     assert all(log.record(each) is not None for each in range(35))
@@ -404,10 +407,14 @@ def test_the_next_process_leaves_offsets_out_that_may_have_been_shown() -> None:
         3, 14, 15 + LEAP, 15 + LEAP,
     ]  # fmt: skip
     write(files, log, 2)
-    reader = cursor(log, FetchRequest(id=1, queue=b"", generation=5, prefixes=[b""], until=log.end))
+    reader = cursor(
+        log,
+        PatientReads(log),
+        FetchRequest(id=1, queue=b"", generation=5, prefixes=[b""], until=log.end),
+    )
     found = []
     while not reader.done:
-        offset = reader.offset()
+        offset = reader.offset(0.0)
         if offset is not None:
             found.append(offset)
             reader.advance()
@@ -454,8 +461,8 @@ def test_offsets_that_were_left_out_are_no_loss_when_what_stood_before_them_has_
         assert len(segments(files)) == 1
     write(files, log, 2)
     request = FetchRequest(id=1, queue=b"", generation=5, prefixes=[b""], first=5, until=log.end)
-    reader = cursor(log, request)
-    assert reader.offset() == 5 + 4 * LEAP, "a reader that had read everything goes on"
+    reader = cursor(log, PatientReads(log), request)
+    assert reader.offset(0.0) == 5 + 4 * LEAP, "a reader that had read everything goes on"
     assert reader.evicted == 0
     assert log.seek(0) == 5 + 4 * LEAP
     assert log.next_of(b"t", 0) == 5 + 4 * LEAP

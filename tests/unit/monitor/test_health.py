@@ -11,7 +11,7 @@ from roq.protocol.control import Health
 def ask(**changes: object) -> Health:
     values: dict[str, object] = {
         "takeover": False, "serving": {1, 2}, "missing": (), "trouble": "", "policy_trouble": "",
-        "holding": (), "behind": (), "full": {}, "request_id": 7,
+        "holding": (), "behind": (), "full": {}, "unread": {}, "request_id": 7,
         **changes,
     }  # fmt: skip
     return of_monitor("orders", str(values.pop("state", "running")), **values)  # type: ignore[arg-type]
@@ -32,6 +32,14 @@ def test_an_exchange_whose_disk_is_full_is_named_with_the_reason() -> None:
     assert health.ready
     assert texts(health)["disks"] == (
         "x2 hold publishers back. x2: disk_full: 1 MB are free in /logs of host h"
+    )
+
+
+def test_what_a_disk_does_not_give_is_a_warning() -> None:
+    health = ask(unread={2: "3 entries are damaged", 1: "its disk does not give what is asked for"})
+    assert health.ready
+    assert texts(health)["logs"] == (
+        "x1: its disk does not give what is asked for; x2: 3 entries are damaged"
     )
 
 
