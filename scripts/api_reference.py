@@ -31,6 +31,9 @@ WITHIN: Final = frozenset(
         "status_of",
         "result_of",
         "wait_for_change",
+        "tell_change",
+        "ended_of",
+        "run_worker",
     }
 )
 """What `roq.aio` asks of the synchronous client, and handles of their jobs; nobody else does."""

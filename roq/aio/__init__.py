@@ -17,6 +17,9 @@ hands over and is woken. What is done once (connecting, managing, closing) waits
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
 from roq.aio.cluster import Cluster, connect
 from roq.aio.consumer import Consumer
 from roq.aio.listening import Statistics, Watch
@@ -25,9 +28,18 @@ from roq.aio.requests import Pending, PendingMany, Requester, Service
 from roq.aio.subscriber import Subscriber
 from roq.aio.transactions import Transaction, TransactionalPublisher
 
+if TYPE_CHECKING:
+    from roq.aio.jobs import JobHandle, Jobs, JobType
+
+_OF_JOBS: Final = frozenset({"JobHandle", "JobType", "Jobs"})
+"""They need the extra `jobs`, and are loaded when they are used first."""
+
 __all__ = [
     "Cluster",
     "Consumer",
+    "JobHandle",
+    "JobType",
+    "Jobs",
     "Pending",
     "PendingMany",
     "Publisher",
@@ -41,3 +53,11 @@ __all__ = [
     "Watch",
     "connect",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _OF_JOBS:
+        raise AttributeError(f"module 'roq.aio' has no attribute {name!r}")
+    value: object = getattr(import_module("roq.aio.jobs"), name)
+    globals()[name] = value
+    return value

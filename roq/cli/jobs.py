@@ -196,6 +196,7 @@ def loaded(program: str) -> Jobs:
         found = getattr(importlib.import_module(module), name or "jobs")
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"{program}: {error}; give MODULE:NAME, as in shop.tasks:jobs") from None
+    found = getattr(found, "sync", found)  # of `roq.aio`
     if not isinstance(found, Jobs):
         raise ConfigError(f"{program} is no roq.Jobs, but {type(found).__name__}")
     return found

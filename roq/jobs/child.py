@@ -165,6 +165,7 @@ def found(module: str, name: str, kind: str) -> tuple[JobType[Any], Jobs]:
     except BaseException as error:  # noqa: BLE001 - a module may raise anything
         said = f"{type(error).__name__}: {error}"
         raise Unreadable(f"its process finds no handler {module}:{name}: {said}") from None
+    at = getattr(at, "sync", at)  # of `roq.aio`
     if not isinstance(at, JobType) or at.name != kind or not isinstance(at.jobs, Jobs):
         raise Unreadable(
             f"its process finds at {module}:{name} no handler of type {kind}: it is to be what"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import contextlib
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
@@ -19,7 +20,7 @@ from roq.jobs.handle import JobHandle
 from roq.jobs.instances import JobInstances
 from roq.jobs.limits import TypeLimits
 from roq.jobs.operate import JobOperations
-from roq.jobs.rows import Body, NewJob, ReadyJob, Submitted
+from roq.jobs.rows import Body, NewJob, ReadyJob, Submitted, spread
 from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.schema import prepare
 from roq.jobs.states import DEFAULT, RETRIES, TIME_LIMIT_SECONDS, JobStatus
@@ -348,6 +349,18 @@ class Jobs:
             ).first()
         return None if row is None else (JobStatus(row.status), row.error)
 
+    def ended_of(self, jobs: Collection[int]) -> set[int]:
+        """Those of these jobs that have ended, or are not there."""
+        self.open()
+        with self.database.read() as connection:
+            rows = self.database.run(
+                connection,
+                "SELECT id FROM job WHERE status IN ('CREATED', 'RUNNING') AND id IN"
+                f" (SELECT id FROM {self.database.given(('id', 'bigint'))} AS d)",
+                spread(jobs),
+            )
+            return set(jobs) - {row.id for row in rows}
+
     def result_of(self, job: int) -> Body | None:
         """The result of a job; None: it has none."""
         self.open()
@@ -362,7 +375,8 @@ class Jobs:
         with self._changed:
             self._changed.wait(seconds)
 
-    def _tell(self) -> None:
+    def tell_change(self) -> None:
+        """Have `wait_for_change` return."""
         with self._changed:
             self._changed.notify_all()
 
@@ -375,6 +389,7 @@ class Jobs:
         types: Iterable[str] | None = None,
         name: str | None = None,
         grace: float = GRACE_SECONDS,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> JobWorker:
         """An instance that runs jobs of this program's types when its `run` is called.
 
@@ -383,6 +398,7 @@ class Jobs:
             types: names of the types; None: all, and test jobs.
             name: by which people find it; None: program, host and process id.
             grace: seconds for jobs to stop when it ends.
+            loop: an event loop that runs, for coroutines; None: one of the instance's own.
 
         Raises:
             ConfigError: no type, or one that this program does not have; no thread.
@@ -412,10 +428,11 @@ class Jobs:
             threads=threads,
             name=name,
             grace=grace,
-            changed=self._tell,
+            changed=self.tell_change,
             messages=None if self.cluster is None else self._messages(store, list(mine), threads),
             schedules=[each for each in self.schedules.values() if each.type in wanted],
             fired=JobSchedules(self.store, self.instances).time_of,
+            loop=loop,
         )
 
     def _messages(
@@ -433,7 +450,14 @@ class Jobs:
         Raises:
             ConfigError, Unavailable: as `worker` and `JobWorker.run`.
         """
-        worker = self.worker(**settings)
+        self.run_worker(self.worker(**settings))
+
+    def run_worker(self, worker: JobWorker) -> None:
+        """Run an instance of `worker` in this thread, until it is stopped.
+
+        Raises:
+            ConfigError, Unavailable: as `JobWorker.run`.
+        """
         pair = (worker, threading.current_thread())
         self._workers.append(pair)
         try:

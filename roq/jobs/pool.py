@@ -133,18 +133,23 @@ class RunThreads:
 
 
 class RunLoop:
-    """An event loop in a thread of its own; jobs are its tasks.
+    """An event loop in a thread of its own, or the program's; jobs are its tasks.
 
     Args:
-        done: takes what has ended, in that thread.
+        done: takes what has ended, in the loop's thread.
+        loop: the program's; None: one of its own.
     """
 
-    def __init__(self, done: Done) -> None:
+    def __init__(self, done: Done, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._done = done
         self._ready = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._end: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        if loop is not None:
+            return
         self._thread = threading.Thread(target=self._run, name="roq-jobs-loop", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -162,13 +167,16 @@ class RunLoop:
     @property
     def alive(self) -> bool:
         """Whether it takes jobs. A task that a handler has made can end it, by SystemExit."""
-        return self._thread.is_alive()
+        if self._thread is not None:
+            return self._thread.is_alive()
+        return self._loop is not None and not self._loop.is_closed()
 
     def close(self) -> None:
         """Begin nothing any more, and end with the last job; that is waited for `LOOP_SECONDS`."""
         if self._end is not None:
             self._call(self._end.set)
-        self._thread.join(LOOP_SECONDS)
+        if self._thread is not None:
+            self._thread.join(LOOP_SECONDS)
 
     def _call(self, function: Callable[[], None]) -> bool:
         """Have the loop do it; False: it has ended."""
@@ -180,11 +188,14 @@ class RunLoop:
         return True
 
     def _begin(self, running: Running) -> None:
-        assert self._group is not None  # noqa: S101 - set before anything is put
-        running.task = self._group.create_task(self._one(running))
+        tasks = self._group or self._loop
+        assert tasks is not None  # noqa: S101 - set before anything is put
+        running.task = tasks.create_task(self._one(running))
+        self._tasks.add(running.task)
         running.task.add_done_callback(lambda task: self._ended(running, task))
 
     def _ended(self, running: Running, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if task.cancelled():  # before its first step, so that it could not say so itself
             self._done(running, unbegun(running.job))
 

@@ -7,6 +7,7 @@ before. So nothing waits for a timer, and the disk syncs once for all.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import os
@@ -101,6 +102,7 @@ class JobWorker:
         schedules: that it declares when it begins. It fires all that there are.
         fired: tells handlers for which time of a schedule a run was submitted, over connections
             that are theirs; None: over the instance's own.
+        loop: the event loop of the program, in which coroutines run; None: one of its own.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class JobWorker:
         messages: Callable[[Callable[[], None]], Messages] | None = None,
         schedules: Sequence[NewSchedule] = (),
         fired: Callable[[Claimed], int | None] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.name = client_name(name)
         self.stats = WorkerStats()
@@ -146,6 +149,7 @@ class JobWorker:
         self._short: frozenset[str] = frozenset()
         self._written_places: dict[tuple[int, int], int] = {}
         self._loop: RunLoop | None = None
+        self._programs_loop = loop
         self._away = Backoff(store.jitter, most=2.0, first=0.2)
         self._stuck = False
 
@@ -406,7 +410,10 @@ class JobWorker:
             self._running[run.id, run.token] = running
             if kind.is_async:
                 if self._loop is None or not self._loop.alive:
-                    self._loop = RunLoop(self._done)
+                    if self._loop is not None and self._programs_loop is not None:
+                        self.stop()  # the program has ended it: nothing runs there any more
+                    else:
+                        self._loop = RunLoop(self._done, self._programs_loop)
                 self._loop.put(running)
             else:
                 threaded.append(running)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,5 +65,7 @@ def test_the_code_of_the_guide_to_jobs_runs(
     with jobs.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE orders (n INTEGER)")
     names["order"](7)
+    asyncio.run(names["main"]())
+    assert capsys.readouterr().out.endswith("[1, 2]\n")
     assert [row.number for row in jobs.operate.counts()] == [1, 1]
     jobs.close()

@@ -18,6 +18,7 @@ from roq.client.publish import publisher, receipt
 from roq.client.request import many, pending, requester, service
 from roq.client.subscribe import subscriber
 from roq.client.transact import publisher as transact
+from roq.jobs import handle, jobs, types
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,22 @@ PAIRS = [
         shells=frozenset({"wait_stopped"}),
         arguments={"start": frozenset({"loop"})},
     ),
+    Pair(
+        jobs.Jobs,
+        roq.aio.Jobs,
+        shells=frozenset({"database", "elsewhere", "engine", "instances", "may_work", "operate"})
+        | {"ended_of", "result_of", "run_worker", "status_of", "store", "submit", "tell_change"}
+        | {"wait_for_change", "worker"},
+        only_asyncio=frozenset({"sync"}),
+    ),
+    Pair(
+        types.JobType,
+        roq.aio.JobType,
+        shells=frozenset({"address", "decode", "decode_result", "encode", "encode_result"})
+        | {"facts", "is_async", "jobs", "new", "takes_params"},
+        only_asyncio=frozenset({"sync"}),
+    ),
+    Pair(handle.JobHandle, roq.aio.JobHandle),
     Pair(transact.TransactionalPublisher, roq.aio.TransactionalPublisher),
     Pair(transact.Transaction, roq.aio.Transaction),
     Pair(watch.Watch, roq.aio.Watch),

@@ -118,3 +118,11 @@ def test_a_program_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         loaded("no.such.module:jobs")
     with pytest.raises(ConfigError, match="but function"):
         loaded("json:dumps")
+
+
+def test_a_program_for_asyncio_runs_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "aio_program.py").write_text("import roq.aio\njobs = roq.aio.Jobs('never.db')\n")
+    assert loaded("aio_program:jobs").cluster is None

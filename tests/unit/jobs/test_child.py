@@ -13,6 +13,7 @@ import msgspec
 import process_program
 import pytest
 
+import roq.aio
 from roq.errors import ConfigError
 from roq.jobs.child import ChildRunner, found
 from roq.jobs.child_messages import (
@@ -104,6 +105,13 @@ def test_a_module_may_raise_anything() -> None:
     for module in ("no.such.module", "", "process_program\0"):
         with pytest.raises(Unreadable):
             found(module, "stops", "Stops")
+
+
+def test_a_type_of_the_asyncio_client_is_found_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = roq.aio.Jobs("never.db")
+    kind = jobs.type("Other")(process_program.stops.handler)
+    monkeypatch.setattr(process_program, "other", kind, raising=False)
+    assert found("process_program", "other", "Other") == (kind.sync, jobs.sync)
 
 
 def test_no_instance_runs_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
