@@ -98,6 +98,7 @@ if TYPE_CHECKING:
         Unavailable,
         WouldBlock,
     )
+    from roq.jobs.batches import JobBatch
     from roq.jobs.handle import JobHandle
     from roq.jobs.jobs import Jobs
     from roq.jobs.run import Job
@@ -190,6 +191,7 @@ _HOMES: Final = {
         "Unavailable",
         "WouldBlock",
     ),
+    "roq.jobs.batches": ("JobBatch",),
     "roq.jobs.handle": ("JobHandle",),
     "roq.jobs.jobs": ("Jobs",),
     "roq.jobs.run": ("Job",),
@@ -234,6 +236,7 @@ __all__ = [
     "InvalidName",
     "InvalidRequest",
     "Job",
+    "JobBatch",
     "JobExists",
     "JobFailed",
     "JobHandle",

@@ -33,6 +33,8 @@ WITHIN: Final = frozenset(
         "wait_for_change",
         "tell_change",
         "ended_of",
+        "batch_of",
+        "submit_batch",
         "run_worker",
     }
 )

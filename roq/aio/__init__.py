@@ -29,14 +29,15 @@ from roq.aio.subscriber import Subscriber
 from roq.aio.transactions import Transaction, TransactionalPublisher
 
 if TYPE_CHECKING:
-    from roq.aio.jobs import JobHandle, Jobs, JobType
+    from roq.aio.jobs import JobBatch, JobHandle, Jobs, JobType
 
-_OF_JOBS: Final = frozenset({"JobHandle", "JobType", "Jobs"})
+_OF_JOBS: Final = frozenset({"JobBatch", "JobHandle", "JobType", "Jobs"})
 """They need the extra `jobs`, and are loaded when they are used first."""
 
 __all__ = [
     "Cluster",
     "Consumer",
+    "JobBatch",
     "JobHandle",
     "JobType",
     "Jobs",

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, overload
 import sqlalchemy as sa
 
 from roq.errors import RoQError, Unavailable
+from roq.jobs import batches
 from roq.jobs import handle as sync_handle
 from roq.jobs import jobs as sync_jobs
 from roq.jobs import types as sync_types
@@ -24,6 +25,7 @@ from roq.jobs.schedules import NewSchedule
 from roq.jobs.states import DEFAULT, ENDED, RETRIES, TIME_LIMIT_SECONDS, JobStatus
 from roq.jobs.timetable import CatchUp, Overlap
 from roq.jobs.types import JobKind, Upgrade
+from roq.jobs.views import BatchRow
 from roq.jobs.worker import JobWorker
 
 R = TypeVar("R")
@@ -230,6 +232,69 @@ class JobType(Generic[R]):
         return [JobHandle(each, self._waiting) for each in made]
 
 
+class JobBatch:
+    """As `roq.JobBatch`. Made by `Jobs.batch`."""
+
+    def __init__(self, batch: batches.JobBatch, waiting: _Waiting) -> None:
+        self._sync = batch
+        self._waiting = waiting
+
+    @property
+    def name(self) -> str:
+        """Of the batch; its jobs have it as their tag."""
+        return self._sync.name
+
+    @property
+    def handles(self) -> list[JobHandle[Any]]:
+        """Of its jobs, in their order, without the last; empty before `then`."""
+        return [JobHandle(each, self._waiting) for each in self._sync.handles]
+
+    def __len__(self) -> int:
+        return len(self._sync)
+
+    def add(
+        self,
+        type_: JobType[Any],
+        params: Any = None,
+        *,
+        priority: int | str | None = None,
+        due: datetime | None = None,
+        unique: str | None = None,
+        on_unique: str = "raise",
+        key: str | None = None,
+        after: Iterable[JobHandle[Any] | int] = (),
+    ) -> None:
+        """One job more; see `roq.JobBatch.add`."""
+        self._sync.add(
+            type_.sync, params, priority=priority, due=due, unique=unique, on_unique=on_unique,
+            key=key, after=_ids(after),
+        )  # fmt: skip
+
+    async def then(
+        self,
+        type_: JobType[R],
+        params: Any = None,
+        *,
+        priority: int | str | None = None,
+        due: datetime | None = None,
+        key: str | None = None,
+        connection: sa.Connection | None = None,
+    ) -> JobHandle[R]:
+        """Submit the batch, with this job as its last one; see `roq.JobBatch.then`."""
+        made = await asyncio.to_thread(
+            self._sync.then, type_.sync, params, priority=priority, due=due, key=key,
+            connection=connection,
+        )  # fmt: skip
+        return JobHandle(made, self._waiting)
+
+    async def progress(self) -> BatchRow:
+        """How many of its jobs are done; see `roq.JobBatch.progress`."""
+        return await asyncio.to_thread(self._sync.progress)
+
+    def __repr__(self) -> str:
+        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
+
+
 class Jobs:
     """As `roq.Jobs`, in one event loop: `async def` handlers of its instances run there.
 
@@ -340,6 +405,10 @@ class Jobs:
     def handle(self, job: int, type_: JobType[R]) -> JobHandle[R]:
         """A handle for a job whose id is known from elsewhere."""
         return JobHandle(self.sync.handle(job, type_.sync), self._waiting)
+
+    def batch(self, name: str) -> JobBatch:
+        """Jobs that are submitted together, and one that runs when they are done."""
+        return JobBatch(self.sync.batch(name), self._waiting)
 
     async def work(self, **settings: Any) -> None:
         """Run jobs until `stop` is called, or this is cancelled; arguments as `roq.Jobs.work`.

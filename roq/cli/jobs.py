@@ -37,7 +37,7 @@ from roq.jobs.limits import text_of
 from roq.jobs.schema import migrate as migrate_schema
 from roq.jobs.states import PRIORITIES, JobStatus
 from roq.jobs.types import priority_of
-from roq.jobs.views import COUNTED_MAX, Action, JobFilter, JobRow, TypeRow
+from roq.jobs.views import COUNTED_MAX, Action, BatchRow, JobFilter, JobRow, TypeRow
 from roq.jobs.worker import GRACE_SECONDS, JobWorker
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def show(target: JobsTarget, id: int) -> None:  # noqa: A002 - the name of the a
             ("failures", job.failures), ("time-outs", job.timeouts), ("losses", job.losses),
             ("items", job.items), ("saved", job.saved), ("tag", job.tag), ("key", job.key),
             ("unique", job.unique), ("after", ", ".join(map(str, page.parents))),
-            ("before", ", ".join(map(str, page.children))),
+            ("before", ", ".join(map(str, page.children))), ("batch", _batch(page.batch)),
             ("params", _shown(page.params)), ("result", _shown(page.result)),
         ]
     )  # fmt: skip
@@ -315,10 +315,48 @@ def show(target: JobsTarget, id: int) -> None:  # noqa: A002 - the name of the a
         click.echo(visible(each.trace.rstrip() or each.text, "\n"))
 
 
+def _batch(batch: BatchRow | None) -> str:
+    if batch is None:
+        return ""
+    failed = f", {batch.failed:,} failed" if batch.failed else ""
+    return f"{batch.name}: {batch.complete:,} of {batch.number:,} complete{failed}"
+
+
 def _shown(body: Any) -> str:
     if body is None:
         return ""
     return f"{body.text}… ({body.bytes:,} bytes)" if body.cut else str(body.text)
+
+
+@jobs.command(short_help="List batches and how far they are.")
+@limited
+@jobs_command
+def batches(target: JobsTarget, limit: int) -> None:
+    """List batches, the newest first: how many of their jobs are COMPLETE, how many did not end so.
+
+    LAST is the job that waits for the others, with its type and status. The NAME is the tag of all
+    jobs of a batch; those that failed are to be restarted, or the last one waits for ever.
+
+    \b
+    Example:
+      roq jobs batches
+      roq jobs restart --tag "import 7" --status FAILED
+    """
+    rows = target.operate().batches(most=limit)
+    if target.as_json:
+        print_json([fields_of(row) for row in rows])
+        return
+    print_table(
+        ("NAME", "JOBS#", "COMPLETE#", "FAILED#", "LAST#", "TYPE", "STATUS", "CREATED"),
+        [
+            (
+                row.name, row.number, row.complete, row.failed, str(row.job), row.type,
+                state_text(row.status.lower()), ago(row.created),
+            )
+            for row in rows
+        ],
+        "There is no batch: `jobs.batch(…)` in a program.",
+    )  # fmt: skip
 
 
 @jobs.command(short_help="List what went wrong, alike runs together.")

@@ -117,6 +117,12 @@ def job(asked: Asked) -> View:
     return _view("job.html", f"Job {number}", {"look": look, "page": look.get()})
 
 
+def batches(asked: Asked) -> View:
+    """Jobs that were submitted together, and how far they are."""
+    look = _desk(asked).look("batches", lambda operate: operate.batches(), SLOW_SECONDS)
+    return _view("batches.html", "Batches", {"look": look})
+
+
 def failures(asked: Asked) -> View:
     """Runs that ended badly, those that ended alike together."""
     look = _desk(asked).look("failures", lambda operate: operate.failures(), SLOW_SECONDS)
@@ -141,6 +147,7 @@ JOB_PAGES: Final[dict[str, Page]] = {
     "/jobs": jobs,
     "/jobs/list": listed,
     "/jobs/running": running,
+    "/jobs/batches": batches,
     "/jobs/failures": failures,
     "/jobs/instances": instances,
     "/jobs/schedules": schedules,

@@ -46,6 +46,7 @@ _BELONGING: Final = (
     ("job_error", "job"),
     ("job_edge", "parent"),
     ("job_edge", "child"),
+    ("job_batch", "job"),
 )
 
 

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 import sqlalchemy as sa
 
-from roq.errors import ConfigError, JobExists, Unavailable
+from roq.errors import ConfigError, Unavailable
+from roq.jobs.batches import JobBatch, batch_row, write_batch
 from roq.jobs.database import JobDatabase, Undone
 from roq.jobs.dispatch import QUEUE, QueueMessages, QueueSender
 from roq.jobs.handle import JobHandle
@@ -24,10 +25,11 @@ from roq.jobs.rows import Body, NewJob, ReadyJob, Submitted, spread
 from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.schema import prepare
 from roq.jobs.states import DEFAULT, RETRIES, TIME_LIMIT_SECONDS, JobStatus
-from roq.jobs.store import JobStore
+from roq.jobs.store import Gone, JobStore, refuse
 from roq.jobs.timetable import CatchUp, Overlap, planned
 from roq.jobs.trial import trial_type
 from roq.jobs.types import JobType, Upgrade, checked_text, priority_of
+from roq.jobs.views import BatchRow
 from roq.jobs.worker import GRACE_SECONDS, JobWorker
 from roq.model import check_name
 
@@ -36,6 +38,7 @@ TRIES: Final = 5
 """Of a submission that met another one with the same `unique` that had just ended, or that was
 undone in favour of another transaction."""
 THREADS: Final = 8
+_TOO_FAST: Final = "jobs with the same `unique` come and go too fast: submit again"
 PREFETCH_MIN: Final = 64
 """Messages of each type and priority that an instance holds at least."""
 
@@ -272,42 +275,85 @@ class Jobs:
         """
         if not jobs:
             return []
-        self.open()
-        if connection is not None:
-            told = self.store.submit(connection, jobs, foreign=True)
-        else:
-            told = self._submitted(jobs)
-        for each in told:
-            if each.outcome == "exists":
-                raise JobExists(
-                    f"job {each.id} of type {type_.name} has the same `unique`, and waits or runs",
-                    each.id,
-                )
+
+        def write(within: sa.Connection, **how: bool) -> list[Submitted]:
+            told = self.store.submit(within, jobs, **how)
+            refuse(jobs, told)
+            return told
+
+        told = self._submitted(jobs, write, connection)
         return [
             JobHandle(self, each.id, type_.decode_result, new=each.outcome == "new")
             for each in told
         ]
 
-    def _submitted(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+    def batch(self, name: str) -> JobBatch:
+        """A batch: jobs that are submitted together, and one that runs when they are done.
+
+        Args:
+            name: for people, and the tag of its jobs; there may be several of one name.
+
+        Raises:
+            InvalidRequest: it is no name.
+        """
+        return JobBatch(self, name)
+
+    def submit_batch(
+        self, name: str, jobs: Sequence[NewJob], last: NewJob, connection: sa.Connection | None
+    ) -> list[Submitted]:
+        """Write the jobs of a batch down, and its last one; `JobBatch.then` calls it.
+
+        Raises:
+            JobExists, JobNotFound, Unavailable: as `JobType.submit`.
+        """
+
+        def write(within: sa.Connection, **how: bool) -> list[Submitted]:
+            return write_batch(self.store, within, name, jobs, last, **how)
+
+        return self._submitted([*jobs, last], write, connection)
+
+    def batch_of(self, job: int) -> BatchRow:
+        """How far the batch of this last job is.
+
+        Raises:
+            JobNotFound: it is the last one of none.
+            Unavailable: the database cannot be reached.
+        """
+        self.open()
+        return batch_row(self.database, job)
+
+    def _submitted(
+        self,
+        jobs: Sequence[NewJob],
+        write: Callable[..., list[Submitted]],
+        connection: sa.Connection | None,
+    ) -> list[Submitted]:
+        """Have jobs be written down, in the user's transaction or in one of ours."""
+        self.open()
+        if connection is None:
+            return self._written(jobs, write)
+        try:
+            return write(connection, foreign=True)
+        except Gone:
+            raise Unavailable(_TOO_FAST) from None
+
+    def _written(
+        self, jobs: Sequence[NewJob], write: Callable[..., list[Submitted]]
+    ) -> list[Submitted]:
         told: list[Submitted] = []
         sent = False
         for left in reversed(range(TRIES)):
-            again = False
             try:
-                with self.database.write() as connection:
+                with self.store.write() as connection:
                     sent = self._by_queue(connection)
-                    told = self.store.submit(connection, jobs, sent=sent)
-                    again = any(each.id == 0 for each in told)
-                    if again or any(each.outcome == "exists" for each in told):
-                        connection.rollback()
+                    told = write(connection, sent=sent)
+                break
             except Undone:
                 if not left:
                     raise
-                continue
-            if not again:
-                break
-            if not left:
-                raise Unavailable("jobs with the same `unique` come and go too fast: submit again")
+            except Gone:
+                if not left:
+                    raise Unavailable(_TOO_FAST) from None
         if sent:
             self._sending().send(
                 ReadyJob(each.priority, each.id, 1, job.type)

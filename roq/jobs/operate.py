@@ -15,6 +15,7 @@ import msgspec
 import sqlalchemy as sa
 
 from roq.errors import InvalidRequest, JobNotFound
+from roq.jobs.batches import batch_rows
 from roq.jobs.database import MICROSECONDS, JobDatabase, Row
 from roq.jobs.held import BLOCK, LEFT
 from roq.jobs.instances import MECHANISMS, JobInstances, limits_of
@@ -31,6 +32,7 @@ from roq.jobs.views import (
     ID_MAX,
     Action,
     AuditRow,
+    BatchRow,
     ErrorRow,
     FailureRow,
     InstanceRow,
@@ -225,6 +227,7 @@ class JobOperations:
             edges = EDGE.c
             parents = sa.select(edges.parent).where(edges.child == id).order_by(edges.parent)
             children = sa.select(edges.child).where(edges.parent == id, edges.child != LEFT)
+            batch = batch_rows(connection, most=1, job=id)
             blocks = connection.scalar(sa.select(JOB.c.id).where(JOB.c.id == id, awaited()))
             return JobPage(
                 job=job,
@@ -240,6 +243,7 @@ class JobOperations:
                 ],
                 parents=list(connection.scalars(parents.limit(PAGE))),
                 children=list(connection.scalars(children.order_by(edges.child).limit(PAGE))),
+                batch=batch[0] if batch else None,
                 actions=[
                     action
                     for action, statuses in _MAY.items()
@@ -283,6 +287,11 @@ class JobOperations:
                 ahead=first != job.id, rate=holds.rate if full else None,
             )
         )  # fmt: skip
+
+    def batches(self, *, most: int = 20) -> list[BatchRow]:
+        """Batches and how far they are, the newest first."""
+        with self._database.read() as connection:
+            return batch_rows(connection, most=_most(most))
 
     def failures(self, *, most: int = PAGE) -> list[FailureRow]:
         """Runs that ended otherwise than well, those that ended alike together, the most first.

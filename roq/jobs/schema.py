@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from roq.errors import ConfigError
 from roq.jobs.database import JobDatabase
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 def _limits_as_one(connection: sa.Connection) -> None:
@@ -33,7 +33,12 @@ def _limits_as_one(connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"ALTER TABLE job_type {change}")
 
 
-MIGRATIONS: Final[Mapping[int, Callable[[sa.Connection], None]]] = {1: _limits_as_one}
+def _batches(connection: sa.Connection) -> None:
+    """2 → 3: batches."""
+    BATCH.create(connection)
+
+
+MIGRATIONS: Final[Mapping[int, Callable[[sa.Connection], None]]] = {1: _limits_as_one, 2: _batches}
 """From a version to the step that leads to the next one."""
 METADATA: Final = sa.MetaData()
 _ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -147,6 +152,15 @@ EDGE: Final = sa.Table(
     sa.Column("parent", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("child", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Index("job_edge_child", "child"),
+)
+BATCH: Final = sa.Table(
+    "job_batch",
+    METADATA,
+    # The last one, which waits for all others.
+    sa.Column("job", _ID, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.Text, nullable=False),
+    # For how many others it was to wait.
+    sa.Column("number", sa.BigInteger, nullable=False),
 )
 COUNT: Final = sa.Table(
     "job_count",

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from roq.errors import JobExists
 from roq.jobs.database import JobDatabase, Row
 from roq.jobs.held import BLOCK, HeldJobs
 from roq.jobs.limits import begun, may_begin
@@ -537,6 +538,27 @@ class JobStore(HeldJobs):
             " codec = excluded.codec, version = excluded.version, body = excluded.body",
             rows,
         )
+
+
+class Gone(Exception):
+    """One with the same `unique` has ended since: the jobs may be submitted anew."""
+
+
+def refuse(jobs: Sequence[NewJob], told: Sequence[Submitted]) -> None:
+    """See that none of these jobs has met one with the same `unique`.
+
+    Raises:
+        JobExists: one has.
+        Gone: one had.
+    """
+    for job, each in zip(jobs, told, strict=True):
+        if each.outcome == "exists" and each.id:
+            raise JobExists(
+                f"job {each.id} of type {job.type} has the same `unique`, and waits or runs",
+                each.id,
+            )
+    if any(each.outcome == "exists" for each in told):
+        raise Gone
 
 
 def _body_row(job: int, body: Body) -> dict[str, object]:

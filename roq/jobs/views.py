@@ -137,6 +137,25 @@ class ErrorRow(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
 
 
+class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that were submitted together, and the last one, which waits for them."""
+
+    job: int
+    """The last one."""
+    name: str
+    """Also the tag of its jobs."""
+    type: str
+    """Of the last one, as is what follows."""
+    status: JobStatus
+    created: int
+    ended: int | None
+    number: int
+    """Jobs without the last one."""
+    complete: int
+    failed: int
+    """Those that have ended otherwise: the last one waits until they are restarted."""
+
+
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
     """All about one job."""
 
@@ -150,6 +169,8 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
     parents: list[int]
     """Jobs that it waits for, or has waited for."""
     children: list[int]
+    batch: BatchRow | None
+    """Of which it is the last one."""
     actions: list[Action]
     """What may be done to it."""
 

@@ -65,7 +65,11 @@ def test_the_code_of_the_guide_to_jobs_runs(
     with jobs.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE orders (n INTEGER)")
     names["order"](7)
+    assert [row.number for row in jobs.operate.counts()] == [1, 1]
+    jobs.start(threads=1)
+    names["nightly"](["a.png"])
+    assert capsys.readouterr().out.endswith("\n0\n"), "what the last job has returned"
+    jobs.stop()
     asyncio.run(names["main"]())
     assert capsys.readouterr().out.endswith("[1, 2]\n")
-    assert [row.number for row in jobs.operate.counts()] == [1, 1]
     jobs.close()

@@ -7,6 +7,7 @@ from job_lab import SPAN, Lab, new
 from sqlalchemy import event, text
 
 from roq.errors import JobNotFound
+from roq.jobs.batches import write_batch
 from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Body, Ended, Want
 from roq.jobs.states import DEFAULT, HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd
@@ -414,6 +415,42 @@ class HeldContract:
         lab.finish(mine, run)
         assert [run.id for run in lab.claim(mine)] == [child]
         lab.check()
+
+    @pytest.mark.parametrize("foreign", [False, True])
+    def test_the_last_job_of_a_batch_waits_visibly_for_what_failed(
+        self, lab: Lab, foreign: bool
+    ) -> None:
+        mine, operate = lab.instance("A", "B"), lab.jobs.operate
+        with lab.database.write() as connection:
+            told = write_batch(
+                lab.store, connection, "b", [new(tag="b") for _ in range(3)], new("B", tag="b"),
+                foreign=foreign,
+            )  # fmt: skip
+        last = told[-1].id
+        lab.release()
+        first, *others = lab.claim(mine, 10, "A", "B")
+        lab.finish(mine, first, RunEnd.INTERRUPTED)
+        for run in others:
+            lab.finish(mine, run)
+        (row,) = operate.batches()
+        assert (row.job, row.number, row.complete, row.failed) == (last, 3, 2, 1)
+        assert f"did not complete ({first.id})" in operate.job(last).why
+        assert operate.job(last).batch == row
+        assert self._restart(lab, JobFilter(tag="b")) == 1
+        assert operate.batches()[0].failed == 0
+        (again,) = lab.claim(mine, 10, "A", "B")
+        assert again.id == first.id, "the last one still waits"
+        lab.finish(mine, again)
+        (run,) = lab.claim(mine, 10, "A", "B")
+        assert (run.id, operate.batches()[0].complete) == (last, 3), "in the finishing commit"
+        lab.finish(mine, run)
+        assert lab.delete(last) == 1
+        assert operate.batches() == []
+        lab.check()
+
+    def _restart(self, lab: Lab, which: JobFilter) -> int:
+        operate = lab.jobs.operate
+        return operate.act(operate.select(Action.RESTART, which), who="me")
 
     def test_a_parent_that_is_complete_before_anybody_looks(self, lab: Lab) -> None:
         mine, parent = lab.instance(), lab.submit()

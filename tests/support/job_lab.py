@@ -42,8 +42,8 @@ class Lab:
     def empty(self) -> None:
         """As if the tables were new."""
         with self.database.write() as connection:
-            for table in ("", "_params", "_result", "_error", "_edge", "_count", "_type", "_slot",
-                          "_instance", "_schedule", "_fired", "_audit"):  # fmt: skip
+            for table in ("", "_params", "_result", "_error", "_edge", "_batch", "_count", "_type",
+                          "_slot", "_instance", "_schedule", "_fired", "_audit"):  # fmt: skip
                 connection.execute(text(f"DELETE FROM job{table}"))
 
     def submit(self, kind: str = "A", **given: Any) -> int:

@@ -18,7 +18,7 @@ from roq.client.publish import publisher, receipt
 from roq.client.request import many, pending, requester, service
 from roq.client.subscribe import subscriber
 from roq.client.transact import publisher as transact
-from roq.jobs import handle, jobs, types
+from roq.jobs import batches, handle, jobs, types
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,7 @@ PAIRS = [
         roq.aio.Jobs,
         shells=frozenset({"database", "elsewhere", "engine", "instances", "may_work", "operate"})
         | {"ended_of", "result_of", "run_worker", "status_of", "store", "submit", "tell_change"}
+        | {"batch_of", "submit_batch"}
         | {"wait_for_change", "worker"},
         only_asyncio=frozenset({"sync"}),
     ),
@@ -99,6 +100,7 @@ PAIRS = [
         only_asyncio=frozenset({"sync"}),
     ),
     Pair(handle.JobHandle, roq.aio.JobHandle),
+    Pair(batches.JobBatch, roq.aio.JobBatch),
     Pair(transact.TransactionalPublisher, roq.aio.TransactionalPublisher),
     Pair(transact.Transaction, roq.aio.Transaction),
     Pair(watch.Watch, roq.aio.Watch),

@@ -13,6 +13,7 @@ from job_lab import TROUBLE, Lab, new
 from roq.cli.commands import cli
 from roq.cli.jobs import loaded
 from roq.errors import ConfigError
+from roq.jobs.jobs import Jobs
 from roq.jobs.rows import Body, Ended, Trouble
 from roq.jobs.states import RunEnd
 
@@ -126,3 +127,18 @@ def test_a_program_for_asyncio_runs_as_well(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "aio_program.py").write_text("import roq.aio\njobs = roq.aio.Jobs('never.db')\n")
     assert loaded("aio_program:jobs").cluster is None
+
+
+def test_batches_are_listed(tmp_path: Path) -> None:
+    url = str(tmp_path / "jobs.db")
+    with Jobs(url) as jobs:
+        kind = jobs.type("Part")(lambda job: None)
+        batch = jobs.batch("import 7")
+        batch.add(kind)
+        last = batch.then(kind)
+    listed = CliRunner().invoke(cli, ["jobs", "batches", "--database", url, "--json"])
+    (row,) = json.loads(listed.output)
+    assert (row["name"], row["number"], row["complete"], row["job"]) == ("import 7", 1, 0, last.id)
+    shown = CliRunner().invoke(cli, ["jobs", "show", str(last.id), "--database", url])
+    assert "import 7: 0 of 1 complete" in shown.output
+    assert "import 7" in CliRunner().invoke(cli, ["jobs", "batches", "--database", url]).output

@@ -255,3 +255,24 @@ def test_jobs_that_nobody_runs_are_on_the_overview(console: PaperConsole, databa
     (stall,) = database.operate.stalls()
     assert (stall.reason, stall.number) == ("off", 4)
     assert "type is switched off" in stall.why
+
+
+def test_a_batch_is_shown_with_what_it_lacks(database: Jobs) -> None:
+    kind = database.types[SCRIPT]
+    batch = database.batch(SCRIPT)
+    for number in range(4):
+        batch.add(kind, str(number))
+    last = batch.then(kind, "last")
+    with database.database.write() as connection:
+        change = "UPDATE job SET status = ?, waits = ? WHERE id = ?"
+        done, failed, *_ = batch.handles
+        for values in (("COMPLETE", 0, done.id), ("FAILED", 0, failed.id), ("CREATED", 3, last.id)):
+            connection.exec_driver_sql(change, values)
+    with PaperConsole(jobs=database.database.url.render_as_string()) as console:
+        listed, shown = console.get("/jobs/batches").text, console.get(f"/jobs/{last.id}").text
+    assert "25 %" in listed
+    assert f'<a class="bad" href="/jobs/{last.id}">1</a>' in listed
+    assert "Restart failed" in listed
+    assert "1<small> of 4</small>" in shown
+    assert "1 failed" in shown
+    assert SCRIPT not in listed + shown

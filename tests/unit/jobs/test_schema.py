@@ -66,9 +66,11 @@ def test_limits_come_into_one_column(tmp_path: Path) -> None:
             "ADD COLUMN time_limit BIGINT NOT NULL DEFAULT 1",
         ):
             connection.exec_driver_sql(f"ALTER TABLE job_type {change}")
+        connection.exec_driver_sql("DROP TABLE job_batch")
     at(database, 1)
     assert migrate(database) == (1, VERSION)
     with database.read() as connection:
+        assert sa.inspect(connection).has_table("job_batch")
         columns = {each["name"] for each in sa.inspect(connection).get_columns("job_type")}
     assert columns == set(TYPE.c.keys())
     database.close()
