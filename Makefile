@@ -13,7 +13,7 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-elastic experiments chaos chaos-report chaos-spark test test-all check lint types contracts unit integration sim sim-long test-docker bench docs clean
+.PHONY: help setup demo demo-jobs demo-elastic experiments chaos chaos-report chaos-spark test test-all check lint types contracts unit integration sim sim-long test-docker bench docs clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,9 @@ $(STAMP): setup.cfg pyproject.toml scripts/setup
 
 demo: setup ## Start a cluster and send the whole standard library through it
 	$(BIN)/roq demo
+
+demo-jobs: setup ## Run jobs of all kinds, with a console to look at, until Ctrl-C
+	$(BIN)/roq jobs demo
 
 demo-elastic: setup ## Watch a queue grow and shrink with its load; writes simulation/results
 	$(BIN)/python -m roq.simulation.experiments.elastic

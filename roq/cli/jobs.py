@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from roq.cli.job_demo import job_demo
 from roq.cli.job_option import JobsTarget, ago, clock, jobs_command, limited, now, operator
 from roq.cli.job_settings import set_limits, test_jobs
 from roq.cli.output import (
@@ -97,6 +98,7 @@ def jobs() -> None:
     """
 
 
+jobs.add_command(job_demo)
 jobs.add_command(set_limits)
 jobs.add_command(test_jobs)
 jobs.add_command(schedule)

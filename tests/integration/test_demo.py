@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -56,4 +57,22 @@ def test_a_worker_that_dies_is_named() -> None:
         _, err = demo.communicate(timeout=60)
         assert demo.returncode == 1
         assert b"publisher 1 has ended" in err
+        assert gone(processes)
+
+
+@pytest.mark.long
+def test_the_demo_of_jobs_runs_them_and_leaves_nothing_behind() -> None:
+    with started("jobs", "demo", "--workers", "1") as demo:
+        said = []
+        for line in iter(lambda: read_line(demo.stdout), b""):
+            said.append(line.decode())
+            if " complete" in said[-1]:
+                break
+        assert re.match(r"console at http://127\.0\.0\.1:\d+/jobs$", said[0])
+        processes = family(demo.pid)
+        assert len(processes) > 4, "a cluster, a worker and a console"
+        demo.send_signal(signal.SIGTERM)
+        _, err = demo.communicate(timeout=120)
+        assert demo.returncode == 0, err
+        assert b"nothing of the demo is left" in err
         assert gone(processes)
