@@ -26,6 +26,7 @@ from roq.jobs.limits import (
 )
 from roq.jobs.rows import Claimed, Deltas, Ended, LivingInstance, Look, Trouble, spread
 from roq.jobs.schema import AUDIT
+from roq.jobs.slots import JobSlots
 from roq.jobs.states import JobStatus, RunEnd
 from roq.jobs.store import CLAIMED, OWN_SHARD_MIN, JobStore, claimed_of
 
@@ -184,20 +185,7 @@ class JobInstances:
         row = self._database.run(
             connection, "SELECT limits, changes FROM job_type WHERE name = :name", name=name
         ).one()
-        limit = limits_of(row).cluster_limit or 0
-        self._database.run(
-            connection,
-            "DELETE FROM job_slot WHERE type = :name AND number >= :most",
-            name=name,
-            most=limit,
-        )
-        self._database.run(
-            connection,
-            "INSERT INTO job_slot (type, number) SELECT type, number FROM "
-            + self._database.given(("type", "text"), ("number", "bigint"))
-            + " AS d WHERE true ON CONFLICT (type, number) DO NOTHING",
-            [[name, number] for number in range(limit)],
-        )
+        JobSlots(self._database).make(connection, name, limits_of(row).cluster_limit or 0)
 
     def look(self, connection: sa.Connection, owner: int) -> Look:
         """What an instance has to know several times a second."""

@@ -41,6 +41,8 @@ STOP_SECONDS: Final = 5.0
 """So long may a run go on that is to stop; then its process is killed."""
 LOOK_SECONDS: Final = 0.1
 END_SECONDS: Final = 5.0
+START_SECONDS: Final = 30.0
+"""So long may a process take to start; its run has as much more time until others end it."""
 SILENT_SECONDS: Final = 15
 """So long may either side stop within a message; then the process is taken for hung."""
 _reports: Final[msgspec.msgpack.Decoder[ChildReport]] = msgspec.msgpack.Decoder(ChildReport)
@@ -192,10 +194,9 @@ class JobProcesses:
             if process is None:
                 process = JobProcess(self._main)
             try:
-                while fresh and process.hear() is None:
-                    if job.interrupted or self._closed:
-                        process.close()
-                        return None
+                if fresh and not self._came_up(process, job):
+                    process.close()
+                    return None
                 process.tell(begin)
             except _Gone:
                 process.close()
@@ -204,6 +205,23 @@ class JobProcesses:
             else:
                 return process
         return None
+
+    def _came_up(self, process: JobProcess, job: Job) -> bool:
+        """Wait until a process is ready; False: the run is to stop before.
+
+        Raises:
+            _Gone: it has ended, or takes too long.
+        """
+        until = monotonic() + START_SECONDS
+        while process.hear() is None:
+            if job.interrupted or self._closed:
+                return False
+            if monotonic() > until:
+                raise _Gone(
+                    f"its process was not ready after {START_SECONDS:g} s: what is imported there"
+                    " waits for something"
+                )
+        return True
 
     def _follow(self, process: JobProcess, job: Job, patience: float) -> tuple[Ended, bool]:
         """How the run ends, and whether its process can have another one; one that is to stop is

@@ -113,6 +113,7 @@ class RunTimes:
         """A run has ended, and had a thread for so long; None: for no time."""
         self.ends[kind, end] = self.ends.get((kind, end), 0) + 1
         if seconds is not None:
+            # Before its buckets: whoever looks meanwhile asks for the seconds of those.
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds
             buckets = self.buckets.setdefault(kind, [0] * (len(BOUNDS) + 1))
             buckets[bisect_left(BOUNDS, seconds)] += 1
-            self.seconds[kind] = self.seconds.get(kind, 0.0) + seconds

@@ -17,7 +17,7 @@ import msgspec
 import sqlalchemy as sa
 
 from roq.errors import InvalidRequest, JobExists
-from roq.jobs.database import JobDatabase, Row
+from roq.jobs.database import MICROSECONDS, JobDatabase, Row
 from roq.jobs.held import BLOCK
 from roq.jobs.instances import JobInstances
 from roq.jobs.rows import Body, Claimed, Look, NewJob
@@ -37,6 +37,8 @@ OPEN_MAX: Final = 1_000
 FIRED_KEPT: Final = 1_000
 """So many times of each schedule are remembered, and all whose jobs wait or run."""
 FIRED_SHOWN: Final = 5
+AHEAD_MAX: Final = 86_400 * MICROSECONDS
+"""So long a schedule waits for its next time, if the clock was set back by that."""
 _LAST: Final = "job_schedule AS s JOIN job_fired AS f ON f.schedule = s.name"
 _OPEN: Final = "job.status IN ('CREATED', 'RUNNING')"
 
@@ -297,8 +299,10 @@ class JobSchedules:
         return time
 
     def tidy(self, connection: sa.Connection) -> int:
-        """Forget a block of old times; gives how many."""
+        """Forget a block of old times; gives how many. Schedules whose next time is that of a clock
+        which was far ahead begin anew."""
         self._database.lock(connection, ["roq.jobs.fired"])
+        self._correct(connection)
         gone = self._database.run(
             connection,
             "DELETE FROM job_fired WHERE (schedule, time) IN (SELECT f.schedule, f.time"
@@ -308,6 +312,29 @@ class JobSchedules:
             block=10 * BLOCK,
         )
         return gone.rowcount
+
+    def _correct(self, connection: sa.Connection) -> None:
+        """Have schedules wait no longer than a day for what the clock has once said."""
+        now = self._database.now(connection)
+        skipped = "" if self._database.sqlite else " FOR UPDATE SKIP LOCKED"
+        for row in self._database.run(
+            connection,
+            f"SELECT * FROM job_schedule WHERE next > :late ORDER BY name{skipped}",
+            late=now + AHEAD_MAX,
+        ).all():
+            try:
+                expected = next_time(_plan(row), now)
+            except InvalidRequest:
+                continue  # `fire_due` says so
+            if expected is None or row.next <= expected + AHEAD_MAX:
+                continue
+            self._tell(row.name, "the database's clock was far ahead: its next time is a new one")
+            self._database.run(
+                connection,
+                "UPDATE job_schedule SET next = :next WHERE name = :name",
+                next=expected,
+                name=row.name,
+            )
 
     # --- operate ----------------------------------------------------------------------------------
 

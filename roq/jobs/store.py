@@ -37,6 +37,7 @@ from roq.jobs.rows import (
     Want,
     spread,
 )
+from roq.jobs.slots import JobSlots
 from roq.jobs.states import RETRIES, Attempts, JobStatus, after
 
 SHARDS: Final = 8
@@ -62,6 +63,7 @@ class JobStore(HeldJobs):
     def __init__(self, database: JobDatabase, jitter: Callable[[], float] = random.random) -> None:
         super().__init__(database)
         self.jitter = jitter
+        self._slots = JobSlots(database)
         self._shard = 0 if database.sqlite else os.urandom(1)[0] % SHARDS
         given = database.given
         self._insert = (
@@ -175,10 +177,12 @@ class JobStore(HeldJobs):
 
     def _there_already(self, connection: sa.Connection, job: NewJob, deltas: Deltas) -> Submitted:
         """A job was not inserted because one with the same `unique` waits or runs."""
+        # Of two that replace it, the later one is to see what the earlier one has made of it.
+        locked = self.database.for_change if job.on_unique == "replace" else ""
         row = self.database.run(
             connection,
             "SELECT id, status, priority, items FROM job WHERE type = :type"
-            " AND unique_key = :name AND status IN ('CREATED', 'RUNNING')",
+            f" AND unique_key = :name AND status IN ('CREATED', 'RUNNING'){locked}",
             type=job.type,
             name=job.unique,
         ).first()
@@ -269,14 +273,14 @@ class JobStore(HeldJobs):
             lacking = set()
             for kind, number in asked.items():
                 if number and kind in slots:
-                    most[kind] = self._slots(connection, owner, slots[kind], number)
+                    most[kind] = self._slots.take(connection, owner, slots[kind], number)
                     lacking |= {kind} if most[kind] < number else set()
             short |= lacking
             slots = {kind: want for kind, want in slots.items() if not asked[kind]}
             if not lacking:
                 break
         for want in slots.values():
-            self._slots(connection, owner, want, 0)
+            self._slots.take(connection, owner, want, 0)
         rows = [[job, token, allowed[kind].limit, kind] for job, token, kind in picked]
         passed = {id_ for id_, _, _ in jobs} - {id_ for id_, _, _ in picked}
         if not rows:
@@ -367,40 +371,6 @@ class JobStore(HeldJobs):
             [[each] for each in kinds],
         )
         return {row.name: row.rate_next for row in rows}
-
-    def _slots(self, connection: sa.Connection, owner: int, want: Want, number: int) -> int:
-        """How many jobs of a limited type may be claimed: slots are taken for them, and what this
-        instance does not need is given back."""
-        held: int = self.database.run(
-            connection,
-            "SELECT count(*) FROM job_slot WHERE type = :type AND owner = :owner",
-            type=want.type,
-            owner=owner,
-        ).scalar_one()
-        number = min(number, want.most)
-        free = held - want.running
-        if free < number:
-            got = self.database.run(
-                connection,
-                "UPDATE job_slot SET owner = :owner WHERE type = :type AND number IN (SELECT number"
-                " FROM job_slot WHERE type = :type AND owner IS NULL ORDER BY number"
-                f" LIMIT :most{self.database.skip_locked}) RETURNING number",
-                owner=owner,
-                type=want.type,
-                most=number - free,
-            ).all()
-            return min(number, max(0, free + len(got)))
-        if free > number:
-            self.database.run(
-                connection,
-                "UPDATE job_slot SET owner = NULL WHERE type = :type AND number IN (SELECT number"
-                " FROM job_slot WHERE type = :type AND owner = :owner ORDER BY number DESC"
-                " LIMIT :most)",
-                owner=owner,
-                type=want.type,
-                most=free - number,
-            )
-        return number
 
     def _params(self, connection: sa.Connection, ids: Sequence[int]) -> dict[int, Body]:
         if not ids:

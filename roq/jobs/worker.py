@@ -25,7 +25,7 @@ from roq.errors import Unavailable
 from roq.jobs.database import JobDatabase
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, TIDY_MAX, JobInstances
 from roq.jobs.pool import RunLoop, Running, RunThreads
-from roq.jobs.processes import JobProcesses
+from roq.jobs.processes import START_SECONDS, JobProcesses
 from roq.jobs.room import JobPlaces, JobRoom, RunTimes
 from roq.jobs.rows import Body, Claimed, Claims, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job, unbegun
@@ -45,7 +45,7 @@ GRACE_SECONDS: Final = 30.0
 """For jobs to stop, when the instance ends."""
 HEAP_SECONDS: Final = 1.0
 """So long may a run that was claimed wait for a thread: then another instance may have it."""
-_START_MICROSECONDS: Final = 15_000_000
+_START_MICROSECONDS: Final = int(START_SECONDS * 1_000_000) // 2
 """Half of what a process may take to start until others end its run."""
 _WAIT_MICROSECONDS: Final = int((HEAP_SECONDS + LOOK_SECONDS) * 1_000_000)
 

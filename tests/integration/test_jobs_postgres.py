@@ -20,7 +20,7 @@ from roq.jobs import worker
 from roq.jobs.database import Undone
 from roq.jobs.instances import JobInstances
 from roq.jobs.room import JobPlaces
-from roq.jobs.rows import Ended, Want
+from roq.jobs.rows import Deltas, Ended, Want
 from roq.jobs.states import JobStatus, RunEnd
 from roq.jobs.store import JobStore
 from roq.jobs.views import Action, JobFilter
@@ -118,6 +118,26 @@ def test_a_restart_meets_a_submission_with_the_same_unique(lab: Lab) -> None:
             eventually(lambda: waits_for_a_lock(lab), "the restart waits for the submission")
         assert restarting.result() == 1
     assert [lab.status(job) for job in jobs] == [JobStatus.FAILED, JobStatus.CREATED]
+    lab.check()
+
+
+def test_two_that_replace_a_unique_job_count_it_once(lab: Lab) -> None:
+    lab.submit(unique="u", items=1)
+
+    def replace() -> None:
+        """From where its insert has met the other one."""
+        deltas = Deltas()
+        with lab.database.write() as connection:
+            job = new(unique="u", on_unique="replace", items=7)
+            assert lab.store._there_already(connection, job, deltas).outcome == "replaced"
+            lab.store.count(connection, deltas)
+
+    with ThreadPoolExecutor(1) as pool:
+        with lab.database.write() as connection:
+            lab.store.submit(connection, [new(unique="u", on_unique="replace", items=5)])
+            again = pool.submit(replace)
+            eventually(lambda: waits_for_a_lock(lab), "the second waits for the first")
+        again.result()
     lab.check()
 
 

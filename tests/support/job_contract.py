@@ -284,6 +284,28 @@ class StoreContract:
         lab.kill(one)
         assert len(lab.claim(two, 4, limited=True, running=2)) == 1, "slots of the dead are free"
 
+    def test_a_limit_that_is_lowered_and_raised_counts_what_runs(self, lab: Lab) -> None:
+        lab.declare("A", 3)
+        for _ in range(9):
+            lab.submit()
+        one, two = lab.instance(), lab.instance()
+        mine = lab.claim(one, 3, limited=True)
+        assert len(mine) == 3
+        lab.declare("A", 1)
+        assert lab.claim(two, 4, limited=True) == []
+        lab.declare("A", 3)
+        assert lab.claim(two, 4, limited=True) == [], "three run, and three may"
+        lab.declare("A", 1)
+        for left in (2, 1):
+            lab.finish(one, mine.pop())
+            assert lab.claim(one, 4, limited=True, running=left) == []
+            assert lab.claim(two, 4, limited=True) == [], f"{left} run, and one may"
+        lab.finish(one, mine.pop())
+        assert lab.claim(one, 0, limited=True) == []
+        assert len(lab.claim(two, 4, limited=True)) == 1
+        lab.declare("A", 2)
+        assert len(lab.claim(one, 4, limited=True)) == 1
+
     def test_many_are_restarted_and_never_more_than_were_counted(self, lab: Lab) -> None:
         mine = lab.instance()
         jobs = [each.id for each in lab.submit_all([new(restartable=False) for _ in range(4)])]

@@ -158,3 +158,13 @@ def test_a_process_that_cannot_be_started_or_says_half_is_an_error_of_the_job(
         handle: Any = process_program.where.submit()
         assert handle.wait(SECONDS) is JobStatus.FAILED
     assert process_program.where.submit().wait(SECONDS) is JobStatus.COMPLETE
+
+
+def test_a_process_that_does_not_come_up_is_an_error_of_the_job(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "START_SECONDS", 0.2)
+    monkeypatch.setattr(processes, "command", lambda _: ["sleep", "600"])
+    jobs.start(threads=1)
+    with pytest.raises(JobFailed, match="not ready after"):
+        process_program.where.submit().result(SECONDS)

@@ -70,3 +70,16 @@ def test_runs_are_counted_by_end_and_time() -> None:
     assert times.ends == {("A", RunEnd.DONE): 4, ("A", RunEnd.UNSTARTED): 1}
     assert times.buckets["A"] == [2, 0, 1, 0, 0, 0, 0, 0, 0, 1]
     assert times.seconds["A"] == BOUNDS[0] + 0.02 + 10_000.0
+
+
+def test_who_looks_while_a_run_is_counted_finds_its_seconds() -> None:
+    class Watched(dict[str, list[int]]):
+        def setdefault(self, kind: str, default: list[int] | None = None) -> list[int]:  # type: ignore[override]
+            seen.append(times.seconds[kind])
+            return super().setdefault(kind, default or [])
+
+    seen: list[float] = []
+    times = RunTimes()
+    times.buckets = Watched()
+    times.ended("A", RunEnd.DONE, 0.5)
+    assert seen == [0.5]

@@ -31,6 +31,21 @@ class TestSQLite(ScheduleContract):
         assert fired == [1, 24, 0, 0, 0, 1]
         assert lab.jobs.operate.counts()[0].number == 26
 
+    def test_a_clock_that_was_far_ahead_does_not_stop_a_schedule(self, lab: Lab) -> None:
+        years = 365 * 24 * 60 * MINUTE
+        yearly = schedule("y", cron="0 0 1 1 *")
+        self.declare(lab, schedule(every=60, overlap="allow"), yearly)
+        new_year = self.shown(lab, "y").next
+        lab.time += 5 * years
+        assert self.fire(lab) == 2
+        lab.time -= 5 * years
+        assert self.shown(lab).next > lab.time + years, "it waits for that"  # type: ignore[operator]
+        with lab.database.write() as connection:
+            lab.jobs.operate.schedules.tidy(connection)
+        assert self.shown(lab, "y").next == new_year
+        lab.time += MINUTE
+        assert (self.fire(lab), self.fire(lab)) == (1, 0)
+
     def test_one_that_cannot_be_read_is_told_once(
         self, lab: Lab, caplog: pytest.LogCaptureFixture
     ) -> None:
