@@ -76,8 +76,8 @@ from roq.protocol import (  # noqa: E402
     transaction,
 )
 from roq.protocol import spec as specs  # noqa: E402
-from roq.protocol.batch import HEADER, MAGIC  # noqa: E402
-from roq.protocol.columns import KEY_GROUPS, LIFETIME, PRIORITIES, TAGS  # noqa: E402
+from roq.protocol.batch import HEADER, MAGIC, pack  # noqa: E402
+from roq.protocol.columns import KEY_GROUPS, KEYS, LIFETIME, PRIORITIES, TAGS  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
 from roq.protocol.framing import join_answer, split_answer  # noqa: E402
 from roq.protocol.request import read_request  # noqa: E402
@@ -473,7 +473,10 @@ def fuzz_log(maker: Maker) -> None:
     )
     body = _raw(maker, snapshot.LogSnapshot)
     for _ in range(maker.random.randint(1, 12)):
-        log.append(maker.random.choice(TOPICS[:3]), body, len(body))
+        keyed = pack([b"x"], publisher=PublisherId(QUEUE), epoch=1, link_number=1, first_sequence=0,
+                     created_us=7, extensions=_area(maker, 1), attributes=b"\x80")  # fmt: skip
+        held = maker.random.choice([body, keyed])
+        log.append(maker.random.choice(TOPICS[:3]), held, len(held))
         group = log.gather(lambda: encode_snapshot([]))
         assert group is not None
         perform(files, group)
@@ -528,10 +531,8 @@ def _short(maker: Maker, kind: object) -> bytes:
 def _area(maker: Maker, count: int) -> bytes:
     """What a batch may say of its messages, sometimes cut off or of other lengths."""
     column = maker.random.randbytes(maker.random.choice([1, count, count + 1, 255]))
-    records = [
-        bytes((kind, len(column))) + column for kind in (KEY_GROUPS, PRIORITIES, TAGS, LIFETIME, 99)
-        if maker.chance(0.5)
-    ]  # fmt: skip
+    kinds = (KEY_GROUPS, PRIORITIES, TAGS, LIFETIME, KEYS, 99)
+    records = [bytes((kind, len(column))) + column for kind in kinds if maker.chance(0.5)]
     area = b"".join(records)
     return area[: maker.random.randrange(len(area) + 1)] if maker.chance(0.2) else area
 
@@ -728,7 +729,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
     ),
     "log": (
         "exchange/snapshot", "log/index", "log/key_index", "log/meta", "log/records",
-        "log/recovery", "log/snapshot",
+        "log/recovery", "log/snapshot", "protocol/columns",
     ),
 }  # fmt: skip
 """Target → the modules of roq whose decoding it goes through, or that decode in the same way."""
