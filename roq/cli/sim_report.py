@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = "report.html"
 PICTURE: Final = "report.png"
+SWEEP: Final = "sweep.json"
 COMPARISON: Final = Path("comparison.html")
 RUNS_HELP: Final = "Folder in which runs are looked for."
 
@@ -57,8 +58,9 @@ def report(
 ) -> None:  # fmt: skip
     """Show what came of a run, and write its page and picture again.
 
-    RUN is the id of a run, its folder, or `latest`. The page (report.html) needs nothing but
-    itself: send it to whom you like.
+    RUN is the id of a run or a sweep, its folder, or `latest` (of runs). The page (report.html)
+    needs nothing but itself: send it to whom you like. Of a sweep, its table and pictures are made
+    again from the table of all runs.
 
     \b
     Example:
@@ -66,6 +68,11 @@ def report(
       roq sim report ramp-live-20260131-235959 --all --open
       roq sim report latest --remote sc://10.0.0.9:15002
     """
+    for place in (Path(run), runs / run):
+        if (place / SWEEP).is_file():
+            again = wanted("roq.simulation.forecast.sweep").again
+            wanted("roq.cli.sim_sweep").show_sweep(again(place))
+            return
     folder: Path = wanted("roq.simulation.lab.archive.folder").find(run, runs)
     if remote or evaluate:
         again = wanted("roq.simulation.lab.traces.evaluate").evaluate

@@ -13,8 +13,8 @@ from roq.cli.output import note, print_table
 from roq.cli.sim_run import OUT, SCALE, SPARK, Option, model_sizes, spark_wish, with_options
 
 if TYPE_CHECKING:
+    from roq.simulation.forecast.results import Row
     from roq.simulation.forecast.sweep import Swept
-    from roq.simulation.forecast.table import Row
 
 OPTIONS: Final[tuple[Option, ...]] = (
     click.option("--vary", multiple=True, metavar="NAME=V1,V2,…",
@@ -29,6 +29,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
     SCALE,
     *model_sizes(),
     OUT,
+    click.option("--results-at", default="", metavar="URI",
+                 help="Where the table of all runs is kept, in a folder of its own: a path, "
+                 "hdfs://…, s3a://…; else in the folder of the sweep."),
     click.option("--local", is_flag=True, help="Processes of this machine, without Spark."),
     click.option("--workers", type=click.IntRange(0, 256), default=0,
                  help="With --local: how many; 0: one for each core."),
@@ -65,10 +68,15 @@ def sweep(
     with ends_quietly(), wanted("roq.simulation.real.bar").bar("tasks") as progress:
         found = wanted("roq.simulation.forecast.sweep").conduct(order, progress)
     if found is not None:
-        _show(found.table)
-        note(f"{found.runs} of {found.wanted} runs in {found.took:.1f} s; written: {found.folder}")
+        show_sweep(found)
     if found is None or found.runs < found.wanted:
         raise SystemExit(INTERRUPTED)
+
+
+def show_sweep(found: Swept) -> None:
+    """Print its table, and where it is."""
+    _show(found.table)
+    note(f"{found.runs} of {found.wanted} runs in {found.took:.1f} s; written: {found.folder}")
 
 
 def _show(rows: Sequence[Row]) -> None:

@@ -178,9 +178,13 @@ def _end_phase(marks: Marks) -> None:
 
 def _resting(marks: Marks) -> set[PublisherId]:
     """Publishers that were moved a moment ago; forgets the others."""
-    found = [name for name in marks.named(_MOVED) if marks.since(name) < REST_SECONDS]
-    marks.keep(_MOVED, found)
-    return {PublisherId(bytes.fromhex(name.removeprefix(_MOVED))) for name in found}
+    found = set()
+    for name in marks.named(_MOVED):
+        if marks.since(name) < REST_SECONDS:
+            found.add(PublisherId(bytes.fromhex(name.removeprefix(_MOVED))))
+        else:
+            marks.drop(name)
+    return found
 
 
 def _unknown(view: QueueView) -> set[int]:

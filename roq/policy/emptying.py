@@ -84,4 +84,4 @@ def _usual_rate(exchange: ExchangeView) -> float:
 
 
 def _lowest(load: dict[int, float]) -> int:
-    return min(load, key=lambda number: (load[number], number))
+    return min(zip(load.values(), load, strict=True))[1]

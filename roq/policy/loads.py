@@ -42,9 +42,9 @@ class Loads:
         targets = [number for number in self.load if number not in avoid]
         self.targets: tuple[int, ...] = tuple(targets or self.load)
         """Exchanges that may be sent a publisher."""
-        self._at: dict[int, dict[PublisherId, float]] = {
-            each.number: _movable(each) for each in accepting
-        }
+        self._exchanges = {each.number: each for each in accepting}
+        self._at: dict[int, dict[PublisherId, float]] = {}
+        """Who can be moved, of exchanges that were looked at: in most rounds none is."""
         self.resting = frozenset(resting)
         """Publishers that are not moved for weak reasons."""
         self._origin: dict[PublisherId, int] = {}
@@ -55,7 +55,7 @@ class Loads:
         """A copy to try things out on."""
         copy = object.__new__(Loads)
         copy.limit, copy.targets, copy.resting = self.limit, self.targets, self.resting
-        copy.load = dict(self.load)
+        copy.load, copy._exchanges = dict(self.load), self._exchanges
         copy._at = {number: dict(there) for number, there in self._at.items()}
         copy._origin, copy._decided = dict(self._origin), dict(self._decided)
         copy._left = dict(self._left)
@@ -71,7 +71,7 @@ class Loads:
     @property
     def busiest(self) -> int:
         """The exchange with most load; the lowest number of equal ones."""
-        return min(self.load, key=lambda number: (-self.load[number], number))
+        return min((-load, number) for number, load in self.load.items())[1]
 
     @property
     def mean(self) -> float:
@@ -95,22 +95,22 @@ class Loads:
             number: of the exchange.
             hasty: those that rest as well.
         """
-        there = self._at[number]
+        there = self._there(number)
         if hasty or not self.resting:
             return there
         return {each: rate for each, rate in there.items() if each not in self.resting}
 
     def lowest(self, besides: Collection[int]) -> int | None:
         """The exchange with least load among those that may be sent a publisher."""
-        usable = [number for number in self.targets if number not in besides]
-        return min(usable, key=lambda number: (self.load[number], number), default=None)
+        usable = [(self.load[number], number) for number in self.targets if number not in besides]
+        return min(usable)[1] if usable else None
 
     # --- deciding ---------------------------------------------------------------------------------
 
     def move(self, publisher: PublisherId, source: int, target: int, reason: str) -> None:
         """Send a publisher elsewhere."""
-        rate = self._at[source].pop(publisher)
-        self._at[target][publisher] = rate
+        rate = self._there(source).pop(publisher)
+        self._there(target)[publisher] = rate
         self.load[source] -= rate
         self.load[target] += rate
         self._origin.setdefault(publisher, source)
@@ -122,7 +122,7 @@ class Loads:
         """Spread a publisher evenly over these exchanges, each at its share of the whole."""
         chosen = tuple(targets)
         for number, rate in shares.items():
-            self._at[number].pop(publisher.id, None)
+            self._there(number).pop(publisher.id, None)
             self.load[number] -= rate
         share = sum(shares.values()) / len(chosen)
         for number in chosen:
@@ -152,6 +152,12 @@ class Loads:
             origin, place = self._origin[publisher], self._place(publisher)
             if place != origin:
                 found.append(Move(publisher, origin, place, decided))
+        return found
+
+    def _there(self, number: int) -> dict[PublisherId, float]:
+        found = self._at.get(number)
+        if found is None:
+            found = self._at[number] = _movable(self._exchanges[number])
         return found
 
     def _place(self, publisher: PublisherId) -> int:

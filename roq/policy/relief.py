@@ -12,6 +12,7 @@ lowers the true peak of those exchanges, and publishers never go in circles.
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import inf
 from typing import Final
 
 from roq.model import PublisherId, exchange_name
@@ -83,14 +84,18 @@ def most_even(
     Publishers that rest are taken only if it is `hasty`.
     """
     here, there = loads.load[source], loads.load[target]
-    best: tuple[float, float, PublisherId] | None = None
+    lowest = inf
+    best: tuple[float, PublisherId] | None = None
     for publisher, rate in loads.movable(source, hasty=hasty).items():
         left, grown = here - rate, there + rate
         if grown < below:
-            key = (max(left, grown), -rate, publisher)
-            if best is None or key < best:
-                best = key
-    return best[2] if best is not None else None
+            peak = max(left, grown)
+            if peak > lowest:
+                continue
+            key = (-rate, publisher)
+            if best is None or peak < lowest or key < best:
+                lowest, best = peak, key
+    return best[1] if best is not None else None
 
 
 def _fill_others(loads: Loads, source: int, moves_max: int, reason: str) -> int:

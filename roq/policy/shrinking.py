@@ -92,18 +92,22 @@ def _others_take_it(view: QueueView, exchange: ExchangeView) -> bool:
     """Whether no exchange would be busy for what it gets of this one."""
     load = {each.number: max(each.throughput, each.mean) for each in view.exchanges}
     here = {each.id: each.throughput for each in exchange.top}
+    most = CARRIED * view.limit
     for decision in emptying(view, exchange.number):
         if isinstance(decision, Move):  # it publishes here and nowhere else
-            targets: tuple[int, ...] = (decision.target,)
-            shares = {exchange.number: here[decision.publisher]}
-        else:
-            targets, shares = decision.targets, shares_of(view, decision.publisher)
+            rate = here[decision.publisher]
+            load[exchange.number] -= rate
+            load[decision.target] += rate
+            if load[decision.target] > most:
+                return False
+            continue
+        targets, shares = decision.targets, shares_of(view, decision.publisher)
         rate = sum(shares.values())
         for number, share in shares.items():
             load[number] -= share
         for number in targets:
             load[number] += rate / len(targets)
-        if any(load[number] > CARRIED * view.limit for number in targets):
+        if any(load[number] > most for number in targets):
             return False
     return True
 

@@ -14,7 +14,7 @@ import msgspec
 from roq.model import ElasticRules, PublisherId
 
 
-class PublisherView(msgspec.Struct, frozen=True):
+class PublisherView(msgspec.Struct, frozen=True, gc=False):
     """One of the busiest publishers of an exchange.
 
     Attributes:
@@ -99,7 +99,7 @@ class QueueView(msgspec.Struct, frozen=True):
         return len(self.exchanges) + self.missing
 
 
-class Move(msgspec.Struct, frozen=True):
+class Move(msgspec.Struct, frozen=True, gc=False):
     """This publisher, which publishes at `source` alone, is to publish at `target`."""
 
     publisher: PublisherId
@@ -108,7 +108,7 @@ class Move(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Stripe(msgspec.Struct, frozen=True):
+class Stripe(msgspec.Struct, frozen=True, gc=False):
     """This publisher is to be spread over these exchanges; one: it is striped no more."""
 
     publisher: PublisherId

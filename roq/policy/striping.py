@@ -81,9 +81,8 @@ def gather(view: QueueView, loads: Loads, marks: Marks) -> None:
 def _striped(view: QueueView) -> list[PublisherView]:
     found: dict[PublisherId, PublisherView] = {}
     for exchange in view.exchanges:
-        for publisher in exchange.top:
-            if len(publisher.exchanges) > 1:
-                found.setdefault(publisher.id, publisher)
+        for publisher in [each for each in exchange.top if len(each.exchanges) > 1]:
+            found.setdefault(publisher.id, publisher)
     return [found[publisher] for publisher in sorted(found)]
 
 

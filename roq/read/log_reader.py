@@ -21,6 +21,7 @@ from typing import Final, Self
 import zmq
 
 from roq.errors import Closed, OtherVersion, StaleEpoch, Unavailable
+from roq.protocol.batch import HEADER_BYTES
 from roq.protocol.channel import FIND, HEADS, SEEK, Heads, KeyPlaces, Seek
 from roq.protocol.framing import Answers
 from roq.protocol.version import FIRST, other_version
@@ -36,6 +37,9 @@ from roq.read.range_reader import (
 )
 from roq.runtime import sockets
 
+RECEIVE_MARK: Final = 2 * FETCH_BYTES // HEADER_BYTES
+"""More than one answer brings, so that who reads slowly is never full: a socket that is, and loses
+its connection, ends the process (docs/decisions/0009). ZeroMQ counts in steps of half the mark."""
 NOTHING_SO_NEW: Final = (1 << 63) - 1
 TIMEOUT_SECONDS: Final = 10.0
 
@@ -221,6 +225,8 @@ class LogReader:
         if self._socket is None:
             self._socket = sockets.dealer(self._context, maximum_bytes=-1)
             self._answers = Answers()
+            self._socket.setsockopt(zmq.RCVHWM, RECEIVE_MARK)
+            self._socket.setsockopt(zmq.HEARTBEAT_IVL, 0)  # those of the exchange suffice
             self._socket.connect(self._address)
         sockets.send_to(self._socket, frames)
 

@@ -79,6 +79,7 @@ class Publishers:
         self.weight = array("d", (_weight(spread, random) for _ in groups))
         _level(self.group, self.weight)
         self.place: list[Place] = [NOWHERE] * len(groups)
+        self.ids = list(map(id_of, range(len(groups))))
         self.there = bytearray(len(groups))
         """1 for those who have come and not gone."""
         order = sorted(range(len(groups)), key=lambda each: (-self.weight[each], each))

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 from roq.simulation.forecast.grid import Value, in_order
 from roq.simulation.forecast.outcome import mean
-from roq.simulation.forecast.table import PREFIX, Row, error, known, varied_names
+from roq.simulation.forecast.results import PREFIX, Combination
+from roq.simulation.forecast.table import error
 
 CELL_INCHES: Final = (1.05, 0.72)
 COLOURS: Final = "cividis"
@@ -24,32 +25,37 @@ LEAST_RANGE: Final = 0.1
 """Of the highest value: smaller differences do not get all the colours."""
 
 
-def draw(rows: Sequence[Row], metrics: Sequence[str], folder: Path) -> list[Path]:
+def draw(found: Sequence[Combination], metrics: Sequence[str], folder: Path) -> list[Path]:
     """One picture for each figure and each pair of names with several values; over the rest, means.
 
     A sweep of one name is a picture with one row.
     """
-    names = [name for name in varied_names(rows) if len({row[name] for row in rows}) > 1]
+    varied = found[0].values if found else {}
+    names = [name for name in varied if len(_values(found, name)) > 1]
     pairs: list[tuple[str, str]] = list(combinations(names, 2)) or [(name, "") for name in names]
     written = []
     for across, up in pairs:
         for metric in metrics:
             parts = [metric, across.removeprefix(PREFIX), up.removeprefix(PREFIX)]
             path = folder / f"{'-'.join(filter(None, parts))}.png"
-            _draw(rows, across, up, metric, path)
+            _draw(found, across, up, metric, path)
             written.append(path)
     return written
 
 
-def _draw(rows: Sequence[Row], across: str, up: str, metric: str, path: Path) -> None:
-    columns = _values(rows, across)
-    lines = _values(rows, up) if up else [""]
+def _draw(
+    combinations: Sequence[Combination], across: str, up: str, metric: str, path: Path
+) -> None:
+    columns = _values(combinations, across)
+    lines = _values(combinations, up) if up else [""]
     found = [
         [
-            known(
-                (row for row in rows if row[across] == column and (not up or row[up] == line)),
-                metric,
-            )
+            [
+                figure
+                for each in combinations
+                if each.values[across] == column and (not up or each.values[up] == line)
+                for figure in each.figures[metric]
+            ]
             for column in columns
         ]
         for line in lines
@@ -67,7 +73,7 @@ def _draw(rows: Sequence[Row], across: str, up: str, metric: str, path: Path) ->
     axes.set_xlabel(across.removeprefix(PREFIX))
     axes.set_ylabel(up.removeprefix(PREFIX))
     axes.set_title(metric.replace("_", " "), loc="left", fontweight="bold")
-    axes.set_title(_runs(rows, found), loc="right", fontsize="small", color="#5a646e")
+    axes.set_title(_runs(combinations, found), loc="right", fontsize="small", color="#5a646e")
     figure.savefig(path, dpi=120)
 
 
@@ -100,13 +106,13 @@ def _fill(axes: Axes, found: list[list[list[float]]]) -> None:
     axes.spines[:].set_visible(False)
 
 
-def _runs(rows: Sequence[Row], found: list[list[list[float]]]) -> str:
+def _runs(combinations: Sequence[Combination], found: list[list[list[float]]]) -> str:
     """Of what, and of how many runs a cell is the mean."""
-    scenarios = sorted({str(row[f"{PREFIX}scenario"]) for row in rows})
+    scenarios = sorted({str(each.values[f"{PREFIX}scenario"]) for each in combinations})
     counts = sorted({len(values) for line in found for values in line})
     several = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"{', '.join(scenarios)}; mean of {several} runs"
 
 
-def _values(rows: Sequence[Row], name: str) -> list[Value]:
-    return sorted({row[name] for row in rows}, key=in_order)
+def _values(combinations: Sequence[Combination], name: str) -> list[Value]:
+    return sorted({each.values[name] for each in combinations}, key=in_order)

@@ -72,6 +72,8 @@ class SweepOrder(Order, frozen=True, kw_only=True):
         master: of the Spark cluster.
         wish: what is asked of Spark beside that.
         ship: send RoQ's own code to the executors.
+        results_at: folder (path or URI) below which the table of all runs is kept; empty: the
+            folder of the sweep.
     """
 
     scenarios: Annotated[list[str], Meta(min_length=1)]
@@ -82,6 +84,7 @@ class SweepOrder(Order, frozen=True, kw_only=True):
     master: str = "local[*]"
     wish: SparkWish = SparkWish()
     ship: bool = False
+    results_at: str = ""
 
 
 def case_of(order: Order, name: str) -> Case:

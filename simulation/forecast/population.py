@@ -86,22 +86,17 @@ class Population:
         for exchange in self._at(place):
             exchange.members.discard(publisher)
             exchange.newcomers.pop(publisher, None)
-            exchange.version += 1
         self.publishers.place[publisher] = NOWHERE
 
     def set_off(self, flight: Flight) -> None:
         """It counts where it will be."""
         self._weigh(flight.publisher, flight.sources, -1, planned=True, actual=False)
         self._weigh(flight.publisher, flight.targets, 1, planned=True, actual=False)
-        for exchange in self._at({*flight.sources, *flight.targets}):
-            exchange.version += 1
 
     def turn_back(self, flight: Flight) -> None:
         """It stays where it was."""
         self._weigh(flight.publisher, flight.targets, -1, planned=True, actual=False)
         self._weigh(flight.publisher, flight.sources, 1, planned=True, actual=False)
-        for exchange in self._at({*flight.sources, *flight.targets}):
-            exchange.version += 1
 
     def land(self, flight: Flight, now: float) -> None:
         """It is there."""
@@ -111,17 +106,18 @@ class Population:
         for exchange in self._at(flight.sources):
             exchange.members.discard(publisher)
             exchange.newcomers.pop(publisher, None)
-            exchange.version += 1
         for exchange in self._at(flight.targets):
             exchange.members.add(publisher)
             exchange.newcomers[publisher] = now
-            exchange.version += 1
         self.publishers.place[publisher] = flight.targets
 
     def alive(self, targets: Sequence[int]) -> bool:
         """Whether all these exchanges serve."""
-        found = [self.exchanges.get(number) for number in targets]
-        return all(each is not None and each.died is None for each in found)
+        for number in targets:
+            exchange = self.exchanges.get(number)
+            if exchange is None or exchange.died is not None:
+                return False
+        return True
 
     def check(self) -> None:
         """Assert that places and sums say the same."""
@@ -142,11 +138,11 @@ class Population:
         self._weigh(publisher, place, 1, planned=True, actual=True)
         for exchange in self._at(place):
             exchange.members.add(publisher)
-            exchange.version += 1
 
     def _weigh(
         self, publisher: int, place: Place, sign: int, *, planned: bool, actual: bool
     ) -> None:
+        """Count somebody, or count him no more; whoever changes is another version."""
         if not place:
             return
         group = self.publishers.group[publisher]
@@ -159,10 +155,11 @@ class Population:
                 exchange.planned[group] += share
             if actual:
                 exchange.actual[group] += share
+            exchange.version += 1
 
     def _at(self, numbers: Iterable[int]) -> list[Exchange]:
-        found = (self.exchanges.get(number) for number in numbers)
-        return [each for each in found if each is not None]
+        exchanges = self.exchanges
+        return [exchanges[number] for number in numbers if number in exchanges]
 
 
 def _candidate(exchange: Exchange, means: dict[int, float], tick: int) -> Candidate:

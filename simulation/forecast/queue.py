@@ -243,8 +243,7 @@ class Queue:
         if decided.decisions:
             self._waiting.disturbed()
             self.pass_until(now)
-            for decision in decided.decisions:
-                self._perform(decision, now)
+            self._perform(decided.decisions, now)
             self._renew(now)
             self.wake(now)
             return False
@@ -299,13 +298,18 @@ class Queue:
 
     # --- decisions --------------------------------------------------------------------------------
 
-    def _perform(self, decision: Decision, now: float) -> None:
-        perform(
-            decision,
-            move=lambda publisher, targets, _: self._move(number_of(publisher), targets, now),
-            grow=lambda count, reason: self._grow(count, reason, now),
-            shrink=lambda number, reason: self._shrink(number, reason, now),
-        )
+    def _perform(self, decisions: Sequence[Decision], now: float) -> None:
+        def move(publisher: bytes, targets: Place, _: str) -> None:
+            self._move(number_of(publisher), targets, now)
+
+        def grow(count: int, reason: str) -> None:
+            self._grow(count, reason, now)
+
+        def shrink(number: int, reason: str) -> None:
+            self._shrink(number, reason, now)
+
+        for decision in decisions:
+            perform(decision, move=move, grow=grow, shrink=shrink)
 
     def _grow(self, count: int, reason: str, now: float) -> None:
         if not self.requests.scaling.rests(now):
@@ -421,8 +425,7 @@ class Queue:
         can_go = [each for each in everybody if not each.moving][: self.flights.room]
         if can_go:
             view = self._view(factors, now, scaling=True)
-            for decision in emptying(view, exchange.number, can_go):
-                self._perform(decision, now)
+            self._perform(emptying(view, exchange.number, can_go), now)
 
     def _read(self, exchange: Exchange, now: float) -> None:
         """Everything in it has been read: have it stopped."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from pathlib import Path
@@ -16,18 +16,22 @@ import msgspec
 import roq
 from roq.errors import ConfigError
 from roq.simulation.forecast.case import Case
-from roq.simulation.forecast.grid import RUNS_MAX, Value, combinations, in_order, varied
+from roq.simulation.forecast.grid import RUNS_MAX, Value, combinations, varied
 from roq.simulation.forecast.order import SweepOrder, case_of
 from roq.simulation.forecast.outcome import Outcome
+from roq.simulation.forecast.results import PREFIX, SEED, Combination, Results, Row
 from roq.simulation.forecast.run import Progress, untold
-from roq.simulation.forecast.table import PREFIX, Row, table, write
+from roq.simulation.forecast.table import table, write
 from roq.simulation.forecast.work import Processes, Workers, on_spark, play_all
 from roq.simulation.lab.archive import folder as folders
 from roq.simulation.lab.archive.folder import RunError
+from roq.simulation.lab.traces.place import located
 from roq.simulation.real.results import Machine, measured
 
 KIND: Final = "sweep"
 FILE: Final = "sweep.json"
+RESULTS: Final = "runs.parquet"
+"""In the folder of a sweep, if no other place was wanted."""
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +57,10 @@ class Swept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """`sweep.json`: what was asked, where, and how long it took."""
+    """`sweep.json`: what was asked, where, how long it took, and where the runs are."""
 
     order: SweepOrder
+    results: str = ""
     runs: int
     wanted: int
     took_seconds: float
@@ -88,36 +93,86 @@ def conduct(order: SweepOrder, progress: Progress = untold) -> Swept:
     name = names.pop() if len(names) == 1 else "several"
     began = time.time()
     with folders.kept_if_filled(order.out, folders.new_id(name, KIND, began)) as folder:
-        with measured() as machine, _workers(order) as workers:
-            rows = run(wanted, workers, progress)
+        results = results_of(order, folder)
+        with measured() as machine, _workers(order) as workers, results:
+            run(wanted, workers, progress, results.add)
         took = time.time() - began
-        if not rows:
+        if not results.rows:
             raise KeyboardInterrupt
         kept = Record(
             order=order,
-            runs=len(rows),
+            results=results.uri,
+            runs=results.rows,
             wanted=count,
             took_seconds=round(took, 3),
             versions={"roq": roq.__version__, "python": platform.python_version()},
             machine=machine,
         )
+        found = results.combinations(order.metrics)
         return Swept(
             folder=folder,
-            written=_written(kept, rows, folder),
-            table=table(rows, order.metrics),
-            runs=len(rows),
+            written=_written(kept, found, folder),
+            table=table(found, order.metrics),
+            runs=results.rows,
             wanted=count,
             machine=machine,
             took=took,
         )
 
 
-def _written(kept: Record, rows: Sequence[Row], folder: Path) -> list[Path]:
+def again(folder: Path) -> Swept:
+    """Work out the table of a sweep and its pictures once more, from the table of all runs.
+
+    Args:
+        folder: of the sweep.
+
+    Raises:
+        RunError: something there cannot be read or written.
+    """
+    path = folder / FILE
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=Record, dec_hook=_path)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise RunError(f"{path}: is damaged or not of a sweep: {error}") from None
+    found = results_of(kept.order, folder).combinations(kept.order.metrics)
+    return Swept(
+        folder=folder,
+        written=_written(kept, found, folder),
+        table=table(found, kept.order.metrics),
+        runs=kept.runs,
+        wanted=kept.wanted,
+        machine=kept.machine,
+        took=kept.took_seconds,
+    )
+
+
+def _path(_kind: type, text: str) -> Path:
+    return Path(text)
+
+
+def results_of(order: SweepOrder, folder: Path) -> Results:
+    """The table of a sweep.
+
+    Args:
+        order: what was asked.
+        folder: of the sweep; has the table if the order names no place.
+
+    Raises:
+        RunError: there is no such place.
+    """
+    vary: dict[str, list[Value]] = {"scenario": [*order.scenarios], **order.vary}
+    where = f"{located(order.results_at)}/sweep={folder.name}" if order.results_at else None
+    return Results(where or folder / RESULTS, {f"{PREFIX}{name}": vary[name] for name in vary})
+
+
+def _written(kept: Record, found: Sequence[Combination], folder: Path) -> list[Path]:
     """The files of a sweep, and where they are."""
     path = folder / FILE
     try:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(kept, enc_hook=os.fspath)))
-        return [path, *write(rows, kept.order.metrics, folder)]
+        return [path, *write(found, kept.order.metrics, folder)]
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror}") from None
 
@@ -174,13 +229,14 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def run(sweep: Sweep, workers: Workers, progress: Progress) -> list[Row]:
-    """Play all runs; when it is interrupted, it gives those that are complete.
+def run(sweep: Sweep, workers: Workers, progress: Progress, keep: Callable[[Row], None]) -> None:
+    """Play all runs; when it is interrupted, those that are complete have been kept.
 
     Args:
         sweep: what.
         workers: who does it.
         progress: is told (tasks done, of how many).
+        keep: is given each run that is complete, in any order.
 
     Raises:
         ConfigError: a run cannot be played.
@@ -188,14 +244,12 @@ def run(sweep: Sweep, workers: Workers, progress: Progress) -> list[Row]:
     runs = sweep.runs()
     cases = [case for _, case in runs]
     total, done = sum(case.cells for case in cases), 0
-    rows: list[Row] = []
     try:
         for index, outcome in play_all(cases, workers):
             if outcome is not None:
                 label = {f"{PREFIX}{name}": each for name, each in runs[index][0].items()}
-                rows.append({**label, **outcome.figures(), "seed": outcome.seed})
+                keep({**label, **outcome.figures(), SEED: outcome.seed})
             done += 1
             progress(done, total)
     except KeyboardInterrupt:
         progress(total, total)
-    return sorted(rows, key=lambda row: [in_order(each) for each in row.values()])

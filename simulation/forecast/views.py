@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from roq.monitor.window import RECENT_SECONDS, TOP_MAX, WINDOW_SECONDS
 from roq.policy.snapshot import ExchangeView, PublisherView
-from roq.simulation.forecast.exchange import Exchange, Publishers, id_of
+from roq.simulation.forecast.exchange import Exchange, Publishers
 from roq.simulation.forecast.load import Group
 from roq.simulation.forecast.parameters import Parameters
 
@@ -161,14 +161,14 @@ class Viewer:
         """Views of publishers; those of the round before, where nothing is different."""
         if factors.last != self._views_of or self.young:
             self._views, self._views_of = {}, factors.last
-        known, places = self._views, self._publishers.place
+        known, places, ids = self._views, self._publishers.place, self._publishers.ids
         found = []
         for publisher in chosen:
             view = known.get(publisher)
             place, moving = places[publisher], publisher in busy
             if view is None or view.exchanges is not place or view.moving is not moving:
                 share = self.share(publisher, factors)
-                view = known[publisher] = PublisherView(id_of(publisher), share, place, moving)
+                view = known[publisher] = PublisherView(ids[publisher], share, place, moving)
             found.append(view)
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import comb, exp, log
 from typing import Final
@@ -116,27 +117,37 @@ class Latency(msgspec.Struct, frozen=True):
         """As much of the time in which somebody waits for a core."""
         if not self.core:
             return 0.0
-        low, high = 0.0, self.core * (self.hops + 30 + 2 * log(1 / (1 - level)))
+        hops, queued = self.hops, self.queued
+        chances = [
+            comb(hops, waiting) * queued**waiting * (1 - queued) ** (hops - waiting)
+            for waiting in range(hops + 1)
+        ]
+        low, high = 0.0, self.core * (hops + 30 + 2 * log(1 / (1 - level)))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            low, high = (low, middle) if self._within(middle) >= level else (middle, high)
+            if _within(middle / self.core, chances) >= level:
+                high = middle
+            else:
+                low = middle
         return high
-
-    def _within(self, seconds: float) -> float:
-        """The probability that all hops together wait no longer than that."""
-        some, at = 0.0, seconds / self.core
-        # Of `hops` so many wait; their sum is Erlang-distributed.
-        term, tail = 1.0, 0.0
-        for waiting in range(self.hops + 1):
-            if waiting:
-                tail += exp(-at) * term
-                term *= at / waiting
-            chance = comb(self.hops, waiting) * self.queued**waiting
-            some += chance * (1 - self.queued) ** (self.hops - waiting) * (1 - tail)
-        return some
 
 
 HALVINGS: Final = 24
+
+
+def _within(at: float, chances: Sequence[float]) -> float:
+    """The probability that all hops together wait no longer than so many times `core`.
+
+    Args:
+        at: how many times.
+        chances: that so many of the hops wait; their sum is Erlang-distributed then.
+    """
+    some, term, tail, none = chances[0], 1.0, 0.0, exp(-at)
+    for waiting in range(1, len(chances)):
+        tail += none * term
+        term *= at / waiting
+        some += chances[waiting] * (1 - tail)
+    return some
 
 
 @lru_cache(maxsize=4_096)

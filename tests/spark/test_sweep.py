@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pyarrow.parquet
 import pytest
 from forecasts import case, rate_of, scenario
 
 from roq.errors import ConfigError
 from roq.simulation.forecast.order import SweepOrder
 from roq.simulation.forecast.outcome import METRICS
+from roq.simulation.forecast.results import Results, Row
 from roq.simulation.forecast.sweep import Sweep, conduct, run
 from roq.simulation.forecast.table import table, write
 from roq.simulation.forecast.work import Here, Spark
@@ -28,19 +28,23 @@ def sweep() -> Sweep:
 def test_a_sweep_on_spark_gives_what_this_process_gives(spark, tmp_path) -> None:
     told: list[tuple[int, int]] = []
     workers = Spark(spark.sparkContext)
-    rows = run(sweep(), workers, lambda done, total: told.append((done, total)))
-    alone = run(sweep(), Here(), lambda done, total: None)
-    for row in (*rows, *alone):
-        del row["cpu_seconds"]
-    assert rows == alone
+    vary = {f"vary_{name}": values for name, values in sweep().vary.items()}
+    with Results(tmp_path / "runs", vary) as kept:
+        run(sweep(), workers, lambda done, total: told.append((done, total)), kept.add)
+    alone: list[Row] = []
+    run(sweep(), Here(), lambda done, total: None, alone.append)
+    rows = spark.read.parquet(kept.uri)
+    assert {"vary_policy", "vary_known.OVERLOAD", "overload_minutes"} <= set(rows.columns)
+    same = [name for name in alone[0] if name != "cpu_seconds"]
+    assert sorted(tuple(row[name] for name in same) for row in rows.collect()) == sorted(
+        tuple(row[name] for name in same) for row in alone
+    )
     assert told == [(number, 8) for number in range(1, 9)]
 
-    written = write(rows, METRICS, tmp_path)
-    read = pyarrow.parquet.read_table(tmp_path / "runs.parquet")
-    assert read.num_rows == 8
-    assert {"vary_policy", "vary_known.OVERLOAD", "overload_minutes"} <= set(read.column_names)
+    found = kept.combinations(METRICS)
+    written = write(found, METRICS, tmp_path)
     assert any(path.suffix == ".png" and path.stat().st_size > 1_000 for path in written)
-    still = [row for row in table(rows, METRICS) if row["policy"] == "static"]
+    still = [row for row in table(found, METRICS) if row["policy"] == "static"]
     assert all(row["moves"] == 0 for row in still)
 
 
@@ -59,7 +63,8 @@ def test_who_interrupts_a_sweep_on_spark_gets_what_is_complete(spark) -> None:
         if done == 2:
             raise KeyboardInterrupt
 
-    rows = run(sweep(), Spark(spark.sparkContext), interrupt)
+    rows: list[Row] = []
+    run(sweep(), Spark(spark.sparkContext), interrupt, rows.append)
     assert len(rows) == 2
     assert spark.range(3).count() == 3
 
@@ -68,4 +73,4 @@ def test_a_run_that_cannot_be_played_ends_the_sweep_with_its_reason(spark) -> No
     played = case(scenario(1.0, hosts=1), queues=3, host_slots=2)
     wanted = Sweep(cases=[played], vary={}, seeds=[1])
     with pytest.raises(ConfigError, match="do not fit"):
-        run(wanted, Spark(spark.sparkContext), lambda done, total: None)
+        run(wanted, Spark(spark.sparkContext), lambda done, total: None, lambda row: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections import Counter
@@ -24,6 +25,7 @@ from roq.simulation.experiments.chaos_spark.judge import (
     distinct,
 )
 from roq.simulation.experiments.chaos_spark.player import Kill, Player, Scaling, plan
+from roq.simulation.experiments.chaos_spark.progress import progress
 from roq.simulation.experiments.chaos_spark.standalone import Standalone
 from roq.simulation.experiments.chaos_spark.traffic import SOURCE, TARGET, Traffic
 from roq.simulation.real import results
@@ -31,10 +33,11 @@ from roq.simulation.real.results import Machine
 from roq.testing import cluster
 
 NAME: Final = "chaos_spark"
+WORKERS: Final = 2
 SEEDS: Final = 1_000_000
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class Tally(msgspec.Struct, kw_only=True):
     """Messages, where they stood in the end."""
 
     sent: int
@@ -60,6 +63,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     drop these, and so does `dropDuplicates`."""
     batches: int
     """Micro-batches that were published to the second queue, or parts of them if tasks publish."""
+    micro_batches: int = 0
+    """Of the query that published them, with those that had no rows."""
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -70,6 +75,9 @@ class Result(msgspec.Struct, kw_only=True):
     rate: float
     by_tasks: bool = False
     """The tasks of the query publish, not its driver."""
+    apart: bool = False
+    """The workers did not see the driver's folder, only the one of checkpoints, stages and tables.
+    """
     seconds: float
     kills: list[Kill]
     scalings: list[Scaling]
@@ -124,25 +132,30 @@ def _played(
     machine: Machine,
     say: Callable[[str], None],
 ) -> Result:
+    own, shared = folder / "driver", folder / "shared"
+    own.mkdir()
+    shared.mkdir()
+    apart = os.geteuid() == 0  # who else could hide a folder?
     with (
         cluster(data_dir=folder / "roq") as roq_cluster,
-        Standalone(folder) as spark,
+        Standalone(folder, cores=1, workers=WORKERS, hidden=own if apart else None) as spark,
         Traffic(roq_cluster.address, rate) as traffic,
     ):
         job = Job(
             master=spark.master, home=str(spark.home), cluster=roq_cluster.address,
-            source=SOURCE, target=TARGET, folder=str(folder), by_tasks=by_tasks,
+            source=SOURCE, target=TARGET, folder=str(shared), by_tasks=by_tasks,
         )  # fmt: skip
         say(f"Spark {spark.master}, RoQ {roq_cluster.address}, {rate:g} messages a second")
-        player = Player(folder, spark, traffic, job, say)
+        player = Player(own, spark, traffic, job, say)
         try:
             player.play(seed, list(plan(seed, kills)))
             files = player.finish()
         finally:
             player.close()
         tally, violations = _judged(traffic, files, player.losses)
+        tally.micro_batches = progress(job.checkpoint("queue")).committed + 1
         return Result(
-            machine=machine, seed=seed, rate=rate, by_tasks=by_tasks,
+            machine=machine, seed=seed, rate=rate, by_tasks=by_tasks, apart=apart,
             seconds=round(player.elapsed, 1),
             kills=player.kills, scalings=player.scalings, ended=player.ended, tally=tally,
             violations=violations,
@@ -217,7 +230,7 @@ def _save(folder: Path, logs: Path | None, say: Callable[[str], None]) -> None:
         return
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir(parents=True)
-    for path in (*folder.glob("*.log"), *folder.glob("work/*/*/stderr")):
+    for path in (*folder.glob("**/*.log"), *folder.glob("work/*/*/stderr")):
         shutil.copy(path, logs / str(path.relative_to(folder)).replace("/", "-"))
     say(f"logs: {logs}")
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 0.2
 QUERIES: Final = ("queue", "files")
+TASKS: Final = 2
+"""That publish what one exchange brings, where tasks do."""
 FAILED: Final = 3
 """Exit code: a query has ended by itself."""
 
@@ -40,6 +42,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     """Queues."""
     folder: str
+    """Of the checkpoints and the table; also executors reach it."""
     by_tasks: bool = False
     """The tasks of the first query publish, not its driver."""
     accepted_loss: str = "{}"
@@ -89,18 +92,19 @@ def session(job: Job) -> SparkSession:
 def start(spark: SparkSession, job: Job) -> list[StreamingQuery]:
     """Start both queries, or go on where their checkpoints say."""
 
-    def read() -> DataFrame:
+    def read(tasks: int = 1) -> DataFrame:
         return (
             spark.readStream.format("roq")
             .options(cluster=job.cluster, queue=job.source, startingOffsets="earliest")
             .option("acceptedLoss", job.accepted_loss)
+            .option("partitionsPerExchange", str(tasks))
             .load()
         )
 
     def checkpoint(query: str) -> str:
         return str(job.checkpoint(query))
 
-    messages = read().select("payload", "topic")
+    messages = read(TASKS if job.by_tasks else 1).select("payload", "topic")
     if job.by_tasks:
         sink = TaskSink(
             cluster=job.cluster, queue=job.target, stagingLocation=f"{checkpoint('queue')}/roq"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import csv
-from math import nan
+from array import array
 from pathlib import Path
 
 import msgspec
 import pytest
+from pyarrow import parquet
 
 from roq.errors import ConfigError
 from roq.simulation.forecast.heatmap import draw
 from roq.simulation.forecast.order import RunOrder, SweepOrder, setting, values
+from roq.simulation.forecast.results import Combination
 from roq.simulation.forecast.run import run
-from roq.simulation.forecast.sweep import FILE, Record, conduct
-from roq.simulation.forecast.table import Row, table
+from roq.simulation.forecast.sweep import FILE, RESULTS, Record, again, conduct
+from roq.simulation.forecast.table import table
 from roq.simulation.lab.archive.folder import RunError
 
 
@@ -51,6 +53,25 @@ def test_a_sweep_is_kept_with_what_was_asked(tmp_path: Path) -> None:
     assert (kept.order.vary, kept.runs) == (order(tmp_path).vary, 8)
     with (found.folder / "table.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 4
+    assert parquet.read_table(found.folder / RESULTS).num_rows == 8
+    written = {path: path.read_bytes() for path in found.written}
+    for path in found.written[1:]:
+        path.unlink()
+    assert again(found.folder).table == found.table
+    assert {path: path.read_bytes() for path in found.written} == written
+
+
+def test_the_runs_are_kept_where_that_is_wanted(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    found = conduct(order(tmp_path / "own", results_at=shared.as_uri()))
+    (place,) = shared.iterdir()
+    assert place.name == f"sweep={found.folder.name}"
+    assert not (found.folder / RESULTS).exists()
+    assert again(found.folder).table == found.table
+    shared.joinpath("file").touch()
+    with pytest.raises(RunError, match="cannot be made"):
+        conduct(order(tmp_path / "other", results_at=str(shared / "file")))
+    assert list((tmp_path / "other").iterdir()) == []
 
 
 def test_where_nothing_can_be_written_nothing_is_played(tmp_path: Path) -> None:
@@ -112,23 +133,32 @@ def test_settings_are_read_as_people_type_them() -> None:
 
 
 def test_the_error_is_that_of_student() -> None:
-    rows = [{"vary_a": 1, "moves": float(moves)} for moves in (4, 6, 8)]
-    (row,) = table(rows, ["moves"])
-    assert row == {"a": 1, "runs": 3, "moves": 6.0, "moves ±": pytest.approx(4.968, abs=1e-3)}
+    (row,) = table([combination(1, moves=[4.0, 6.0, 8.0])], ["moves"])
+    assert row == {
+        "a": 1,
+        "scenario": "x",
+        "runs": 3,
+        "moves": 6.0,
+        "moves ±": pytest.approx(4.968, abs=1e-3),
+    }
 
 
 def test_a_single_run_has_no_error() -> None:
-    (row,) = table([{"vary_a": 1, "moves": 4.0}], ["moves"])
-    assert row == {"a": 1, "runs": 1, "moves": 4.0, "moves ±": ""}
+    (row,) = table([combination(1, moves=[4.0])], ["moves"])
+    assert row == {"a": 1, "scenario": "x", "runs": 1, "moves": 4.0, "moves ±": ""}
 
 
 def test_what_did_not_happen_took_no_time_and_does_not_count(tmp_path: Path) -> None:
-    rows: list[Row] = [
-        {"vary_a": a, "vary_scenario": "x", "reaction_seconds": seconds}
-        for a, seconds in ((1, nan), (1, 2.0), (1, 4.0), (2, nan))
-    ]
-    first, second = table(rows, ["reaction_seconds"])
+    found = [combination(1, reaction_seconds=[2.0, 4.0]), combination(2, reaction_seconds=[])]
+    first, second = table(found, ["reaction_seconds"])
     assert first["reaction_seconds"] == 3.0
     assert (second["reaction_seconds"], second["reaction_seconds ±"]) == ("", "")
-    assert draw(rows, ["reaction_seconds"], tmp_path)
-    assert draw([rows[3], {**rows[3], "vary_a": 3}], ["reaction_seconds"], tmp_path)
+    assert draw(found, ["reaction_seconds"], tmp_path)
+    none = [found[1], combination(3, reaction_seconds=[])]
+    assert draw(none, ["reaction_seconds"], tmp_path)
+
+
+def combination(a: int, **figures: list[float]) -> Combination:
+    runs = max(1, *map(len, figures.values()))
+    values = {"vary_a": a, "vary_scenario": "x"}
+    return Combination(values, runs, {name: array("d", each) for name, each in figures.items()})

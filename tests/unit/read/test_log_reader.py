@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+import zmq
 
 from roq.errors import RemoteProtocolError, Unavailable
 from roq.model import PublisherId
@@ -96,6 +97,24 @@ def test_it_asks_on_from_where_the_exchange_has_stopped() -> None:
     with exchange(answer) as (address, asked):
         assert offsets(address, 0, 6) == [0, 2, 4]
         assert [request.first for request in asked] == [0, 2, 4]
+
+
+def test_who_reads_slowly_is_never_full_and_sends_no_heartbeats() -> None:
+    """Else libzmq ends the process; see docs/decisions/0009."""
+
+    def answer(request: FetchRequest) -> list[list[bytes]]:
+        return [entry(request, 0), fetched(request, 1, done=True)]
+
+    with (
+        exchange(answer) as (address, _),
+        LogReader(address, QUEUE, number=1, generation=EPOCH) as reader,
+    ):
+        next(reader.read(0, 1))
+        socket = reader._socket
+        assert socket is not None
+        assert socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
+        # ZeroMQ counts what was read in steps of half the mark.
+        assert socket.getsockopt(zmq.RCVHWM) // 2 >= range_reader.FETCH_BYTES // wire.HEADER_BYTES
 
 
 @pytest.mark.parametrize("reached", [0, 3, 4])
