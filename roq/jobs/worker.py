@@ -310,6 +310,8 @@ class JobWorker:
         by_queue = by_queue and messages is not None and messages.connected
         named = messages.take(wants) if messages is not None and by_queue else []
         claim = bool(named) or (self._more and most > 0) or any(each.limited for each in wants)
+        # What may have been claimed unheard is given back first: it has slots, too.
+        claim = claim and not self._unsure
         if not ended and not claim:
             return
         self._more = False
