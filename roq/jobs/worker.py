@@ -360,9 +360,10 @@ class JobWorker:
         A message waits while a job of its type and of higher priority does, whose own message has
         not come here: that job is taken from the database.
         """
+        lowest = {job.type: job.priority for job in sorted(named)}
         first = {
-            kind: self._store.first_priority(connection, kind)
-            for kind in {job.type for job in named}
+            kind: self._store.first_priority(connection, kind, below)
+            for kind, below in lowest.items()
         }
         looked = []
         passed_over = set()

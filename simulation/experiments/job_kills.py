@@ -29,7 +29,6 @@ from typing import Any, Final
 import click
 import msgspec
 import psutil
-import sqlalchemy as sa
 
 import roq
 import roq.testing
@@ -63,6 +62,8 @@ STILL_SECONDS: Final = 30.0
 DATABASE_SECONDS: Final = 12.0
 END_SECONDS: Final = 180.0
 HOUR: Final = 3600
+LOG_CHARACTERS: Final = 4_000
+"""Of what instances tell, if something is wrong."""
 TYPES: Final = ("Effect", "Limited", "Returns", "Once")
 _WATCHED: Final = (
     "SELECT (SELECT count(*) FROM job WHERE type = 'Limited' AND status = 'RUNNING') AS runs,"
@@ -291,11 +292,11 @@ class Killing:
 
     def _watch(self) -> None:
         """See that the limit holds, in one look after the other."""
-        engine = self._jobs.database.for_instance().engine
+        database = self._jobs.database.for_instance()
         while not self._end.wait(LOOK_SECONDS):
-            with contextlib.suppress(sa.exc.SQLAlchemyError), engine.connect() as connection:
+            with contextlib.suppress(roq.Unavailable), database.read() as connection:
                 self._watch_once(connection.exec_driver_sql(_WATCHED).one())
-        engine.dispose()
+        database.close()
 
     def _watch_once(self, row: Any) -> None:
         self.watched += 1
@@ -337,6 +338,8 @@ def measure(
         log = (folder / "instances.log").read_text(errors="replace")
         verdict.wrong += killing.wrong[: results.WRONG_MAX]
         verdict.wrong += ["an instance tells a traceback"] * ("Traceback" in log)
+        if verdict.wrong:
+            tell(log[-LOG_CHARACTERS:])
         return Outcome(
             machine=machine, database=database, queue=queue, seed=seed,
             kills=dict(killing.kills), seconds=round(time.monotonic() - began, 1),
@@ -365,7 +368,7 @@ def show(outcome: Outcome) -> None:
 @results.option("--kills", click.IntRange(1), 200, "Kills and stops in all.")
 @results.option("--gap", click.FloatRange(0.1), 5.0, "Seconds between two, about.")
 @results.option("--database", click.Choice(["postgres", "sqlite"]), "postgres", "Where jobs are.")
-@results.option("--seed", int, 7, "Of what happens.")
+@results.option("--seed", click.IntRange(0), 7, "Of what happens.")
 @click.option("--queue", is_flag=True, help="Dispatch by the queue of a cluster.")
 @results.scenario()
 def main(
