@@ -115,8 +115,9 @@ JOB: Final = sa.Table(
         **_when("key IS NOT NULL AND status IN ('CREATED', 'RUNNING')"),
     ),
     sa.Index(
+        # Its last condition keeps it from being taken where the order of the other one is needed.
         "job_unsent", "type", "priority", "dispatched",
-        **_when("status = 'CREATED' AND held = ''"),
+        **_when("status = 'CREATED' AND held = '' AND dispatched >= 0"),
     ),
     # What is COMPLETE is many and nobody's worry: it is listed by id, and deleted by age.
     sa.Index(

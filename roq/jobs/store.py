@@ -343,7 +343,7 @@ class JobStore(HeldJobs):
             connection,
             "UPDATE job SET dispatched = :now WHERE id IN (SELECT id FROM job"
             f" WHERE type = :type AND priority IN ({which}) AND status = 'CREATED' AND held = ''"
-            " AND dispatched < :before"
+            " AND dispatched >= 0 AND dispatched < :before"
             f" ORDER BY dispatched, id LIMIT {BLOCK}{self.database.skip_locked})"
             " RETURNING priority, id, token, type",
             now=self.database.now(connection),

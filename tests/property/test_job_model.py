@@ -68,7 +68,7 @@ RULES = [
      {"SET owner = NULL WHERE type = :type AND number": "SET owner = owner WHERE number"},
      "is stuck"),
     ("what is lost is sent again", "queue",
-     {"AND dispatched < :before": "AND dispatched < 1 AND :before > 0"}, "is stuck"),
+     {"dispatched < :before": "dispatched < 1 AND :before > 0"}, "is stuck"),
     ("one that runs keeps its key", "key",
      {"o.status = 'RUNNING' OR (o": "(o"}, "two jobs of one key"),
 ]  # fmt: skip

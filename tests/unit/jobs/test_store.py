@@ -64,6 +64,6 @@ def test_what_goes_first_and_what_is_unsent_is_found_by_an_index_of_the_type(lab
             for each, values in list(seen)
         ]
     told = " / ".join(line for way in ways for line in way)
-    assert told.count("(type=? AND priority<?)") == 2, told
-    assert "job_unsent (type=? AND priority=? AND dispatched<?)" in told
+    assert told.count("job_waiting (type=? AND priority<?)") == 2, told
+    assert "job_unsent (type=? AND priority=? AND dispatched>? AND dispatched<?)" in told
     assert "SCAN job" not in told
