@@ -131,7 +131,7 @@ def measure(rounds: int, seconds: float, console: Console) -> JobResults:
             for number in range(rounds):
                 for store, system in taking[:: -1 if number % 2 else 1]:
                     try:
-                        rate = _turn(results, store.key, system, seconds, Path(name))
+                        rate = turn(results, store.key, system, seconds, Path(name))
                     except (BenchmarkError, RoQError) as error:
                         results.failures.append(f"{store.title}: {error}")
                         continue
@@ -181,9 +181,14 @@ def _everybody(
     ]  # fmt: skip
 
 
-def _turn(
+def turn(
     results: JobResults, key: str, system: JobSystem, seconds: float, directory: Path
 ) -> float:
+    """One measurement of a system; gives its jobs a second, which are in the results, too.
+
+    Raises:
+        BenchmarkError, RoQError: it cannot be measured.
+    """
     try:
         system.start(directory, PROCESSES, THREADS)
         warm = _run(system, FIRST_JOBS)  # its workers are there, and have imported everything
@@ -219,6 +224,12 @@ def _enough(rate: float, seconds: float) -> int:
 
 def show(results: JobResults, console: Console) -> None:
     """Print everything."""
+    show_rates(results, console)
+    report.show_rest(comparisons(results), results.skipped, results.failures, console)
+
+
+def show_rates(results: JobResults, console: Console) -> None:
+    """Print jobs a second."""
     what = f"jobs that do nothing, {PROCESSES} processes × {THREADS} threads"
     report.show_machine(results.environment, results.rounds, what, console)
     table = Table("jobs", "what is guaranteed", "jobs/s, submit → all ended")
@@ -227,7 +238,6 @@ def show(results: JobResults, console: Console) -> None:
         told = f"{statistics.median(rates):,.0f}" if rates else "-"
         table.add_row(each.title, each.guarantee, told)
     console.print(table)
-    report.show_rest(comparisons(results), results.skipped, results.failures, console)
 
 
 def comparisons(results: JobResults) -> list[tuple[str, str]]:

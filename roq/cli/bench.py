@@ -40,6 +40,12 @@ RESULTS: Final = Path("benchmarks/results")
     "--jobs", is_flag=True, help="Measure jobs instead: beside Dramatiq and procrastinate."
 )
 @click.option(
+    "--backlog",
+    type=click.IntRange(1, 100_000_000),
+    help="With --jobs: beside so many jobs that wait, and as many that are done; times and a "
+    "console as well, and no peers.",
+)
+@click.option(
     "--busy",
     type=click.IntRange(min=0, max=256),
     default=0,
@@ -65,6 +71,7 @@ def bench(
     groups: bool,
     requests: bool,
     jobs: bool,
+    backlog: int | None,
     busy: int,
     idle: int,
     output: Path | None,
@@ -84,6 +91,7 @@ def bench(
       roq bench --durable
       roq bench --groups
       roq bench --jobs
+      roq bench --jobs --backlog 5000000
     """
     chosen_apart = [
         name
@@ -100,11 +108,16 @@ def bench(
             "--durable, --groups, --requests and --jobs are measured apart: give one of them, "
             "without --compare, --busy and --idle"
         )
+    if backlog is not None and not jobs:
+        raise click.UsageError("--backlog is of jobs: give --jobs, too")
     if chosen_apart:
         more = {"backlog_bytes": 200_000_000 if quick else 1_000_000_000,
                 "cold_bytes": 1 << 28 if quick else 1 << 30} if durable else {}  # fmt: skip
+        if backlog is not None:
+            more = {"number": backlog}
         _bench_apart(
-            chosen_apart[0], rounds or (2 if quick else 5), 0.4 if quick else 1.0,
+            chosen_apart[0] if backlog is None else "backlog", rounds or (2 if quick else 5),
+            0.4 if quick else 1.0,
             output or RESULTS, as_json=as_json, **more,
         )  # fmt: skip
         return

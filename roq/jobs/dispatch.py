@@ -211,8 +211,9 @@ class QueueMessages:
         if self._cluster is not None or monotonic() - self._tried > AWAY_SECONDS:
             self._open()
         with self._store.database.write() as connection:
-            ready = self._store.unsent(connection, before=1)
-        self._sender.send(ready)
+            ready = [self._store.unsent(connection, kind) for kind in self._types]
+        for each in ready:
+            self._sender.send(each)
         searches = self.connected and monotonic() - self._searched > LOOK_SECONDS
         if self._cluster is not None and searches:
             self._searched = monotonic()
@@ -257,7 +258,7 @@ class QueueMessages:
                 before = look.now - int((open_seconds + LOST_SECONDS) * MICROSECONDS)
                 with self._store.database.write() as connection:
                     found += self._store.unsent(
-                        connection, before=before, kind=kind, priority=priority
+                        connection, kind, before=before, priorities=(priority,)
                     )
         return found
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from roq.errors import ConfigError
 from roq.jobs.database import JobDatabase
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 def _limits_as_one(connection: sa.Connection) -> None:
@@ -38,7 +38,18 @@ def _batches(connection: sa.Connection) -> None:
     BATCH.create(connection)
 
 
-MIGRATIONS: Final[Mapping[int, Callable[[sa.Connection], None]]] = {1: _limits_as_one, 2: _batches}
+def _unsent_by_type(connection: sa.Connection) -> None:
+    """3 → 4: what is unsent of a type is found without a look at the other types' jobs."""
+    (index,) = (each for each in JOB.indexes if each.name == "job_unsent")
+    index.drop(connection)
+    index.create(connection)
+
+
+MIGRATIONS: Final[Mapping[int, Callable[[sa.Connection], None]]] = {
+    1: _limits_as_one,
+    2: _batches,
+    3: _unsent_by_type,
+}
 """From a version to the step that leads to the next one."""
 METADATA: Final = sa.MetaData()
 _ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -103,7 +114,11 @@ JOB: Final = sa.Table(
         "job_of_key", "type", "key", "priority", "created", "batch_sequence", "id",
         **_when("key IS NOT NULL AND status IN ('CREATED', 'RUNNING')"),
     ),
-    sa.Index("job_unsent", "dispatched", **_when("status = 'CREATED' AND held = ''")),
+    sa.Index(
+        # Its last condition keeps it from being taken where the order of the other one is needed.
+        "job_unsent", "type", "priority", "dispatched",
+        **_when("status = 'CREATED' AND held = '' AND dispatched >= 0"),
+    ),
     # What is COMPLETE is many and nobody's worry: it is listed by id, and deleted by age.
     sa.Index(
         "job_ended_badly", "type", "status", "priority", "id", **_when(ENDED_BADLY),

@@ -15,7 +15,7 @@ import contextlib
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -38,7 +38,7 @@ from roq.jobs.rows import (
     spread,
 )
 from roq.jobs.slots import JobSlots
-from roq.jobs.states import RETRIES, Attempts, JobStatus, after
+from roq.jobs.states import PRIORITIES, RETRIES, Attempts, JobStatus, after
 
 SHARDS: Final = 8
 OWN_SHARD_MIN: Final = 1_000
@@ -306,41 +306,49 @@ class JobStore(HeldJobs):
             sorted(claimed, key=lambda run: run.order), frozenset(passed), frozenset(short)
         )
 
-    def first_priority(self, connection: sa.Connection, kind: str) -> int | None:
-        """The priority of the next job of a type; None: none may be claimed."""
+    def first_priority(self, connection: sa.Connection, kind: str, below: int) -> int | None:
+        """The priority of the next job of a type that goes before those of `below`; None: none may
+        be claimed.
+
+        Those of `below` itself are not looked at: they may be many that were claimed, and that the
+        database cannot forget as long as some transaction is open.
+        """
         first: int | None = self.database.run(
             connection,
-            "SELECT min(priority) FROM job WHERE type = :type AND status = 'CREATED' AND held = ''",
+            "SELECT min(priority) FROM job WHERE type = :type AND status = 'CREATED' AND held = ''"
+            " AND priority < :below",
             type=kind,
+            below=below,
         ).scalar()
         return first
 
     def unsent(
         self,
         connection: sa.Connection,
+        kind: str,
         *,
-        before: int,
-        kind: str | None = None,
-        priority: int | None = None,
+        before: int = 1,
+        priorities: Iterable[int] = PRIORITIES.values(),
     ) -> list[ReadyJob]:
         """Jobs of which no message was sent since then; the caller is to send one after the commit.
 
         Args:
             connection: the transaction.
+            kind: their type.
             before: µs since 1970; 1: of which none was sent at all.
-            kind, priority: only of these.
+            priorities: only these.
         """
-        only = "" if kind is None else " AND type = :type AND priority = :priority"
-        given: dict[str, Any] = {} if kind is None else {"type": kind, "priority": priority}
+        which = ", ".join(str(int(each)) for each in sorted(priorities))
         rows = self.database.run(
             connection,
             "UPDATE job SET dispatched = :now WHERE id IN (SELECT id FROM job"
-            f" WHERE status = 'CREATED' AND held = '' AND dispatched < :before{only}"
+            f" WHERE type = :type AND priority IN ({which}) AND status = 'CREATED' AND held = ''"
+            " AND dispatched >= 0 AND dispatched < :before"
             f" ORDER BY dispatched, id LIMIT {BLOCK}{self.database.skip_locked})"
             " RETURNING priority, id, token, type",
             now=self.database.now(connection),
+            type=kind,
             before=before,
-            **given,
         )
         return sorted(ReadyJob(row.priority, row.id, row.token, row.type) for row in rows)
 

@@ -310,6 +310,8 @@ class JobWorker:
         by_queue = by_queue and messages is not None and messages.connected
         named = messages.take(wants) if messages is not None and by_queue else []
         claim = bool(named) or (self._more and most > 0) or any(each.limited for each in wants)
+        # What may have been claimed unheard is given back first: it has slots, too.
+        claim = claim and not self._unsure
         if not ended and not claim:
             return
         self._more = False
@@ -358,9 +360,10 @@ class JobWorker:
         A message waits while a job of its type and of higher priority does, whose own message has
         not come here: that job is taken from the database.
         """
+        lowest = {job.type: job.priority for job in sorted(named)}
         first = {
-            kind: self._store.first_priority(connection, kind)
-            for kind in {job.type for job in named}
+            kind: self._store.first_priority(connection, kind, below)
+            for kind, below in lowest.items()
         }
         looked = []
         passed_over = set()

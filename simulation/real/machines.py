@@ -114,7 +114,7 @@ def machines(count: int, *, networked: bool, bad: bool = True) -> Iterator[Machi
             nodes.append(Node(address, disk, link, networked and bad and _mounted(stack, disk)))
         if not all(node.small for node in nodes):
             lacking.append("disks: no file system can be mounted here")
-        clocks = _clocks()
+        clocks = clock_library()
         if not clocks:
             lacking.append("clocks: no libfaketime (apt-get install faketime)")
         yield Machines(folder, tuple(nodes), far, clocks, tuple(lacking))
@@ -168,7 +168,7 @@ def _links(
     return list(others), line
 
 
-def _clocks() -> str:
+def clock_library() -> str:
     """The library that makes the clock of a process jump; empty if it is not installed."""
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
     return str(found[0]) if found else ""

@@ -3,11 +3,14 @@ commits, as it does without any settings."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from roq.benchmarks.processes import BenchmarkError
 
@@ -36,15 +39,15 @@ class PostgresServer:
         """For psycopg and SQLAlchemy."""
         return f"postgresql://roq@/postgres?host={self._home}"
 
-    def start(self, directory: Path) -> None:
-        """Start it, if it does not run.
+    def start(self, directory: Path, name: str = "postgres") -> None:
+        """Start it in a folder of this name, if it does not run.
 
         Raises:
             BenchmarkError: it does not start.
         """
         if self._home is not None:
             return
-        home = directory / "postgres"
+        home = directory / name
         home.mkdir()
         if os.getuid() == 0:
             for each in (directory, home):
@@ -52,10 +55,30 @@ class PostgresServer:
             shutil.chown(home, USER, "nogroup")
         folder = _programs()
         assert folder is not None  # noqa: S101 - asked before
-        data, options = home / "data", f"-k {home} -h '' -c max_connections=100"
+        data = home / "data"
         self._run(folder / "initdb", "-D", data, "-U", "roq", "-A", "trust", "-E", "UTF8")
-        self._run(folder / "pg_ctl", "-D", data, "-w", "-o", options, "-l", home / "log", "start")
         self._home = home
+        self.again()
+
+    def again(self) -> None:
+        """Start it anew on what it has stored, after all its processes were killed.
+
+        Raises:
+            BenchmarkError: it does not start.
+        """
+        folder, home = _programs(), self._home
+        assert folder is not None and home is not None  # noqa: S101, PT018 - it was started before
+        data, options = home / "data", f"-k {home} -h '' -c max_connections=100"
+        self._run(folder / "pg_ctl", "-D", data, "-w", "-o", options, "-l", home / "log", "start")
+
+    def pids(self) -> list[int]:
+        """Of all its processes, the first one first; none: it does not run."""
+        if self._home is None:
+            return []
+        with contextlib.suppress(OSError, ValueError, IndexError, psutil.Error):
+            head = int((self._home / "data" / "postmaster.pid").read_text().split()[0])
+            return [head, *(each.pid for each in psutil.Process(head).children())]
+        return []
 
     def stop(self) -> None:
         """Stop it; idempotent."""

@@ -46,9 +46,9 @@ def test_messages_of_a_topic_go_together() -> None:
     ]
 
 
-def unsent(lab: Lab, before: int = 1, kind: str | None = None) -> list[int]:
+def unsent(lab: Lab, before: int = 1, priority: int = LOW) -> list[int]:
     with lab.database.write() as connection:
-        found = lab.store.unsent(connection, before=before, kind=kind, priority=LOW)
+        found = lab.store.unsent(connection, "A", before=before, priorities=(priority,))
     return [job.id for job in found]
 
 
@@ -64,8 +64,9 @@ def test_what_nobody_has_sent_is_found_once(lab: Lab) -> None:
     assert unsent(lab) == [held.id], "what is released must be sent"
     lab.time += 60_000_000
     # Sent long before the oldest message that is open: so it is in no queue.
-    assert unsent(lab, lab.time - 1, "A") == [sent.id, held.id, not_sent.id]
-    assert unsent(lab, lab.time - 1, "A") == []
+    assert unsent(lab, lab.time - 1, HIGH) == []
+    assert unsent(lab, lab.time - 1) == [sent.id, held.id, not_sent.id]
+    assert unsent(lab, lab.time - 1) == []
 
 
 def test_what_runs_or_ran_is_not_sent_before_it_waits_again(lab: Lab) -> None:

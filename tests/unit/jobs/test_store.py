@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from job_contract import StoreContract
 from job_lab import Lab
-from sqlalchemy import text
+from sqlalchemy import event, text
+
+from roq.jobs.states import DEFAULT
 
 
 @pytest.fixture
@@ -40,3 +43,27 @@ def test_a_claim_reads_the_index_in_order(lab: Lab) -> None:
             )
         ).all()
     assert [row.detail for row in plan] == ["SEARCH job USING INDEX job_waiting (type=?)"]
+
+
+def test_what_goes_first_and_what_is_unsent_is_found_by_an_index_of_the_type(lab: Lab) -> None:
+    seen: list[tuple[str, Any]] = []
+    event.listen(
+        lab.database.engine, "before_cursor_execute",
+        lambda _c, _cursor, statement, values, *_: seen.append((statement, values)),
+    )  # fmt: skip
+    lab.submit(priority=DEFAULT)
+    with lab.database.write() as connection:
+        seen.clear()
+        assert lab.store.first_priority(connection, "A", DEFAULT) is None, (
+            "its own is not asked for"
+        )
+        assert lab.store.first_priority(connection, "A", DEFAULT + 1) == DEFAULT
+        assert len(lab.store.unsent(connection, "A")) == 1
+        ways = [
+            [row.detail for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}", values)]
+            for each, values in list(seen)
+        ]
+    told = " / ".join(line for way in ways for line in way)
+    assert told.count("job_waiting (type=? AND priority<?)") == 2, told
+    assert "job_unsent (type=? AND priority=? AND dispatched>? AND dispatched<?)" in told
+    assert "SCAN job" not in told

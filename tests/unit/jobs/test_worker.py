@@ -463,6 +463,37 @@ def test_what_a_lost_commit_has_claimed_is_run(jobs: Jobs, monkeypatch: pytest.M
     thread.join()
 
 
+def test_what_a_lost_commit_may_have_claimed_counts_against_the_limit(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @jobs.type("Limited", cluster_limit=1)
+    def run(job: roq.Job) -> None: ...
+
+    jobs.open()
+    monkeypatch.setattr(worker, "LOOK_SECONDS", 2.0)
+    running = jobs.worker(threads=2)
+    write, seen, lost = running._database.write, list[int](), list[int]()
+
+    @contextlib.contextmanager
+    def loses_an_answer() -> Iterator[sa.Connection]:
+        with write() as connection:
+            yield connection
+            asked = "SELECT count(*) FROM job WHERE status = 'RUNNING'"
+            seen.append(connection.exec_driver_sql(asked).scalar_one())
+        if seen[-1] and not lost:
+            lost.append(seen[-1])
+            raise roq.Unavailable("the connection was lost, and the commit was not")
+
+    monkeypatch.setattr(running._database, "write", loses_an_answer)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    for handle in run.submit_many([None, None]):
+        assert handle.wait(SECONDS)
+    running.stop()
+    thread.join()
+    assert max(seen) == 1
+
+
 class Messages:
     """A queue that brings what it is given."""
 
