@@ -4,6 +4,7 @@
     [FF j] Join                                  [FF j] Joined       (or [FF N] Refused)
     [FF k] Credit   also: "I am here"            [FF k]              are you there? (not answered)
     [FF a] Done                                  [FF a] DoneConfirmed  when the log has committed it
+    [FF e] Extend                                [FF e] Extended
     [FF l] LeaveGroup (not answered)             [FF l]              your leases are over: join
                                                  [FF N] Refused      the group was deleted
     [FF g] GroupsRequest                         [FF g] Groups
@@ -12,8 +13,8 @@
                                                  [FF M] lease, topic, entry; then [batch]
 
 As with readers, four bytes behind the letter say which of those that share a connection is meant.
-Join, Groups and the orders are BSON, as they come seldom; Credit, Done and DoneConfirmed are
-msgpack arrays. A lease is 24 bytes, and `size` of a mask:
+Join, Groups and the orders are BSON, as they come seldom; Credit, Done, DoneConfirmed, Extend and
+Extended are msgpack arrays. A lease is 24 bytes, and `size` of a mask:
 
      0           8           12          16          20          24
      +-----------+-----------+-----------+-----------+-----------+------ …
@@ -48,6 +49,7 @@ DONE: Final = b"\xffa"
 LEAVE: Final = b"\xffl"
 GROUPS: Final = b"\xffg"
 GROUP_ORDER: Final = b"\xffo"
+EXTEND: Final = b"\xffe"
 LEASED: Final = b"\xffL"
 LEASED_LARGE: Final = b"\xffM"
 """As LEASED, but the batch is the next message: it is sent as it lies in the log."""
@@ -75,6 +77,9 @@ REASON_MAX: Final = 200
 """Characters of why a message was given back."""
 LEASE_SECONDS_MIN: Final = 2.0
 LEASE_SECONDS_MAX: Final = 86_400.0
+EXTEND_SECONDS_MAX: Final = 86_400.0
+EXTENDED_MAX: Final = 1_000
+"""Runs of messages that are extended at once."""
 DELAY_SECONDS_MAX: Final = 86_400.0
 """A message that is given back comes again within so long."""
 
@@ -84,6 +89,10 @@ _Attempts = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 _Reason = Annotated[str, msgspec.Meta(max_length=REASON_MAX)]
 _Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+_More = Annotated[float, msgspec.Meta(gt=0, le=EXTEND_SECONDS_MAX)]
+_Parts = Annotated[
+    list[tuple[Whole, _Index, _Count]], msgspec.Meta(min_length=1, max_length=EXTENDED_MAX)
+]
 GroupName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
 
 MODES: Final = ("shared", "exclusive", "keyed", "priority")
@@ -243,6 +252,24 @@ def parts_of(done: Done, frame_bytes: int) -> list[Done]:
 def held_most(frame_bytes: int) -> int:
     """So many runs that are held may stand in a Join for an exchange that takes such frames."""
     return min(RUNS_MAX, max(0, frame_bytes - JOIN_BYTES) // HELD_BYTES)
+
+
+class Extend(msgspec.Struct, frozen=True, array_like=True):
+    """The member holds these for so long at least, also while nothing is heard of it."""
+
+    request: Whole
+    seconds: _More
+    parts: _Parts
+    """Lease and run of messages."""
+
+
+class Extended(msgspec.Struct, frozen=True, array_like=True):
+    """What became of it."""
+
+    request: Whole
+    seconds: Real
+    """It holds them for so long; 0: one of the leases is not the member's, or not any more, or
+    everything of it is settled. The others it holds for as long as it has asked."""
 
 
 class LeaveGroup(msgspec.Struct, frozen=True, array_like=True):

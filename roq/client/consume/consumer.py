@@ -6,7 +6,8 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self
@@ -14,7 +15,6 @@ from typing import Final, Self
 import msgspec
 
 from roq.client.consume.holding import ConsumerStats, Holding
-from roq.client.consume.machine import Membership
 from roq.client.consume.message import (
     DONE,
     ConsumedBatch,
@@ -22,6 +22,7 @@ from roq.client.consume.message import (
     Settlement,
     message_at,
 )
+from roq.client.consume.seat import Membership
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io import at_exit as farewell
 from roq.client.io.bell import deadline_in
@@ -41,7 +42,7 @@ from roq.errors import (
 )
 from roq.model import encode_topic
 from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
-from roq.protocol.consuming import MODES, GroupSettings
+from roq.protocol.consuming import EXTEND_SECONDS_MAX, MODES, GroupSettings
 
 PREFETCH: Final = 4_096
 """Messages that a consumer holds at most."""
@@ -244,6 +245,37 @@ class Consumer:
             if count:
                 yield ConsumedBatch(current, index, count, self._settle)
 
+    def extend(
+        self, message: ConsumedMessage | ConsumedBatch, seconds: float, timeout: float = 10.0
+    ) -> datetime:
+        """Hold a message or a batch for so long at least, also if nothing is heard of this process.
+
+        Leases go on by themselves while the process runs. This is for a handler that may stand
+        still for longer than a lease: in a library that lets no other thread run, on a machine that
+        sleeps. If the process ends, or its connection does, the message is free all the same.
+
+        Args:
+            seconds: from now on, up to a day. Less than it has already changes nothing.
+            timeout: seconds for its exchange to answer.
+
+        Returns:
+            Until when it is held, in UTC by this machine's clock.
+
+        Raises:
+            InvalidRequest: that is no such time, or the message is acknowledged or given back.
+            LeaseLost: it is not this consumer's any more, or never was.
+            Unavailable: its exchange has not answered in time; it is asked again while the time
+                runs, so the message may be held all the same.
+            Closed: this consumer is closed.
+        """
+        self._engine.check_outside()
+        future = self._extend(message, seconds)
+        try:
+            return self._until(future.result(timeout))
+        except TimeoutError:
+            future.cancel()
+            raise self._not_extended(timeout) from None
+
     def flush(self, timeout: float = 30.0) -> None:
         """Wait until every acknowledgement so far is kept by its exchange.
 
@@ -376,6 +408,22 @@ class Consumer:
         if shell.error is not None:
             raise shell.error
         return None
+
+    def _extend(self, message: ConsumedMessage | ConsumedBatch, seconds: float) -> Future[float]:
+        """As `extend`; never waits."""
+        if not 0 < seconds <= EXTEND_SECONDS_MAX:
+            raise InvalidRequest(
+                f"a message is held for up to {EXTEND_SECONDS_MAX:g} s at a time, not {seconds!r}"
+            )
+        return self._shell.extend(*message._place(), seconds)  # noqa: SLF001 - made for this
+
+    def _until(self, until: float) -> datetime:
+        """A time by the clock of the loop, as people tell it."""
+        return datetime.now(UTC) + timedelta(seconds=until - self._engine.reactor.now())
+
+    def _not_extended(self, timeout: float) -> Unavailable:
+        why = self.trouble or "its exchange is slow"
+        return Unavailable(f"more time for a message was not granted within {timeout:g} s: {why}")
 
     def _is_dead(self, holding: Holding) -> bool:
         return 0 < self._shell.attempts < holding.attempt
