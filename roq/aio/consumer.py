@@ -199,10 +199,11 @@ class Consumer:
                 await bell.wait(deadline)
                 continue
             bell.disarm()
-            if not sync._is_dead(holding):  # noqa: SLF001
+            why = sync._dead(holding)  # noqa: SLF001
+            if not why:
                 return holding
             while (run := holding.next_run(len(holding.batch)))[1]:
-                self._reject(holding, *run, f"tried {holding.attempt - 1} times")
+                self._reject(holding, *run, why)
 
     def _settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """What the user says of messages; never waits."""

@@ -19,6 +19,7 @@ from roq.protocol.channel import READER_BYTES
 from roq.protocol.consuming import (
     EXTEND,
     LEASED,
+    OVERDUE,
     Done,
     Extend,
     Extended,
@@ -152,7 +153,8 @@ def recall(delivery: Delivery[B]) -> None:
 
 
 def _head(lease: Lease) -> bytes:
-    return pack_lease(lease.number, lease.first, lease.length, lease.attempts + 1, lease.open)
+    attempt = lease.attempts + 1 | (OVERDUE if lease.overdue else 0)
+    return pack_lease(lease.number, lease.first, lease.length, attempt, lease.open)
 
 
 def settled(group: ConsumerGroup[B], member: Member, done: Done) -> list[int]:

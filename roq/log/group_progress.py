@@ -129,7 +129,9 @@ class GroupProgress(Generic[B]):
             self.expired += not self.reads.waits(self._clock)
             return 0, b""
         count, area = self._filter.look_at(record)
-        if count and (self._filter.extended or self.lifetimes.any) and self.lifetimes.over(record):
+        lives = self._filter.extended or self.lifetimes.any
+        over = count and lives and self.lifetimes.over(record)
+        if over and not self.settings.bury_expired:
             self.stale += (bits_at(0, count) & ~(self._journal.known(offset) or 0)).bit_count()
             return 0, b""
         return count, area

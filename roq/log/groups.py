@@ -206,7 +206,8 @@ class ConsumerGroup(GroupProgress[B]):
                 return None
             member, piece = chosen
             record = self.reads.record(piece.offset, self._clock)
-            if record is not None and not (self.lifetimes.any and self.lifetimes.over(record)):
+            overdue = record is not None and self.lifetimes.any and self.lifetimes.over(record)
+            if record is not None and (not overdue or self.settings.bury_expired):
                 break
             if record is None and self.reads.waits(self._clock):
                 return None
@@ -224,6 +225,7 @@ class ConsumerGroup(GroupProgress[B]):
         if self._ranked is not None:
             self._ranked.went(piece, self._clock)
         lease = self._lease(member, piece, numbers)
+        lease.overdue = overdue
         member.taken += amount
         member.taken_bytes += record[3]
         if self.settings.mode != "exclusive":
@@ -486,6 +488,7 @@ class ConsumerGroup(GroupProgress[B]):
         if done:
             lease.member.acknowledged += amount
             self.acknowledged += amount
+            self.stale += amount * lease.overdue
             self._finish(lease.offset, bits << lease.first)
         if not lease.open:
             del lease.member.leases[lease.number]

@@ -52,13 +52,14 @@ class Lease:
         attempts: how often they were tried before.
         reason: why the last attempt failed.
         lanes: the key groups of its messages, in a group that is ordered by key.
+        overdue: the time to live of its messages was over when it was given.
         extended, until: one bit for each of those that its member holds until then, by the group's
             clock, whether it is heard of or not.
     """
 
     __slots__ = (
         "attempts", "extended", "first", "lanes", "length", "member", "number", "offset", "open",
-        "reason", "until",
+        "overdue", "reason", "until",
     )  # fmt: skip
 
     def __init__(self, number: int, member: Member, piece: Piece) -> None:
@@ -71,6 +72,7 @@ class Lease:
         self.reason = piece.reason
         self.open = piece.bits
         self.lanes: frozenset[int] = frozenset()
+        self.overdue = False
         self.extended = 0
         self.until = 0.0
 

@@ -24,7 +24,8 @@ Extended are msgpack arrays. A lease is 24 bytes, and `size` of a mask:
 It stands for the messages `first` to `first + length - 1` of the batch that follows, counted from
 0; the others of that batch are somebody else's. With a mask it stands for some of these only: bit
 n, the lowest one first, is for message `first + n`. Numbers of leases rise, and belong to one
-process.
+process. With the highest bit of `attempt` the time to live of these messages is over: the member
+writes them to the dead letters.
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ EXTEND: Final = b"\xffe"
 LEASED: Final = b"\xffL"
 LEASED_LARGE: Final = b"\xffM"
 """As LEASED, but the batch is the next message: it is sent as it lies in the log."""
+
+OVERDUE: Final = 1 << 31
+"""In the attempt of a lease: the time to live of its messages is over."""
 
 DELETED: Final = "group_deleted"
 """Code by which members hear that an operator has deleted their group: they do not come back."""
@@ -128,6 +132,9 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_seconds: _Delay = 1.0
     """Between the first failure and the next attempt; twice as long after each further one."""
     retry_seconds_max: _Delay = 60.0
+    bury_expired: bool = False
+    """Messages whose time to live is over are handed out as such, for the dead letters; else they
+    are done unseen."""
     service: ServiceSettings | None = None
     """The group is a service: its messages are requests, and its members answer them."""
 
@@ -330,7 +337,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     malformed: Whole = 0
     """Batches that were passed over, as they cannot have as many messages as they say."""
     stale: Whole = 0
-    """Messages that were not handed out, as their time to live was over."""
+    """Messages that no handler was given, as their time to live was over."""
     stalled: str = ""
     """Why nothing is handed out although there is something to do; empty: all is well."""
     who: list[MemberState] = []

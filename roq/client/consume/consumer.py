@@ -48,6 +48,8 @@ PREFETCH: Final = 4_096
 """Messages that a consumer holds at most."""
 PREFETCH_BYTES: Final = 16 * 1024 * 1024
 CLOSE_SECONDS: Final = 5.0
+EXPIRED: Final = "expired"
+"""Why a message is a dead letter whose time to live was over."""
 LOOK_SECONDS: Final = 1.0
 """Between two looks at everything, whatever may have failed to wake the user's thread."""
 
@@ -86,6 +88,8 @@ class Consumer:
             likewise.
         retry, retry_max: seconds before the second attempt, doubled for each further one up to the
             second figure; likewise.
+        bury_expired: messages whose time to live is over go to the dead letters, with the reason
+            `expired`; else they are done unseen, and counted; likewise.
         bury: takes dead letters.
         on_closed: called when no more will come.
         name: by which people find it; None: program, host and process id.
@@ -114,6 +118,7 @@ class Consumer:
         attempts: int = 16,
         retry: float = 1.0,
         retry_max: float = 60.0,
+        bury_expired: bool = False,
         bury: Bury,
         on_closed: Callable[[], None] | None = None,
         name: str | None = None,
@@ -137,6 +142,7 @@ class Consumer:
                 mode=mode, prefixes=tuple(map(encode_topic, topics)),
                 tags=(attributes_of(None, tags, None) or NO_ATTRIBUTES).tags, lease_seconds=lease,
                 attempts=attempts, retry_seconds=retry, retry_seconds_max=retry_max,
+                bury_expired=bury_expired,
             )
         )  # fmt: skip
         start_us, latest = start_of(start)
@@ -425,8 +431,12 @@ class Consumer:
         why = self.trouble or "its exchange is slow"
         return Unavailable(f"more time for a message was not granted within {timeout:g} s: {why}")
 
-    def _is_dead(self, holding: Holding) -> bool:
-        return 0 < self._shell.attempts < holding.attempt
+    def _dead(self, holding: Holding) -> str:
+        """Why these messages are dead letters; empty: they are not."""
+        if holding.overdue:
+            return EXPIRED
+        tried = 0 < self._shell.attempts < holding.attempt
+        return f"tried {holding.attempt - 1} times" if tried else ""
 
     def _bury_all(self, holding: Holding, reason: str) -> None:
         """These messages go to the dead letters; if that cannot be, they come again later."""
@@ -455,9 +465,10 @@ class Consumer:
         while True:
             holding = self._take()
             if holding is not None:
-                if not self._is_dead(holding):
+                why = self._dead(holding)
+                if not why:
                     return holding
-                self._bury_all(holding, f"tried {holding.attempt - 1} times")
+                self._bury_all(holding, why)
                 continue
             if not self._wait_for(lambda: shell.ready, deadline - monotonic()):
                 return None

@@ -38,6 +38,7 @@ from roq.protocol.consuming import (
     JOIN,
     LEASED,
     LEAVE,
+    OVERDUE,
     Credit,
     Done,
     DoneConfirmed,
@@ -416,7 +417,8 @@ class ConsumerMachine:
 
     def _leased(self, log: LogId, seat: Seat, parts: list[bytes], now: float) -> list[AskExchange]:
         _, head, topic, frame, packed = parts
-        number, first, length, attempt, bits = read_lease(head)
+        number, first, length, told, bits = read_lease(head)
+        attempt = told & ~OVERDUE
         count = bits.bit_count()
         entry = read_entry(frame)
         if seat.phase is not SeatPhase.IN or (entry.exchange, entry.generation) != log:
@@ -435,6 +437,7 @@ class ConsumerMachine:
             back = Returned(number, first, length, 0.0, True, f"cannot be read: {error}"[:200])
             return self._send(log, seat, Done(0, [], [], [back]), [], now)
         holding = self.holding_type(log, entry.offset, number, first, attempt, batch)
+        holding.overdue = told != attempt
         if count < length:
             holding.leave_out(bits)
         mode = self._member.settings.mode

@@ -473,6 +473,30 @@ def test_what_a_member_says_to_hold_beyond_the_end_or_the_batch_is_nobody_s() ->
     made.group.check()
 
 
+# --- time to live, and dead letters ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seen", [False, True], ids=["looked at late", "grown old"])
+def test_what_is_over_is_handed_out_for_the_dead_letters_if_that_is_wanted(
+    mode: str, seen: bool
+) -> None:
+    made = Group(mode=mode, bury_expired=True)
+    made.append(2, area=pack_lifetime(1_000))
+    made.append()
+    if seen:
+        early = made.join("early", credit=0)
+        made.leases()
+        made.group.leave(early.id)
+    made.group.lifetimes.now_us = 2_000_000
+    member = made.join()
+    old, fresh = made.leases()
+    assert (old.offset, old.overdue, fresh.overdue) == (0, True, False)
+    assert made.group.stale == 0, "its letter is not written yet"
+    assert made.group.acknowledge(member, old.number)
+    assert made.group.stale == 2
+
+
 # --- more time ------------------------------------------------------------------------------------
 
 

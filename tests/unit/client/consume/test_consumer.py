@@ -311,3 +311,14 @@ def test_more_time_is_granted_until_an_instant_within_bounds(made: Any) -> None:
     shell.answers = False
     with pytest.raises(Unavailable, match="not granted within 0 s"):
         consumer.extend(batch, 60.0, timeout=0.0)
+
+
+def test_what_is_overdue_is_buried_with_that_reason_and_not_seen(made: Any) -> None:
+    buried: list[tuple[list[bytes], str]] = []
+    consumer, shell = made(bury=lambda batch, reason: buried.append((batch.payloads, reason)))
+    old = holding(b"a", b"b")
+    old.overdue = True
+    shell.arrived.extend([old, holding(b"c")])
+    assert consumer.receive(0).payload == b"c"
+    assert buried == [([b"a", b"b"], "expired")]
+    assert shell.settled == [(b"a", "ack"), (b"b", "ack")]

@@ -25,6 +25,7 @@ from roq.protocol.consuming import (
     JOIN,
     LEASED,
     LEAVE,
+    OVERDUE,
     Credit,
     Done,
     DoneConfirmed,
@@ -618,3 +619,12 @@ def test_what_nobody_answers_ends_with_its_time() -> None:
     assert script.machine.extended == []
     script.machine.tick(8.0)
     assert script.machine.extended == [(1, 0.0)]
+
+
+def test_what_is_overdue_is_marked_and_its_attempt_is_what_it_was() -> None:
+    script = Script()
+    script.enter()
+    old, fresh = script.lease(4, attempt=2 | OVERDUE), script.lease(5)
+    assert old is not None
+    assert fresh is not None
+    assert (old.overdue, old.attempt, fresh.overdue) == (True, 2, False)
