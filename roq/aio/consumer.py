@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import datetime
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self
@@ -120,6 +121,29 @@ class Consumer:
             if count:
                 yield ConsumedBatch(reading, index, count, self._settle)
 
+    async def extend(
+        self, message: ConsumedMessage | ConsumedBatch, seconds: float, timeout: float = 10.0
+    ) -> datetime:
+        """Hold a message or a batch for so long at least, also if nothing is heard of this process.
+
+        Args:
+            seconds: from now on, up to a day. Less than it has already changes nothing.
+            timeout: seconds for its exchange to answer.
+
+        Returns:
+            Until when it is held, in UTC by this machine's clock.
+
+        Raises:
+            InvalidRequest, LeaseLost, Unavailable, Closed: as `roq.Consumer.extend`.
+        """
+        sync = self._sync
+        future = sync._extend(message, seconds)  # noqa: SLF001 - made for this
+        try:
+            until = await asyncio.wait_for(asyncio.wrap_future(future), timeout)
+        except TimeoutError:
+            raise sync._not_extended(timeout) from None  # noqa: SLF001
+        return sync._until(until)  # noqa: SLF001
+
     async def flush(self, timeout: float = 30.0) -> None:
         """Wait until every acknowledgement and dead letter so far is kept; as `roq.Consumer.flush`.
 
@@ -175,10 +199,11 @@ class Consumer:
                 await bell.wait(deadline)
                 continue
             bell.disarm()
-            if not sync._is_dead(holding):  # noqa: SLF001
+            why = sync._dead(holding)  # noqa: SLF001
+            if not why:
                 return holding
             while (run := holding.next_run(len(holding.batch)))[1]:
-                self._reject(holding, *run, f"tried {holding.attempt - 1} times")
+                self._reject(holding, *run, why)
 
     def _settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
         """What the user says of messages; never waits."""

@@ -59,6 +59,12 @@ MOST: Final = 500
     help="Where a new group begins: earliest, latest, or a time such as 2026-11-25T08:00:00Z.",
 )
 @click.option(
+    "--bury-expired",
+    is_flag=True,
+    help="Of a new group: messages whose time to live is over go to the dead letters, with the "
+    "reason expired; else they are done unseen, and counted.",
+)
+@click.option(
     "--prefetch",
     type=click.IntRange(min=1),
     help=f"Messages that are held at most, at all exchanges together.  [default: {PREFETCH:,}, or "
@@ -87,6 +93,7 @@ def consume(
     tags: tuple[str, ...],
     mode: str,
     start: str,
+    bury_expired: bool,
     prefetch: int | None,
     count: int | None,
     follow: bool,
@@ -116,7 +123,7 @@ def consume(
         target.connect() as cluster,
         cluster.consumer(
             queue, group, topic=topics or "", tags=tags, mode=mode, start=place,
-            prefetch=prefetch,
+            bury_expired=bury_expired, prefetch=prefetch,
         ) as consumer,
     ):  # fmt: skip
         if not quiet:

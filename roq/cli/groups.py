@@ -104,7 +104,7 @@ def show(target: Target, queue: str, group: str) -> None:
             ("Lapsed", f"{row.lapsed:,} messages"),
             ("Expired", f"{row.expired:,} batches"),
             ("Malformed", f"{row.malformed:,} batches"),
-            ("Stale", f"{row.stale:,} messages"),
+            ("Stale", f"{row.stale:,} messages, {'buried' if row.bury_expired else 'done unseen'}"),
         ]
     )
     note("")

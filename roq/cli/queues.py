@@ -71,6 +71,12 @@ def queue() -> None:
     metavar="NAME=NUMBER",
     help="A limit of the queue, such as ring_bytes=268435456; may be repeated.",
 )
+@click.option(
+    "--ordered",
+    is_flag=True,
+    help="One exchange for as long as the queue lives, and with it one order of everything: the "
+    "queue does not grow. The same as --limit ordered=1.",
+)
 @change_command
 def create(
     target: Target,
@@ -79,19 +85,23 @@ def create(
     exists_ok: bool,
     durability: str | None,
     limits: tuple[str, ...],
+    ordered: bool,
 ) -> None:
     """Create the queue NAME and start it: one monitor, one exchange.
 
-    A queue keeps its durability for its whole life.
+    A queue keeps its durability for its whole life, and whether it is ordered.
 
     \b
     Example:
       roq queue create orders
       roq queue create payments --limit log_seconds=86400
+      roq queue create ledger --ordered
       roq queue create ticks --durability none
       roq queue create orders --host 127.0.0.2 --limit ring_bytes=268435456
     """
     given = parse_limits(limits)
+    if ordered and given.setdefault("ordered", 1) != 1:
+        raise click.UsageError("--ordered and --limit ordered=0: one of them")
     with target.connect() as cluster:
         cluster.create_queue(
             name,

@@ -33,7 +33,7 @@ from roq.client.admin.views import (
 from roq.client.consume.commands import GroupCommands
 from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES, Consumer
 from roq.client.consume.dead_letters import SUFFIX as DEAD_SUFFIX
-from roq.client.consume.dead_letters import DeadLetters
+from roq.client.consume.dead_letters import DeadLetters, of_letters
 from roq.client.consume.lookup import MessageCommands
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine, Translate
@@ -449,6 +449,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         attempts: int = 16,
         retry: float = 1.0,
         retry_max: float = 60.0,
+        bury_expired: bool = False,
         dead_letters: str | None = None,
         name: str | None = None,
         timeout: float | None = None,
@@ -471,10 +472,8 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
             raise InvalidRequest(f"dead letters of queue {queue} cannot go to itself: name another")
 
         def open_publisher() -> Publisher:
-            origin = self.describe(queue)
-            self.create_queue(
-                letters, exists_ok=True, durability=origin.durability, limits=origin.limits
-            )
+            durability, limits = of_letters(self.describe(queue))
+            self.create_queue(letters, exists_ok=True, durability=durability, limits=limits)
             return self.publisher(letters)
 
         burials = DeadLetters(queue, group, open_publisher)
@@ -493,6 +492,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
             attempts=attempts,
             retry=retry,
             retry_max=retry_max,
+            bury_expired=bury_expired,
             bury=burials.bury,
             on_closed=burials.close,
             name=name,

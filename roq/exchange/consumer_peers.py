@@ -9,13 +9,26 @@ from typing import Final, Generic, TypeVar
 
 from roq.exchange.events import Send
 from roq.exchange.readers import RefusedRequest
+from roq.exchange.services import answered
 from roq.log.group_changes import GroupDelta
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, Member
 from roq.log.log import Record
 from roq.log.service_group import ServiceGroup
 from roq.protocol.channel import READER_BYTES
-from roq.protocol.consuming import LEASED, GroupSettings, Join, pack_lease
+from roq.protocol.consuming import (
+    EXTEND,
+    LEASED,
+    OVERDUE,
+    Done,
+    Extend,
+    Extended,
+    GroupSettings,
+    Join,
+    decode,
+    encode,
+    pack_lease,
+)
 
 B = TypeVar("B")
 
@@ -140,7 +153,46 @@ def recall(delivery: Delivery[B]) -> None:
 
 
 def _head(lease: Lease) -> bytes:
-    return pack_lease(lease.number, lease.first, lease.length, lease.attempts + 1, lease.open)
+    attempt = lease.attempts + 1 | (OVERDUE if lease.overdue else 0)
+    return pack_lease(lease.number, lease.first, lease.length, attempt, lease.open)
+
+
+def settled(group: ConsumerGroup[B], member: Member, done: Done) -> list[int]:
+    """Take in what a member has done; gives the leases in it that were not its own."""
+    if isinstance(group, ServiceGroup):
+        refused = answered(group, member, done)
+    else:
+        refused = [lease for lease in done.whole if not group.acknowledge(member, lease)]
+        refused += [
+            lease
+            for lease, first, length in done.parts
+            if not group.acknowledge(member, lease, first, length)
+        ]
+    for each in done.returned:
+        if not group.give_back(
+            member, each.lease, each.first, each.length, each.delay,
+            counted=each.counted, reason=each.reason,
+        ):  # fmt: skip
+            refused.append(each.lease)
+    return refused
+
+
+def extended(peer: Peer[B], document: bytes) -> Send:
+    """A member wants to hold messages for longer; what it is answered.
+
+    Raises:
+        RemoteProtocolError: that cannot be read.
+    """
+    asked = decode(document, Extend)
+    group = peer.group
+    # Each of them, whatever becomes of the others; requests have deadlines of their own.
+    taken = [
+        not isinstance(group, ServiceGroup)
+        and group.extend(peer.member, lease, first, length, asked.seconds)
+        for lease, first, length in asked.parts
+    ]
+    seconds = asked.seconds if all(taken) else 0.0
+    return peer.send(EXTEND, encode(Extended(asked.request, seconds)))
 
 
 def check_same(join: Join, settings: GroupSettings) -> None:

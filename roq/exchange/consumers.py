@@ -22,15 +22,17 @@ from roq.exchange.consumer_peers import (
     check_seek,
     delivery_of,
     ends_of,
+    extended,
     reader_of,
     renewed,
+    settled,
 )
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.precedence import Precedence
 from roq.exchange.readers import RefusedRequest, check_queue, checked_prefixes, refusal, tagged
 from roq.exchange.requests import Request
-from roq.exchange.services import Services, answered
+from roq.exchange.services import Services
 from roq.log.group_changes import GroupDelta, decode_deltas, encode_deltas
 from roq.log.group_filter import Lifetimes
 from roq.log.groups import ConsumerGroup
@@ -45,6 +47,7 @@ from roq.protocol.consuming import (
     CREDIT,
     DELETED,
     DONE,
+    EXTEND,
     GROUP_ORDER,
     GROUPS,
     GROUPS_PER_ANSWER_MAX,
@@ -143,6 +146,7 @@ class Consumers(Generic[B]):
             CREDIT: self._credit,
             DONE: self._done,
             LEAVE: self._leave,
+            EXTEND: lambda peer, document: self._answers.append(extended(peer, document)),
             FIGURES: lambda peer, document: self.services.figures(
                 peer.group, peer.member, document
             ),
@@ -197,8 +201,8 @@ class Consumers(Generic[B]):
         if letter == WANT:
             return self._guarded(Request(route, letter, document, tag), self.services.want)
         peer = self._peers.get((route, tag))
-        if peer is None:
-            # It may have been silent for too long, or another process have been here before.
+        if peer is None or (peer.member.silent and letter != LEAVE):
+            # It was silent for too long, or another process was here before.
             return [] if letter == LEAVE else [Send(route, (LEAVE + tag, b""))]
         peer.group.heard(peer.member)
         try:
@@ -464,21 +468,7 @@ class Consumers(Generic[B]):
     def _done(self, peer: Peer[B], document: bytes) -> None:
         done = consuming.decode(document, Done)
         group, member = peer.group, peer.member
-        if isinstance(group, ServiceGroup):
-            refused = answered(group, member, done)
-        else:
-            refused = [lease for lease in done.whole if not group.acknowledge(member, lease)]
-            refused += [
-                lease
-                for lease, first, length in done.parts
-                if not group.acknowledge(member, lease, first, length)
-            ]
-        for each in done.returned:
-            if not group.give_back(
-                member, each.lease, each.first, each.length, each.delay,
-                counted=each.counted, reason=each.reason,
-            ):  # fmt: skip
-                refused.append(each.lease)
+        refused = settled(group, member, done)
         if done.returned:
             self._blocked.recall(peer)
             self._wake(group)

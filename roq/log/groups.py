@@ -4,11 +4,11 @@
       ^                           |
       +---- given back, or its member is silent or gone: again after a while, as one more attempt
 
-`base` is the first offset that is not wholly done, `next` the first that was never handed out; what
-lies between is kept by offset, and is bounded: a message that nobody gets done holds the group in
-the end, and `stalled` names it. Batches are leased whole, as far as the member's credit reaches; a
-lease stands for some messages of one batch, so that what is given back can go elsewhere in parts,
-and what is ordered by key to the member that has the key.
+What lies between the first that is not done and the last that was looked at (`group_progress`) is
+bounded: a message that nobody gets done holds the group in the end, and `stalled` names it. Batches
+are leased whole, as far as the member's credit reaches; a lease stands for some messages of one
+batch, so that what is given back can go elsewhere in parts, and what is ordered by key to the
+member that has the key.
 
 What must outlive the process comes out of `take_changes` and goes into the log; another process is
 given it by `apply`, and leases out again what was not done.
@@ -17,12 +17,13 @@ given it by `apply`, and leases out again what was not done.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
+from roq.log import group_progress
 from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta, Tried
-from roq.log.group_filter import GroupFilter, Lifetimes
-from roq.log.group_journal import GroupJournal
+from roq.log.group_filter import GroupFilter
+from roq.log.group_progress import GroupProgress
 from roq.log.keyed_messages import KeyedMessages
 from roq.log.leases import (
     Lease,
@@ -34,22 +35,14 @@ from roq.log.leases import (
     lowest_of,
     piece_of,
     runs_of,
-    split_by_attempts,
     wait_after,
 )
 from roq.log.log import Log, Record
-from roq.log.open_batches import OpenBatches
-from roq.log.patient_reads import PatientReads
 from roq.log.ranked_messages import RankedMessages
-from roq.protocol.columns import read_column
 from roq.protocol.consuming import GroupSettings, GroupState, MemberState, Run
 
 B = TypeVar("B")
 
-WINDOW: Final = 20_000
-"""Batches between the first that is not done and the last that was handed out."""
-MESSAGES_MAX: Final = 20_000_000
-"""Messages of these, as far as they are not done: some bits and up to a byte are kept of each."""
 SCAN_MAX: Final = 256
 """Batches of other topics that are passed over at once."""
 AHEAD_STEP: Final = 1_000
@@ -60,12 +53,9 @@ STEP_SECONDS_MAX: Final = 0.6
 for silent whom it has not read yet."""
 RETURN_SECONDS: Final = 2.0
 """After a start members have so long to say what they hold, before that goes to others."""
-_FREE: Final[dict[str, type[FreeMessages | KeyedMessages | RankedMessages]]] = {
-    "keyed": KeyedMessages, "priority": RankedMessages,
-}  # fmt: skip
 
 
-class ConsumerGroup(Generic[B]):
+class ConsumerGroup(GroupProgress[B]):
     """One group.
 
     Args:
@@ -78,41 +68,24 @@ class ConsumerGroup(Generic[B]):
 
     Attributes:
         out: messages that members hold.
-        acknowledged, failed, lapsed, expired, stale: as `GroupState` says.
-        lifetimes: which batches are handed out no more; of the exchange.
-        reads: how it reads the log."""
+        acknowledged, failed, lapsed: as `GroupState` says.
+    """
 
     def __init__(
         self, name: str, log: Log[B], settings: GroupSettings, created_us: int, start: int,
         now: float,
     ) -> None:  # fmt: skip
-        self.name, self.settings, self.created_us = name, settings, created_us
-        self.out = self.acknowledged = self.failed = self.lapsed = self.expired = self.stale = 0
-        self.paused, self._log, self.lifetimes = False, log, Lifetimes()
-        self.reads, self._filter = PatientReads(log), GroupFilter(settings)
+        super().__init__(name, log, settings, start, now)
+        self.created_us = created_us
+        self.out = self.acknowledged = self.failed = self.lapsed = 0
+        self.paused = False
         self._members: OrderedDict[bytes, Member] = OrderedDict()
         """In the order of their turns; of an exclusive group the first one gets everything."""
-        self._open = OpenBatches(start)
-        free = _FREE.get(settings.mode, FreeMessages)()
-        self._free: FreeMessages | KeyedMessages | RankedMessages = free
-        self._keyed = free if isinstance(free, KeyedMessages) else None
-        self._ranked = free if isinstance(free, RankedMessages) else None
-        self._journal = GroupJournal(name, self._open)
         self._passing = self._dropping = False
         """Whether the last look has ended among batches of other topics, or what has expired."""
-        self._clock = self._ticked_at = self._hold_until = now
+        self._ticked_at = self._hold_until = now
 
     # --- members ----------------------------------------------------------------------------------
-
-    @property
-    def base(self) -> int:
-        """The first offset that is not wholly done."""
-        return self._open.base
-
-    @property
-    def next(self) -> int:
-        """The first offset that was never handed out."""
-        return self._open.next
 
     def __len__(self) -> int:
         return len(self._members)
@@ -131,6 +104,9 @@ class ConsumerGroup(Generic[B]):
             self._return_all(known, counted=False)
             known.restart()
             known.heard = self._clock
+            if known.silent and self._keyed is not None:
+                self._keyed.join(member)
+            known.silent = False
             return known
         if len(self._members) >= MEMBERS_MAX:
             return None
@@ -197,12 +173,17 @@ class ConsumerGroup(Generic[B]):
         since = self._clock - self.settings.lease_seconds
         silent = [each for each in self._members.values() if each.leases and each.heard < since]
         for member in silent:
-            self.lapsed += member.held
-            self._return_all(member, counted=True, reason="its consumer was silent")
+            for lease in list(member.leases.values()):
+                bits = lease.over(self._clock)
+                self.lapsed += bits.bit_count()
+                self._return(lease, bits, counted=True, delay=0.0, reason="its consumer was silent")
             member.restart()
-            del self._members[member.id]
             self._left(member)
-        return silent
+            member.silent = True  # what it has asked more time for it holds, and gets nothing else
+        gone = [each for each in silent if not each.leases]
+        for member in gone:
+            del self._members[member.id]
+        return gone
 
     def hold(self) -> None:
         """Hand nothing out for a while: members come back and say what they hold."""
@@ -225,7 +206,8 @@ class ConsumerGroup(Generic[B]):
                 return None
             member, piece = chosen
             record = self.reads.record(piece.offset, self._clock)
-            if record is not None and not (self.lifetimes.any and self.lifetimes.over(record)):
+            overdue = record is not None and self.lifetimes.any and self.lifetimes.over(record)
+            if record is not None and (not overdue or self.settings.bury_expired):
                 break
             if record is None and self.reads.waits(self._clock):
                 return None
@@ -243,6 +225,7 @@ class ConsumerGroup(Generic[B]):
         if self._ranked is not None:
             self._ranked.went(piece, self._clock)
         lease = self._lease(member, piece, numbers)
+        lease.overdue = overdue
         member.taken += amount
         member.taken_bytes += record[3]
         if self.settings.mode != "exclusive":
@@ -282,6 +265,17 @@ class ConsumerGroup(Generic[B]):
             self.failed += bits.bit_count()
             delay = delay or wait_after(lease.attempts, lease.offset, self.settings)
         self._return(lease, bits, counted=counted, delay=delay, reason=reason)
+        return True
+
+    def extend(self, member: Member, number: int, first: int, count: int, seconds: float) -> bool:
+        """The member holds messages for so long at least, though nothing is heard of it; False: as
+        `acknowledge`, or they are settled."""
+        lease = member.leases.get(number)
+        bits = -1 if lease is None else self._bits_of(lease, first, count)
+        if lease is None or bits <= 0:
+            return False
+        lease.extended |= bits
+        lease.until = max(lease.until, self._clock + seconds)
         return True
 
     def recall(self, lease: Lease, amount: int, size: int) -> None:
@@ -376,13 +370,13 @@ class ConsumerGroup(Generic[B]):
             self._filter = GroupFilter(delta.settings)
             self.created_us = delta.created_us
             self.paused = delta.paused
-        self._journal.apply(delta, WINDOW)
+        self._journal.apply(delta, group_progress.WINDOW)
 
     def check(self) -> None:
         """Assert the invariants. Costs O(n): tests and simulation only."""
         self._open.check()
         assert self.next <= max(self._log.committed, self.base)  # noqa: S101
-        assert self._open.span <= WINDOW  # noqa: S101
+        assert self._open.span <= group_progress.WINDOW  # noqa: S101
         held = check_held(self._unheld(), self._members.values())
         assert held == self._open.bits, "each open message is somewhere"  # noqa: S101
         assert self.out == sum(each.open.bit_count() for each in self._leases())  # noqa: S101
@@ -401,26 +395,9 @@ class ConsumerGroup(Generic[B]):
     def _held(self) -> list[Piece | Lease]:
         return [*self._unheld(), *self._leases()]
 
-    def _may_open(self) -> bool:
-        more = self.next < self._log.committed and not self._is_full
-        return more and not self.reads.waits(self._clock)
-
-    @property
-    def _is_full(self) -> bool:
-        """Whether nothing more is looked at before something is done."""
-        return self._open.span >= WINDOW or self._open.messages >= MESSAGES_MAX
-
-    def _is_done(self, offset: int, first: int, length: int) -> bool:
-        """Whether none of these messages is open, as far as that is known."""
-        size = self._open.size(offset)
-        if not size:
-            return offset < self.next or self._journal.known(offset) is None
-        mask = bits_at(first, min(length, size - first)) if first < size else 0
-        return not self._open.bits[offset] & mask
-
     def _left(self, member: Member) -> None:
-        """It is no member any more, and holds nothing."""
-        if self._keyed is not None:
+        """It is no member any more, and gets nothing."""
+        if self._keyed is not None and not member.silent:
             self._keyed.leave(member.id)
 
     def _choose(self) -> tuple[Member, Piece] | None:
@@ -435,7 +412,8 @@ class ConsumerGroup(Generic[B]):
         """Likewise, of all that is in reach."""
         for _ in range(SCAN_MAX):
             # In steps: to look at each batch that comes into reach costs two reads of the disk.
-            if not self._may_open() or (ranked and self._open.span > WINDOW - AHEAD_STEP):
+            ahead = self._open.span > group_progress.WINDOW - AHEAD_STEP
+            if not self._may_open() or (ranked and ahead):
                 return ranked.first(self._clock)
             self._open_next()
         self._passing = True
@@ -485,50 +463,6 @@ class ConsumerGroup(Generic[B]):
         self._passing = first is None
         return first
 
-    def _drop(self, piece: Piece, *, lost: bool) -> None:
-        """Nobody can have this any more: the disk has lost it, or its time to live is over."""
-        self._free.remove(piece)
-        self.expired, self.stale = self.expired + lost, self.stale + piece.amount * (not lost)
-        self._finish(piece.offset, piece.bits << piece.first)
-
-    def _open_next(self) -> None:
-        """Look at the batch at `next`: what of it is the group's, and not done, is ready."""
-        offset = self._log.following(self.next)
-        if offset != self.next:
-            self._open.leap(offset)
-            return
-        whole = self._journal.known(offset) is None
-        # Nothing has changed if this raises.
-        count, area = (0, b"") if whole else self._look_at(offset)
-        if self.reads.waits(self._clock):
-            return  # it is looked at again
-        done, tried = self._journal.take_known(offset)
-        open_bits = bits_at(0, count) & ~done
-        self._open.open(count, open_bits)
-        if open_bits and not isinstance(self._free, FreeMessages):
-            self._free.open(offset, read_column(area, self._free.column, count), self.base)
-        runs = runs_of(open_bits) if done else [(0, count)] if count else []
-        self._opened([each for run in runs for each in split_by_attempts(offset, *run, tried)])
-
-    def _opened(self, pieces: list[Piece]) -> None:
-        """These of one batch were looked at, and nobody holds them."""
-        for piece in pieces:
-            self._free.add(piece)
-
-    def _look_at(self, offset: int) -> tuple[int, bytes]:
-        """How many messages of the group's this batch has, and what it says of them."""
-        if offset < self._log.floor:
-            return 0, b""
-        record = self.reads.record(offset, self._clock)
-        if record is None:
-            self.expired += not self.reads.waits(self._clock)
-            return 0, b""
-        count, area = self._filter.look_at(record)
-        if count and (self._filter.extended or self.lifetimes.any) and self.lifetimes.over(record):
-            self.stale += (bits_at(0, count) & ~(self._journal.known(offset) or 0)).bit_count()
-            return 0, b""
-        return count, area
-
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = Lease(numbers.next(), member, piece)
         member.leases[lease.number] = lease
@@ -554,18 +488,12 @@ class ConsumerGroup(Generic[B]):
         if done:
             lease.member.acknowledged += amount
             self.acknowledged += amount
+            self.stale += amount * lease.overdue
             self._finish(lease.offset, bits << lease.first)
         if not lease.open:
             del lease.member.leases[lease.number]
             if self._keyed is not None:
                 self._keyed.over(lease)
-
-    def _finish(self, offset: int, bits: int) -> None:
-        """These messages are done, whoever says so."""
-        if self._open.finish(offset, bits):
-            self._journal.note_done(offset)
-            if not isinstance(self._free, FreeMessages) and not self._open.size(offset):
-                self._free.done(offset)
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
         """These messages of a lease are free after so many seconds."""

@@ -52,10 +52,14 @@ class Lease:
         attempts: how often they were tried before.
         reason: why the last attempt failed.
         lanes: the key groups of its messages, in a group that is ordered by key.
+        overdue: the time to live of its messages was over when it was given.
+        extended, until: one bit for each of those that its member holds until then, by the group's
+            clock, whether it is heard of or not.
     """
 
     __slots__ = (
-        "attempts", "first", "lanes", "length", "member", "number", "offset", "open", "reason",
+        "attempts", "extended", "first", "lanes", "length", "member", "number", "offset", "open",
+        "overdue", "reason", "until",
     )  # fmt: skip
 
     def __init__(self, number: int, member: Member, piece: Piece) -> None:
@@ -68,6 +72,13 @@ class Lease:
         self.reason = piece.reason
         self.open = piece.bits
         self.lanes: frozenset[int] = frozenset()
+        self.overdue = False
+        self.extended = 0
+        self.until = 0.0
+
+    def over(self, now: float) -> int:
+        """The bits of it that its member loses, as it was silent for too long."""
+        return self.open if self.until <= now else self.open & ~self.extended
 
 
 class Member:
@@ -84,11 +95,12 @@ class Member:
         heard: when it has said something last, by the group's clock.
         acknowledged: messages, since it came.
         blocked: its connection is full: nothing is handed to it.
+        silent: it was for too long, and holds only what it has asked more time for.
     """
 
     __slots__ = (
         "acknowledged", "blocked", "granted", "granted_bytes", "heard", "held", "id", "leases",
-        "name", "taken", "taken_bytes", "window",
+        "name", "silent", "taken", "taken_bytes", "window",
     )  # fmt: skip
 
     def __init__(self, member: bytes, name: str, now: float) -> None:
@@ -98,7 +110,7 @@ class Member:
         self.leases: dict[int, Lease] = {}
         self.held = 0
         self.acknowledged = 0
-        self.blocked = False
+        self.blocked = self.silent = False
         self.restart()
 
     def restart(self) -> None:

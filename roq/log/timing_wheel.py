@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, cast
 
 from roq.errors import RemoteProtocolError
 from roq.protocol.later import Place
+from roq.protocol.transaction import OPEN_US
 
 _ROW: Final = Struct("<QQII8s")
 ROW_BYTES: Final = _ROW.size
@@ -33,6 +34,7 @@ STEP_ROWS: Final = 20_000
 SWEEP_ROWS: Final = 5_000
 """Rows that are looked at in one step."""
 _FAR: Final = 1 << 64
+_OPEN_BUCKETS: Final = 4_096
 _BLOCK: Final = 12
 """Offsets are counted in blocks of 2 to the power of this."""
 
@@ -92,7 +94,7 @@ class TimingWheel:
         """One that was given out waits on."""
         ahead = row.due_us - now_us
         level = 0 if ahead < _REACHES[0] else 1 if ahead < _REACHES[1] else 2
-        self._bucket(level, row.due_us).extend(_ROW.pack(*row))
+        self._bucket(level, row).extend(_ROW.pack(*row))
         if row.offset < self._swept:
             self._begin_sweep(self._swept)
 
@@ -146,13 +148,14 @@ class TimingWheel:
         return None
 
     def soonest(self, most: int, others: Iterable[Row] = ()) -> list[Row]:
-        """The soonest of them, in order; with `others`, which were given out."""
+        """The soonest of those that are due at some time, in order; with `others`, which were given
+        out."""
         found = nsmallest(most, others)
         if most <= 0:
             return found
         for width, ring in zip(_WIDTHS, self._rings, strict=True):
             here: list[Row] = []
-            for number in sorted(ring):
+            for number in sorted(each for each in ring if each < OPEN_US // width):
                 if len(here) >= most and number * width > here[most - 1].due_us:
                     break
                 here = nsmallest(most, [*here, *_soonest_of(ring[number], most)])
@@ -197,11 +200,12 @@ class TimingWheel:
     def remove(self, row: Row) -> None:
         """One that was not given out does not wait any more."""
         packed = _ROW.pack(*row)
-        for level, width in enumerate(_WIDTHS):
-            rows = self._rings[level].get(row.due_us // width)
+        for level in range(len(_WIDTHS)):
+            number = _number(level, row)
+            rows = self._rings[level].get(number)
             at = -1 if rows is None else _find(rows, packed)
             if at >= 0:
-                self._take(level, row.due_us // width, at)
+                self._take(level, number, at)
                 self.forget(row)
                 return
 
@@ -240,11 +244,11 @@ class TimingWheel:
         """Assert the invariants."""
         assert self.count == sum(self._blocks.values()) >= sum(1 for _ in self)  # noqa: S101
         assert all(count > 0 for count in self._blocks.values())  # noqa: S101
-        for width, ring, first in zip(_WIDTHS, self._rings, self._first, strict=True):
+        for level, (ring, first) in enumerate(zip(self._rings, self._first, strict=True)):
             assert first <= min(ring, default=_FAR)  # noqa: S101
             for number, rows in ring.items():
                 assert rows, "no bucket is empty"  # noqa: S101
-                assert all(row.due_us // width == number for row in _read(rows))  # noqa: S101
+                assert all(_number(level, row) == number for row in _read(rows))  # noqa: S101
 
     def _begin_sweep(self, offset: int) -> None:
         """Look at all again, whether they lie below this."""
@@ -260,9 +264,9 @@ class TimingWheel:
         if not rows:
             del self._rings[level][number]
 
-    def _bucket(self, level: int, due_us: int) -> bytearray:
-        """Where rows lie that are due then."""
-        number = due_us // _WIDTHS[level]
+    def _bucket(self, level: int, row: Row) -> bytearray:
+        """Where rows lie that are due as this one."""
+        number = _number(level, row)
         rows = self._rings[level].get(number)
         if rows is None:
             rows = self._rings[level][number] = bytearray()
@@ -288,9 +292,18 @@ class TimingWheel:
             if not rows:
                 del ring[number]
             for row in _read(part):
-                self._bucket(level - 1, row.due_us).extend(_ROW.pack(*row))
+                self._bucket(level - 1, row).extend(_ROW.pack(*row))
             if not left:
                 return
+
+
+def _number(level: int, row: Row) -> int:
+    """Of the bucket in which a row lies. What is never due is spread by its id: in one bucket each
+    look for one would read all."""
+    number = row.due_us // _WIDTHS[level]
+    if row.due_us < OPEN_US:
+        return number
+    return number + int.from_bytes(row.id[-2:], "little") % _OPEN_BUCKETS
 
 
 def _read(rows: bytes | bytearray) -> Iterator[Row]:

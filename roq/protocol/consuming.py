@@ -4,6 +4,7 @@
     [FF j] Join                                  [FF j] Joined       (or [FF N] Refused)
     [FF k] Credit   also: "I am here"            [FF k]              are you there? (not answered)
     [FF a] Done                                  [FF a] DoneConfirmed  when the log has committed it
+    [FF e] Extend                                [FF e] Extended
     [FF l] LeaveGroup (not answered)             [FF l]              your leases are over: join
                                                  [FF N] Refused      the group was deleted
     [FF g] GroupsRequest                         [FF g] Groups
@@ -12,8 +13,8 @@
                                                  [FF M] lease, topic, entry; then [batch]
 
 As with readers, four bytes behind the letter say which of those that share a connection is meant.
-Join, Groups and the orders are BSON, as they come seldom; Credit, Done and DoneConfirmed are
-msgpack arrays. A lease is 24 bytes, and `size` of a mask:
+Join, Groups and the orders are BSON, as they come seldom; Credit, Done, DoneConfirmed, Extend and
+Extended are msgpack arrays. A lease is 24 bytes, and `size` of a mask:
 
      0           8           12          16          20          24
      +-----------+-----------+-----------+-----------+-----------+------ …
@@ -23,7 +24,8 @@ msgpack arrays. A lease is 24 bytes, and `size` of a mask:
 It stands for the messages `first` to `first + length - 1` of the batch that follows, counted from
 0; the others of that batch are somebody else's. With a mask it stands for some of these only: bit
 n, the lowest one first, is for message `first + n`. Numbers of leases rise, and belong to one
-process.
+process. With the highest bit of `attempt` the time to live of these messages is over: the member
+writes them to the dead letters.
 """
 
 from __future__ import annotations
@@ -48,9 +50,13 @@ DONE: Final = b"\xffa"
 LEAVE: Final = b"\xffl"
 GROUPS: Final = b"\xffg"
 GROUP_ORDER: Final = b"\xffo"
+EXTEND: Final = b"\xffe"
 LEASED: Final = b"\xffL"
 LEASED_LARGE: Final = b"\xffM"
 """As LEASED, but the batch is the next message: it is sent as it lies in the log."""
+
+OVERDUE: Final = 1 << 31
+"""In the attempt of a lease: the time to live of its messages is over."""
 
 DELETED: Final = "group_deleted"
 """Code by which members hear that an operator has deleted their group: they do not come back."""
@@ -75,6 +81,9 @@ REASON_MAX: Final = 200
 """Characters of why a message was given back."""
 LEASE_SECONDS_MIN: Final = 2.0
 LEASE_SECONDS_MAX: Final = 86_400.0
+EXTEND_SECONDS_MAX: Final = 86_400.0
+EXTENDED_MAX: Final = 1_000
+"""Runs of messages that are extended at once."""
 DELAY_SECONDS_MAX: Final = 86_400.0
 """A message that is given back comes again within so long."""
 
@@ -84,6 +93,10 @@ _Attempts = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 _Reason = Annotated[str, msgspec.Meta(max_length=REASON_MAX)]
 _Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+_More = Annotated[float, msgspec.Meta(gt=0, le=EXTEND_SECONDS_MAX)]
+_Parts = Annotated[
+    list[tuple[Whole, _Index, _Count]], msgspec.Meta(min_length=1, max_length=EXTENDED_MAX)
+]
 GroupName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
 
 MODES: Final = ("shared", "exclusive", "keyed", "priority")
@@ -119,6 +132,9 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_seconds: _Delay = 1.0
     """Between the first failure and the next attempt; twice as long after each further one."""
     retry_seconds_max: _Delay = 60.0
+    bury_expired: bool = False
+    """Messages whose time to live is over are handed out as such, for the dead letters; else they
+    are done unseen."""
     service: ServiceSettings | None = None
     """The group is a service: its messages are requests, and its members answer them."""
 
@@ -245,6 +261,24 @@ def held_most(frame_bytes: int) -> int:
     return min(RUNS_MAX, max(0, frame_bytes - JOIN_BYTES) // HELD_BYTES)
 
 
+class Extend(msgspec.Struct, frozen=True, array_like=True):
+    """The member holds these for so long at least, also while nothing is heard of it."""
+
+    request: Whole
+    seconds: _More
+    parts: _Parts
+    """Lease and run of messages."""
+
+
+class Extended(msgspec.Struct, frozen=True, array_like=True):
+    """What became of it."""
+
+    request: Whole
+    seconds: Real
+    """It holds them for so long; 0: one of the leases is not the member's, or not any more, or
+    everything of it is settled. The others it holds for as long as it has asked."""
+
+
 class LeaveGroup(msgspec.Struct, frozen=True, array_like=True):
     """The member goes, and gives back what it holds; not answered."""
 
@@ -303,7 +337,7 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     malformed: Whole = 0
     """Batches that were passed over, as they cannot have as many messages as they say."""
     stale: Whole = 0
-    """Messages that were not handed out, as their time to live was over."""
+    """Messages that no handler was given, as their time to live was over."""
     stalled: str = ""
     """Why nothing is handed out although there is something to do; empty: all is well."""
     who: list[MemberState] = []

@@ -11,8 +11,8 @@ from random import Random
 from typing import Final
 
 from roq.client.consume.holding import Holding
-from roq.client.consume.machine import Membership, SeatPhase
 from roq.client.consume.message import DONE, Settlement
+from roq.client.consume.seat import Membership, SeatPhase
 from roq.client.consume.shell import ConsumerShell
 from roq.client.session.machine import CONSUMER
 from roq.client.session.shell import MonitorSession

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from roq.client.consume.machine import SeatPhase
+from roq.client.consume.seat import SeatPhase
 from roq.gcm.state.records import QueueRecord
 from roq.model import QueueState
 from roq.protocol.batch import read_header

@@ -19,8 +19,9 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.client.consume.holding import ACKED, RETURNED, TOLD, Holding
-from roq.client.consume.machine import AskExchange, ConsumerMachine, Membership, SeatPhase
+from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.message import Settlement
+from roq.client.consume.seat import AskExchange, Membership, SeatPhase
 from roq.exchange.events import Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
 from roq.log.recovery import LogSettings, open_log

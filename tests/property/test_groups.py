@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from roq.log.group_changes import decode_deltas, encode_deltas
-from roq.log.groups import ConsumerGroup
+from roq.log.groups import STEP_SECONDS_MAX, ConsumerGroup
 from roq.log.leases import Lease, NumberedLeases
 from roq.log.ring import Ring
 from roq.model import PublisherId
@@ -116,7 +116,9 @@ class History:
             mode=mode, prefixes=(b"a",), lease_seconds=5.0, retry_seconds=0.5, retry_seconds_max=2.0
         )
         self.model = Model()
-        self.now = 100.0
+        self.now = self.ticked_at = self.clock = 100.0
+        self.until: dict[tuple[int, int], float] = {}
+        """By lease and message: until when its member holds it in any case."""
         self.sequence = 0
         self.written: list[bytes] = []
         self.unwritten: list[bytes] = []
@@ -142,7 +144,7 @@ class History:
                 [self.append, self.append, self.join, self.deliver, self.deliver, self.deliver,
                  self.acknowledge, self.acknowledge, self.part, self.give_back, self.stale,
                  self.die, self.leave, self.come_back, self.pass_time, self.write, self.restart,
-                 self.seek]
+                 self.seek, self.extend]
             )()  # fmt: skip
             self.group.check()
 
@@ -222,8 +224,25 @@ class History:
     def credit(self, name: bytes, messages: int) -> None:
         member = self.group.member(name)
         assert member is not None
-        member.granted += messages
-        self.group.heard(member)
+        if not member.silent:  # else it is told to join again
+            member.granted += messages
+            self.group.heard(member)
+
+    def extend(self) -> None:
+        chosen = self.some()
+        if chosen is not None:
+            name, lease = chosen
+            member = self.group.member(name)
+            assert member is not None
+            first = self.random.randrange(lease.first, lease.first + lease.length)
+            seconds = self.random.choice([1.0, 8.0, 30.0])
+            mine = keys_of(lease.offset, first, 1)[0] in mine_of(lease)
+            assert self.group.extend(member, lease.number, first, 1, seconds) is mine
+            if mine:
+                until = self.clock + seconds
+                self.until[lease.number, first] = max(
+                    until, self.until.get((lease.number, first), until)
+                )
 
     def acknowledge(self) -> None:
         chosen = self.some()
@@ -328,10 +347,28 @@ class History:
             for name in self.members:
                 if not quiet:
                     self.credit(name, 0)
+            self.clock += min(self.now - self.ticked_at, STEP_SECONDS_MAX)
+            self.ticked_at = self.now
             for member in self.group.tick(self.now):
                 assert quiet, "nobody is silent who speaks"
                 assert self.group.member(member.id) is None
+                self.lapse(member.id)
                 self.drop(member.id)
+            for name in self.members:
+                self.lapse(name)
+
+    def lapse(self, name: bytes) -> None:
+        """What a silent member has asked more time for it holds as long as that takes."""
+        for number, lease in list(self.members[name].items()):
+            for key, holder in self.model.holders.items():
+                if holder != number or key in mine_of(lease):
+                    continue
+                assert self.until.get((number, key[1]), 0.0) <= self.clock + 1e-6
+                self.model.holders[key] = None
+                self.returned.add(key)
+            if not lease.open:
+                del self.members[name][number]
+                self.dead.append((name, lease))
 
     def write(self) -> None:
         delta = self.group.take_changes()

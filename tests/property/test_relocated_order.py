@@ -422,7 +422,7 @@ def test_striped_publishers_do_not_wait_for_themselves_nor_for_each_other(
     mode: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is at one exchange, then at another one as well, and says so at both; much is left."""
-    monkeypatch.setattr("roq.log.groups.WINDOW", 20)
+    monkeypatch.setattr("roq.log.group_progress.WINDOW", 20)
     cluster = Cluster(0, mode)
     cluster.precede = lambda _place: None  # type: ignore[method-assign]
     striped = []

@@ -35,7 +35,8 @@ from recorded import data_of, recorded  # noqa: E402
 
 from roq.cli.replay import replay, story  # noqa: E402
 from roq.client.admin import views  # noqa: E402
-from roq.client.consume.machine import ConsumerMachine, Membership  # noqa: E402
+from roq.client.consume.machine import ConsumerMachine  # noqa: E402
+from roq.client.consume.seat import Membership  # noqa: E402
 from roq.client.publish.events import Assignment  # noqa: E402
 from roq.client.publish.events import Received as LinkReceived  # noqa: E402
 from roq.client.publish.links import Links  # noqa: E402
@@ -562,7 +563,7 @@ def fuzz_consumers(maker: Maker) -> None:
     short = {
         requesting.WANT: requesting.Want, requesting.FIGURES: requesting.Figures,
         consuming.CREDIT: consuming.Credit, consuming.DONE: consuming.Done,
-        consuming.LEAVE: consuming.LeaveGroup,
+        consuming.LEAVE: consuming.LeaveGroup, consuming.EXTEND: consuming.Extend,
     }  # fmt: skip
     machine = ConsumerMachine(
         Membership(
@@ -605,6 +606,7 @@ def fuzz_consumers(maker: Maker) -> None:
         told = pick([
             [consuming.JOIN, _raw(maker, consuming.Joined)],
             [consuming.DONE, _short(maker, consuming.DoneConfirmed)],
+            [consuming.EXTEND, _short(maker, consuming.Extended)],
             [consuming.LEASED,
              consuming.LEASE.pack(1, 0, pick([1, 4_000_000_000]), 1, pick([0, 1])) + b"\x01",
              pick(TOPICS), pack_entry(EntryKind.ENTRY, 1, QUEUE, EPOCH, 1, 0, 0), _batch(maker)],
@@ -612,6 +614,9 @@ def fuzz_consumers(maker: Maker) -> None:
         ])  # fmt: skip
         with suppress(RemoteProtocolError):
             machine.take(info.log, told, there.now)
+        for holding in machine.arrived[:1]:
+            run = consuming.Run(holding.offset, holding.first, 1)
+            machine.extend(holding, run, there.now + 9.0, pick([1, 2]), there.now)
         machine.tick(there.now)
         with suppress(RemoteProtocolError):
             decode_deltas(maker.random.choice(BODIES))
@@ -717,7 +722,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "flight": ("cli/replay", "runtime/flight"),
     "consumers": (
         "client/consume/consumer", "client/consume/groups", "client/consume/machine",
-        "exchange/consumers", "exchange/services", "log/service_group", "protocol/requesting",
+        "client/consume/extensions", "exchange/consumers", "exchange/services",
+        "log/service_group", "protocol/requesting",
         "client/request/handling", "client/request/machine", "client/request/requester",
         "client/request/service", "log/group_changes", "log/group_filter", "log/groups",
         "log/ordered_group", "protocol/consuming",

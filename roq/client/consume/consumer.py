@@ -6,7 +6,8 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self
@@ -14,7 +15,6 @@ from typing import Final, Self
 import msgspec
 
 from roq.client.consume.holding import ConsumerStats, Holding
-from roq.client.consume.machine import Membership
 from roq.client.consume.message import (
     DONE,
     ConsumedBatch,
@@ -22,6 +22,7 @@ from roq.client.consume.message import (
     Settlement,
     message_at,
 )
+from roq.client.consume.seat import Membership
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io import at_exit as farewell
 from roq.client.io.bell import deadline_in
@@ -41,12 +42,14 @@ from roq.errors import (
 )
 from roq.model import encode_topic
 from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
-from roq.protocol.consuming import MODES, GroupSettings
+from roq.protocol.consuming import EXTEND_SECONDS_MAX, MODES, GroupSettings
 
 PREFETCH: Final = 4_096
 """Messages that a consumer holds at most."""
 PREFETCH_BYTES: Final = 16 * 1024 * 1024
 CLOSE_SECONDS: Final = 5.0
+EXPIRED: Final = "expired"
+"""Why a message is a dead letter whose time to live was over."""
 LOOK_SECONDS: Final = 1.0
 """Between two looks at everything, whatever may have failed to wake the user's thread."""
 
@@ -85,6 +88,8 @@ class Consumer:
             likewise.
         retry, retry_max: seconds before the second attempt, doubled for each further one up to the
             second figure; likewise.
+        bury_expired: messages whose time to live is over go to the dead letters, with the reason
+            `expired`; else they are done unseen, and counted; likewise.
         bury: takes dead letters.
         on_closed: called when no more will come.
         name: by which people find it; None: program, host and process id.
@@ -113,6 +118,7 @@ class Consumer:
         attempts: int = 16,
         retry: float = 1.0,
         retry_max: float = 60.0,
+        bury_expired: bool = False,
         bury: Bury,
         on_closed: Callable[[], None] | None = None,
         name: str | None = None,
@@ -136,6 +142,7 @@ class Consumer:
                 mode=mode, prefixes=tuple(map(encode_topic, topics)),
                 tags=(attributes_of(None, tags, None) or NO_ATTRIBUTES).tags, lease_seconds=lease,
                 attempts=attempts, retry_seconds=retry, retry_seconds_max=retry_max,
+                bury_expired=bury_expired,
             )
         )  # fmt: skip
         start_us, latest = start_of(start)
@@ -243,6 +250,37 @@ class Consumer:
             index, count = current.next_run(most)
             if count:
                 yield ConsumedBatch(current, index, count, self._settle)
+
+    def extend(
+        self, message: ConsumedMessage | ConsumedBatch, seconds: float, timeout: float = 10.0
+    ) -> datetime:
+        """Hold a message or a batch for so long at least, also if nothing is heard of this process.
+
+        Leases go on by themselves while the process runs. This is for a handler that may stand
+        still for longer than a lease: in a library that lets no other thread run, on a machine that
+        sleeps. If the process ends, or its connection does, the message is free all the same.
+
+        Args:
+            seconds: from now on, up to a day. Less than it has already changes nothing.
+            timeout: seconds for its exchange to answer.
+
+        Returns:
+            Until when it is held, in UTC by this machine's clock.
+
+        Raises:
+            InvalidRequest: that is no such time, or the message is acknowledged or given back.
+            LeaseLost: it is not this consumer's any more, or never was.
+            Unavailable: its exchange has not answered in time; it is asked again while the time
+                runs, so the message may be held all the same.
+            Closed: this consumer is closed.
+        """
+        self._engine.check_outside()
+        future = self._extend(message, seconds)
+        try:
+            return self._until(future.result(timeout))
+        except TimeoutError:
+            future.cancel()
+            raise self._not_extended(timeout) from None
 
     def flush(self, timeout: float = 30.0) -> None:
         """Wait until every acknowledgement so far is kept by its exchange.
@@ -377,8 +415,28 @@ class Consumer:
             raise shell.error
         return None
 
-    def _is_dead(self, holding: Holding) -> bool:
-        return 0 < self._shell.attempts < holding.attempt
+    def _extend(self, message: ConsumedMessage | ConsumedBatch, seconds: float) -> Future[float]:
+        """As `extend`; never waits."""
+        if not 0 < seconds <= EXTEND_SECONDS_MAX:
+            raise InvalidRequest(
+                f"a message is held for up to {EXTEND_SECONDS_MAX:g} s at a time, not {seconds!r}"
+            )
+        return self._shell.extend(*message._place(), seconds)  # noqa: SLF001 - made for this
+
+    def _until(self, until: float) -> datetime:
+        """A time by the clock of the loop, as people tell it."""
+        return datetime.now(UTC) + timedelta(seconds=until - self._engine.reactor.now())
+
+    def _not_extended(self, timeout: float) -> Unavailable:
+        why = self.trouble or "its exchange is slow"
+        return Unavailable(f"more time for a message was not granted within {timeout:g} s: {why}")
+
+    def _dead(self, holding: Holding) -> str:
+        """Why these messages are dead letters; empty: they are not."""
+        if holding.overdue:
+            return EXPIRED
+        tried = 0 < self._shell.attempts < holding.attempt
+        return f"tried {holding.attempt - 1} times" if tried else ""
 
     def _bury_all(self, holding: Holding, reason: str) -> None:
         """These messages go to the dead letters; if that cannot be, they come again later."""
@@ -407,9 +465,10 @@ class Consumer:
         while True:
             holding = self._take()
             if holding is not None:
-                if not self._is_dead(holding):
+                why = self._dead(holding)
+                if not why:
                     return holding
-                self._bury_all(holding, f"tried {holding.attempt - 1} times")
+                self._bury_all(holding, why)
                 continue
             if not self._wait_for(lambda: shell.ready, deadline - monotonic()):
                 return None

@@ -15,17 +15,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
+from roq.client.admin.views import QueueDescription
 from roq.client.consume.message import ConsumedBatch, ConsumedMessage
 from roq.client.publish.batching import Attributed
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.message import Message
 from roq.errors import MessageTooLarge, RemoteProtocolError, RoQError
+from roq.model import Limits
 from roq.protocol.attributes import RESERVED, Attributes, packed_size
 
 SUFFIX: Final = ".dead"
 FLUSH_SECONDS: Final = 30.0
 DEAD: Final = f"{RESERVED}dead."
 REASON_MAX: Final = 200
+
+
+def of_letters(origin: QueueDescription) -> tuple[str, Limits]:
+    """Durability and limits of the queue for the dead letters of another one: its own, but letters
+    wait for people however long its messages live."""
+    return origin.durability, msgspec.structs.replace(origin.limits, message_seconds=0)
 
 
 class DeadLetters:

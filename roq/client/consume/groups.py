@@ -110,6 +110,8 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     lease_seconds: float
     attempts: int
     """So often is a message tried before it is a dead letter; 0: without an end."""
+    bury_expired: bool = False
+    """Messages whose time to live is over go to the dead letters; else they are done unseen."""
     created: float
     """Seconds since 1970."""
     members: int
@@ -136,7 +138,7 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     malformed: int = 0
     """Batches that were passed over, as they cannot have as many messages as they say."""
     stale: int = 0
-    """Messages that were not handed out, as their time to live was over."""
+    """Messages that no handler was given, as their time to live was over."""
     stalled: list[str]
     """Where nothing is handed out although there is something to do, and why; empty: nowhere."""
     parts: list[GroupPart]
@@ -386,6 +388,7 @@ def _summary(name: str, states: dict[str, GroupState], now: float) -> GroupSumma
         tags=list(first.settings.tags),
         lease_seconds=first.settings.lease_seconds,
         attempts=first.settings.attempts,
+        bury_expired=first.settings.bury_expired,
         created=first.created_us / MICROSECONDS,
         members=max(len(who), *(part.members for part in parts)),
         behind=total(lambda part: part.end - part.base),

@@ -84,6 +84,7 @@ class Holding:
         priority: of all of these, in a group with priorities.
         begun: so many of these, or more, the user has got, or has passed by.
         attempt: the how manieth one this is, from 1.
+        overdue: their time to live is over: they are for the dead letters.
         segments: by which leases they are held; several only after a connection was lost.
         states: of each message.
         dirty: it is on the list of those that have news.
@@ -94,7 +95,7 @@ class Holding:
 
     __slots__ = (
         "attempt", "batch", "begun", "count", "dirty", "first", "lanes", "log", "lost", "number",
-        "offset", "priority", "segments", "states", "unconfirmed", "untold",
+        "offset", "overdue", "priority", "segments", "states", "unconfirmed", "untold",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +113,7 @@ class Holding:
         self.count = self.untold = size
         self.lanes: bytes | None = None
         self.begun = 0
+        self.overdue = False
         self.priority = 0
         self.unconfirmed = 0
         self.dirty = False

@@ -9,14 +9,12 @@ again.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
 import msgspec
 
+from roq.client.consume.extensions import Granted
 from roq.client.consume.holding import (
     ConsumerStats,
     Holding,
@@ -25,8 +23,8 @@ from roq.client.consume.holding import (
     column_of,
     pass_over,
 )
-from roq.client.consume.message import Settlement
 from roq.client.consume.ordering import ORDERED
+from roq.client.consume.seat import AskExchange, Membership, Return, Seat, SeatPhase, Told
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import consuming, documents
@@ -36,13 +34,15 @@ from roq.protocol.consuming import (
     CREDIT,
     DELETED,
     DONE,
+    EXTEND,
     JOIN,
     LEASED,
     LEAVE,
+    OVERDUE,
     Credit,
     Done,
     DoneConfirmed,
-    GroupSettings,
+    Extended,
     Join,
     Joined,
     LeaveGroup,
@@ -63,81 +63,6 @@ RENEW_PARTS: Final = 3
 RENEW_SECONDS_MAX: Final = 5.0
 _LEASED_PARTS: Final = 5
 
-Return = tuple[Holding, Run, Settlement]
-"""Messages that the user returns, and how."""
-Told = tuple[Holding, list[Run], int]
-"""What an exchange was told of a holding: what is acknowledged, and how many messages returned."""
-
-
-class SeatPhase(Enum):
-    """How a seat stands."""
-
-    AWAY = "away"
-    JOINING = "joining"
-    WAITING = "waiting"
-    """There is no group yet: whether it is made depends on the other exchanges."""
-    IN = "in"
-
-
-@dataclass(frozen=True, slots=True)
-class AskExchange:
-    """Send this to an exchange."""
-
-    log: LogId
-    frames: list[bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
-    """What a member says of itself.
-
-    Attributes:
-        latest: a group that is made begins at the end; else `start_us` counts.
-        prefetch, prefetch_bytes: what it holds at most, at all exchanges together.
-    """
-
-    id: bytes
-    name: str
-    group: str
-    settings: GroupSettings
-    latest: bool
-    start_us: int
-    prefetch: int
-    prefetch_bytes: int
-
-
-@dataclass(slots=True)
-class Seat:
-    """One exchange, as the member knows it."""
-
-    exchange: ExchangeInfo
-    queue: bytes
-    phase: SeatPhase = SeatPhase.AWAY
-    up: bool = False
-    attempt: int = 0
-    request: int = 0
-    ask_at: float = float("inf")
-    make: bool = False
-    holdings: dict[int, Holding] = field(default_factory=dict)
-    """By their numbers; those of which anything is not confirmed."""
-    arrived: int = 0
-    arrived_bytes: int = 0
-    granted: int = 0
-    open: int = 0
-    """Messages that are not settled."""
-    open_bytes: int = 0
-    told_at: float = 0.0
-    serial: int = 0
-    unconfirmed: deque[tuple[int, list[Told]]] = field(default_factory=deque)
-    returns: list[Return] = field(default_factory=list)
-    """What the user has returned while it was not in."""
-    returning: int = 0
-    """Messages that were returned, and the exchange has not confirmed that."""
-    lease_seconds: float = 30.0
-    frame_bytes: int = 0
-    """The largest that the exchange takes."""
-    trouble: str = ""
-
 
 class ConsumerMachine:
     """One member at all exchanges of its queue.
@@ -149,6 +74,7 @@ class ConsumerMachine:
         arrived: holdings that came since the shell has looked, in order.
         passed_over: likewise those with messages that are settled without the user.
         given_up: log and offset of what nobody could read, and why, since the shell has looked.
+        extended: requests for more time that were answered, since the shell has looked.
         resolved: messages that were settled, and of which it is known what has become.
         stats: counters.
         refusal: why the group does not take this member, for good; empty: it does.
@@ -163,6 +89,7 @@ class ConsumerMachine:
         self.arrived: list[Holding] = []
         self.passed_over: list[Holding] = []
         self.given_up: list[tuple[LogId, int, str]] = []
+        self.extended: list[Granted] = []
         self.resolved = 0
         self.attempts = member.settings.attempts
         self._member = member
@@ -201,6 +128,7 @@ class ConsumerMachine:
         if seat is None:
             return
         self._forget_told(seat)
+        self.extended += seat.extensions.expire(float("inf"))
         for holding in seat.holdings.values():
             self._lose(seat, holding, range(holding.first, holding.first + len(holding.batch)))
 
@@ -239,6 +167,9 @@ class ConsumerMachine:
             self._confirmed(seat, consuming.decode(parts[1], DoneConfirmed))
             if returning and not seat.returning and seat.phase is SeatPhase.IN:
                 asks = [self._credit(log, seat, now)]
+        elif letter == EXTEND:
+            answer = consuming.decode(parts[1], Extended)
+            self.extended += seat.extensions.answered(answer.request, answer.seconds)
         elif letter == JOIN:
             asks = self._joined(log, seat, documents.decode(parts[1], Joined), now)
         elif letter == LEAVE and seat.up:
@@ -284,10 +215,32 @@ class ConsumerMachine:
             asks += self._send(log, self._seats[log], done, told.get(log, []), now)
         return asks
 
+    def extend(
+        self, holding: Holding, run: Run, until: float, request: int, now: float
+    ) -> list[AskExchange]:
+        """The user wants to hold these messages until then, whatever happens to this process."""
+        asks = self._rejoin(now)
+        seat = self._seats.get(holding.log)
+        if seat is None or seat.holdings.get(holding.number) is not holding:
+            self.extended.append((request, 0.0))
+            return asks
+        seat.extensions.add(holding, run, until, request)
+        if seat.phase is SeatPhase.IN:
+            asks += self._extend(holding.log, seat, now, of=request)
+        return asks
+
+    def _extend(
+        self, log: LogId, seat: Seat, now: float, *, of: int | None = None
+    ) -> list[AskExchange]:
+        frames, refused = seat.extensions.ask(now, of=of)
+        self.extended += refused
+        return [AskExchange(log, each) for each in frames]
+
     def tick(self, now: float) -> list[AskExchange]:
         """Time has passed; call it about twice a second."""
         asks = self._rejoin(now)
         for log, seat in self._seats.items():
+            self.extended += seat.extensions.expire(now)
             if seat.phase is SeatPhase.IN:
                 renew = min(seat.lease_seconds / RENEW_PARTS, RENEW_SECONDS_MAX)
                 if now - seat.told_at >= renew:
@@ -421,7 +374,7 @@ class ConsumerMachine:
                 self._keep(seat, holding)
         returns, seat.returns = seat.returns, []
         asks = self.tell(list(seat.holdings.values()), returns, now)
-        return asks or [self._credit(log, seat, now)]
+        return (asks or [self._credit(log, seat, now)]) + self._extend(log, seat, now)
 
     def _refused(self, seat: Seat, refused: Refused, now: float) -> list[AskExchange]:
         seat.trouble = refused.text
@@ -464,7 +417,8 @@ class ConsumerMachine:
 
     def _leased(self, log: LogId, seat: Seat, parts: list[bytes], now: float) -> list[AskExchange]:
         _, head, topic, frame, packed = parts
-        number, first, length, attempt, bits = read_lease(head)
+        number, first, length, told, bits = read_lease(head)
+        attempt = told & ~OVERDUE
         count = bits.bit_count()
         entry = read_entry(frame)
         if seat.phase is not SeatPhase.IN or (entry.exchange, entry.generation) != log:
@@ -483,6 +437,7 @@ class ConsumerMachine:
             back = Returned(number, first, length, 0.0, True, f"cannot be read: {error}"[:200])
             return self._send(log, seat, Done(0, [], [], [back]), [], now)
         holding = self.holding_type(log, entry.offset, number, first, attempt, batch)
+        holding.overdue = told != attempt
         if count < length:
             holding.leave_out(bits)
         mode = self._member.settings.mode

@@ -78,6 +78,10 @@ class ConsumedMessage(Message, frozen=True, gc=False, eq=False):
         log = holding.log
         return f"x{log.number}-{log.generation}-{holding.offset}-{holding.first + self._index}"
 
+    def _place(self) -> tuple[Holding, int, int]:
+        """Where it is, for its consumer: the holding, its index there, and how many."""
+        return self._holding, self._index, 1
+
     def ack(self) -> None:
         """The message is done. Told to the exchange within milliseconds; see `Consumer.flush`.
 
@@ -144,6 +148,10 @@ class ConsumedBatch:
     def __iter__(self) -> Iterator[ConsumedMessage]:
         """The messages one by one; each may be acknowledged by itself."""
         return messages_of(self._holding, self._index, len(self), self._settle)
+
+    def _place(self) -> tuple[Holding, int, int]:
+        """Where they are, for their consumer."""
+        return self._holding, self._index, len(self)
 
     def ack(self) -> None:
         """All of them are done; raises as `ConsumedMessage.ack`, when those are told that are not

@@ -12,19 +12,15 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final, Protocol
 
 from roq.client.consume.holding import ACKED, RETURNED, ConsumerStats, Holding
-from roq.client.consume.machine import (
-    AskExchange,
-    ConsumerMachine,
-    Membership,
-    Seat,
-    SeatPhase,
-)
+from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.message import DONE, NOT_TRIED, Settlement
 from roq.client.consume.ordering import ORDERED, Ordering
+from roq.client.consume.seat import AskExchange, Membership, Seat, SeatPhase
 from roq.client.io.engine import Translate
 from roq.errors import (
     Closed,
@@ -46,6 +42,11 @@ FLUSH_SECONDS: Final = 0.002
 """Between two looks at what the user has settled."""
 HURRY_PARTS: Final = 4
 """When so large a part of what may be held is settled, it is told at once."""
+
+_LOST: Final = (
+    "messages of topic {!r} were held for too long without a word from this process, or its "
+    "connection was cut, and another consumer has them: what was done with them may be done twice"
+)
 
 log = logging.getLogger(__name__)
 
@@ -158,6 +159,9 @@ class ConsumerShell:
         self._connections: dict[LogId, Line] = {}
         self._settled: deque[Holding] = deque()
         self._returned: deque[tuple[Holding, Run, Settlement]] = deque()
+        self._extending: dict[int, Future[float]] = {}
+        """Who waits for more time, by number of the request."""
+        self._asked = 0
         self._marked = 0
         """Messages that the user has settled."""
         self._hurry_at = self._hurry_after = max(1, member.prefetch // HURRY_PARTS)
@@ -186,11 +190,51 @@ class ConsumerShell:
         if self.error is None:
             self._note(holding, index, count, verdict)
         if lost:
-            raise LeaseLost(
-                f"messages of topic {holding.batch.topic!r} were held for too long without a word "
-                "from this process, or its connection was cut, and another consumer has them: "
-                "what was done with them may be done twice"
-            )
+            raise LeaseLost(_LOST.format(holding.batch.topic))
+
+    def extend(self, holding: Holding, index: int, count: int, seconds: float) -> Future[float]:
+        """Have messages held for longer: until when, by the clock of the loop; from any thread.
+
+        The future raises `LeaseLost` if they are not this consumer's, or it is closed meanwhile.
+
+        Raises:
+            LeaseLost, Closed: as `settle`.
+            InvalidRequest: they are settled.
+        """
+        self._engine.check_process()
+        future: Future[float] = Future()
+        if holding.is_lost(index, count):
+            raise LeaseLost(_LOST.format(holding.batch.topic))
+        if self.error is not None:
+            raise self.error
+        if not holding.is_open(index, count):
+            raise InvalidRequest("what is acknowledged or given back cannot be held for longer")
+        run = Run(holding.offset, holding.first + index, count)
+
+        def ask() -> None:
+            self._asked += 1
+            self._extending[self._asked] = future
+            now = self._engine.reactor.now()
+            machine = self._machine
+            self._perform(machine.extend(holding, run, now + seconds, self._asked, now))
+            self._told_extended()
+
+        self._engine.call_soon(ask)
+        return future
+
+    def _told_extended(self) -> None:
+        """Tell those who have asked for more time."""
+        extended, self._machine.extended = self._machine.extended, []
+        for request, until in extended:
+            future = self._extending.pop(request, None)
+            if future is None or not future.set_running_or_notify_cancel():
+                continue
+            if until:
+                future.set_result(until)
+            else:
+                future.set_exception(
+                    LeaseLost("the messages are not this consumer's any more, or they are settled")
+                )
 
     def done(self, holding: Holding, index: int) -> None:
         """One message is done: as `settle`, for loops over messages. One that is lost is counted.
@@ -384,6 +428,8 @@ class ConsumerShell:
         for name, connection in self._connections.items():
             connection.close([goodbyes[name]] if name in goodbyes else [])
         self._connections.clear()
+        self._machine.extended = [(request, 0.0) for request in self._extending]
+        self._told_extended()
 
     def end(self, error: RoQError) -> None:
         """The user is to be told this; from any thread."""
@@ -413,6 +459,7 @@ class ConsumerShell:
             if asks:
                 self._perform(asks)
         machine = self._machine
+        self._told_extended()
         for place, offset, why in machine.given_up:
             self._limited.warning(
                 f"given up {place} {offset}", now,
@@ -491,6 +538,7 @@ class ConsumerShell:
             return
         reactor = self._engine.reactor
         self._perform(self._machine.tick(reactor.now()))
+        self._told_extended()
         self._looked_at = reactor.now()
         if self.arrived:
             self._tell_user()

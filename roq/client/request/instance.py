@@ -13,15 +13,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from roq.client.consume.holding import Holding
-from roq.client.consume.machine import (
-    AskExchange,
-    ConsumerMachine,
-    Membership,
-    Return,
-    Seat,
-    SeatPhase,
-    Told,
-)
+from roq.client.consume.machine import ConsumerMachine
+from roq.client.consume.seat import AskExchange, Membership, Return, Seat, SeatPhase, Told
 from roq.client.subscribe.message import Batch
 from roq.model import LogId
 from roq.protocol import requesting

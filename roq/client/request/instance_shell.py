@@ -14,8 +14,8 @@ from typing import Final, cast
 import msgspec
 
 from roq.client.consume.holding import OPEN, Holding
-from roq.client.consume.machine import Membership
 from roq.client.consume.message import DONE, Settlement
+from roq.client.consume.seat import Membership
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io.engine import Engine
 from roq.client.request.instance import HandlerResult, InstanceMachine, RequestHolding

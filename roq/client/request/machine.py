@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from roq.client.consume.machine import AskExchange
+from roq.client.consume.seat import AskExchange
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import documents, requesting
 from roq.protocol.channel import REFUSED, Refused

@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeVar, overload
 import msgspec
 
 from roq.client.consume.consumer import _checked, start_of
-from roq.client.consume.machine import Membership
+from roq.client.consume.seat import Membership
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
 from roq.client.naming import client_name

@@ -16,7 +16,7 @@ from contextlib import suppress
 from time import monotonic, time
 from typing import Any, Final
 
-from roq.client.consume.machine import AskExchange
+from roq.client.consume.seat import AskExchange
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
 from roq.client.publish.receipt import Outcome, Receipt, failure

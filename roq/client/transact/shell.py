@@ -16,7 +16,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final
 
-from roq.client.consume.machine import AskExchange
+from roq.client.consume.seat import AskExchange
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
 from roq.client.session.events import SessionState

@@ -61,8 +61,8 @@ class PaperConsumer:
             raise self._shell.error
         return None
 
-    def _is_dead(self, held: Holding) -> bool:
-        return held.attempt > 2
+    def _dead(self, held: Holding) -> str:
+        return f"tried {held.attempt - 1} times" if held.attempt > 2 else ""
 
     def _bury(self, batch: ConsumedBatch, reason: str) -> None:
         inside = threading.current_thread() is threading.main_thread()

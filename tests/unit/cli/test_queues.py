@@ -73,6 +73,22 @@ def test_a_change_gets_the_time_that_is_given(
     assert CHANGE_SECONDS == COMMAND_SECONDS
 
 
+def test_an_ordered_queue_is_one_with_that_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+
+    class Noting(PaperCluster):
+        def create_queue(self, _name: str, *, timeout: float, **options: object) -> None:
+            given.append(options["limits"])
+
+    monkeypatch.setattr(roq, "connect", Noting().connect)
+    for more in ([], ["--ordered"], ["--ordered", "--limit", "ordered=1"]):
+        assert CliRunner().invoke(queue, ["create", "ledger", *more]).exit_code == 0
+    assert given == [{}, {"ordered": 1}, {"ordered": 1}]
+    refused = CliRunner().invoke(queue, ["create", "ledger", "--ordered", "--limit", "ordered=0"])
+    assert refused.exit_code == 2
+    assert "one of them" in refused.output
+
+
 class TellingCluster(PaperCluster):
     """Has queues that differ in what is done for a slow subscriber."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from exchange_driver import EPOCH, QUEUE, Publisher, exchange
 from exchange_members import FIRST, SETTINGS, Consumer, filled, order, pass_time, states
@@ -17,12 +18,15 @@ from roq.protocol import consuming, documents
 from roq.protocol.consuming import (
     CREDIT,
     DONE,
+    EXTEND,
     GROUP_ORDER,
     GROUPS,
     JOIN,
     LEAVE,
     Credit,
     DoneConfirmed,
+    Extend,
+    Extended,
     GroupOrder,
     GroupSettings,
     GroupsRequest,
@@ -439,3 +443,43 @@ def test_what_could_not_be_sent_does_not_overtake_what_is_given_back() -> None:
     member.look()
     assert [each[1:] for each in member.leases[1:]] == [(0, 1, 2)]
     assert [each[1:] for each in member.credit(3)] == [(0, 1, 1)]
+
+
+# --- more time ------------------------------------------------------------------------------------
+
+
+def extend(member: Consumer, *parts: tuple[int, int, int], seconds: float = 60.0) -> Extended:
+    parts_of = [(FIRST + lease, *rest) for lease, *rest in parts]
+    member.say(EXTEND, consuming.encode(Extend(7, seconds, parts_of)))  # type: ignore[arg-type]
+    return consuming.decode(member.take(EXTEND), Extended)
+
+
+def test_a_member_is_told_for_how_long_it_holds_what_it_has_asked_for() -> None:
+    there = filled(3)
+    member, other = Consumer(there), Consumer(there, "other")
+    member.enter()
+    other.enter()
+    assert member.credit() == [(1, 0, 3, 1)]
+    assert extend(member, (1, 0, 1)) == Extended(7, 60.0)
+    assert extend(member, (1, 0, 1), (9, 0, 1)) == Extended(7, 0.0), "of all, or it is none"
+    assert extend(other, (1, 0, 1)) == Extended(7, 0.0)
+    for bad in ((7, 0.0, [(1, 0, 1)]), (7, 1e9, [(1, 0, 1)]), (7, 5.0, [])):
+        member.say(EXTEND, msgspec.msgpack.encode(bad))
+        assert member.refusal().code == "malformed"
+
+
+def test_a_member_that_was_silent_is_told_to_join_again_and_holds_on() -> None:
+    there = filled(2)
+    member = Consumer(there)
+    member.enter()
+    member.credit()
+    extend(member, (1, 0, 1))
+    pass_time(there, 6.0)
+    there.answers(member.route)
+    assert len(there.core.consumers) == 1
+    member.credit(50)
+    assert member.take(LEAVE) == b""
+    member.attempt = 2
+    joined = member.enter(held=[Run(0, 0, 2)], generation=EPOCH)
+    assert {each[2:] for each in joined.again} == {(0, 1), (1, 1)}, "nobody has taken it"
+    there.core.check()

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from memory_files import MemoryFiles
 
-from roq.log import groups
+from roq.log import group_progress, groups
 from roq.log.free_messages import FreeMessages
 from roq.log.groups import SCAN_MAX, ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases
@@ -121,7 +121,7 @@ def test_a_process_that_stood_still_takes_nobody_for_silent() -> None:
 def test_one_message_that_is_not_done_holds_the_group_in_the_end_and_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(groups, "WINDOW", 5)
+    monkeypatch.setattr(group_progress, "WINDOW", 5)
     made = Group()
     for _ in range(8):
         made.append()
@@ -226,7 +226,7 @@ def test_nobody_makes_a_group_keep_more_than_was_published(mode: str) -> None:
 
 
 def test_a_group_looks_ahead_at_so_many_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "MESSAGES_MAX", 10)
+    monkeypatch.setattr(group_progress, "MESSAGES_MAX", 10)
     made = Group(mode="priority")
     for _ in range(9):
         made.append(4)
@@ -471,3 +471,107 @@ def test_what_a_member_says_to_hold_beyond_the_end_or_the_batch_is_nobody_s() ->
     assert made.group.acknowledged == 0
     assert made.group.acknowledge(member, lease.number)
     made.group.check()
+
+
+# --- time to live, and dead letters ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seen", [False, True], ids=["looked at late", "grown old"])
+def test_what_is_over_is_handed_out_for_the_dead_letters_if_that_is_wanted(
+    mode: str, seen: bool
+) -> None:
+    made = Group(mode=mode, bury_expired=True)
+    made.append(2, area=pack_lifetime(1_000))
+    made.append()
+    if seen:
+        early = made.join("early", credit=0)
+        made.leases()
+        made.group.leave(early.id)
+    made.group.lifetimes.now_us = 2_000_000
+    member = made.join()
+    old, fresh = made.leases()
+    assert (old.offset, old.overdue, fresh.overdue) == (0, True, False)
+    assert made.group.stale == 0, "its letter is not written yet"
+    assert made.group.acknowledge(member, old.number)
+    assert made.group.stale == 2
+
+
+# --- more time ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_silent_member_holds_what_it_has_asked_more_time_for_and_nothing_else(mode: str) -> None:
+    made = Group(mode=mode, lease_seconds=5.0, retry_seconds=0.0)
+    made.append(3)
+    slow = made.join("slow", credit=4, window=4)
+    (lease,) = made.leases()
+    assert made.group.extend(slow, lease.number, 1, 1, 20.0)
+    assert made.pass_time(6.0) == [], "it is a member still"
+    assert (made.group.out, made.group.lapsed, slow.silent) == (1, 2, True)
+    made.append()
+    assert slow.credit == 0, "and gets nothing"
+    other = made.join("other")
+    if mode == "exclusive":
+        assert made.leases() == [], "what is held comes first"
+    else:
+        free = {(each.offset, each.open << each.first) for each in made.leases()}
+        one_key = mode == "keyed"  # as what has none of one batch counts, and that is held
+        assert free == (
+            {(1, 1)}
+            if one_key
+            else {(0, 1), (0, 4), (1, 1)}
+            if mode == "shared"
+            else {(0, 5), (1, 1)}
+        )
+    made.group.heard(other)
+    assert [each.name for each in made.pass_time(16.0) if each is slow] == ["slow"]
+    made.group.check()
+    assert made.group.lapsed >= 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_silent_member_that_comes_back_goes_on_with_what_it_holds(mode: str) -> None:
+    made = Group(mode=mode, lease_seconds=5.0)
+    made.append(2)
+    slow = made.join("slow")
+    (lease,) = made.leases()
+    assert made.group.extend(slow, lease.number, 0, 1, 60.0)
+    made.pass_time(6.0)
+    again = made.join("slow")
+    assert (again is slow, slow.silent) == (True, False)
+    leases, _ = made.group.resume(slow, [Run(0, 0, 1)], made.numbers)
+    assert [(each.first, each.length) for each in leases] == [(0, 1)]
+    made.group.check()
+    assert made.group.acknowledge(slow, leases[0].number)
+    made.pass_time(1.0)
+    made.group.heard(slow)
+    assert [each.first for each in made.leases()] == [1], "and it gets messages as before"
+
+
+def test_a_member_that_goes_gives_back_what_it_has_asked_more_time_for() -> None:
+    made = Group(lease_seconds=5.0)
+    made.append()
+    slow = made.join("slow")
+    (lease,) = made.leases()
+    assert made.group.extend(slow, lease.number, 0, 1, 60.0)
+    made.pass_time(6.0)
+    made.group.gone(slow.id)
+    assert (len(made.group), made.group.out) == (0, 0)
+    made.group.check()
+
+
+def test_there_is_no_more_time_for_what_is_settled_or_somebody_elses() -> None:
+    made = Group()
+    made.append(2)
+    member, other = made.join("a"), made.join("b", credit=0)
+    (lease,) = made.leases()
+    assert not made.group.extend(other, lease.number, 0, 1, 60.0)
+    assert not made.group.extend(member, lease.number + 1, 0, 1, 60.0)
+    assert not made.group.extend(member, lease.number, 1, 2, 60.0), "beyond its end"
+    assert made.group.acknowledge(member, lease.number, 0, 1)
+    assert not made.group.extend(member, lease.number, 0, 1, 60.0)
+    assert made.group.extend(member, lease.number, 1, 1, 60.0)
+    assert made.group.extend(member, lease.number, 1, 1, 1.0)
+    assert made.group.extend(member, lease.number, 0, 2, 2.0), "as far as it is open"
+    assert lease.until == 60.0, "never less"

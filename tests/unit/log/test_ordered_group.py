@@ -156,7 +156,7 @@ def test_a_group_says_what_others_may_have_after_it() -> None:
 def test_a_group_that_cannot_look_further_waits_for_nobody_who_may_still_be_here(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("roq.log.groups.WINDOW", 3)
+    monkeypatch.setattr("roq.log.group_progress.WINDOW", 3)
     made = Group()
     made.stays.began(Q, 1, 0)
     for publisher, epoch in ((P, 3), (Q, 1), (P, 3), (Q, 1)):

@@ -10,6 +10,7 @@ import pytest
 from roq.errors import RemoteProtocolError
 from roq.log import timing_wheel
 from roq.log.timing_wheel import ROW_BYTES, SECOND, Row, TimingWheel
+from roq.protocol.transaction import OPEN_US
 
 NOW = 1_700_000_000 * SECOND
 
@@ -182,3 +183,23 @@ def test_an_id_that_lies_across_every_row_costs_no_look_at_each(
     pending.add(nothing, NOW)
     assert pending.find(nothing.id) == nothing
     assert len(looked_at) < 10
+
+
+def test_what_is_never_due_is_found_and_removed_without_a_look_at_all_of_it() -> None:
+    chance = random.Random(1)
+    pending = TimingWheel()
+    rows = [Row(OPEN_US, number, 0, 1, chance.randbytes(8)) for number in range(10_000)]
+    for each in [*rows, row(1, 60.0)]:
+        pending.add(each, NOW)
+    pending.check()
+    assert max(len(each) for each in pending._rings[2].values()) < 20 * ROW_BYTES
+    assert pending.soonest(10) == [row(1, 60.0)], "the others are never due"
+    for each in rows[::3]:
+        assert pending.find(each.id) == each
+        pending.remove(each)
+        assert pending.find(each.id) is None
+    pending.check()
+    assert drain(pending, NOW + 3_600 * SECOND) == [row(1, 60.0)]
+    again = TimingWheel()
+    again.unpack(pending.pack(), NOW)
+    assert sorted(again) == sorted(set(rows) - set(rows[::3]))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from datetime import UTC, datetime
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,8 +15,8 @@ import pytest
 from roq.client.consume import consumer as module
 from roq.client.consume.consumer import Consumer, start_of
 from roq.client.consume.holding import ACKED, RETURNED, ConsumerStats, Holding
-from roq.client.consume.machine import Membership
 from roq.client.consume.message import ConsumedBatch, Settlement
+from roq.client.consume.seat import Membership
 from roq.client.io.engine import Engine
 from roq.client.session.events import SessionState
 from roq.client.subscribe.message import Batch
@@ -53,6 +54,8 @@ class PaperShell:
         self.on_ready: Any = None
         self.joined = False
         self.counters = ConsumerStats()
+        self.extended: list[tuple[int, int]] = []
+        self.answers = True
         self.settled: list[tuple[bytes, str]] = []
         self.ranked = False
         self.put_aside = lambda _holding: False
@@ -74,6 +77,13 @@ class PaperShell:
         for at in range(index, index + count):
             if held.settle(at, 1, ACKED if verdict.acked else RETURNED):
                 self.settled.append((held.batch.payloads[at], word))
+
+    def extend(self, _held: Holding, index: int, count: int, seconds: float) -> Future[float]:
+        self.extended.append((index, count))
+        future: Future[float] = Future()
+        if self.answers:
+            future.set_result(seconds)
+        return future
 
     def done(self, held: Holding, index: int) -> None:
         self.settle(held, index, 1, Settlement(acked=True))
@@ -109,6 +119,7 @@ ENGINE = SimpleNamespace(
     forked=False, at_end=lambda _: None, not_at_end=lambda _: None, check=lambda: None,
     check_outside=lambda: None, check_process=lambda: None,
     run_sync=lambda function, *_: function(), end=Closed("ended"),
+    reactor=SimpleNamespace(now=lambda: 0.0),
 )  # fmt: skip
 
 
@@ -284,3 +295,30 @@ def test_what_another_one_has_by_now_is_passed_over(made: Any) -> None:
     second = consumer.receive(0)
     assert second is not None
     assert second.payload == b"c"
+
+
+def test_more_time_is_granted_until_an_instant_within_bounds(made: Any) -> None:
+    consumer, shell = made()
+    shell.arrived.append(holding(b"a", b"b"))
+    (batch,) = [next(consumer.batches())]
+    before = datetime.now(UTC)
+    assert consumer.extend(batch, 60.0) >= before + timedelta(seconds=60)
+    assert consumer.extend(list(batch)[1], 1.0).tzinfo is UTC
+    assert shell.extended == [(0, 2), (1, 1)]
+    for seconds in (0.0, -1.0, 86_401.0, float("nan")):
+        with pytest.raises(InvalidRequest, match="held for up to"):
+            consumer.extend(batch, seconds)
+    shell.answers = False
+    with pytest.raises(Unavailable, match="not granted within 0 s"):
+        consumer.extend(batch, 60.0, timeout=0.0)
+
+
+def test_what_is_overdue_is_buried_with_that_reason_and_not_seen(made: Any) -> None:
+    buried: list[tuple[list[bytes], str]] = []
+    consumer, shell = made(bury=lambda batch, reason: buried.append((batch.payloads, reason)))
+    old = holding(b"a", b"b")
+    old.overdue = True
+    shell.arrived.extend([old, holding(b"c")])
+    assert consumer.receive(0).payload == b"c"
+    assert buried == [([b"a", b"b"], "expired")]
+    assert shell.settled == [(b"a", "ack"), (b"b", "ack")]

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from roq.client.consume.dead_letters import REASON_MAX, DeadLetter, DeadLetters, read_letter
+from roq.client.admin.views import QueueDescription
+from roq.client.consume.dead_letters import (
+    REASON_MAX,
+    DeadLetter,
+    DeadLetters,
+    of_letters,
+    read_letter,
+)
 from roq.client.consume.holding import ACKED, Holding
 from roq.client.consume.message import ConsumedBatch, Settlement
 from roq.client.publish.batching import Attributed, size_of
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.message import Batch, Message
 from roq.errors import MessageTooLarge, Unavailable
-from roq.model import LogId, PublisherId
+from roq.model import Limits, LogId, PublisherId
 from roq.protocol.attributes import (
     PROPERTIES_MAX,
     Attributes,
@@ -186,3 +194,9 @@ def test_another_message_is_no_dead_letter() -> None:
     assert read_letter(message(Attributes("k"))) is None
     odd = {"roq.dead.queue": "q", "roq.dead.attempts": "many"}
     assert read_letter(message(Attributes(None, (), odd))) is None
+
+
+def test_letters_outlive_the_messages_that_they_come_from() -> None:
+    limits = Limits(message_seconds=5, message_bytes=1_000)
+    origin = SimpleNamespace(durability="async", limits=limits)
+    assert of_letters(cast("QueueDescription", origin)) == ("async", Limits(message_bytes=1_000))

@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 
 from roq.client.consume.holding import ACKED, RETURNED, Holding
-from roq.client.consume.machine import (
-    AGAIN_SECONDS,
-    ASK_SECONDS,
-    AskExchange,
-    ConsumerMachine,
-    Membership,
-)
+from roq.client.consume.machine import AGAIN_SECONDS, ASK_SECONDS, ConsumerMachine
 from roq.client.consume.message import Settlement
+from roq.client.consume.seat import AskExchange, Membership
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import consuming, documents
@@ -26,12 +21,16 @@ from roq.protocol.consuming import (
     CREDIT,
     DELETED,
     DONE,
+    EXTEND,
     JOIN,
     LEASED,
     LEAVE,
+    OVERDUE,
     Credit,
     Done,
     DoneConfirmed,
+    Extend,
+    Extended,
     GroupSettings,
     Join,
     Joined,
@@ -580,3 +579,52 @@ def test_what_is_confirmed_late_gives_no_credit_before_the_exchange_has_taken_it
     (again,) = script.take(1, DONE, confirmed, now=60.0)
     assert again.frames[0] == JOIN
     assert script.take(1, DONE, confirmed, now=60.0) == []
+
+
+# --- more time ------------------------------------------------------------------------------------
+
+
+def test_more_time_is_asked_for_at_once_and_again_where_it_joins_anew() -> None:
+    script = Script()
+    script.enter()
+    held = script.lease(4)
+    assert held is not None
+    log, run = LogId(1, 1), Run(0, 0, 1)
+    (ask,) = script.machine.extend(held, run, 100.0, 1, 0.0)
+    assert consuming.decode(ask.frames[1], Extend) == Extend(1, 100.0, [(4, 0, 1)])
+    script.take(1, EXTEND, consuming.encode(Extended(1, 100.0)))
+    assert script.machine.extended == [(1, 100.0)]
+    script.machine.extended.clear()
+    script.machine.down(log)
+    assert script.machine.extend(held, Run(0, 1, 1), 50.0, 2, 1.0) == [], "when it is in again"
+    join = join_in(script.machine.up(log, 2.0))
+    credit, *asks = script.joined(1, join, again=[(9, 0, 0, 2)])
+    assert credit.frames[0] == CREDIT
+    asked = [consuming.decode(each.frames[1], Extend) for each in asks]
+    assert asked == [Extend(0, 100.0, [(9, 0, 1)]), Extend(2, 50.0, [(9, 1, 1)])]
+    script.machine.leave(log)
+    assert script.machine.extended == [(2, 0.0)]
+    script.machine.extended.clear()
+    assert script.machine.extend(held, run, 100.0, 3, 3.0) == []
+    assert script.machine.extended == [(3, 0.0)], "that exchange is gone"
+
+
+def test_what_nobody_answers_ends_with_its_time() -> None:
+    script = Script()
+    script.enter()
+    held = script.lease(4)
+    assert held is not None
+    script.machine.extend(held, Run(0, 0, 1), 8.0, 1, 0.0)
+    script.machine.tick(7.0)
+    assert script.machine.extended == []
+    script.machine.tick(8.0)
+    assert script.machine.extended == [(1, 0.0)]
+
+
+def test_what_is_overdue_is_marked_and_its_attempt_is_what_it_was() -> None:
+    script = Script()
+    script.enter()
+    old, fresh = script.lease(4, attempt=2 | OVERDUE), script.lease(5)
+    assert old is not None
+    assert fresh is not None
+    assert (old.overdue, old.attempt, fresh.overdue) == (True, 2, False)

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from roq.client.consume.holding import Holding
-from roq.client.consume.machine import Membership
 from roq.client.consume.message import DONE as ACK
 from roq.client.consume.message import Settlement
+from roq.client.consume.seat import Membership
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io.engine import Engine
 from roq.errors import Closed, GroupNotFound, InvalidRequest, LeaseLost, RoQError
@@ -22,11 +22,14 @@ from roq.protocol.consuming import (
     CREDIT,
     DELETED,
     DONE,
+    EXTEND,
     JOIN,
     LEASED,
     LEAVE,
     Done,
     DoneConfirmed,
+    Extend,
+    Extended,
     GroupSettings,
     Join,
     Joined,
@@ -408,3 +411,45 @@ def test_what_has_no_tag_of_the_group_is_told_soon() -> None:
     assert consuming.decode(document, Done).whole == [4]
     connection.take([[DONE, consuming.encode(DoneConfirmed(1))]])
     assert script.shell.unsettled == 0
+
+
+def extended(connection: Connection, seconds: float) -> None:
+    letter, document = connection.sent.pop()
+    assert letter == EXTEND
+    asked = consuming.decode(document, Extend)
+    connection.take([[EXTEND, consuming.encode(Extended(asked.request, seconds))]])
+
+
+def test_who_asks_for_more_time_hears_until_when_or_that_it_is_lost() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    future = script.shell.extend(held, 0, 1, 60.0)
+    script.engine.run()
+    assert not future.done()
+    extended(connection, 60.0)
+    assert future.result(0) == 60.0
+    future = script.shell.extend(held, 0, 1, 60.0)
+    script.engine.run()
+    extended(connection, 0.0)
+    with pytest.raises(LeaseLost):
+        future.result(0)
+    late, gone = script.shell.extend(held, 0, 1, 60.0), script.shell.extend(held, 1, 1, 60.0)
+    script.engine.run()
+    assert late.cancel()
+    script.shell.close()
+    with pytest.raises(LeaseLost):
+        gone.result(0)
+    script.shell.end(Closed("it is closed"))
+    with pytest.raises(Closed):
+        script.shell.extend(held, 0, 1, 60.0)
+
+
+def test_more_time_for_what_is_settled_or_lost_is_refused_at_once() -> None:
+    script, connection = inside()
+    held = script.lease(connection)
+    script.shell.settle(held, 0, 1, ACK)
+    with pytest.raises(InvalidRequest, match="acknowledged"):
+        script.shell.extend(held, 0, 1, 60.0)
+    held.lose(range(1, 2))
+    with pytest.raises(LeaseLost):
+        script.shell.extend(held, 1, 1, 60.0)

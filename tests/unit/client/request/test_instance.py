@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from roq.client.consume.holding import ACKED
-from roq.client.consume.machine import AskExchange, Membership
+from roq.client.consume.seat import AskExchange, Membership
 from roq.client.request.instance import HandlerResult, InstanceMachine, RequestHolding
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import consuming, documents, requesting

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 import roq
-from roq.client.consume.machine import Membership
+from roq.client.consume.seat import Membership
 from roq.client.io.engine import Engine
 from roq.client.request.endpoint import endpoint
 from roq.client.request.service import HANGS_SECONDS, Service

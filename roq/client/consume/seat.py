@@ -1,0 +1,89 @@
+"""What one member of a consumer group knows of one exchange: its seat there."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+
+from roq.client.consume.extensions import Extensions
+from roq.client.consume.holding import Holding
+from roq.client.consume.message import Settlement
+from roq.model import ExchangeInfo, LogId
+from roq.protocol.consuming import GroupSettings, Run
+
+Return = tuple[Holding, Run, Settlement]
+"""Messages that the user returns, and how."""
+Told = tuple[Holding, list[Run], int]
+"""What an exchange was told of a holding: what is acknowledged, and how many messages returned."""
+
+
+class SeatPhase(Enum):
+    """How a seat stands."""
+
+    AWAY = "away"
+    JOINING = "joining"
+    WAITING = "waiting"
+    """There is no group yet: whether it is made depends on the other exchanges."""
+    IN = "in"
+
+
+@dataclass(frozen=True, slots=True)
+class AskExchange:
+    """Send this to an exchange."""
+
+    log: LogId
+    frames: list[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """What a member says of itself.
+
+    Attributes:
+        latest: a group that is made begins at the end; else `start_us` counts.
+        prefetch, prefetch_bytes: what it holds at most, at all exchanges together.
+    """
+
+    id: bytes
+    name: str
+    group: str
+    settings: GroupSettings
+    latest: bool
+    start_us: int
+    prefetch: int
+    prefetch_bytes: int
+
+
+@dataclass(slots=True)
+class Seat:
+    """One exchange, as the member knows it."""
+
+    exchange: ExchangeInfo
+    queue: bytes
+    phase: SeatPhase = SeatPhase.AWAY
+    up: bool = False
+    attempt: int = 0
+    request: int = 0
+    ask_at: float = float("inf")
+    make: bool = False
+    holdings: dict[int, Holding] = field(default_factory=dict)
+    """By their numbers; those of which anything is not confirmed."""
+    arrived: int = 0
+    arrived_bytes: int = 0
+    granted: int = 0
+    open: int = 0
+    """Messages that are not settled."""
+    open_bytes: int = 0
+    told_at: float = 0.0
+    serial: int = 0
+    unconfirmed: deque[tuple[int, list[Told]]] = field(default_factory=deque)
+    returns: list[Return] = field(default_factory=list)
+    """What the user has returned while it was not in."""
+    returning: int = 0
+    """Messages that were returned, and the exchange has not confirmed that."""
+    lease_seconds: float = 30.0
+    frame_bytes: int = 0
+    """The largest that the exchange takes."""
+    extensions: Extensions = field(default_factory=Extensions)
+    trouble: str = ""
