@@ -201,8 +201,9 @@ class ServiceGroup(ConsumerGroup[B]):
         message = delayed_message(position)
         if message is not None:
             keeper = self.delayed.keeper
-            if keeper is not None and keeper.waits(message):
-                return RequestState.DELAYED
+            if keeper is not None and (at := keeper.request(message)) is not None:
+                gone = at < self.delayed.since
+                return RequestState.CANCELLED if gone else RequestState.DELAYED
             return None if self.next < self._log.end else RequestState.FORGOTTEN
         if self._open.bits.get(offset, 0) >> index & 1:
             return self._requests.state(position)
@@ -232,8 +233,7 @@ class ServiceGroup(ConsumerGroup[B]):
             why = f"no result within {self.service.result_within:g} s"
             self._end(offset, self._open.bits.get(offset, 0), RequestState.LATE, why)
         self._discard()
-        expired = self.outcomes.pass_time(self._clock)
-        if expired:
+        if expired := self.outcomes.pass_time(self._clock):
             self.counts[RequestState.EXPIRED] += expired
         return silent
 
@@ -425,7 +425,7 @@ class ServiceGroup(ConsumerGroup[B]):
     def drop_changes(self) -> None:
         """Nobody wants to know what has changed."""
         super().drop_changes()
-        self.outcomes.take_changes()
+        self.outcomes.drop_changes()
         self._requests.take_begun()
 
     def snapshot(self) -> GroupDelta:
@@ -444,12 +444,12 @@ class ServiceGroup(ConsumerGroup[B]):
             self.delayed.clear()
         for outcome in delta.ends:
             until = max(self._clock + RETURN_SECONDS, self._kept_until(outcome))
-            self.outcomes.put(outcome, until)
+            self.outcomes.put(outcome, until, again=True)
         for known in delta.known:
             self.outcomes.know(known, self._clock)
         for offset, who, bits in delta.begun:
             self._requests.set_once(offset, who, int.from_bytes(bits, "little"))
-        self.outcomes.take_changes()  # it is written already
+        self.outcomes.drop_changes()  # it is written already
         self._requests.drop_below(self.base)
         self._taken_at = self._clock
 
@@ -484,7 +484,8 @@ class ServiceGroup(ConsumerGroup[B]):
         (publisher,) = _PUBLISHER.unpack_from(cast("bytes", record[2]))
         due = self._due(appended_us)
         self._requests.batches[offset] = RequestBatch(publisher, appended_us, due, self._clock)
-        self.delayed.opened(offset, bits, record[2])
+        for named in self.delayed.opened(offset, bits, record[2]):
+            self.outcomes.reopen(named)
         self.measured.accepted += bits.bit_count()
         once = self._requests.once(offset) & bits
         if once:
@@ -601,9 +602,8 @@ class ServiceGroup(ConsumerGroup[B]):
         if silent:
             self.outcomes.note(position, outcome.state, self._clock)
             return
-        if self.outcomes.fits(outcome.value, outcome.text, most):
-            self.outcomes.put(outcome, self._clock + self.service.keep_result, position)
-        else:
+        until = self._clock + self.service.keep_result
+        if not self.outcomes.keep(outcome, until, most, position):
             self.outcomes.put_state(position, outcome.state, self._clock)
         self.ended.append(Ended(publisher, outcome))
 
