@@ -59,7 +59,7 @@ RULES = [
      {" FROM job WHERE status = 'RUNNING' AND owner = :owner": " FROM job WHERE owner = 0"},
      "is stuck"),
     ("slots of others are theirs", "limit",
-     {" AND owner IS NULL ORDER BY number": " ORDER BY number"}, "the limit is 1"),
+     {" AND owner IS NULL AND number >= 0": " AND number >= 0"}, "the limit is 1"),
     ("… as long as they live", "limit and crash",
      {"i.id = job_slot.owner AND i.dead = 0)": "i.id = 0)"}, "the limit is 1"),
     ("… and no longer", "limit and crash",
