@@ -411,6 +411,30 @@ class Cluster:
         """How a service stands; see `roq.Cluster.describe_service`."""
         return await asyncio.to_thread(self._sync.describe_service, queue, name, timeout=timeout)
 
+    async def flag_service(
+        self, queue: str, name: str, *, available: bool, instance: str | None = None,
+        timeout: float | None = None,
+    ) -> list[str]:  # fmt: skip
+        """Set the flag of instances of a service; see `roq.Cluster.flag_service`."""
+        return await asyncio.to_thread(
+            self._sync.flag_service, queue, name, available=available, instance=instance,
+            timeout=timeout,
+        )  # fmt: skip
+
+    async def drain_service(
+        self, queue: str, name: str, *, instance: str | None = None, timeout: float | None = None
+    ) -> list[str]:
+        """Have instances of a service end; see `roq.Cluster.drain_service`."""
+        return await asyncio.to_thread(
+            self._sync.drain_service, queue, name, instance=instance, timeout=timeout
+        )
+
+    async def retry_request(
+        self, endpoint: Endpoint[Any, Any], request_id: str, *, timeout: float | None = None
+    ) -> None:
+        """Have a request that has ended run once more; see `roq.Cluster.retry_request`."""
+        await asyncio.to_thread(self._sync.retry_request, endpoint, request_id, timeout=timeout)
+
     async def requester(
         self,
         queue: str,

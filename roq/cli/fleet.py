@@ -1,4 +1,7 @@
-"""Some processes that do the same: those that end are started again, until all are to end."""
+"""Some processes that do the same: those that end are started again, until all are to end.
+
+One that says so by its status has ended for good.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +45,12 @@ class Fleet:
     Args:
         start: starts one.
         count: how many.
+        last: one that ends with this status is not started again.
     """
 
-    def __init__(self, start: Callable[[], Process], count: int) -> None:
+    def __init__(self, start: Callable[[], Process], count: int, last: int | None = None) -> None:
         self._start = start
+        self._last = last
         self._places = [_Slot() for _ in range(count)]
         self._ending = False
 
@@ -57,8 +62,11 @@ class Fleet:
     def look(self, now: float) -> list[int]:
         """See which have ended, and start what is to be started; gives how they have ended."""
         ended: list[int] = []
-        for place in self._places:
+        for place in list(self._places):
             status = None if place.process is None else place.process.poll()
+            if status is not None and status == self._last:
+                self._places.remove(place)
+                continue
             if status is not None:
                 ended.append(status)
                 place.process = None
@@ -69,6 +77,11 @@ class Fleet:
         if not self.running and all(place.soon >= GIVE_UP for place in self._places):
             self._ending = True
         return ended
+
+    @property
+    def left(self) -> bool:
+        """Whether all have ended with the last status."""
+        return not self._places
 
     @property
     def over(self) -> bool:

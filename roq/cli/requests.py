@@ -37,7 +37,7 @@ codec_option = click.option(
 @click.group()
 @cluster_before
 def request() -> None:
-    """Make a request, list the requests of a service, cancel one, and fetch a response.
+    """Make a request, list the requests of a service, cancel one, run one again, fetch a response.
 
     ENDPOINT is the name of the service, a dot, and what it does: billing.create.
 
@@ -196,6 +196,29 @@ def cancel(target: Target, endpoint: str, request_id: str, codec: str) -> None:
     click.echo(f"request {request_id}: {state}")
     if state != RequestState.CANCELLED:
         click.echo(why)
+
+
+@request.command(short_help="Have a request that has ended run again.")
+@click.argument("endpoint")
+@click.argument("request_id", metavar="REQUEST")
+@cluster_command
+def retry(target: Target, endpoint: str, request_id: str) -> None:
+    """Have REQUEST to ENDPOINT run once more under its id, with a new time.
+
+    It is `failed`, `discarded` or `unknown`, nobody has fetched that, and what was requested is
+    still in the log of its exchange; else this is an error. One that is `unknown` may have run
+    before: then it is done twice, be it idempotent or not.
+
+    \b
+    Example:
+      roq request list work billing --json | jq -r '.[] | select(.state == "failed") | .id'
+      roq request retry billing.create work/x1-196610-42-0
+      roq request response billing.create work/x1-196610-42-0
+    """
+    asked = roq.endpoint(endpoint, request=object, response=object)
+    with target.connect() as cluster:
+        cluster.retry_request(asked, request_id, timeout=target.timeout)
+    done(f"request {request_id} runs again", as_json=target.as_json, id=request_id)
 
 
 def _endpoint(name: str, codec: str, *, idempotent: bool = False) -> roq.Endpoint[Any, Any]:

@@ -21,21 +21,27 @@ from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
 from roq.cli.failures import Failed
 from roq.cli.fleet import Fleet
-from roq.cli.output import fields_of, note, print_fields, print_json, print_table
+from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table
 from roq.client.admin.wording import age_text, bytes_text, durations_text, ended_text, setting_text
 from roq.client.consume.groups import GroupMember, told
 from roq.client.request.service import Service
 from roq.client.request.views import ServiceView
 from roq.errors import ConfigError
+from roq.local.part import guarded
 from roq.protocol.requesting import ENDS
 
 LOOK_SECONDS: Final = 0.25
+DRAINED_STATUS: Final = 64
+"""With this one of several processes ends that an operator has drained."""
+instance_option = click.option(
+    "--instance", help="Name or id of the one that is meant.  [default: all]"
+)
 
 
 @click.group()
 @cluster_before
 def service() -> None:
-    """List the services of a queue, and show their instances.
+    """List the services of a queue, show, run, flag and drain their instances.
 
     A service is made by its first instance, or by who requests something of it. It is a consumer
     group: `roq group pause|resume|delete` do with it what they say.
@@ -45,6 +51,8 @@ def service() -> None:
       roq service list work
       roq service show work billing
       roq service run shop.billing:service --processes 4
+      roq service flag work billing --off
+      roq service drain work billing
     """
 
 
@@ -138,14 +146,15 @@ def show(target: Target, queue: str, service: str) -> None:
     show_default=True,
     help="So many, each an instance of its own.",
 )
+@click.option("--one-of-many", is_flag=True, hidden=True)
 @cluster_command
-def run(target: Target, program: str, processes: int) -> None:
+def run(target: Target, program: str, processes: int, one_of_many: bool) -> None:
     """Run instances of a service until SIGTERM or Ctrl-C; then they finish what runs.
 
     FUNCTION in MODULE is called with a `roq.Cluster`, and gives a `roq.Service` with its handlers,
-    which is not started. Of several processes one that ends is started again; if all of them end
-    as soon as they have begun, and again, this command ends with an error. A second signal kills
-    them.
+    which is not started. Of several processes one that ends is started again, unless it was
+    drained; if all of them end as soon as they have begun, and again, this command ends with an
+    error. A second signal kills them. If this command is killed, they finish what runs and end.
 
     \b
     Example:
@@ -161,12 +170,64 @@ def run(target: Target, program: str, processes: int) -> None:
             raise ConfigError(f"{program} has given no roq.Service, but {type(made).__name__}")
         note(f"{made.instance} answers requests to service {made.name} of queue {made.queue}.")
         made.run()
+        if made.drained and one_of_many:
+            click.get_current_context().exit(DRAINED_STATUS)
+
+
+@service.command(short_help="Set the flag of instances of SERVICE.")
+@click.argument("queue", shell_complete=completion.queues)
+@click.argument("service", shell_complete=completion.groups)
+@instance_option
+@click.option("--on/--off", "on", default=True, show_default=True, help="What they see.")
+@cluster_command
+def flag(target: Target, queue: str, service: str, instance: str | None, on: bool) -> None:
+    """Set the flag that the availability functions of instances of SERVICE see.
+
+    Instances without such a function take requests while their flag is on. What they run they
+    finish. An instance that comes later has its flag on.
+
+    \b
+    Example:
+      roq service flag work billing --off
+      roq service flag work billing --instance billing@host7#4711 --on
+    """
+    with target.connect() as cluster:
+        names = cluster.flag_service(
+            queue, service, available=on, instance=instance, timeout=target.timeout
+        )
+    word = "on" if on else "off"
+    done(f"{word}: {', '.join(names)}", as_json=target.as_json, flag=on, instances=names)
+
+
+@service.command(short_help="Have instances of SERVICE end.")
+@click.argument("queue", shell_complete=completion.queues)
+@click.argument("service", shell_complete=completion.groups)
+@instance_option
+@cluster_command
+def drain(target: Target, queue: str, service: str, instance: str | None) -> None:
+    """Have instances of SERVICE finish what runs, give back the rest, and end.
+
+    They take nothing more from now on, and what runs has a minute. Their programs end if they are
+    in `Service.run`, as those of `roq service run` are, which starts none again. This command does
+    not wait for that: `roq service show` shows who is there.
+
+    \b
+    Example:
+      roq service drain work billing
+      roq service drain work billing --instance billing@host7#4711
+    """
+    with target.connect() as cluster:
+        names = cluster.drain_service(queue, service, instance=instance, timeout=target.timeout)
+    done(f"told to end: {', '.join(names)}", as_json=target.as_json, instances=names)
 
 
 def _run_fleet(target: Target, program: str, processes: int) -> None:
     words = [sys.executable, "-m", "roq", "service", "run", program]
     words += ["--cluster", target.address, "--timeout", str(target.timeout)]
-    fleet = Fleet(lambda: subprocess.Popen(words, start_new_session=True), processes)
+    words = guarded([*words, "--one-of-many"])
+    fleet = Fleet(
+        lambda: subprocess.Popen(words, start_new_session=True), processes, DRAINED_STATUS
+    )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -182,7 +243,7 @@ def _run_fleet(target: Target, program: str, processes: int) -> None:
                 told += 1
     finally:
         fleet.end()  # none is left behind, whatever went wrong here
-    if not told:
+    if not told and not fleet.left:
         raise Failed(f"{program}: its instances end as soon as they have begun")
 
 

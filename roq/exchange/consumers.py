@@ -64,7 +64,7 @@ from roq.protocol.consuming import (
     LeaveGroup,
     Ordered,
 )
-from roq.protocol.requesting import FIGURES, REVOKED, WANT
+from roq.protocol.requesting import FIGURES, WANT
 
 B = TypeVar("B")
 
@@ -196,8 +196,7 @@ class Consumers(Generic[B]):
         """Take in what one of them says; what it is answered comes out of `take_answers`."""
         if letter == WANT:
             return self._guarded(Request(route, letter, document, tag), self.services.want)
-        peer = self._peers.get((route, tag))
-        if peer is None:
+        if (peer := self._peers.get((route, tag))) is None:
             # It may have been silent for too long, or another process have been here before.
             return [] if letter == LEAVE else [Send(route, (LEAVE + tag, b""))]
         peer.group.heard(peer.member)
@@ -238,10 +237,10 @@ class Consumers(Generic[B]):
     def take_answers(self) -> list[Effect]:
         """What members and requesters are to be told since the last call."""
         if self.services:
-            for group, member, told in self.services.revoked():
+            for group, member, letter, told in self.services.told():
                 peer = self._by_member.get((group.name, member))
                 if peer is not None:
-                    self._answers.append(peer.send(REVOKED, told))
+                    self._answers.append(peer.send(letter, told))
             self._due.answers += self.services.take()
         if not self._late:
             for name in self._touched:
@@ -385,8 +384,7 @@ class Consumers(Generic[B]):
             )
         if len(join.member) != PUBLISHER_ID_BYTES or len(join.held) > RUNS_MAX:
             raise RemoteProtocolError("a member has an id of 16 bytes, and holds what is possible")
-        group = self._groups.get(join.group)
-        if group is None:
+        if (group := self._groups.get(join.group)) is None:
             group = self._make(join)
         else:
             check_same(join, group.settings)
@@ -399,12 +397,10 @@ class Consumers(Generic[B]):
             raise RefusedRequest("full", f"{MEMBERS_MAX} consumers are here already")
         if before is not None:
             self._unlink(before)
-        other = self._peers.get((asked.route, asked.reader))
-        if other is not None:
+        if (other := self._peers.get((asked.route, asked.reader))) is not None:
             self._unlink(other)
             other.group.leave(other.member.id)
-        member = group.join(join.member, join.name)
-        if member is None:
+        if (member := group.join(join.member, join.name)) is None:
             raise RefusedRequest("full", f"group {join.group} has as many members as may be")
         peer = Peer(asked.route, asked.reader, group, member, join.attempt, told_at=self._now)
         self._peers[asked.route, asked.reader] = peer
@@ -514,14 +510,17 @@ class Consumers(Generic[B]):
         order = documents.decode(asked.document, GroupOrder)
         check_queue(order.queue, self._queue)
         group = self._find(order.group)
+        told, effects = list[str](), list[Effect]()
         match order.order:
+            case "flag" | "unflag" | "drain" | "retry":
+                told, effects = self.services.order(group, order)
             case "pause" | "resume":
                 group.pause(paused=order.order == "pause")
                 self._wake(group)
             case "seek":
                 check_seek(group)
-                log = self._log
-                to = log.committed if order.to_end else min(log.seek(order.time_us), log.committed)
+                end = self._log.committed
+                to = end if order.to_end else min(self._log.seek(order.time_us), end)
                 self._dismiss(group.seek(to), group)
             case _:
                 self._dismiss(group.seek(self._log.committed), group, deleted=True)
@@ -535,10 +534,11 @@ class Consumers(Generic[B]):
         self._touch(group)
         if order.order != "delete":
             self._report(group)
-        answer = Ordered(id=order.id, generation=self._log.generation, base=group.base)
+        generation, base = self._log.generation, group.base
+        answer = Ordered(id=order.id, generation=generation, base=base, told=told)
         parts = (GROUP_ORDER + asked.reader, documents.encode(answer))
         self._due.answers.append(Send(asked.route, parts))
-        return []
+        return effects
 
     def _dismiss(
         self, members: list[Member], group: ConsumerGroup[B], *, deleted: bool = False

@@ -15,7 +15,7 @@ from roq.protocol.attributes import (
     pack_attributes,
     packed_size,
 )
-from roq.protocol.batch import Kind, read_body, read_header
+from roq.protocol.batch import HEADER_BYTES, Kind, read_body, read_header
 from roq.protocol.columns import (
     KEY_GROUPS,
     PRIORITIES,
@@ -26,8 +26,8 @@ from roq.protocol.columns import (
     pack_tags,
     tag_bits,
 )
-from roq.protocol.later import Delayed, decode_delayed, encode_delayed
-from roq.protocol.transaction import OPEN_US, check_topic, decode_half
+from roq.protocol.later import Delayed, Place, decode_delayed, encode_delayed, read_settled
+from roq.protocol.transaction import OPEN_US, check_topic, decode_half, read_ended
 
 OBJECTS_BYTES: Final = 200
 TEXT_BYTES: Final = 50
@@ -41,6 +41,18 @@ class KeptMessage(NamedTuple):
     attributes: Attributes
     bytes: int
     """What it takes, about; on a disk it is less."""
+
+
+class Wanted:
+    """Which of the messages that waited are published: all of them."""
+
+    def topic_of(self, row: Row, held: KeptMessage) -> bytes:  # noqa: ARG002 - others look at it
+        """Under which topic it is published; `LATER_TOPIC`: it is not, and the log is told so."""
+        return held.message.topic
+
+    def left(self, messages: list[tuple[Row, KeptMessage]]) -> int:
+        """These were not published; gives how many."""
+        return len(messages)
 
 
 def kept(message: Delayed, given: Attributes) -> KeptMessage:
@@ -81,6 +93,21 @@ def messages_of(batch: object) -> list[KeptMessage]:
             )  # fmt: skip
         found.append(kept(message, NO_ATTRIBUTES if given is None else given.of(index)))
     return found
+
+
+def settled_by(batch: object) -> tuple[list[Place], list[tuple[bytes, bool]]]:
+    """What a batch of an exchange itself says to wait no more, and which transactions have ended,
+    and whether they were committed.
+
+    Raises:
+        RemoteProtocolError: it is no batch, or says it wrongly.
+    """
+    data = cast("bytes", batch)
+    header = read_header(data)
+    if header.link_number or not header.ext_bytes:
+        return [], []
+    area = bytes(memoryview(data)[HEADER_BYTES:][: header.ext_bytes])
+    return list(read_settled(area)), list(read_ended(area))
 
 
 def row_of(held: KeptMessage, offset: int, index: int) -> Row:

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from heapq import heappop, heappush
-from typing import Final, Generic, TypeVar, cast
+from operator import attrgetter
+from typing import Final, Generic, TypeVar
 
 from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import Backpressure
@@ -31,10 +33,12 @@ from roq.exchange.delayed_message import (
     NOTHING,
     KeptMessage,
     Outgoing,
+    Wanted,
     in_batches,
     messages_of,
     published,
     row_of,
+    settled_by,
     waiting,
 )
 from roq.exchange.disk_room import DiskRoom
@@ -49,7 +53,6 @@ from roq.log.streams import StreamTable
 from roq.log.timing_wheel import Row, TimingWheel
 from roq.model import Limits
 from roq.protocol import documents
-from roq.protocol.batch import HEADER_BYTES, read_header
 from roq.protocol.later import (
     CANCEL_DELAYED,
     DELAY_SECONDS_MAX,
@@ -61,9 +64,8 @@ from roq.protocol.later import (
     DelayedRequest,
     Place,
     pack_settled,
-    read_settled,
 )
-from roq.protocol.transaction import OPEN_US, pack_ended, read_ended
+from roq.protocol.transaction import OPEN_US, pack_ended
 
 B = TypeVar("B")
 
@@ -97,6 +99,7 @@ COPIES_MAX: Final = 2_000
 COPIES_BYTES: Final = 1024 * 1024
 """What is appended again in one turn."""
 NEVER: Final = float("inf")
+_place: Final = attrgetter("place")
 _DUE_SLACK_US: Final = 24 * 3_600 * 1_000_000
 """So far beyond the bound a publisher's clock may be."""
 
@@ -115,6 +118,7 @@ class Later(Generic[B]):
         clock: by which messages become due.
         published, cancelled, refused, lost: messages since the start; lost is what the disk has
             not kept.
+        wanted: what of it is published.
         unread: batches that are damaged behind the snapshot that it went on with: what was delayed
             in them is lost, and what they say to be published comes again.
     """
@@ -163,6 +167,7 @@ class Later(Generic[B]):
         """Whether there may be more that is to be appended again, and that is near."""
         self._publish_at = 0.0
         """Nothing is published before: a slow reader leaves no room for it."""
+        self.wanted = Wanted()
         self.transactions = TransactionTable(queue, self._half, self._settle, self._owed, log)
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             DELAYED: self._list,
@@ -231,8 +236,7 @@ class Later(Generic[B]):
             self._pin = None
 
     def _add(self, row: Row, held: KeptMessage | None) -> None:
-        now_us = self.clock.now_us
-        room = self._near_bytes < NEAR_BYTES
+        now_us, room = self.clock.now_us, self._near_bytes < NEAR_BYTES
         if held is not None and row.due_us < now_us + NEAR_US and (room or self._late is None):
             self._pending.note(row)
             self._hold(row, held)
@@ -241,10 +245,10 @@ class Later(Generic[B]):
         if held is not None and self._late is None:
             self._kept[row.place] = held
 
-    def _hold(self, row: Row, held: KeptMessage) -> None:
+    def _hold(self, row: Row, held: KeptMessage, due_us: int = 0) -> None:
         self._near[row.place] = row, held
         self._near_bytes += held.bytes
-        heappush(self._heap, (held.message.due_us, row.place))
+        heappush(self._heap, (due_us or held.message.due_us, row.place))
 
     # --- what outlives the process ----------------------------------------------------------------
 
@@ -272,12 +276,9 @@ class Later(Generic[B]):
                 self.unread += 1
                 continue
             topic, _, batch, _ = record
-            header = read_header(cast("bytes", batch))
-            if not header.link_number and header.ext_bytes:
-                area = bytes(memoryview(cast("bytes", batch))[HEADER_BYTES:][: header.ext_bytes])
-                settled.update(read_settled(area))
-                for transaction, committed in read_ended(area):
-                    self.transactions.was_ended(transaction, committed=committed)
+            places, ends = settled_by(batch)
+            settled.update(places)
+            self.transactions.were_ended(ends)
             if topic.name == LATER_TOPIC:
                 for index, held in enumerate(messages_of(batch)):
                     self._pending.add(row_of(held, offset, index), self.clock.now_us)
@@ -292,8 +293,8 @@ class Later(Generic[B]):
     @property
     def deadline(self) -> float | None:
         """When `run` has something to do, monotonic seconds; None: nothing soon."""
-        own, theirs = self._own_deadline(), self.transactions.deadline
-        return own if theirs is None else theirs if own is None else min(own, theirs)
+        times = self._own_deadline(), self.transactions.deadline
+        return min((each for each in times if each is not None), default=None)
 
     def _own_deadline(self) -> float | None:
         if not (self._heap or self._loading or self._more or self._copying):
@@ -321,8 +322,7 @@ class Later(Generic[B]):
         return effects + self._owed.take()
 
     def _has_room(self) -> bool:
-        late = self._late
-        if late is None:
+        if (late := self._late) is None:
             return True
         few = late.end - late.synced < UNSYNCED_MAX
         return few and self._disk.takes_own(late.unsynced_bytes + TURN_BYTES)
@@ -335,9 +335,8 @@ class Later(Generic[B]):
             rows = self._pending.advance(self.clock.now_us + NEAR_US)
             self._more = bool(rows)
             self._loading.update((row.place, row) for row in sorted(rows, key=_place))
-        batches = 0
         messages: list[KeptMessage] | None = []
-        read = -1
+        batches, read = 0, -1
         while self._loading and self._near_bytes < NEAR_BYTES:
             place, row = next(iter(self._loading.items()))
             kept = self._kept.pop(place, None)
@@ -370,19 +369,17 @@ class Later(Generic[B]):
     def _read(self, offset: int) -> list[KeptMessage] | None:
         """The messages of a batch; none, if it is lost; None: the disk does not give it now."""
         record = self._log.record(offset)
-        if record is None:
-            return [] if self._log.is_lost(offset) else None
-        try:
-            return messages_of(record[2])
-        except RemoteProtocolError:
-            return []
+        if record is None and not self._log.is_lost(offset):
+            return None
+        with suppress(RemoteProtocolError):
+            return [] if record is None else messages_of(record[2])
+        return []
 
     def _read_all(self, rows: list[Row]) -> tuple[list[tuple[Row, KeptMessage]], list[Row]]:
         """The messages that the disk gives, and the rows of the others; what is lost is gone."""
         found: list[tuple[Row, KeptMessage]] = []
-        back: list[Row] = []
+        back, read = list[Row](), -1
         messages: list[KeptMessage] | None = None
-        read = -1
         for row in sorted(rows, key=_place):
             if row.offset != read and not back:
                 read, messages = row.offset, self._read(row.offset)
@@ -398,9 +395,8 @@ class Later(Generic[B]):
         return found, back
 
     def _publish_due(self) -> list[Effect]:
-        heap, now_us = self._heap, self.clock.now_us
+        heap, now_us, taken, size = self._heap, self.clock.now_us, 0, 0
         by_topic: dict[bytes, list[tuple[Row, KeptMessage]]] = {}
-        taken = size = 0
         if self._now < self._publish_at:
             return []
         while heap and heap[0][0] <= now_us and taken < TURN_MESSAGES and size < TURN_BYTES:
@@ -408,36 +404,44 @@ class Later(Generic[B]):
             if found is None:
                 continue  # it was cancelled
             self._near_bytes -= found[1].bytes
-            by_topic.setdefault(found[1].message.topic, []).append(found)
+            by_topic.setdefault(self.wanted.topic_of(*found), []).append(found)
             taken += 1
             size += found[1].bytes
-        effects: list[Effect] = []
-        for topic, found_here in by_topic.items():
-            for part in in_batches(found_here, self._limits):
-                effects += self._publish(topic, part)
-        return effects
+        return [
+            effect
+            for topic, found_here in by_topic.items()
+            for part in in_batches(found_here, self._limits)
+            for effect in self._publish(topic, part)
+        ]
 
     def _publish(self, topic: bytes, part: list[tuple[Row, KeptMessage]]) -> list[Effect]:
         """Append these as one batch of the exchange's own, if there is room for it."""
         size = sum(held.bytes for _, held in part)
         if self._now < self._publish_at or not self._backpressure.room(size):
             self._publish_at = self._now + HELD_SECONDS
-            for row, held in part:
-                self._hold(row, held)
+            for each in part:
+                self._hold(*each)
             return []
-        messages = published(held for _, held in part)
+        messages = NOTHING if topic == LATER_TOPIC else published(held for _, held in part)
         appended = self._append(topic, messages, [row.place for row, _ in part])
         if appended is None:
             again_us = self.clock.now_us + RETRY_US
-            for row, held in part:
-                self._near[row.place] = row, held
-                self._near_bytes += held.bytes
-                heappush(self._heap, (again_us, row.place))
+            for each in part:
+                self._hold(*each, again_us)
             return []
         for row, _ in part:
             self._pending.forget(row)
+        if topic == LATER_TOPIC:
+            self.cancelled += self.wanted.left(part)
+            return []
         self.published += len(part)
         return [] if self._late is not None else [Publish(appended)]
+
+    def publish(self, topic: bytes, messages: Outgoing) -> list[Effect] | None:
+        """Append this as what is due; None: there is no room."""
+        if not self._has_room() or (appended := self._append(topic, messages, [])) is None:
+            return None
+        return [Publish(appended)] if self._late is None else []
 
     def _append(
         self, topic: bytes, messages: Outgoing, settles: list[Place], ended: bytes = b""
@@ -449,8 +453,7 @@ class Later(Generic[B]):
 
     def _look_at_pin(self) -> None:
         """Have the log keep what waits, and no more."""
-        late = self._late
-        if late is None:
+        if (late := self._late) is None:
             return
         if self._pin is not None and late.synced >= self._pin[0]:
             late.pinned_from, self._pin = self._pin[1], None
@@ -482,11 +485,16 @@ class Later(Generic[B]):
         for part in in_batches(found, self._limits):
             offset = late.end
             places = [row.place for row, _ in part]
-            if self._append(LATER_TOPIC, waiting(held for _, held in part), places) is None:
-                back += [row for row, _ in part]
+            leaves = [each for each in part if self.wanted.topic_of(*each) == LATER_TOPIC]
+            wanted = [held for row, held in part if self.wanted.topic_of(row, held) != LATER_TOPIC]
+            again = waiting(wanted) if wanted else NOTHING
+            if self._append(LATER_TOPIC, again, places) is None:
+                back += (row for row, _ in part)
                 continue
-            for index, (row, held) in enumerate(part):
+            for row, _ in part:
                 self._pending.forget(row)
+            self.cancelled += self.wanted.left(leaves)
+            for index, held in enumerate(wanted):
                 moved = row_of(held, offset, index)
                 self._pending.add(moved, self.clock.now_us)
                 if moved.due_us == OPEN_US:
@@ -498,7 +506,7 @@ class Later(Generic[B]):
     # --- what is asked ----------------------------------------------------------------------------
 
     def gone(self, route: bytes) -> None:
-        """A reader is not there any more: nothing is owed to it."""
+        """Nothing is owed to this reader any more: it is not there."""
         self._owed.gone(route)
         self.transactions.gone(route)
 
@@ -532,25 +540,24 @@ class Later(Generic[B]):
         request = documents.decode(asked.document, CancelDelayed)
         check_queue(request.queue, self._queue)
         self._owed.check_room()
-        waits = self.waits(request.message)
+        waits = self._find(request.message) is not None
         if waits and not self.withdraw(request.message):
             raise RefusedRequest("full", "this exchange has no room for it; try again")
         answer = CancelledDelayed(id=request.id, generation=self._log.generation, found=waits)
-        parts = (CANCEL_DELAYED + asked.reader, documents.encode(answer))
+        told = Send(asked.route, (CANCEL_DELAYED + asked.reader, documents.encode(answer)))
         if not waits and not self._owed:
-            return [Send(asked.route, parts)]
+            return [told]
         # Of what is not found the cancellation may be one of those that are not kept yet.
-        self._owed.add(Send(asked.route, parts))
+        self._owed.add(told)
         return []
 
-    def waits(self, message: bytes) -> bool:
-        """Whether the message with this id does."""
-        return self._find(message) is not None
+    def request(self, message: bytes) -> int | None:
+        """Where the request with this id waits: the offset of its batch; None: it does not."""
+        return self._pending.request(message)
 
     def withdraw(self, message: bytes) -> bool:
         """It is not to be published; False: it does not wait, or there is no room to say so."""
-        row = self._find(message)
-        if row is None or not self._has_room():
+        if (row := self._find(message)) is None or not self._has_room():
             return False
         kept = self._append(LATER_TOPIC, NOTHING, [row.place]) is not None
         if kept:
@@ -566,8 +573,7 @@ class Later(Generic[B]):
         """A half message; None: it is lost. Raises `NotNow`: the disk does not give it now."""
         if (held := self._kept.get(row.place)) is not None:
             return held
-        messages = self._read(row.offset)
-        if messages is None:
+        if (messages := self._read(row.offset)) is None:
             raise NotNow
         if row.at < len(messages):
             return messages[row.at]
@@ -593,10 +599,8 @@ class Later(Generic[B]):
     def _drop(self, row: Row) -> None:
         place = row.place
         near = self._near.pop(place, None)
-        if near is not None:
-            self._near_bytes -= near[1].bytes
-            self._pending.forget(row)
-        elif self._loading.pop(place, None) is not None:
+        self._near_bytes -= 0 if near is None else near[1].bytes
+        if near is not None or self._loading.pop(place, None) is not None:
             self._pending.forget(row)
         else:
             self._pending.remove(row)
@@ -614,7 +618,3 @@ class Later(Generic[B]):
         assert waiting == self._pending.count <= most  # noqa: S101
         self.transactions.check()
         assert self._near_bytes == sum(held.bytes for _, held in self._near.values())  # noqa: S101
-
-
-def _place(row: Row) -> Place:
-    return row.place

@@ -152,7 +152,10 @@ class ExchangeCore(Generic[B]):
             queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk,
             self.backpressure, late,
         )  # fmt: skip
-        self.consumers.services.keeper = self.later
+        services = self.consumers.services
+        services.keep_delayed(self.later)
+        services.publish = self.later.publish
+        self.later.wanted = services.deleted_before
         ready = Ready(
             exchange=number, exchange_epoch=epoch, generation=log.generation, expected=1,
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,

@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 from roq.exchange.events import Send
 from roq.exchange.readers import RefusedRequest
 from roq.exchange.requests import Request
+from roq.log.delayed_requests import Keeper
 from roq.log.log import Log
 from roq.log.outcomes import OVERHEAD_BYTES
 from roq.log.service_group import ServiceGroup
@@ -36,12 +37,14 @@ from roq.protocol.requesting import (
     RequestsQuery,
     RequestState,
     Want,
+    delayed_message,
     prefix_of,
 )
 
 B = TypeVar("B")
 
 REQUESTERS_MAX: Final = 10_000
+DELETED: Final = "an operator has deleted the service"
 PUBLISHERS_MAX: Final = 100
 """Of one requester."""
 FRAME_BYTES: Final = 1024 * 1024
@@ -70,9 +73,13 @@ class Requesters(Generic[B]):
     Args:
         log: of the exchange.
         deleted: by service that was deleted, where in the log that was.
+
+    Attributes:
+        keeper: what has the delayed requests that are not due.
     """
 
     def __init__(self, log: Log[B], deleted: Mapping[str, int]) -> None:
+        self.keeper: Keeper | None = None
         self._log = log
         self._deleted = deleted
         self._now = 0.0
@@ -80,8 +87,9 @@ class Requesters(Generic[B]):
         """By route and tag."""
         self._by_publisher: dict[bytes, Asker] = {}
         self._waiting: dict[tuple[str, Position], list[Asker]] = {}
-        self._unseen: set[tuple[str, Position]] = set()
-        """Of these it is not known yet whether there is such a request."""
+        self._unseen: dict[tuple[str, Position], int] = {}
+        """Of these it is not known yet whether there is such a request: it is when its service has
+        looked at everything below this offset."""
         self._due: dict[Asker, None] = {}
 
     def __len__(self) -> int:
@@ -123,14 +131,10 @@ class Requesters(Generic[B]):
         wanted = requester.wanted.setdefault(want.service, set())
         behind = self._behind(want.service) if group is None and want.wanted else 0
         left_out = 0
-        looks = DELAYED_LOOKS
         for position in want.wanted:
-            if position.offset >= DELAYED_FROM and (group is None or not looks):
-                outcome = None  # it waits, as far as is known
-            elif group is None:
+            if group is None:
                 outcome = self._outcome_before(want.service, behind, position)
             else:
-                looks -= position.offset >= DELAYED_FROM
                 outcome = _outcome_at(group, position)
             if outcome is not None:
                 self._tell(requester, want.service, [outcome])
@@ -142,8 +146,10 @@ class Requesters(Generic[B]):
                 room -= 1
                 wanted.add(position)
                 self._waiting.setdefault((want.service, position), []).append(requester)
-            if position.offset < DELAYED_FROM and (group is None or position.offset >= group.next):
-                self._unseen.add((want.service, position))
+            delayed = position.offset >= DELAYED_FROM
+            seen = self._log.end if delayed else position.offset + 1
+            if group is None or (group.next < seen and not (delayed and group.state_of(position))):
+                self._unseen.setdefault((want.service, position), seen)
         if not wanted:
             del requester.wanted[want.service]
         if left_out:
@@ -165,16 +171,18 @@ class Requesters(Generic[B]):
     def tick(self, groups: Mapping[str, ServiceGroup[B]], now: float) -> list[Send]:
         """Time has passed: look again for what was not known; gives questions who is there."""
         self._now = now
-        for key in list(self._unseen):
+        for key, seen in list(self._unseen.items()):
             service, position = key
             group = groups.get(service)
             if group is None:
                 continue
             outcome = _outcome_at(group, position)
+            if outcome is None and group.next >= seen:
+                del self._unseen[key]
+                if group.state_of(position) is None:  # it waits no more, and was not published
+                    outcome = RequestEnd(*position, RequestState.FORGOTTEN)
             if outcome is not None:
                 self._resolve(service, position, outcome)
-            elif position.offset < group.next:
-                self._unseen.discard(key)
         probes = []
         for requester in self._requesters.values():
             if now - requester.told_at >= PROBE_SECONDS:
@@ -184,9 +192,18 @@ class Requesters(Generic[B]):
         return probes
 
     def deleted(self, service: str) -> None:
-        """The service is gone: what is waited for is never known any more."""
+        """The service is gone: what is delayed is cancelled, of the rest no more is known."""
         for name, position in [key for key in self._waiting if key[0] == service]:
-            self._resolve(name, position, RequestEnd(*position, RequestState.FORGOTTEN))
+            end = self._delayed_end(service, position)
+            self._resolve(name, position, end or RequestEnd(*position, RequestState.FORGOTTEN))
+
+    def unwanted(self, service: str, publisher: bytes, position: Position) -> None:
+        """This one was delayed, and would be due; its service was deleted."""
+        end = RequestEnd(*position, RequestState.CANCELLED, text=DELETED)
+        requester = self._by_publisher.get(publisher)
+        if requester is not None:
+            self._tell(requester, service, [end])
+        self._resolve(service, position, end, requester)
 
     def gone(self, route: bytes) -> None:
         """A connection has ended."""
@@ -234,7 +251,7 @@ class Requesters(Generic[B]):
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert self._unseen <= self._waiting.keys()  # noqa: S101
+        assert self._unseen.keys() <= self._waiting.keys()  # noqa: S101
         for (service, position), waiting in self._waiting.items():
             assert waiting, "somebody waits"  # noqa: S101
             for each in waiting:
@@ -257,9 +274,28 @@ class Requesters(Generic[B]):
 
     def _outcome_before(self, service: str, behind: int, position: Position) -> RequestEnd | None:
         """As `_outcome_at`, of a service that is not here; None: it may come, and know it."""
-        if position.offset < self._deleted.get(service, 0):
+        deleted = self._deleted.get(service, 0)
+        if position.offset >= DELAYED_FROM:
+            if self._waits(position) is not None:
+                return self._delayed_end(service, position)
+            # It may have been published, and nobody have looked at it.
+            return None if behind > deleted else RequestEnd(*position, RequestState.FORGOTTEN)
+        if position.offset < deleted:
             return RequestEnd(*position, RequestState.FORGOTTEN)
         return None if position.offset < behind else RequestEnd(*position, RequestState.NEVER)
+
+    def _waits(self, position: Position) -> int | None:
+        """Where a delayed request waits that is known so; None: none does."""
+        message = delayed_message(position)
+        return None if message is None or self.keeper is None else self.keeper.request(message)
+
+    def _delayed_end(self, service: str, position: Position) -> RequestEnd | None:
+        """How a request has ended that was delayed when its service was deleted; None: it is no
+        such one."""
+        at = self._waits(position)
+        if at is None or at >= self._deleted.get(service, 0):
+            return None
+        return RequestEnd(*position, RequestState.CANCELLED, text=DELETED)
 
     def _tell(self, requester: Asker, service: str, outcomes: list[RequestEnd]) -> None:
         if outcomes:
@@ -270,7 +306,7 @@ class Requesters(Generic[B]):
         self, service: str, position: Position, outcome: RequestEnd, told: Asker | None = None
     ) -> None:
         """Whoever has asked for this one is told, but for who was told already."""
-        self._unseen.discard((service, position))
+        self._unseen.pop((service, position), None)
         for requester in self._waiting.pop((service, position), ()):
             requester.wanted[service].discard(position)
             if not requester.wanted[service]:
@@ -285,7 +321,7 @@ class Requesters(Generic[B]):
             waiting.remove(requester)
         if not waiting:
             self._waiting.pop(key, None)
-            self._unseen.discard(key)
+            self._unseen.pop(key, None)
 
 
 def _heed(group: ServiceGroup[B], want: Want, now: float, time_us: int) -> None:

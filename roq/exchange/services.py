@@ -6,13 +6,15 @@ Pure, and a part of `roq.exchange.consumers`, which has the members and tells wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 import msgspec
 
+from roq.errors import RemoteProtocolError
+from roq.exchange.delayed_message import KeptMessage, Outgoing, Wanted, columns_of
 from roq.exchange.events import Effect, Send
 from roq.exchange.readers import RefusedRequest, check_queue
 from roq.exchange.requesters import Requesters
@@ -22,16 +24,29 @@ from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member
 from roq.log.log import Log
 from roq.log.service_group import ServiceGroup
+from roq.log.timing_wheel import Row
 from roq.protocol import documents, requesting
-from roq.protocol.consuming import Done, GroupSettings
+from roq.protocol.attributes import NO_ATTRIBUTES, BatchAttributes, pack_attributes
+from roq.protocol.batch import read_body, read_header
+from roq.protocol.consuming import MEMBERS_PER_ANSWER_MAX, Done, GroupOrder, GroupSettings
+from roq.protocol.later import LATER_TOPIC
 from roq.protocol.requesting import (
+    AGAIN,
+    AGAIN_PUBLISHER,
     ATTEND,
+    INSTANCE_ORDER,
     REQUESTS,
+    REVOKED,
+    SEPARATOR,
     Attend,
     Figures,
+    InstanceOrder,
+    Position,
     RequestsQuery,
+    RequestState,
     Revoked,
     Want,
+    delayed_position,
     prefix_of,
 )
 
@@ -39,8 +54,40 @@ B = TypeVar("B")
 
 DELETED_MAX: Final = 1_000
 """Services of which it is remembered where they were deleted; with more, the oldest go."""
+AGAIN_FROM: Final = frozenset({RequestState.DISCARDED, RequestState.FAILED, RequestState.UNKNOWN})
+"""A request that has ended so may run again."""
+_GONE: Final = "what was requested is not kept any more: make the request anew"
 LEASE_SECONDS: Final = 10.0
 """Of a service that its first requester has made: after so much silence an instance is lost."""
+
+
+class DeletedBefore(Wanted):
+    """What is delayed is not published if its service was deleted since; its requester is told.
+
+    Args:
+        ends: of services, where in the log that was.
+        told: called with the service, who has made the request, and as what it is known.
+    """
+
+    def __init__(
+        self, ends: Mapping[str, int], told: Callable[[str, bytes, Position], None]
+    ) -> None:
+        self._ends = ends
+        self._told = told
+
+    def topic_of(self, row: Row, held: KeptMessage) -> bytes:
+        """As of any."""
+        topic = held.message.topic
+        gone = bool(self._ends) and row.offset < self._ends.get(_service_of(topic), 0)
+        return LATER_TOPIC if gone else topic
+
+    def left(self, messages: list[tuple[Row, KeptMessage]]) -> int:
+        """As of any."""
+        for _, held in messages:
+            position = delayed_position(held.message.id)
+            if position is not None:
+                self._told(_service_of(held.message.topic), held.message.publisher, position)
+        return super().left(messages)
 
 
 class Services(Generic[B]):
@@ -56,9 +103,11 @@ class Services(Generic[B]):
 
     Attributes:
         now: the time, set by who calls.
-        ends: of services that were deleted, where that was: one of the same name begins there.
+        ends: of services that were deleted, where that was: one of the same name begins there, and
+            what was delayed before is not published.
+        deleted_before: which delayed requests are published.
+        publish: appends something to the log; None: there is no room.
         handlers: of requests that wait for their turn, by letter.
-        keeper: what has the delayed requests that are not due.
     """
 
     def __init__(
@@ -83,8 +132,11 @@ class Services(Generic[B]):
         self._open_group = open_group
         self._after = after
         self._services: dict[str, ServiceGroup[B]] = {}
-        self.keeper: Keeper | None = None
+        self.publish: Callable[[bytes, Outgoing], list[Effect] | None] = lambda *_: None
+        self._keeper: Keeper | None = None
+        self._orders: list[tuple[ServiceGroup[B], bytes, bytes]] = []
         self._requesters: Requesters[B] = Requesters(log, self.ends)
+        self.deleted_before = DeletedBefore(self.ends, self._requesters.unwanted)
 
     def __bool__(self) -> bool:
         return bool(self._services or self._requesters)
@@ -94,19 +146,24 @@ class Services(Generic[B]):
         """All services."""
         return list(self._services.values())
 
+    def keep_delayed(self, keeper: Keeper) -> None:
+        """This has the delayed requests that are not due."""
+        self._keeper = self._requesters.keeper = keeper
+
     def add(self, group: ConsumerGroup[B]) -> None:
         """There is one more group."""
         if isinstance(group, ServiceGroup):
             self._services[group.name] = group
-            group.delayed.keeper = self.keeper
+            group.delayed.keeper = self._keeper
+            group.delayed.since = self.ends.get(group.name, 0)
 
     def deleted(self, group: ConsumerGroup[B]) -> None:
         """An operator has deleted a group."""
         if isinstance(group, ServiceGroup):
             self._requesters.ended(group)
-            self._requesters.deleted(group.name)
             del self._services[group.name]
             self.end(group.name, group.base)
+            self._requesters.deleted(group.name)
 
     def end(self, name: str, offset: int) -> None:
         """This service was deleted here."""
@@ -123,9 +180,7 @@ class Services(Generic[B]):
             settings, prefixes=(prefix_of(name),), mode="shared", service=service
         )
         start = max(self._log.seek(max(0, since)), self.ends.get(name, 0))
-        group = self._open_group(name, made, min(start, self._log.committed))
-        self.ends.pop(name, None)
-        return group
+        return self._open_group(name, made, min(start, self._log.committed))
 
     def want(self, asked: Request) -> list[Effect]:
         """A requester says what it wants, and does not want any more."""
@@ -137,6 +192,68 @@ class Services(Generic[B]):
             if group is not None:
                 self._after(group)
         return []
+
+    def order(self, group: ConsumerGroup[B], order: GroupOrder) -> tuple[list[str], list[Effect]]:
+        """An operator wants something of a service; the names of the instances that are told.
+
+        Raises:
+            RefusedRequest: it is none, or the request cannot run again.
+        """
+        if not isinstance(group, ServiceGroup):
+            raise RefusedRequest("invalid_request", f"group {group.name} is no service")
+        if order.order == "retry":
+            return [], self._run_again(group, order)
+        told = requesting.encode(InstanceOrder(order.order))
+        names = []
+        for each in group.state(who=True, most=MEMBERS_PER_ANSWER_MAX).who:
+            if order.instance in {"", each.name, each.member.hex()}:
+                self._orders.append((group, each.member, told))
+                names.append(each.name)
+        return names, []
+
+    def _run_again(self, group: ServiceGroup[B], order: GroupOrder) -> list[Effect]:
+        position = Position(order.offset, order.index)
+        if order.generation != self._log.generation:
+            raise RefusedRequest("invalid_request", f"its exchange is gone, with {_GONE}")
+        state = group.state_of(position)
+        if state not in AGAIN_FROM:
+            text = f"a request runs again that is {', '.join(sorted(AGAIN_FROM))}; this one is"
+            raise RefusedRequest("invalid_request", f"{text} {state or 'not looked at yet'}")
+        found = self._message_at(position, group.name)
+        if found is None:
+            raise RefusedRequest("invalid_request", _GONE)
+        effects = self.publish(*found)
+        if effects is None:
+            raise RefusedRequest("full", "this exchange has no room for it; try again")
+        group.outcomes.run_again(position, self.now)
+        self._after(group)
+        return effects
+
+    def _message_at(self, position: Position, service: str) -> tuple[bytes, Outgoing] | None:
+        """What was requested, as it is published again: topic and message; None: it is not there
+        any more."""
+        offset, index = position
+        record = None
+        if self._log.floor <= offset < self._log.committed:
+            record = self._log.record(offset)
+        if record is None or not record[0].name.startswith(prefix_of(service)):
+            return None
+        try:
+            data = cast("bytes", record[2])
+            header = read_header(data)
+            payloads, packed = read_body(data, header)
+            given = NO_ATTRIBUTES
+            if packed is not None:
+                given = BatchAttributes(packed, 0, header.count).of(index)
+            payload = payloads[index]
+        except (RemoteProtocolError, IndexError):
+            return None
+        properties = {k: v for k, v in given.properties.items() if not k.startswith("roq.")}
+        properties[AGAIN] = f"{offset}-{index}"
+        properties[AGAIN_PUBLISHER] = header.publisher.hex()
+        again = msgspec.structs.replace(given, properties=properties)
+        outgoing = Outgoing([payload], pack_attributes({0: again}), columns_of([again]))
+        return record[0].name, outgoing
 
     def figures(self, group: ConsumerGroup[B], member: Member, document: bytes) -> None:
         """An instance says how it is."""
@@ -154,8 +271,11 @@ class Services(Generic[B]):
             return []
         return self._requesters.tick(self._services, self.now)
 
-    def revoked(self) -> Iterator[tuple[ServiceGroup[B], bytes, bytes]]:
-        """What is not some member's any more, since the last call: group, member, what to say."""
+    def told(self) -> Iterator[tuple[ServiceGroup[B], bytes, bytes, bytes]]:
+        """What members are to be told since the last call: group, member, letter, what to say."""
+        orders, self._orders = self._orders, []
+        for group, member, told in orders:
+            yield group, member, INSTANCE_ORDER, told
         for group in self._services.values():
             if not group.revoked:
                 continue
@@ -164,7 +284,7 @@ class Services(Generic[B]):
                 by_member.setdefault(member, []).append((lease, index))
             group.revoked.clear()
             for member, requests in by_member.items():
-                yield group, member, requesting.encode(Revoked(requests))
+                yield group, member, REVOKED, requesting.encode(Revoked(requests))
 
     def load(self) -> dict[str, float]:
         """How the requests of all services stand, and what has become of them, by the names of
@@ -233,6 +353,12 @@ class Services(Generic[B]):
 
 
 _lease_of: Final = attrgetter("lease")
+
+
+def _service_of(topic: bytes) -> str:
+    """Empty: it is no topic of requests."""
+    service, found, _ = topic.partition(SEPARATOR.encode())
+    return service.decode() if found else ""
 
 
 def answered(group: ServiceGroup[B], member: Member, done: Done) -> list[int]:

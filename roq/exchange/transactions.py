@@ -232,9 +232,10 @@ class TransactionTable(Generic[B]):
         if found is not None:
             self._let_go(found)
 
-    def was_ended(self, transaction: bytes, *, committed: bool) -> None:
-        """An earlier process has ended it."""
-        self._note_end(transaction, committed=committed)
+    def were_ended(self, ends: Iterable[tuple[bytes, bool]]) -> None:
+        """An earlier process has ended these, and whether it has committed them."""
+        for transaction, committed in ends:
+            self._note_end(transaction, committed=committed)
 
     def snapshot(self) -> bytes:
         """How transactions have ended, for `recover`."""

@@ -1,8 +1,9 @@
-"""Requests that were delayed: by which name their requesters know them, and where they are. Pure.
+"""Requests that were delayed, or run again: by which name they are known, and where they are. Pure.
 
 A delayed request waits as a delayed message (`roq.exchange.later`), and is published when it is
 due. So it stands in the log where nobody could know before, and it is known by the id of that
-message instead: as a position that no log reaches.
+message instead: as a position that no log reaches. One that has ended and that an operator has run
+again stands in the log once more, and is known by where it was first.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from roq.errors import RemoteProtocolError
 from roq.log.leases import bits_at
 from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import read_body, read_header
-from roq.protocol.requesting import Position, delayed_position
+from roq.protocol.requesting import AGAIN_PUBLISHER, DELAYED_FROM, Position, named_by
 
 _LINK_NUMBER: Final = slice(40, 48)
 """Of the header of a batch; zeros: the exchange has published it itself."""
@@ -22,8 +23,8 @@ _LINK_NUMBER: Final = slice(40, 48)
 class Keeper(Protocol):
     """What keeps delayed messages."""
 
-    def waits(self, message: bytes) -> bool:
-        """Whether the message with this id waits here."""
+    def request(self, message: bytes) -> int | None:
+        """Where the request with this id waits: the offset of its batch; None: it does not."""
         ...
 
     def withdraw(self, message: bytes) -> bool:
@@ -36,10 +37,13 @@ class DelayedRequests:
 
     Attributes:
         keeper: what has those that are not due; None: nothing does.
+        since: what waits in batches below this offset is not published: a service of the name was
+            deleted.
     """
 
     def __init__(self) -> None:
         self.keeper: Keeper | None = None
+        self.since = 0
         self._named: dict[Position, tuple[Position, bytes]] = {}
         """By where they are: as what they are known, and who has made them."""
         self._where: dict[Position, Position] = {}
@@ -49,29 +53,38 @@ class DelayedRequests:
         self._named.clear()
         self._where.clear()
 
-    def opened(self, offset: int, bits: int, batch: object) -> None:
-        """A batch was looked at, of which these are open."""
+    def opened(self, offset: int, bits: int, batch: object) -> list[Position]:
+        """A batch was looked at, of which these are open; gives those that have ended before."""
+        again: list[Position] = []
         data = cast("bytes", batch)
         if any(memoryview(data)[_LINK_NUMBER]):  # it may be a message as it was received
-            return
+            return again
         try:
             header = read_header(data)
             _, packed = read_body(data, header)
             if packed is None:
-                return
+                return again
             attributes = BatchAttributes(packed, 0, header.count)
             for index in range(header.count):
                 if bits & bits_at(index, 1):
-                    self._add(Position(offset, index), attributes.of(index).properties)
+                    properties = attributes.of(index).properties
+                    named = self._add(Position(offset, index), properties)
+                    if named is not None and named.offset < DELAYED_FROM:
+                        again.append(named)
         except (RemoteProtocolError, ValueError):
-            return  # its instance is told
+            pass  # its instance is told
+        return again
 
-    def _add(self, position: Position, properties: dict[str, str]) -> None:
-        named = delayed_position(properties.get("roq.delayed.id", ""))
-        if named is not None and named not in self._where:
-            publisher = bytes.fromhex(properties.get("roq.delayed.publisher", ""))
-            self._named[position] = named, publisher
-            self._where[named] = position
+    def _add(self, position: Position, properties: dict[str, str]) -> Position | None:
+        named = named_by(properties)
+        if named is None or named in self._where:
+            return None
+        delayed = named.offset >= DELAYED_FROM
+        who = properties.get("roq.delayed.publisher" if delayed else AGAIN_PUBLISHER, "")
+        publisher = bytes.fromhex(who)
+        self._named[position] = named, publisher
+        self._where[named] = position
+        return named
 
     def where(self, position: Position) -> Position:
         """Where a request is that is known so."""

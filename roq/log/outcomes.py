@@ -113,19 +113,36 @@ class OutcomeStore:
         """Whether an outcome finds room among so many bytes."""
         return self.bytes + OVERHEAD_BYTES + len(value) + len(text) <= most
 
-    def put(self, outcome: RequestEnd, until: float, position: Position | None = None) -> None:
+    def put(
+        self, outcome: RequestEnd, until: float, position: Position | None = None, *,
+        again: bool = False,
+    ) -> None:  # fmt: skip
         """Keep this one until then; one that is here already stays as it is.
 
         Args:
             position: its own, if who calls has it.
+            again: the request may have run again since: of two ends the later one counts.
         """
         position = position or _place(outcome)
+        if again:
+            self.reopen(position)
         if position in self._stored:
             return
         self._stored[position] = outcome
         self._lives.append((until, position, outcome))
         self._new.append(outcome)
         self.bytes += _size(outcome)
+
+    def reopen(self, position: Position) -> None:
+        """The request is open again: nothing is known of how it has ended."""
+        outcome = self._stored.pop(position, None)
+        self.bytes -= 0 if outcome is None else _size(outcome)
+        self._remembered.pop(position, None)
+
+    def run_again(self, position: Position, now: float) -> None:
+        """The request was published once more, and is open again when that was looked at."""
+        self.reopen(position)
+        self.note(position, RequestState.ACCEPTED, now)
 
     def fetched(self, position: Position, now: float, time_us: int = 0) -> bool:
         """The outcome has arrived where it was wanted; False: it was not here.

@@ -201,8 +201,9 @@ class ServiceGroup(ConsumerGroup[B]):
         message = delayed_message(position)
         if message is not None:
             keeper = self.delayed.keeper
-            if keeper is not None and keeper.waits(message):
-                return RequestState.DELAYED
+            if keeper is not None and (at := keeper.request(message)) is not None:
+                gone = at < self.delayed.since
+                return RequestState.CANCELLED if gone else RequestState.DELAYED
             return None if self.next < self._log.end else RequestState.FORGOTTEN
         if self._open.bits.get(offset, 0) >> index & 1:
             return self._requests.state(position)
@@ -232,8 +233,7 @@ class ServiceGroup(ConsumerGroup[B]):
             why = f"no result within {self.service.result_within:g} s"
             self._end(offset, self._open.bits.get(offset, 0), RequestState.LATE, why)
         self._discard()
-        expired = self.outcomes.pass_time(self._clock)
-        if expired:
+        if expired := self.outcomes.pass_time(self._clock):
             self.counts[RequestState.EXPIRED] += expired
         return silent
 
@@ -444,7 +444,7 @@ class ServiceGroup(ConsumerGroup[B]):
             self.delayed.clear()
         for outcome in delta.ends:
             until = max(self._clock + RETURN_SECONDS, self._kept_until(outcome))
-            self.outcomes.put(outcome, until)
+            self.outcomes.put(outcome, until, again=True)
         for known in delta.known:
             self.outcomes.know(known, self._clock)
         for offset, who, bits in delta.begun:
@@ -484,7 +484,8 @@ class ServiceGroup(ConsumerGroup[B]):
         (publisher,) = _PUBLISHER.unpack_from(cast("bytes", record[2]))
         due = self._due(appended_us)
         self._requests.batches[offset] = RequestBatch(publisher, appended_us, due, self._clock)
-        self.delayed.opened(offset, bits, record[2])
+        for named in self.delayed.opened(offset, bits, record[2]):
+            self.outcomes.reopen(named)
         self.measured.accepted += bits.bit_count()
         once = self._requests.once(offset) & bits
         if once:

@@ -2,7 +2,8 @@
 
 A wheel of three rings: what is due in the next minute lies in a heap of rows for each second, what
 is due within two hours for each minute, the rest for each hour. A row has 32 bytes, whatever its
-message has; as its time comes near it goes from ring to ring, a bounded number in each step.
+message has, and that of a request takes about 150 more, as it is looked for by its id. As its time
+comes near it goes from ring to ring, a bounded number in each step.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple, cast
 
 from roq.errors import RemoteProtocolError
 from roq.protocol.later import Place
+from roq.protocol.requesting import delayed_position
 
 _ROW: Final = Struct("<QQII8s")
 ROW_BYTES: Final = _ROW.size
@@ -68,6 +70,8 @@ class TimingWheel:
         self.bytes = 0
         self._rings: tuple[dict[int, bytearray], ...] = ({}, {}, {})
         self._blocks: Counter[int] = Counter()
+        self._requests: dict[bytes, int] = {}
+        """Of delayed requests, by their ids, in the batch of which offset they are."""
         self._first = [_FAR] * len(_WIDTHS)
         """Of each ring: no bucket has a lower number."""
         self._swept = self._level = 0
@@ -101,11 +105,15 @@ class TimingWheel:
         self.count += 1
         self.bytes += row.size
         self._blocks[row.offset >> _BLOCK] += 1
+        if delayed_position(row.id) is not None:
+            self._requests[row.id] = row.offset
 
     def forget(self, row: Row) -> None:
         """One that was given out does not wait any more."""
         self.count -= 1
         self.bytes -= row.size
+        if self._requests.get(row.id) == row.offset:  # else it was appended again
+            del self._requests[row.id]
         block = row.offset >> _BLOCK
         self._blocks[block] -= 1
         if not self._blocks[block]:
@@ -132,6 +140,11 @@ class TimingWheel:
     def oldest(self) -> int | None:
         """All that wait lie at or above this offset; None: nothing waits."""
         return min(self._blocks) << _BLOCK if self._blocks else None
+
+    def request(self, message: bytes) -> int | None:
+        """In the batch of which offset the request with this id waits, be it given out; None: none
+        does. However many wait, it costs the same."""
+        return self._requests.get(message)
 
     def find(self, message: bytes) -> Row | None:
         """The one with this id, if it was not given out."""

@@ -323,11 +323,21 @@ class GroupOrder(msgspec.Struct, frozen=True, kw_only=True):
     id: Whole
     queue: bytes
     group: GroupName
-    order: Annotated[str, msgspec.Meta(pattern=r"\A(pause|resume|seek|delete)\Z")]
+    order: Annotated[
+        str, msgspec.Meta(pattern=r"\A(pause|resume|seek|delete|flag|unflag|drain|retry)\Z")
+    ]
+    """Flag, unflag, drain: what instances of a service are to do. Retry: a request runs again."""
     time_us: Whole = 0
     """Seek: to what was appended at this time or after, µs UTC."""
     to_end: bool = False
     """Seek: to the end instead."""
+    instance: Annotated[str, msgspec.Meta(max_length=1_000)] = ""
+    """Flag, unflag, drain: name or id in hexadecimal of the one that is meant; empty: all."""
+    generation: Whole = 0
+    """Retry: of the log where the request is,"""
+    offset: Whole = 0
+    index: Whole = 0
+    """and where it is there."""
 
 
 class Ordered(msgspec.Struct, frozen=True, kw_only=True):
@@ -336,6 +346,8 @@ class Ordered(msgspec.Struct, frozen=True, kw_only=True):
     id: Whole
     generation: ChildEpoch
     base: Offset = 0
+    told: list[str] = []
+    """Flag, unflag, drain: names of the instances that are told."""
 
 
 # What exchanges ask each other about groups that keep order, by way of the monitor (`OrderAsk`).

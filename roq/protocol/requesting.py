@@ -11,6 +11,7 @@ in their Done: what they have begun, and their answers.
 
     instance → exchange                          exchange → instance
     [FF u] Figures, once a second                [FF r] Revoked      not the instance's any more
+                                                 [FF e] InstanceOrder    what an operator wants
 
 Attend and the query are BSON, the others msgpack arrays. A request is named by where it stands in
 the log: offset and index. The payload of a request begins with six bytes:
@@ -24,6 +25,7 @@ the log: offset and index. The payload of a request begins with six bytes:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from enum import StrEnum
 from struct import Struct
 from typing import Annotated, Final, NamedTuple, TypeVar
@@ -41,6 +43,7 @@ OUTCOMES: Final = b"\xffv"
 REQUESTS: Final = b"\xffi"
 FIGURES: Final = b"\xffu"
 REVOKED: Final = b"\xffr"
+INSTANCE_ORDER: Final = b"\xffe"
 
 ENVELOPE: Final = Struct("<BBI")
 ENVELOPE_VERSION: Final = 1
@@ -152,6 +155,23 @@ def delayed_message(position: Position) -> bytes | None:
     if position.offset < DELAYED_FROM or position.at:
         return None
     return position.offset.to_bytes(MESSAGE_ID_BYTES, "big")
+
+
+AGAIN: Final = "roq.request.again"
+"""Property: as what a request is known that its exchange has published again: offset and index,"""
+AGAIN_PUBLISHER: Final = "roq.request.publisher"
+"""and who has made it, in hexadecimal."""
+
+
+def named_by(properties: Mapping[str, str]) -> Position | None:
+    """As what a request is known that an exchange itself has published, by the properties of its
+    message; None: by where it is."""
+    delayed, again = properties.get("roq.delayed.id"), properties.get(AGAIN, "")
+    if delayed is not None:  # what it was given beside that is not an exchange's
+        return delayed_position(delayed)
+    offset, _, index = again.partition("-")
+    valid = offset.isdecimal() and index.isdecimal() and len(again) <= len(f"{OFFSET_MAX}-") + 7
+    return Position(int(offset), int(index)) if valid else None
 
 
 _Positions = Annotated[list[Position], msgspec.Meta(max_length=POSITIONS_MAX)]
@@ -280,6 +300,12 @@ class Revoked(msgspec.Struct, frozen=True, array_like=True):
     """These are not the instance's any more: (lease, index within the batch)."""
 
     requests: list[tuple[Whole, _Index]]
+
+
+class InstanceOrder(msgspec.Struct, frozen=True, array_like=True):
+    """An operator wants this of the instance: its flag is set, or not any more, or it ends."""
+
+    order: Annotated[str, msgspec.Meta(pattern=r"\A(flag|unflag|drain)\Z")]
 
 
 class RequestsQuery(msgspec.Struct, frozen=True, kw_only=True):

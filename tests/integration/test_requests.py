@@ -606,3 +606,19 @@ def test_requests_are_made_and_seen_from_the_command_line(
         shown = run_roq("service", "show", queue, "desk", cluster=running.address)
         assert b"available" in shown.stdout
         assert b"desk.double" in shown.stdout
+        failed = roq.endpoint("desk.double", request=str, response=int)
+        with client.requester(queue, collect=False) as requester:
+            name = requester.request(failed, "no number")
+            requester.flush(10)
+        assert until(lambda: client.describe_service(queue, "desk").counts.get("failed") == 1)
+        for arguments in (
+            ("request", "retry", "desk.double", name.id),
+            ("service", "flag", queue, "desk", "--off"),
+        ):
+            told = run_roq(*arguments, cluster=running.address)
+            assert told.returncode == 0, told.stderr
+        assert until(lambda: client.describe_service(queue, "desk").counts.get("failed") == 2)
+        assert until(lambda: not desk.state.flag)
+        told = run_roq("service", "drain", queue, "desk", cluster=running.address)
+        assert told.stdout.decode().split()[-1] == desk.instance, told.stderr
+        desk.wait_stopped()

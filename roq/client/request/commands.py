@@ -16,6 +16,7 @@ from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.request.context import parse_id
 from roq.client.request.endpoint import Endpoint
+from roq.client.request.orders import order_instances, run_again
 from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
 from roq.client.request.service import THREADS, InstanceState, Service, settings_of
@@ -185,6 +186,68 @@ class RequestCommands(ABC):
             )
         (group,) = found
         return describe_service(self._engine, self.describe(queue), group, self._seconds(timeout))
+
+    def flag_service(
+        self, queue: str, name: str, *, available: bool, instance: str | None = None,
+        timeout: float | None = None,
+    ) -> list[str]:  # fmt: skip
+        """Set the flag of instances, as `Service.flag` does; those that come later have theirs set.
+
+        Args:
+            available: what their availability functions see.
+            instance: name or id of the one that is meant; None: all of the service.
+            timeout: seconds that exchanges have to answer; None: as `connect` was told.
+
+        Returns:
+            The names of the instances that are told.
+
+        Raises:
+            GroupNotFound: there is no such service.
+            InvalidRequest: there is no such instance, or that is a group and no service.
+            Unavailable: nobody has answered that knows it.
+            QueueStopped: the queue does not run.
+        """
+        word = "flag" if available else "unflag"
+        return self._order_instances(queue, name, word, instance, timeout)
+
+    def drain_service(
+        self, queue: str, name: str, *, instance: str | None = None, timeout: float | None = None
+    ) -> list[str]:
+        """Have instances end: they take nothing more, give back what has not begun, and finish what
+        runs; `Service.run` returns then. Arguments, result and errors as of `flag_service`."""
+        return self._order_instances(queue, name, "drain", instance, timeout)
+
+    def retry_request(
+        self, endpoint: Endpoint[Any, Any], request_id: str, *, timeout: float | None = None
+    ) -> None:
+        """Have a request that is `failed`, `discarded` or `unknown` run once more, under its id.
+
+        Its time begins anew, and `response` waits for how it ends now. Its outcome must not be
+        fetched, and what was requested still be in the log of its exchange.
+
+        Args:
+            endpoint: what was requested.
+            request_id: the id of the request.
+            timeout: seconds that its exchange has to answer; None: as `connect` was told.
+
+        Raises:
+            InvalidRequest: it has not ended so, or what was requested is not kept any more.
+            ResponseLost: its exchange is gone.
+            GroupNotFound: its exchange does not have the service.
+            Unavailable: its exchange does not answer.
+            QueueStopped, QueueNotFound: the queue does not run, or is not there.
+        """
+        where = parse_id(request_id)
+        queue, seconds = self.describe(where.queue), self._seconds(timeout)
+        run_again(self._engine, queue, endpoint.service, where, seconds)
+
+    def _order_instances(
+        self, queue: str, name: str, word: str, instance: str | None, timeout: float | None
+    ) -> list[str]:
+        return order_instances(
+            self._engine, self.describe(queue), check_name(name, "service"), word, instance or "",
+            self._seconds(timeout),
+        )  # fmt: skip
 
     def response(self, endpoint: Endpoint[Any, R], request_id: str) -> Pending[R]:
         """The response to a request that this or another client has made.

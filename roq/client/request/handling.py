@@ -35,7 +35,7 @@ from roq.protocol.requesting import (
     TEXT_MAX,
     Position,
     RequestState,
-    delayed_position,
+    named_by,
 )
 
 SECOND_US: Final = 1_000_000
@@ -103,8 +103,7 @@ class _Held:
     @property
     def id(self) -> str:
         holding, at = self._work
-        message = self.headers.get("roq.delayed.id", "")
-        position = delayed_position(message) or Position(holding.offset, holding.first + at)
+        position = named_by(self.headers) or Position(holding.offset, holding.first + at)
         return str(RequestId(self._queue, holding.log, position))
 
     @property

@@ -28,10 +28,12 @@ from roq.protocol import requesting
 from roq.protocol.consuming import DONE_BYTES, Credit, Done, DoneConfirmed, Run
 from roq.protocol.requesting import (
     FIGURES,
+    INSTANCE_ORDER,
     REVOKED,
     Answer,
     Begun,
     Figures,
+    InstanceOrder,
     RequestState,
     Revoked,
 )
@@ -75,6 +77,7 @@ class InstanceMachine(ConsumerMachine):
     Attributes:
         started: holdings that are begun, as their exchanges have confirmed since the shell has
             looked.
+        orders: what an operator wants, as of `InstanceOrder`, since then.
     """
 
     holding_type = RequestHolding
@@ -82,6 +85,7 @@ class InstanceMachine(ConsumerMachine):
     def __init__(self, member: Membership) -> None:
         super().__init__(member)
         self.started: list[RequestHolding] = []
+        self.orders: list[str] = []
         self._starting: dict[LogId, list[tuple[int, RequestHolding]]] = {}
         """By exchange: serial of what it was told, and what it is to confirm."""
 
@@ -180,6 +184,9 @@ class InstanceMachine(ConsumerMachine):
 
     def take(self, log: LogId, parts: list[bytes], now: float) -> list[AskExchange]:
         """Something came from an exchange."""
+        if parts[0] == INSTANCE_ORDER:
+            self.orders.append(requesting.decode(parts[1], InstanceOrder).order)
+            return []
         if parts[0] != REVOKED:
             return super().take(log, parts, now)
         seat = self._seats.get(log)

@@ -35,6 +35,7 @@ class InstanceShell(ConsumerShell):
         member: who it is.
         run: called with requests that are to run: the holding, and which of its requests.
         on_tick: called a few times a second.
+        on_order: called with what an operator wants, as of `InstanceOrder`.
         on_joined, on_refused: as of `ConsumerShell`.
     """
 
@@ -44,6 +45,7 @@ class InstanceShell(ConsumerShell):
         member: Membership,
         run: Callable[[RequestHolding, range], None],
         on_tick: Callable[[], None],
+        on_order: Callable[[str], None],
         *,
         on_joined: Callable[[], None],
         on_refused: Callable[[RoQError], None],
@@ -55,6 +57,7 @@ class InstanceShell(ConsumerShell):
         self._instance = machine
         self._run = run
         self._on_tick = on_tick
+        self._on_order = on_order
         self._waiting_once: dict[RequestHolding, None] = {}
         """What must not be begun again, and is not confirmed."""
         self._young: deque[RequestHolding] = deque()
@@ -107,6 +110,9 @@ class InstanceShell(ConsumerShell):
 
     def _take(self, name: LogId, answers: list[list[bytes]]) -> None:
         super()._take(name, answers)
+        orders, self._instance.orders = self._instance.orders, []
+        for order in orders:
+            self._on_order(order)
         started = self._instance.started
         if started:
             self._instance.started = []

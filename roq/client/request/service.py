@@ -103,6 +103,9 @@ class Service:
     returns is the response. What it raises fails the request, with the traceback as its text; if
     that matches `retry_on` it is run again, up to `retries` times.
 
+    Attributes:
+        drained: `Cluster.drain_service` has told it to end.
+
     Args:
         engine: the client's threads.
         managers: addresses of configuration managers.
@@ -178,6 +181,9 @@ class Service:
         self._ready = threading.Event()
         self._error: RoQError | None = None
         self._stop = threading.Event()
+        self.drained = False
+        self._awaited = False
+        """Somebody waits for `stop`, and drains then."""
         self._closed = False
         self._looked_at = math.inf
         """When the availability function has returned last; infinity: it was not called."""
@@ -223,7 +229,10 @@ class Service:
         return register
 
     def flag(self, *, available: bool) -> None:
-        """Set the flag that availability functions see; without such a function it decides."""
+        """Set the flag that availability functions see; without such a function it decides.
+
+        `Cluster.flag_service` sets it from elsewhere.
+        """
         self._flag = available
 
     @property
@@ -250,7 +259,7 @@ class Service:
         most = self._prefetch or max(2 * self._threads, BATCHES_HELD * self._handling.largest)
         member = replace(self._member, prefetch=most)
         self._shell = self._handling.shell = InstanceShell(
-            self._engine, member, self._handling.enqueue, self._watch,
+            self._engine, member, self._handling.enqueue, self._watch, self._ordered,
             on_joined=self._ready.set, on_refused=self._fail,
         )  # fmt: skip
         self._session = MonitorSession(
@@ -291,7 +300,8 @@ class Service:
             self.close()
 
     def wait_stopped(self) -> None:
-        """Wait until it is stopped; raises what has ended it."""
+        """Wait until it is stopped, and `drain` it then; raises what has ended it."""
+        self._awaited = True
         while not self._stop.wait(1.0):
             self._engine.check_process()
         if self._error is not None:
@@ -422,6 +432,17 @@ class Service:
             rule = f"its availability function has not returned for {seconds:.0f} s"
             state = InstanceState(threads=self._threads, flag=self._flag)
             self._shell.tell_figures(self._figures(state, available=False, rule=rule))
+
+    def _ordered(self, order: str) -> None:
+        """An operator wants something; I/O thread."""
+        if order != "drain":
+            self._flag = order == "flag"
+        elif not self.drained:
+            self.drained = True
+            if self._awaited:
+                self._stop.set()
+            else:
+                threading.Thread(target=self.drain, name=f"roq-{self.name}-drain").start()
 
     def _figures(self, state: InstanceState, *, available: bool, rule: str) -> Figures:
         return Figures(

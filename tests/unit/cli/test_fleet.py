@@ -6,6 +6,8 @@ import signal
 
 from roq.cli.fleet import AGAIN_SECONDS, GIVE_UP, SOON_SECONDS, Fleet
 
+LAST = 64
+
 
 class PaperProcess:
     """Runs until the test says otherwise."""
@@ -26,7 +28,7 @@ class Scene:
 
     def __init__(self, count: int) -> None:
         self.started: list[PaperProcess] = []
-        self.fleet = Fleet(self.start, count)
+        self.fleet = Fleet(self.start, count, LAST)
         self.fleet.look(0.0)
 
     def start(self) -> PaperProcess:
@@ -95,6 +97,17 @@ def test_one_that_has_run_for_long_is_started_again_soon() -> None:
         now += AGAIN_SECONDS
         scene.fleet.look(now)
         assert scene.fleet.running == 1
+
+
+def test_one_that_has_ended_for_good_is_not_started_again() -> None:
+    scene = Scene(2)
+    scene.started[0].status = LAST
+    assert scene.fleet.look(20.0) == []
+    scene.fleet.look(200.0)
+    assert (len(scene.started), scene.fleet.running, scene.fleet.over) == (2, 1, False)
+    scene.started[1].status = LAST
+    scene.fleet.look(300.0)
+    assert (scene.fleet.over, scene.fleet.left) == (True, True)
 
 
 def test_all_are_told_to_end_and_none_is_started() -> None:

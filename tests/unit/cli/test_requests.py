@@ -78,6 +78,11 @@ class PaperCluster:
         self.endpoints.append(endpoint)
         return self.pending
 
+    def retry_request(
+        self, endpoint: roq.Endpoint[Any, Any], request_id: str, *, timeout: float
+    ) -> None:
+        self.asked.append((endpoint.service, request_id, timeout))
+
     def describe_service(self, queue: str, name: str, *, timeout: float) -> SimpleNamespace:
         self.asked.append((queue, name, timeout))
         return SimpleNamespace(requests=self.rows, missing=self.missing, more=self.more)
@@ -209,3 +214,9 @@ def test_a_request_may_be_delayed(paper: PaperCluster) -> None:
     run("send", "work", "billing.create", "--wait", "0")
     assert paper.delays == [3600.0, None]
     assert run("send", "work", "billing.create", "--delay", "-1").exit_code == 2
+
+
+def test_a_request_that_has_ended_runs_again(paper: PaperCluster) -> None:
+    assert run("retry", "billing.create", ID).stdout == f"request {ID} runs again\n"
+    assert json.loads(run("retry", "billing.create", ID, "--json").stdout) == {"ok": True, "id": ID}
+    assert paper.asked == [("billing", ID, 10.0)] * 2

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 import roq
 from roq.cli.commands import cli
+from roq.cli.services import DRAINED_STATUS
 from roq.client.consume.groups import GroupMember
 from roq.client.request.service import Service
 from roq.client.request.views import ServiceView
@@ -42,6 +43,9 @@ class PaperCluster:
 
     names = ("billing",)
 
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+
     def __enter__(self) -> PaperCluster:
         return self
 
@@ -54,6 +58,12 @@ class PaperCluster:
     def describe_service(self, queue: str, name: str, *, timeout: float) -> ServiceView:
         assert (queue, name, timeout) == ("work", "billing", 10.0)
         return VIEW
+
+    def flag_service(self, *given: object, **more: object) -> list[str]:
+        self.told.append((*given, more))
+        return ["one", "two"]
+
+    drain_service = flag_service
 
 
 @pytest.fixture
@@ -106,9 +116,11 @@ class PaperService(Service):
     """Notes that it was run."""
 
     runs = 0
+    drains = False
 
     def __init__(self) -> None:
         self.name, self.queue, self.instance = "billing", "work", "here"
+        self.drained = PaperService.drains
 
     def __del__(self) -> None: ...
 
@@ -130,6 +142,10 @@ def test_an_instance_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     PaperService.runs = 0
     result = run("run", "paper_programs:service")
     assert (result.exit_code, PaperService.runs) == (0, 1), result.output
+    monkeypatch.setattr(PaperService, "drains", True)
+    assert run("run", "paper_programs:service").exit_code == 0
+    one_of_many = run("run", "paper_programs:service", "--one-of-many")
+    assert one_of_many.exit_code == DRAINED_STATUS, "so it is not started again"
     assert "here answers requests to service billing of queue work" in result.stderr
     assert run("run", "paper_programs").exit_code == 0, "the function is named service"
 
@@ -152,3 +168,19 @@ def test_programs_that_cannot_be_run(
     assert result.exit_code == 2
     assert told in result.stderr
     assert run("run", program, "--processes", "0").exit_code == 2
+
+
+def test_instances_are_flagged_and_drained(paper: PaperCluster) -> None:
+    assert run("flag", "work", "billing", "--off").stdout == "off: one, two\n"
+    told = json.loads(run("flag", "work", "billing", "--instance", "one", "--json").stdout)
+    assert told == {"ok": True, "flag": True, "instances": ["one", "two"]}
+    assert run("drain", "work", "billing").stdout == "told to end: one, two\n"
+    told = json.loads(run("drain", "work", "billing", "--instance", "one", "--json").stdout)
+    assert told == {"ok": True, "instances": ["one", "two"]}
+    common = {"timeout": 10.0}
+    assert paper.told == [
+        ("work", "billing", {"available": False, "instance": None, **common}),
+        ("work", "billing", {"available": True, "instance": "one", **common}),
+        ("work", "billing", {"instance": None, **common}),
+        ("work", "billing", {"instance": "one", **common}),
+    ]

@@ -27,6 +27,7 @@ from roq.protocol.consuming import (
     GROUP_ORDER,
     JOIN,
     LEASED,
+    LEAVE,
     Credit,
     Done,
     DoneConfirmed,
@@ -34,6 +35,8 @@ from roq.protocol.consuming import (
     GroupSettings,
     Join,
     Joined,
+    LeaveGroup,
+    Ordered,
     read_lease,
 )
 from roq.protocol.later import LATER_TOPIC, Delayed, encode_delayed
@@ -42,6 +45,7 @@ from roq.protocol.requesting import (
     DELAYED_FROM,
     ENDPOINTS_MAX,
     FIGURES,
+    INSTANCE_ORDER,
     OUTCOMES,
     POSITIONS_MAX,
     REQUESTS,
@@ -54,6 +58,7 @@ from roq.protocol.requesting import (
     Attended,
     Begun,
     Figures,
+    InstanceOrder,
     Position,
     RequestEnd,
     RequestEnds,
@@ -664,7 +669,7 @@ def test_a_delayed_request_is_cancelled_before_it_is_due_and_while_it_runs(late:
 def test_a_delayed_request_is_cancelled_when_it_is_due_and_nobody_has_looked_at_it() -> None:
     there, publisher, asker, instance = service()
     (due,) = put_off(publisher, 5, due=1)
-    while there.core.later.waits(delayed_message(due) or b""):
+    while there.core.later.request(delayed_message(due) or b"") is not None:
         pass_time(there, 0.5)
         there.settle()
     asker.want(due, cancelled=[due])
@@ -682,15 +687,6 @@ def test_what_was_never_delayed_is_not_waited_for_by_name() -> None:
     assert requesting.delayed_position(b"short") is None
     assert requesting.delayed_position("no hex") is None
     assert requesting.delayed_message(Position(7, 0)) is None
-
-
-def test_looking_for_delayed_requests_costs_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    there, _, asker, _ = service()
-    looked: list[bytes] = []
-    monkeypatch.setattr(there.core.later, "waits", looked.append)
-    asker.want(*((DELAYED_FROM + number, 0) for number in range(1_000)))
-    assert len(looked) == requesting.DELAYED_LOOKS
-    assert len(asker.ends()) == requesting.DELAYED_LOOKS, "the others wait"
 
 
 @pytest.mark.parametrize("word", ["cancelled", "late"])
@@ -732,22 +728,135 @@ def test_a_delayed_request_outlives_its_exchange(due: float) -> None:
     assert (end.offset, end.value) == (place.offset, b"v")
 
 
-def test_an_exchange_of_a_deleted_service_waits_for_the_next_one() -> None:
+@pytest.mark.parametrize("asks", [True, False])
+def test_what_is_delayed_when_its_service_is_deleted_is_cancelled_and_never_begun(
+    asks: bool,
+) -> None:
     there, publisher, asker, _ = service()
     (place,) = put_off(publisher, 5)
+    if asks:
+        asker.want(place)
     order = GroupOrder(id=4, queue=QUEUE, group="s", order="delete")
     asker.say(GROUP_ORDER, documents.encode(order))
-    asker.told.clear()
-    asker.want(place)
-    assert asker.ends() == []
+    asker.told = [each for each in asker.told if each[0] == OUTCOMES]
+    if not asks:
+        asker.want(place)
+    assert [(each.state, each.text) for each in asker.ends()] == [
+        ("cancelled", "an operator has deleted the service")
+    ]
     asker.attend()
+    assert [each.state for each in asker.report(offset=place.offset).requests] == ["cancelled"]
     late = Party(there, "late")
     late.join()
     wait_until(there, DUE + 1)
     late.look()
-    ((number, at, _, _),) = late.leases
-    late.done(answers=[Answer(number, at, value=b"v")])
-    assert [each.offset for each in asker.ends()] == [place.offset]
+    assert late.leases == [], "nor by a service of the same name that comes later"
+    assert [each.state for each in asker.ends()] == ["cancelled"], "who has made it is told, too"
+    asker.want(place)
+    assert [each.state for each in asker.ends()] == ["forgotten"]
+    there.core.check()
+
+
+def test_a_delayed_id_that_nobody_knows_is_said_to_be_unknown_with_its_service_or_without() -> None:
+    there, publisher, asker, _ = service()
+    unknown = DELAYED_FROM + 9, 0
+    (place,) = put_off(publisher, 5)
+    asker.say(WANT, requesting.encode(Want("other", [Position(*unknown)])))
+    assert [each.state for each in asker.ends()] == ["forgotten"]
+    publisher.send(b"s/do")  # not looked at yet
+    asker.want(unknown, place)
+    pass_time(there, 1.0)
+    assert [(each.offset, each.state) for each in asker.ends()] == [(unknown[0], "forgotten")]
+
+
+@pytest.mark.parametrize("word", ["flag", "unflag", "drain"])
+def test_instances_are_told_what_an_operator_wants(word: str) -> None:
+    there, _, asker, first = service()
+    second = Party(there, "second")
+    second.join()
+
+    def order(meant: str) -> list[str]:
+        asked = GroupOrder(id=4, queue=QUEUE, group="s", order=word, instance=meant)
+        asker.say(GROUP_ORDER, documents.encode(asked))
+        return documents.decode(asker.take(GROUP_ORDER), Ordered).told
+
+    assert order("") == ["instance", "second"]
+    for each in first, second:
+        each.look()
+        assert requesting.decode(each.take(INSTANCE_ORDER), InstanceOrder).order == word
+    assert order("second") == order(b"second..........".hex()) == ["second"]
+    assert order("nobody") == []
+    first.look()
+    assert first.told == []
+
+
+def again(asker: Party, offset: int, index: int, **given: Any) -> None:
+    fields = {"generation": asker.there.core.log.generation, **given}
+    order = GroupOrder(
+        id=4, queue=QUEUE, group="s", order="retry", offset=offset, index=index, **fields
+    )  # fmt: skip
+    asker.say(GROUP_ORDER, documents.encode(order))
+
+
+@pytest.mark.parametrize("state", ["failed", "discarded", "unknown"])
+def test_a_request_that_has_ended_is_run_again_under_its_id(state: str) -> None:
+    there, publisher, asker, instance = service()
+    publisher.send(b"s/do", 2)
+    instance.look()
+    ((number, at, _, _),) = instance.leases
+    if state == "unknown":
+        instance.done(begun=[Begun(number, at, 2, True)])
+        instance.say(LEAVE, consuming.encode(LeaveGroup(b"instance........")))
+        instance.join()
+    else:
+        answers = [Answer(number, at + each, state=RequestState(state)) for each in (0, 1)]
+        instance.done(answers=answers)
+    assert [each.state for each in asker.ends()] == [state] * 2
+    instance.leases.clear()
+    again(asker, 0, 1)
+    asker.take(GROUP_ORDER)
+    (view,) = asker.report(offset=0, index=1).requests
+    assert view.state in {"accepted", "offered"}
+    again(asker, 0, 1)
+    assert asker.refusal() == "invalid_request", "once is enough"
+    instance.look()
+    ((number, at, length, _),) = instance.leases
+    assert (at, length) == (0, 1)
+    instance.done(answers=[Answer(number, 0, value=b"v")])
+    ends = [(each.offset, each.index, each.state, each.value) for each in asker.ends()]
+    assert ends == [(0, 1, "done", b"v")], "who has made it is told"
+    asker.want((0, 1))
+    assert [each.value for each in asker.ends()] == [b"v"], "and it is kept by that name"
+    there.core.check()
+
+
+def test_what_cannot_run_again_is_refused() -> None:
+    there, publisher, asker, instance = service()
+    publisher.send(b"s/do")
+    again(asker, 0, 0)
+    assert asker.refusal() == "invalid_request", "it has not ended"
+    instance.look()
+    ((number, _, _, _),) = instance.leases
+    instance.done(answers=[Answer(number, 0, state=RequestState.FAILED)])
+    asker.ends()
+    again(asker, 0, 0, generation=99)
+    assert asker.refusal() == "invalid_request", "it is of a log that is gone"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(there.core.log), "record", lambda _log, _offset: None)
+        again(asker, 0, 0)
+        assert asker.refusal() == "invalid_request", "what was requested is gone"
+        patch.undo()
+        patch.setattr(there.core.consumers.services, "publish", lambda *_: None)
+        again(asker, 0, 0)
+        assert asker.refusal() == "full"
+    asker.want((0, 0), fetched=[Position(0, 0)])
+    assert [each.state for each in asker.ends()] == ["retrieved"]
+    again(asker, 0, 0)
+    assert asker.refusal() == "invalid_request", "its outcome was fetched"
+    asker.say(
+        GROUP_ORDER, documents.encode(GroupOrder(id=4, queue=QUEUE, group="x", order="drain"))
+    )
+    assert asker.refusal() == "no_group"
 
 
 def test_what_has_become_of_requests_is_reported() -> None:

@@ -8,7 +8,7 @@ from roq.log.delayed_requests import DelayedRequests
 from roq.model import PublisherId
 from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
-from roq.protocol.requesting import DELAYED_FROM, Position
+from roq.protocol.requesting import AGAIN, AGAIN_PUBLISHER, DELAYED_FROM, Position
 
 
 def batch(*names: str, link_number: int = 0, publisher: str = "aa" * 16) -> bytes:
@@ -43,6 +43,24 @@ def test_each_is_known_by_its_message_until_it_ends() -> None:
     delayed.check({Position(7, 2)})
     delayed.clear()
     delayed.check(set())
+
+
+def test_one_that_runs_again_is_known_by_where_it_was() -> None:
+    delayed = DelayedRequests()
+    again = Attributes(None, (), {AGAIN: "3-1", AGAIN_PUBLISHER: "bb" * 16}, 0)
+    both = Attributes(None, (), {AGAIN: "4-0", "roq.delayed.id": name(1)}, 0)
+    wrong = Attributes(None, (), {AGAIN: "3-x"}, 0)
+    data = pack(
+        [b"x"] * 3, publisher=PublisherId(b"e" * 16), epoch=0, link_number=0, first_sequence=0,
+        created_us=0, attributes=pack_attributes({0: again, 1: both, 2: wrong}),
+    )  # fmt: skip
+    assert delayed.opened(7, 0b111, data) == [Position(3, 1)]
+    assert delayed.where(Position(3, 1)) == Position(7, 0)
+    assert delayed.where(known(1)) == Position(7, 1), (
+        "what its requester has said counts for nothing"
+    )
+    assert delayed.name(Position(7, 2)) == Position(7, 2)
+    assert delayed.ended(Position(7, 0)) == (Position(3, 1), b"\xbb" * 16)
 
 
 def test_only_an_exchange_says_so() -> None:

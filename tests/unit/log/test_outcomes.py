@@ -53,6 +53,20 @@ def test_nothing_is_overwritten() -> None:
     store.check()
 
 
+def test_a_request_that_runs_again_is_open_until_its_second_end() -> None:
+    store = OutcomeStore()
+    store.put(done(b"first"), 10.0)
+    store.run_again(AT, 1.0)
+    assert (store.get(AT), store.remembered(AT)) == (None, RequestState.ACCEPTED)
+    store.reopen(AT)
+    assert (store.remembered(AT), store.bytes) == (None, 0)
+    store.put(done(b"second"), 20.0)
+    assert store.pass_time(10.0) == 0, "the time of the first one is over"
+    store.put(done(b"third"), 20.0, again=True)
+    assert store.get(AT) == done(b"third")
+    store.check()
+
+
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "REMEMBER_MAX", 3)
     store = OutcomeStore()

@@ -10,6 +10,7 @@ import pytest
 from roq.errors import RemoteProtocolError
 from roq.log import timing_wheel
 from roq.log.timing_wheel import ROW_BYTES, SECOND, Row, TimingWheel
+from roq.protocol.requesting import DELAYED_FROM
 
 NOW = 1_700_000_000 * SECOND
 
@@ -182,3 +183,21 @@ def test_an_id_that_lies_across_every_row_costs_no_look_at_each(
     pending.add(nothing, NOW)
     assert pending.find(nothing.id) == nothing
     assert len(looked_at) < 10
+
+
+def test_a_request_is_found_by_its_id_wherever_it_waits_and_is_appended_again() -> None:
+    pending = TimingWheel()
+    name = (DELAYED_FROM + 5).to_bytes(8, "big")
+    first = Row(NOW + SECOND, 10, 0, 1, name)
+    moved = first._replace(offset=90)
+    pending.add(first, NOW)
+    assert pending.request(name) == 10
+    assert drain(pending, NOW + 2 * SECOND) == [first]
+    assert pending.request(name) == 10, "also what is given out"
+    pending.add(moved, NOW)
+    pending.forget(first)
+    assert pending.request(name) == 90, "the one that was appended again counts"
+    pending.settle({moved.place})
+    assert pending.request(name) is None
+    pending.add(row(3, 1.0), NOW)
+    assert pending.request(row(3, 1.0).id) is None, "it is no request's"

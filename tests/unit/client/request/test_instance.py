@@ -27,10 +27,12 @@ from roq.protocol.consuming import (
 from roq.protocol.entry import EntryKind, pack_entry
 from roq.protocol.requesting import (
     FIGURES,
+    INSTANCE_ORDER,
     REVOKED,
     Answer,
     Begun,
     Figures,
+    InstanceOrder,
     RequestState,
     Revoked,
     ServiceSettings,
@@ -225,3 +227,10 @@ def test_availability_that_flaps_leaves_the_credit_as_it_is() -> None:
     assert granted[::2] == [granted[0]] * 50, "none"
     assert granted[1::2] == [granted[1]] * 50, "all"
     assert granted[0] < granted[1]
+
+
+def test_what_an_operator_wants_comes_out_of_it() -> None:
+    script = Script()
+    told = requesting.encode(InstanceOrder("drain"))
+    assert script.machine.take(ONE, [INSTANCE_ORDER, told], 0.0) == []
+    assert script.machine.orders == ["drain"]

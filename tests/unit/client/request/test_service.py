@@ -116,3 +116,17 @@ def test_an_instance_holds_several_of_its_largest_batch(
             service.start()
         service._handling.stop()
     assert held == [16, 400, 7]
+
+
+def test_an_operator_sets_the_flag_and_ends_the_instance(scene: Scene) -> None:
+    service = scene.start(lambda state: state.flag)
+    service._ordered("unflag")
+    while scene.told.get(timeout=20).available:
+        continue
+    service._ordered("flag")
+    while not scene.told.get(timeout=20).available:
+        continue
+    service._ordered("drain")
+    service._ordered("drain")
+    service.wait_stopped()
+    assert service.drained
