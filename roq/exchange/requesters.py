@@ -326,8 +326,7 @@ class Requesters(Generic[B]):
 
 def _heed(group: ServiceGroup[B], want: Want, now: float, time_us: int) -> None:
     """What is not wanted any more."""
-    for position in want.fetched:
-        group.outcomes.fetched(position, now, time_us)
+    group.outcomes.fetched_all(want.fetched, now, time_us)
     looks = DELAYED_LOOKS
     for positions, late in ((want.cancelled, False), (want.late, True)):
         for position in positions:

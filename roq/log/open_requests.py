@@ -109,7 +109,8 @@ class OpenRequests:
 
     def ended(self, position: Position) -> None:
         """This one is open no more."""
-        self._trials.pop(position, None)
+        if self._trials:
+            self._trials.pop(position, None)
 
     # --- leases -----------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ a while, by its state alone, so that somebody who asks for it late is told why i
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from roq.log.group_changes import Known
@@ -126,12 +127,19 @@ class OutcomeStore:
         position = position or _place(outcome)
         if again:
             self.reopen(position)
-        if position in self._stored:
-            return
-        self._stored[position] = outcome
-        self._lives.append((until, position, outcome))
-        self._new.append(outcome)
-        self.bytes += _size(outcome)
+        self.keep(outcome, until, sys.maxsize, position)
+
+    def keep(self, outcome: RequestEnd, until: float, most: int, position: Position) -> bool:
+        """As `put`, if all that is here has so many bytes at most then; False: nothing is done."""
+        size = OVERHEAD_BYTES + len(outcome.value) + len(outcome.text)
+        if self.bytes + size > most:
+            return False
+        if position not in self._stored:
+            self._stored[position] = outcome
+            self._lives.append((until, position, outcome))
+            self._new.append(outcome)
+            self.bytes += size
+        return True
 
     def reopen(self, position: Position) -> None:
         """The request is open again: nothing is known of how it has ended."""
@@ -150,10 +158,33 @@ class OutcomeStore:
         Args:
             time_us: by the clock of the log; 0: it is not noted how long that has taken.
         """
-        found = self._stored.get(position)
-        if found is not None and time_us:
-            self.unfetched.note(max(0.0, (time_us - found.ended_us) / 1_000_000))
-        return self._drop(position, RequestState.RETRIEVED, now)
+        return self.fetched_all([position], now, time_us) == 1
+
+    def fetched_all(self, positions: Iterable[Position], now: float, time_us: int = 0) -> int:
+        """Likewise, of several; how many were here."""
+        stored, remembered, known = self._stored, self._remembered, self._known
+        memory = now + REMEMBER_SECONDS, RequestState.RETRIEVED
+        count = ended_us = alike = 0
+        for position in positions:
+            outcome = stored.pop(position, None)
+            if outcome is None:
+                continue
+            count += 1
+            self.bytes -= OVERHEAD_BYTES + len(outcome.value) + len(outcome.text)
+            if remembered.pop(position, None) is None and len(remembered) >= REMEMBER_MAX:
+                remembered.popitem(last=False)
+            remembered[position] = memory
+            known.append(Known(position, RequestState.RETRIEVED))
+            if outcome.ended_us != ended_us:  # those that were answered together are alike
+                self._note_unfetched(ended_us, time_us, alike)
+                ended_us, alike = outcome.ended_us, 0
+            alike += 1
+        self._note_unfetched(ended_us, time_us, alike)
+        return count
+
+    def _note_unfetched(self, ended_us: int, time_us: int, count: int) -> None:
+        if time_us and count:
+            self.unfetched.note(max(0.0, (time_us - ended_us) / 1_000_000), count)
 
     def put_state(self, position: Position, state: RequestState, now: float) -> None:
         """A request has ended in this way; more is not kept, as there is no room."""
@@ -209,6 +240,10 @@ class OutcomeStore:
         known = self._known
         self._new, self._known = [], []
         return come, known
+
+    def drop_changes(self) -> None:
+        """Nobody wants to know what has come."""
+        self._new, self._known = [], []
 
     def know(self, known: Known, now: float) -> None:
         """An earlier process has written that no more is known of this one."""

@@ -425,7 +425,7 @@ class ServiceGroup(ConsumerGroup[B]):
     def drop_changes(self) -> None:
         """Nobody wants to know what has changed."""
         super().drop_changes()
-        self.outcomes.take_changes()
+        self.outcomes.drop_changes()
         self._requests.take_begun()
 
     def snapshot(self) -> GroupDelta:
@@ -449,7 +449,7 @@ class ServiceGroup(ConsumerGroup[B]):
             self.outcomes.know(known, self._clock)
         for offset, who, bits in delta.begun:
             self._requests.set_once(offset, who, int.from_bytes(bits, "little"))
-        self.outcomes.take_changes()  # it is written already
+        self.outcomes.drop_changes()  # it is written already
         self._requests.drop_below(self.base)
         self._taken_at = self._clock
 
@@ -602,9 +602,8 @@ class ServiceGroup(ConsumerGroup[B]):
         if silent:
             self.outcomes.note(position, outcome.state, self._clock)
             return
-        if self.outcomes.fits(outcome.value, outcome.text, most):
-            self.outcomes.put(outcome, self._clock + self.service.keep_result, position)
-        else:
+        until = self._clock + self.service.keep_result
+        if not self.outcomes.keep(outcome, until, most, position):
             self.outcomes.put_state(position, outcome.state, self._clock)
         self.ended.append(Ended(publisher, outcome))
 

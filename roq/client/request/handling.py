@@ -327,27 +327,46 @@ class Handling:
 
     def _prepare_all(self, works: list[Work]) -> list[_Run]:
         """What is to run of these, in one call."""
-        prepared = ((work, self._prepare(work)) for work in works)
-        return [_Run(work, run[1], run[2]) for work, run in prepared if run is not None]
+        now, clock = time(), monotonic()
+        runs: list[_Run] = []
+        for work in works:
+            found = self._ready(work, now, clock)
+            if found is not None:
+                runs.append(_Run(work, found[1], found[2]))
+        self._began(len(runs))
+        return runs
 
     def _prepare(self, work: Work) -> tuple[Registered, Any, RequestContext] | None:
         """What is to run now; None: nothing, and it was said why."""
+        found = self._ready(work, time(), monotonic())
+        if found is not None:
+            self._began(1)
+        return found
+
+    def _began(self, count: int) -> None:
+        with self._lock:
+            self.waiting -= count
+            self.busy += count
+
+    def _ready(
+        self, work: Work, now: float, clock: float
+    ) -> tuple[Registered, Any, RequestContext] | None:
+        """What is to run, at this time of both clocks; None: nothing, and it was said why."""
         if self.draining:
             self._return(work, Settlement(counted=False, reason="its instance ends"))
             return None
         if work.holding.is_lost(work.at, 1):
             self._leave_out()
             return None
-        found = self._read(work)
+        found = self._read(work, now, clock)
         if isinstance(found, HandlerResult):
             self._end(work, found, None)
             return None
-        with self._lock:
-            self.waiting -= 1
-            self.busy += 1
         return found
 
-    def _read(self, work: Work) -> tuple[Registered, Any, RequestContext] | HandlerResult:
+    def _read(
+        self, work: Work, now: float, clock: float
+    ) -> tuple[Registered, Any, RequestContext] | HandlerResult:
         """What is to run; or how the request ends without that."""
         payload, batch = work.holding.batch.payloads[work.at], work.holding.batch
         registered = self.handlers.get(batch.topic)
@@ -361,7 +380,7 @@ class Handling:
         _, _, within_ms = ENVELOPE.unpack_from(payload)
         left = math.inf
         if within_ms:
-            left = (batch.created_us + within_ms * 1_000) / SECOND_US - time()
+            left = (batch.created_us + within_ms * 1_000) / SECOND_US - now
         if left <= 0:
             text = "its time was over before it had begun"
             return HandlerResult(RequestState.LATE, text=text)
@@ -372,7 +391,7 @@ class Handling:
             return HandlerResult(RequestState.FAILED, text=text)
         context = RequestContext(
             _Held(self._queue, work), registered.endpoint.name, work.holding.attempt,
-            monotonic() + left, monotonic,
+            clock + left, monotonic,
         )  # fmt: skip
         return registered, value, context
 

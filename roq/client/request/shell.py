@@ -430,6 +430,13 @@ class Collector:
             self._settle(waiter, None, ResponseLost(f"{waiter.endpoint.name}: {gone}"))
 
     def _take(self, name: LogId, answers: list[list[bytes]]) -> None:
+        self._looking = True  # below: what is confirmed meanwhile is said in one go
+        try:
+            self._take_each(name, answers)
+        finally:
+            self._look()
+
+    def _take_each(self, name: LogId, answers: list[list[bytes]]) -> None:
         now = self._engine.reactor.now()
         for parts in answers:
             try:
@@ -450,8 +457,6 @@ class Collector:
                         self._settle_part(waiter, *place, outcome)
                     else:
                         self._settle(waiter, outcome, None)
-        self._perform(self._machine.say())
-        self._tell()
 
     def _settle(
         self, pending: Pending[Any], outcome: RequestEnd | None, error: RoQError | None
