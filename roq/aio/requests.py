@@ -335,6 +335,11 @@ class Service:
         return self._sync.instance
 
     @property
+    def drained(self) -> bool:
+        """`Cluster.drain_service` has told it to end."""
+        return self._sync.drained
+
+    @property
     def stats(self) -> ServiceStats:
         """What has happened so far."""
         return self._sync.stats

@@ -547,8 +547,15 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("tests/unit/log/test_delayed_requests.py",),
         ("        if any(memoryview(data)[_LINK_NUMBER]):", "        if False:\n"),
         ("            del self._where[found[0]]\n", "            pass\n"),
-        ("        if named is not None and named not in self._where:\n",
-         "        if named is not None:\n"),
+        ("        if named is None or named in self._where:\n", "        if named is None:\n"),
+        ("        delayed = named.offset >= DELAYED_FROM\n", "        delayed = True\n"),
+    ),
+    *_of(
+        "roq/exchange/services.py",
+        ("tests/unit/exchange/test_services.py",),
+        ("        if state not in AGAIN_FROM:\n", "        if False:\n"),
+        ("        group.outcomes.run_again(position, self.now)\n", ""),
+        ("        gone = bool(self._ends) and row.offset", "        gone = False and row.offset"),
     ),
     *_of(
         "roq/client/request/handling.py",
