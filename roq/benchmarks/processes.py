@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 import msgspec
+
+from roq.local.part import guarded
 
 PYTHON: Final = (sys.executable, "-P", "-m")
 """Runs a module, and not a folder of the same name where the user happens to be."""
@@ -76,15 +79,19 @@ def answers(port: int) -> bool:
 
 
 class Program:
-    """A child process whose standard output is read line by line and whose errors go to a file."""
+    """A child process whose standard output is read line by line and whose errors go to a file.
+
+    It is told to end when the thread that has started it is gone, whatever has ended that.
+    """
 
     def __init__(
         self, argv: Sequence[str], log: Path, *, env: Mapping[str, str] | None = None
     ) -> None:
         self.log = log
+        program = shutil.which(argv[0]) or argv[0]
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                argv,
+                guarded([program, *argv[1:]]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

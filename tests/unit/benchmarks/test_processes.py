@@ -1,6 +1,7 @@
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,13 @@ def test_idle_servers_have_many_threads_that_wake_up_as_long_as_the_block_lasts(
         while any(wake_ups(pid) < 100 + then for pid, then in zip(pids, before, strict=True)):
             assert time.monotonic() < deadline, "they sleep"
     assert burning(pids) == [0.0, 0.0]
+
+
+def test_a_program_ends_with_the_thread_that_has_started_it(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as starter:
+        child = starter.submit(program, tmp_path, ECHO).result()
+        child.write_line(b"ab")
+        assert child.read_line(10) == b"abab"
+    child.wait(30)
+    assert not child.alive()
+    child.stop()
