@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
+from operator import is_
 from typing import Final, Self, cast
 
 import msgspec
@@ -388,12 +389,14 @@ class Packer:
         """Append payloads that fit; False if another thread was quicker and they did not."""
         items, start, count = batch.items, len(batch.items), len(payloads)
         batch.receipt.one_way = False
-        batch.attributed = batch.attributed or isinstance(payloads[0], Attributed)
+        if isinstance(payloads[0], Attributed):
+            batch.attributed = True  # never taken back: another thread may just have set it
         batch.big_bytes += self._big_bytes(payloads)
         items.extend(payloads)
         if len(items) > batch.most:
-            # What a quicker thread added stands before them or behind them, and stays.
-            while items[start : start + count] != payloads:
+            # What a quicker thread added stands before them or behind them, and stays; it may be
+            # equal to them, but with another key.
+            while not all(map(is_, items[start : start + count], payloads)):
                 start += 1
             if start + count > batch.most:
                 del items[start : start + count]

@@ -185,6 +185,27 @@ def test_an_extension_that_fits_stays_before_what_comes_too_late() -> None:
     assert pack.close(batch) == [b"a", b"b", b"c", b"d"]
 
 
+def test_an_extension_is_not_taken_for_an_equal_payload_of_a_quicker_thread() -> None:
+    pack = packer(Limits(batch_messages=2))
+    quick, mine = Attributed.of(b"b", Attributes("k")), Attributed.of(b"b", Attributes("other"))
+    batch = pack.open("t", Overtaken([b"a"], before=[quick], after=[]), 0.0)
+    assert not pack.extend(batch, [mine]), "else it would be lost"
+    assert pack.keeps(batch, quick)
+    assert pack.close(batch)[1] is quick
+
+
+def test_an_extension_does_not_undo_that_another_thread_has_appended_a_key() -> None:
+    class Overtaken(list[bytes]):
+        def __getitem__(self, index):
+            assert pack.keyed(batch, b"x", "k") is not None
+            return super().__getitem__(index)
+
+    pack = packer(Limits(batch_messages=10, batch_bytes=1_000))
+    batch = pack.open("t", [b"a"], 0.0)
+    assert pack.extend(batch, Overtaken([b"b"]))
+    assert batch.attributed, "or the key would be left out"
+
+
 def test_many_payloads_join_only_what_they_fit_into() -> None:
     pack = packer()
     batch = pack.open("t", [b"x"], 0.0)
