@@ -53,7 +53,7 @@ class WantsCursor(Generic[B]):
     ) -> None:
         self._log = log
         self._reads = reads
-        self._wants = wants
+        self._wants = list(wants)
         self._until = max((until for _, _, until in wants), default=0)
         self.evicted = 0
         self._heap: list[tuple[int, int]] = []
@@ -108,7 +108,13 @@ class WantsCursor(Generic[B]):
 
     def _find(self, index: int, at_least: int, now: float) -> int | None:
         topic, first, until = self._wants[index]
-        offset = self._reads.next_of(topic, max(first, at_least), now)
+        at_least = max(first, at_least)
+        while True:
+            offset, reached = self._reads.next_of(topic, at_least, now)
+            if reached == at_least:
+                break
+            at_least = reached
+            self._wants[index] = topic, reached, until  # what was passed over is not asked again
         return offset if offset is not None and offset < min(until, self._log.committed) else None
 
 

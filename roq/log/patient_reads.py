@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final, Generic, TypeVar
 
-from roq.log.log import Log, NotGiven, Record
+from roq.log.log import Log, NotAtHand, NotGiven, Record
 from roq.protocol.entry import read_entry
 
 B = TypeVar("B")
@@ -20,7 +20,12 @@ AGAIN_SECONDS: Final = 1.0
 REFUSED_SECONDS: Final = 30.0
 """What is refused for so long counts as lost."""
 APART_SECONDS: Final = 5.0
-"""Between two refusals: with more, they have nothing to do with each other."""
+"""Between a refusal and the next question that is refused: with more, they have nothing to do with
+each other. How long the disk takes to refuse does not count: a damaged one takes long."""
+ANSWER_SECONDS: Final = 300.0
+"""A disk takes no longer to answer: who has asked before that asks no more."""
+ASKED_MAX: Final = 1_024
+"""Questions of which it is known when they were asked."""
 
 
 class PatientReads(Generic[B]):
@@ -40,6 +45,8 @@ class PatientReads(Generic[B]):
         self.lost = 0
         self._log = log
         self._since = self._last = self._again_at = -math.inf
+        self._asked: dict[object, float] = {}
+        """Soon after a refusal, and the disk has not answered yet: since when."""
 
     def waits(self, now: float) -> bool:
         """Whether nothing is to be read at the moment, as something was refused."""
@@ -69,35 +76,55 @@ class PatientReads(Generic[B]):
         """
         if offset == self.offset and self.last is not None:
             return self.last  # a batch is looked at, and handed out at once
-        record = self._log.record(offset)
+        try:
+            record = self._log.record(offset)
+        except NotAtHand:
+            self._note(offset, now)
+            raise
         self.last, self.offset = record, offset
-        if record is None and not self._log.is_lost(offset) and self._refused(now):
+        if record is None and not self._log.is_lost(offset) and self._refused(offset, now):
             raise NotGiven(offset + 1)
+        if self._asked:
+            self._asked.pop(offset, None)
         return record
 
-    def next_of(self, topic: bytes, at_least: int, now: float) -> int | None:
-        """As `Log.next_of`; what has been refused for too long is passed over.
+    def next_of(self, topic: bytes, at_least: int, now: float) -> tuple[int | None, int]:
+        """As `Log.next_of`, and `at_least`; if that is another one, what lies below was refused for
+        too long and is passed over: ask again from there.
 
         Raises:
             NotAtHand, NotGiven: as `demand`.
         """
-        while True:
-            try:
-                return self._log.next_of(topic, at_least)
-            except NotGiven as refused:
-                if self._refused(now):
-                    raise
-                at_least = refused.until
+        question = topic, at_least
+        try:
+            found = self._log.next_of(topic, at_least)
+        except NotAtHand:
+            self._note(question, now)
+            raise
+        except NotGiven as refused:
+            if self._refused(question, now):
+                raise
+            return None, refused.until
+        if self._asked:
+            self._asked.pop(question, None)
+        return found, at_least
 
     def appended_us(self, offset: int) -> int:
         """When the entry at this offset was appended; 0: there is none."""
         record = self._log.record(offset) if offset < self._log.committed else None
         return 0 if record is None else read_entry(record[1]).appended_us
 
-    def _refused(self, now: float) -> bool:
+    def _note(self, question: object, now: float) -> None:
+        """The disk is asked, and may take its time."""
+        if self.refuses(now) and len(self._asked) < ASKED_MAX:
+            self._asked.setdefault(question, now)
+
+    def _refused(self, question: object, now: float) -> bool:
         """Something was; whether it is waited for."""
-        if now - self._last > APART_SECONDS:
+        asked = max(self._asked.pop(question, now), now - ANSWER_SECONDS)
+        if asked - self._last > APART_SECONDS:
             self._since = now
+            self._asked.clear()
         self._last = now
         waits = now - self._since < REFUSED_SECONDS
         if waits:

@@ -6,7 +6,7 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.log.cursors import cursor
-from roq.log.log import NotGiven
+from roq.log.log import NotAtHand, NotGiven
 from roq.log.patient_reads import AGAIN_SECONDS, REFUSED_SECONDS, PatientReads
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX
@@ -104,3 +104,26 @@ def test_what_it_refuses_for_good_is_passed_over_and_counted(request_: FetchRequ
     assert reads.lost > 0
     assert found.evicted == (reads.lost if request_ is SPAN else 0)
     assert len(offsets) < 35, "what was at hand has come all the same"
+
+
+def test_segments_that_are_refused_for_good_are_passed_over_by_who_does_not_wait_for_the_disk() -> (
+    None
+):
+    log, files = log_of(150)  # there are indexes in memory of the last of them only
+    files.refused = ALL
+    log.patient = False
+    found = cursor(log, PatientReads(log), WANTS)
+    now, offsets = 0.0, list[int]()
+    for _ in range(1_000):
+        try:
+            while (offset := found.offset(now)) is not None:
+                offsets.append(offset)
+                found.advance()
+        except NotGiven:
+            now += AGAIN_SECONDS
+        except NotAtHand as miss:
+            miss.keep(miss.load())
+        if found.done:
+            break
+    assert found.done, "several segments in a row"
+    assert now >= REFUSED_SECONDS
