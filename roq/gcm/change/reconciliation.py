@@ -32,6 +32,8 @@ class Reconciliation:
             present = self._steps.queues.get(queue)
             known = present if present is not None and _is(present, queue_id) else None
             whole = known is None or not _wants_children(known)
+            # What was undone, or removed, when its host did not answer: nobody else tells of it.
+            forgotten = not whole and number != MONITOR and not _has(known, number)
             message = StopQueue(
                 queue=queue,
                 queue_id=queue_id,
@@ -39,8 +41,12 @@ class Reconciliation:
                 leader_epoch=self._steps.leader_epoch,
                 cluster=self._steps.cluster,
                 reason=_reason(known, number),
-                # Only what a definition says is gone; that there is none proves nothing.
-                erase=known is not None and known.record.durable and _is_removed(known, number),
+                # Only what a definition says is gone; that there is none proves nothing, and takes
+                # no log with it that has ever held something.
+                erase=known is not None
+                and known.record.durable
+                and (forgotten or _is_removed(known, number)),
+                empty=forgotten,
             )
             yield Calls((Call(host, live.control, message, STOP_SECONDS, again=True),))
         return done()
@@ -70,6 +76,10 @@ def _reason(queue: Queue | None, number: int) -> str:
     exchange = queue.record.exchange(number)
     wanted = number == MONITOR or (exchange is not None and exchange.wanted)
     return "moved" if wanted else "removed"
+
+
+def _has(queue: Queue | None, number: int) -> bool:
+    return queue is not None and queue.record.exchange(number) is not None
 
 
 def _is_removed(queue: Queue, number: int) -> bool:

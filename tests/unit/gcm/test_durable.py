@@ -193,6 +193,17 @@ def test_an_exchange_that_may_run_unheard_takes_only_an_empty_log_with_it(script
     assert undone == [(True, True)]
 
 
+def test_an_undone_exchange_that_is_heard_of_later_takes_only_an_empty_log_with_it(
+    script: Script,
+) -> None:
+    """Else nobody would be told of what is left."""
+    script.hosts["h2"].start("q", script.record("q").queue_id, 7)
+    script.report(script.hosts["h2"])
+    script.settle()
+    told = [each for each in script.hosts["h2"].asked if isinstance(each, StopQueue)]
+    assert [(each.number, each.erase, each.empty) for each in told] == [(7, True, True)]
+
+
 def test_a_process_that_no_definition_knows_is_stopped_and_its_log_stays(script: Script) -> None:
     """Perhaps it is the registry that has forgotten."""
     del script.registry["/queues/q"]
