@@ -308,11 +308,12 @@ class ExchangeCore(Generic[B]):
         """What readers and groups do not get of a log on the disk, in words; empty: nothing."""
         if self._late is None:
             return ""
-        reads = [self.fetches.reads, *(group.reads for group in self.consumers.groups)]
-        lost, damaged = sum(each.lost for each in reads), self._late.unreadable
+        reads, groups = self.fetches.reads, self.consumers.groups
+        lost = reads.lost + sum(group.reads.lost for group in groups)
+        damaged = self._late.unreadable
         texts = [
             "its disk does not give what is asked for: look at it, and at how many files are open"
-        ] * any(each.refuses(self._now) for each in reads)
+        ] * (reads.refuses(self._now) or any(group.refuses for group in groups))
         if lost:
             texts.append(f"{lost} times it has given nothing for long, and that counts as lost")
         if damaged:

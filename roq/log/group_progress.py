@@ -73,6 +73,11 @@ class GroupProgress(Generic[B]):
         """The first offset that was never handed out."""
         return self._open.next
 
+    @property
+    def refuses(self) -> bool:
+        """Whether the disk has refused it something lately."""
+        return self.reads.refuses(self._clock)
+
     def _may_open(self) -> bool:
         more = self.next < self._log.committed and not self._is_full
         return more and not self.reads.waits(self._clock)

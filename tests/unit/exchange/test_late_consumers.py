@@ -97,6 +97,22 @@ def test_an_acknowledgement_is_confirmed_when_it_is_on_the_disk() -> None:
     assert member.confirmed() == DoneConfirmed(1, [])
 
 
+def test_what_the_disk_does_not_give_a_group_is_told_also_after_the_process_has_stood_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Durable()
+    member = Consumer(made.there)
+    enter(made, member)
+    made.there.now += 60.0
+    pass_time(made.there, 0.5)
+    made.send(3)
+    made.write()
+    monkeypatch.setattr(made.log, "record", lambda _: None)
+    monkeypatch.setattr(made.log, "is_lost", lambda _: False)
+    assert member.credit() == []
+    assert made.there.core.unread.startswith("its disk does not give what is asked for")
+
+
 def test_what_is_not_committed_is_handed_to_nobody() -> None:
     made = Durable()
     member = Consumer(made.there)
