@@ -67,8 +67,12 @@ class Subscriptions:
         self._copies.clear()
 
     def wants(self, topic: bytes) -> bool:
-        """Whether anybody may have subscribed to the topic: else nothing need be published."""
-        return self._uncounted or self.copies(topic) > 0
+        """Whether anybody may have subscribed to the topic: else nothing need be published.
+
+        Anybody may end what others have subscribed to, as far as this is counted here, but nobody
+        else's presence: its nonce is secret.
+        """
+        return self._uncounted or bool(self._present) or self.copies(topic) > 0
 
     def copies(self, topic: bytes) -> int:
         """How many subscriptions match the topic."""

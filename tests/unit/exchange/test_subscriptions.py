@@ -38,11 +38,17 @@ def test_what_no_reader_subscribes_to_is_told_apart() -> None:
 def test_what_nobody_may_have_subscribed_to_is_not_wanted() -> None:
     subscriptions = Subscriptions()
     presence = PRESENCE_TOPIC + b"n" * NONCE_BYTES
-    for prefix in (b"eu.", END_TOPIC, presence):
+    for prefix in (b"eu.", END_TOPIC):
         subscriptions.add(prefix)
     assert subscriptions.wants(b"eu.be")
     assert not subscriptions.wants(b"us")
     subscriptions.remove(b"eu.")
+    assert not subscriptions.wants(b"eu.be")
+    subscriptions.add(presence)
+    subscriptions.add(b"eu.")
+    subscriptions.remove(b"eu.")  # a stranger's word, who has never subscribed
+    assert subscriptions.wants(b"eu.be"), "a reader is there"
+    subscriptions.remove(presence)
     assert not subscriptions.wants(b"eu.be")
 
 
