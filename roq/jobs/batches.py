@@ -6,7 +6,9 @@ completes the last of them. A batch is a row beside it, which says how many ther
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
@@ -65,6 +67,8 @@ class JobBatch:
         self._jobs = submitter
         self._members: list[tuple[JobType[Any], NewJob]] = []
         self._last: int | None = None
+        # From `then` on, unless that fails: other threads may still have this batch.
+        self._taken = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._members)
@@ -120,9 +124,15 @@ class JobBatch:
         """
         self._check(type_)
         last = type_.new(params, priority=priority, due=due, key=key, tag=self.name)
-        told = self._jobs.submit_batch(
-            self.name, [job for _, job in self._members], last, connection
-        )
+        if not self._taken.acquire(blocking=False):
+            raise self._submitted()
+        try:
+            told = self._jobs.submit_batch(
+                self.name, [job for _, job in self._members], last, connection
+            )
+        except BaseException:
+            self._taken.release()
+            raise
         self._last = told[-1].id
         self.handles = [
             JobHandle(self._jobs, each.id, kind.decode_result, new=each.outcome == "new")
@@ -143,11 +153,14 @@ class JobBatch:
         return self._jobs.batch_of(self._last)
 
     def _check(self, type_: JobType[Any]) -> None:
-        if self._last is not None:
-            raise InvalidRequest(f"batch {self.name!r} is submitted: make another one")
+        if self._taken.locked():
+            raise self._submitted()
         mine: object = self._jobs
         if type_.jobs is not mine:
             raise ConfigError(f"batch {self.name!r} wants types of its own `Jobs`")
+
+    def _submitted(self) -> InvalidRequest:
+        return InvalidRequest(f"batch {self.name!r} is submitted: make another one")
 
     def __repr__(self) -> str:
         return f"<roq.JobBatch {self.name!r}: {len(self)} jobs>"
@@ -175,11 +188,13 @@ def write_batch(
         JobExists: one that is to be unique is there already.
         JobNotFound: as `JobStore.submit`.
     """
-    told = store.submit(connection, jobs, **how) if jobs else []
-    refuse(jobs, told)
-    after = tuple({each.id for each in told})
-    told += store.submit(connection, [replace(last, parents=after)], **how)
-    connection.execute(BATCH.insert().values(job=told[-1].id, name=name, number=len(after)))
+    # Nothing of it stays if the user's transaction goes on after an error.
+    with connection.begin_nested() if how.get("foreign") else nullcontext():
+        told = store.submit(connection, jobs, **how) if jobs else []
+        refuse(jobs, told)
+        after = tuple({each.id for each in told})
+        told += store.submit(connection, [replace(last, parents=after)], **how)
+        connection.execute(BATCH.insert().values(job=told[-1].id, name=name, number=len(after)))
     return told
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,46 @@ def test_one_that_is_there_already_leaves_nothing_of_the_batch(jobs: Jobs) -> No
     assert [each.id for each in skips.handles] == [there.id, there.id]
     assert jobs.operate.job(last.id).parents == [there.id]
     assert skips.progress().number == 1
+
+
+def test_one_that_is_there_already_leaves_nothing_in_a_transaction_that_goes_on(
+    jobs: Jobs,
+) -> None:
+    jobs.types["Part"].submit(0, unique="u")
+    batch = jobs.batch("b")
+    batch.add(jobs.types["Part"], 1)
+    batch.add(jobs.types["Part"], 2, unique="u")
+    with jobs.engine.begin() as connection:
+        with pytest.raises(roq.JobExists):
+            batch.then(jobs.types["Sum"], connection=connection)
+        connection.exec_driver_sql("CREATE TABLE mine (n INTEGER)")
+    with jobs.engine.begin() as connection:
+        connection.exec_driver_sql("SELECT n FROM mine")
+    assert [row.number for row in jobs.operate.counts()] == [1]
+    jobs.start(threads=1)
+    jobs.handle(1, jobs.types["Part"]).result(30)
+    assert batch.then(jobs.types["Sum"]).result(30) == "b"
+
+
+def test_nothing_comes_to_a_batch_while_it_is_being_submitted(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = jobs.batch("b")
+    batch.add(jobs.types["Part"], 1)
+    write = jobs.submit_batch
+
+    def meanwhile(*given: Any) -> Any:
+        for other in (
+            lambda: batch.add(jobs.types["Part"], 2), lambda: batch.then(jobs.types["Sum"])
+        ):  # fmt: skip
+            with pytest.raises(roq.InvalidRequest, match="is submitted"):
+                other()
+        return write(*given)
+
+    monkeypatch.setattr(jobs, "submit_batch", meanwhile)
+    batch.then(jobs.types["Sum"])
+    assert len(batch.handles) == 1
+    assert [row.number for row in jobs.operate.counts()] == [1, 1]
 
 
 def test_without_jobs_the_last_one_runs_at_once(jobs: Jobs) -> None:
