@@ -22,6 +22,7 @@ import click
 from roq.cli.output import note
 from roq.errors import Unavailable
 from roq.jobs.states import JobStatus
+from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
 
 PROGRAM: Final = "roq.demo.job_types:jobs"
@@ -176,8 +177,8 @@ def _url(said: str) -> str | None:
 
 @contextmanager
 def _started(folder: Path, name: str, *arguments: str) -> Iterator[Child]:
-    """A command of RoQ until the block ends, with a log of its own."""
-    argv = [sys.executable, "-m", "roq", *arguments]
+    """A command of RoQ until the block, or this thread, ends, with a log of its own."""
+    argv = guarded([sys.executable, "-m", "roq", *arguments])
     child = spawn(argv, log_path=folder / f"{name}.log")
     try:
         yield child

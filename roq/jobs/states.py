@@ -238,7 +238,7 @@ def why_waiting(job: Waiting) -> str:
     match job.held:
         case HeldFor.PARENTS if job.failed_parents:
             named = ", ".join(map(str, job.failed_parents[:5]))
-            return f"it waits for jobs that did not complete ({named}): restart or delete them"
+            return f"it waits for jobs that did not complete ({named}): restart them, or delete it"
         case HeldFor.PARENTS:
             return f"it waits for {job.parents} other jobs"
         case HeldFor.LATER:

@@ -9,6 +9,7 @@ from paper_console import SCRIPT, PaperConsole, described, group, host, service,
 
 from roq.client.survey import Finding, Survey
 from roq.console.pages import PAGES, View, failed
+from roq.console.source import Connection
 from roq.errors import InvalidRequest, QueueNotFound, Unavailable
 from roq.protocol.requesting import Figures
 
@@ -69,6 +70,12 @@ def test_the_overview_tells_what_does_not_go_on() -> None:
         console.get("/")
         text = console.get("/").text
         assert "it is stopped: publishers wait" in text
+
+
+def test_why_a_cluster_is_away_is_one_sentence() -> None:
+    with PaperConsole() as console:
+        console.source._connection = Connection("nothing listens: start one.", 1.0)
+        assert "UTC: nothing listens: start one. <span" in console.get("/").text
 
 
 def test_a_queue_page_has_its_moves_publishers_and_rules() -> None:

@@ -122,7 +122,10 @@ WAITS = Waiting(
         ({"held": HeldFor.KEY, "key": "k"}, "key 'k' goes first"),
         ({"held": HeldFor.LATER, "seconds_to_due": 5.4}, "due in 5 s"),
         ({"held": HeldFor.PARENTS, "parents": 3}, "waits for 3 other jobs"),
-        ({"held": HeldFor.PARENTS, "failed_parents": (7,)}, "did not complete (7)"),
+        (
+            {"held": HeldFor.PARENTS, "failed_parents": (7,)},
+            "did not complete (7): restart them, or delete it",
+        ),
     ],
 )
 def test_each_waiting_job_says_why(change: dict[str, object], told: str) -> None:
