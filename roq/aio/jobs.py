@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import contextvars
+import functools
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,7 +15,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 import sqlalchemy as sa
 
-from roq.errors import RoQError, Unavailable
+from roq.errors import Unavailable
 from roq.jobs import batches
 from roq.jobs import handle as sync_handle
 from roq.jobs import jobs as sync_jobs
@@ -52,6 +54,8 @@ class _Waiting:
     async def ended(self, job: int) -> None:
         """Wait until a job has ended, or is deleted."""
         loop = asyncio.get_running_loop()
+        if self._looking is not None and not self._looking.get_loop().is_running():
+            self._futures, self._looking = {}, None  # of a loop that was left as it was
         future = loop.create_future()
         self._futures.setdefault(job, set()).add(future)
         self._fresh = True
@@ -77,13 +81,13 @@ class _Waiting:
                 if self._futures and not self._fresh:
                     await asyncio.to_thread(self._jobs.wait_for_change, pause)
                     pause = min(LAST_LOOK_SECONDS, pause * 1.5)
-        except RoQError as error:
+        except Exception as error:  # noqa: BLE001 - those who wait are to know
             for job in tuple(self._futures):
                 self._settle(job, error)
         finally:
             self._looking = None
 
-    def _settle(self, job: int, error: RoQError | None) -> None:
+    def _settle(self, job: int, error: Exception | None) -> None:
         for future in self._futures.pop(job, ()):
             if not future.done():
                 if error is None:
@@ -207,7 +211,7 @@ class JobType(Generic[R]):
             params, priority, due, unique, on_unique, key, after, tag: as there.
             connection: a transaction of `jobs.sync.engine`; nobody else uses it meanwhile.
         """
-        made = await asyncio.to_thread(
+        made = await _whole(
             self.sync.submit, params, priority=priority, due=due, unique=unique,
             on_unique=on_unique, key=key, after=_ids(after), tag=tag, connection=connection,
         )  # fmt: skip
@@ -225,7 +229,7 @@ class JobType(Generic[R]):
         connection: sa.Connection | None = None,
     ) -> list[JobHandle[R]]:
         """Submit a job for each of these params, all in one transaction; otherwise as `submit`."""
-        made = await asyncio.to_thread(
+        made = await _whole(
             self.sync.submit_many, params, priority=priority, due=due, key=key, after=_ids(after),
             tag=tag, connection=connection,
         )  # fmt: skip
@@ -281,7 +285,7 @@ class JobBatch:
         connection: sa.Connection | None = None,
     ) -> JobHandle[R]:
         """Submit the batch, with this job as its last one; see `roq.JobBatch.then`."""
-        made = await asyncio.to_thread(
+        made = await _whole(
             self._sync.then, type_.sync, params, priority=priority, due=due, key=key,
             connection=connection,
         )  # fmt: skip
@@ -437,7 +441,12 @@ class Jobs:
             ConfigError, Unavailable: as `roq.Jobs.start`; nothing runs then.
         """
         loop = asyncio.get_running_loop()
-        return await asyncio.to_thread(self.sync.start, **{"loop": loop, **settings})
+        starting = _threaded(self.sync.start, **{"loop": loop, **settings})
+        try:
+            return await _ended(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_stopped)
+            raise
 
     def stop(self) -> None:
         """Have the instances of this object end; does not wait for that."""
@@ -463,6 +472,31 @@ class Jobs:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def _threaded(function: Callable[..., R], *args: Any, **kwargs: Any) -> asyncio.Future[R]:
+    """Have a thread do it; unlike a task it is not cancelled with all others."""
+    call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
+    return asyncio.get_running_loop().run_in_executor(None, call)
+
+
+async def _ended(doing: asyncio.Future[R]) -> R:
+    """Its result. If this is cancelled, its end is waited for before: whoever has cancelled goes on
+    with the same transaction, or does it anew."""
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait([doing])
+        raise
+
+
+async def _whole(function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
+    return await _ended(_threaded(function, *args, **kwargs))
+
+
+def _stopped(starting: asyncio.Future[JobWorker]) -> None:
+    if starting.exception() is None:
+        starting.result().stop()
 
 
 def _ids(after: Iterable[JobHandle[Any] | int]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 import sqlalchemy as sa
 
-from roq.errors import ConfigError, Unavailable
+from roq.errors import ConfigError, JobNotFound, Unavailable
 from roq.jobs.batches import JobBatch, batch_row, write_batch
 from roq.jobs.database import JobDatabase, Undone
 from roq.jobs.dispatch import QUEUE, QueueMessages, QueueSender
@@ -29,7 +29,7 @@ from roq.jobs.store import Gone, JobStore, refuse
 from roq.jobs.timetable import CatchUp, Overlap, planned
 from roq.jobs.trial import trial_type
 from roq.jobs.types import JobType, Upgrade, checked_text, priority_of
-from roq.jobs.views import BatchRow
+from roq.jobs.views import ID_MAX, BatchRow
 from roq.jobs.worker import GRACE_SECONDS, JobWorker
 from roq.model import check_name
 
@@ -383,7 +383,13 @@ class Jobs:
     # --- what handles ask -------------------------------------------------------------------------
 
     def handle(self, job: int, type_: JobType[R]) -> JobHandle[R]:
-        """A handle for a job whose id is known from elsewhere."""
+        """A handle for a job whose id is known from elsewhere.
+
+        Raises:
+            JobNotFound: no job can have it.
+        """
+        if not 0 < job <= ID_MAX:
+            raise JobNotFound(f"there is no job {job}")
         return JobHandle(self, job, type_.decode_result, new=False)
 
     def status_of(self, job: int) -> tuple[JobStatus, str | None] | None:

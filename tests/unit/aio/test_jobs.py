@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,6 +125,109 @@ def test_work_raises_what_its_instance_does(tmp_path: Path) -> None:
     jobs = roq.aio.Jobs(str(tmp_path / "jobs.db"))
     with pytest.raises(roq.ConfigError, match="no type"):
         asyncio.run(jobs.work())
+
+
+def test_a_job_that_cannot_be_is_nothing_to_the_others(tmp_path: Path) -> None:
+    jobs = roq.aio.Jobs(str(tmp_path / "jobs.db"))
+    kind = jobs.type("A")(_nothing)
+
+    async def scene() -> None:
+        async with jobs:
+            job = await kind.submit()
+            waits = asyncio.get_running_loop().create_task(job.wait(30))
+            for number in (2**70, 0, -1):
+                with pytest.raises(roq.JobNotFound):
+                    await jobs.handle(number, kind).wait(30)
+            await jobs.start(threads=1)
+            assert await waits is roq.JobStatus.COMPLETE
+
+    asyncio.run(scene())
+
+
+def test_who_waits_is_told_whatever_goes_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = roq.aio.Jobs(str(tmp_path / "jobs.db"))
+    kind = jobs.type("A")(_nothing)
+
+    def ended_of(ids: tuple[int, ...]) -> set[int]:
+        raise LookupError("no")
+
+    monkeypatch.setattr(jobs.sync, "ended_of", ended_of)
+
+    async def scene() -> None:
+        async with jobs:
+            job = await kind.submit()
+            with pytest.raises(LookupError):
+                await job.wait(5)
+
+    asyncio.run(scene())
+
+
+def test_a_loop_that_was_left_is_nothing_to_the_next_one(tmp_path: Path) -> None:
+    jobs = roq.aio.Jobs(str(tmp_path / "jobs.db"))
+    kind = jobs.type("A")(_nothing)
+
+    async def left() -> None:
+        job = await kind.submit()
+        asyncio.get_running_loop().create_task(job.wait())
+        for _ in range(2):
+            await asyncio.sleep(0)
+        assert jobs._waiting._looking is not None
+
+    async def scene() -> None:
+        async with jobs:
+            job = await kind.submit()
+            await jobs.start(threads=1)
+            assert await asyncio.wait_for(job.wait(), 30) is roq.JobStatus.COMPLETE
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(left())
+    loop.close()
+    asyncio.run(scene())
+
+
+def test_what_is_cancelled_is_not_left_half_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = roq.aio.Jobs(str(tmp_path / "jobs.db"))
+    kind = jobs.type("A")(_nothing)
+    go, there = threading.Event(), threading.Event()
+    opened = jobs.sync.open
+
+    def slowly() -> object:
+        there.set()
+        assert go.wait(30)
+        return opened()
+
+    async def cancelled(what: Coroutine[Any, Any, object]) -> None:
+        go.clear()
+        there.clear()
+        doing = asyncio.get_running_loop().create_task(what)
+        assert await asyncio.to_thread(there.wait, 30)
+        doing.cancel()
+        await asyncio.sleep(0)
+        assert not doing.done(), "its transaction is in use"
+        go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await doing
+
+    async def scene() -> None:
+        await jobs.open()
+        monkeypatch.setattr(jobs.sync, "open", slowly)
+        batch = jobs.batch("b")
+        await cancelled(kind.submit())
+        await cancelled(kind.submit_many([None]))
+        await cancelled(batch.then(kind))
+        with pytest.raises(roq.InvalidRequest, match="is submitted"):
+            await batch.then(kind)
+        await cancelled(jobs.start(threads=1))
+        ((_, thread),) = jobs.sync._workers
+        thread.join(30)
+        assert not thread.is_alive()
+        await jobs.close()
+
+    asyncio.run(scene())
 
 
 def test_an_instance_whose_loop_was_closed_ends(tmp_path: Path) -> None:
