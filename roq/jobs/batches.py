@@ -193,7 +193,8 @@ def write_batch(
         told = store.submit(connection, jobs, **how) if jobs else []
         refuse(jobs, told)
         after = tuple({each.id for each in told})
-        told += store.submit(connection, [replace(last, parents=after)], **how)
+        fresh = bool(told) and all(each.outcome == "new" for each in told)
+        told += store.submit(connection, [replace(last, parents=after)], fresh=fresh, **how)
         connection.execute(BATCH.insert().values(job=told[-1].id, name=name, number=len(after)))
     return told
 

@@ -5,7 +5,8 @@ two others are rows that several programs look at, so whoever decides about them
 and does it in a short transaction. In a transaction of a user's nothing is decided:
 
 * A job that is submitted there after others is held until `due`, which is 0 or less, with its
-  edges; `release_due` finds what is open of its parents (`_settle`).
+  edges; `release_due` finds what is open of its parents (`_settle`). Not so the last one of a
+  batch, if all others are new in that transaction: nobody else looks at those yet.
 * A job that is finished there leaves an edge to no child (`LEFT`) if others may wait for it;
   `release_left` lets them go.
 

@@ -128,6 +128,7 @@ class JobStore(HeldJobs):
         *,
         foreign: bool = False,
         sent: bool = False,
+        fresh: bool = False,
     ) -> list[Submitted]:
         """Write jobs down, in this order.
 
@@ -136,15 +137,17 @@ class JobStore(HeldJobs):
             jobs: what to write.
             foreign: the transaction is the user's, and may take long: nobody is to wait for it.
             sent: the caller will send messages of those that may be claimed at once.
+            fresh: what they wait for is new in this transaction: nobody else looks at it yet.
 
         Raises:
             JobNotFound: a job that one of them is to wait for does not exist.
         """
         now = self.database.now(connection)
-        open_parents = self.open_parents(connection, jobs, foreign=foreign)
+        later = foreign and not fresh
+        open_parents = self.open_parents(connection, jobs, foreign=later)
         rows = []
         for n, job in enumerate(jobs):
-            held, due, waits = self.held_columns(job, now, open_parents, foreign=foreign)
+            held, due, waits = self.held_columns(job, now, open_parents, foreign=later)
             rows.append(
                 [
                     n, job.type, job.priority, due, held, int(job.restartable), job.items, job.tag,

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 import roq
 from roq.jobs import batches
 from roq.jobs.jobs import Jobs
+from roq.jobs.schema import JOB
 
 
 @pytest.fixture
@@ -100,6 +102,27 @@ def test_one_that_is_there_already_leaves_nothing_in_a_transaction_that_goes_on(
     jobs.start(threads=1)
     jobs.handle(1, jobs.types["Part"]).result(30)
     assert batch.then(jobs.types["Sum"]).result(30) == "b"
+
+
+def test_in_a_transaction_of_the_users_nobody_has_to_find_out_for_whom_the_last_one_waits(
+    jobs: Jobs,
+) -> None:
+    held = []
+    there = jobs.types["Part"].submit(0, unique="u")
+    for on_unique in ("raise", "skip"):
+        batch = jobs.batch("b")
+        for n in range(3):
+            batch.add(jobs.types["Part"], n)
+        if on_unique == "skip":
+            batch.add(jobs.types["Part"], 3, unique="u", on_unique="skip")
+        with jobs.engine.begin() as connection:
+            last = batch.then(jobs.types["Sum"], connection=connection)
+            asked = select(JOB.c.held, JOB.c.waits).where(JOB.c.id == last.id)
+            held += [tuple(row) for row in connection.execute(asked)]
+    assert held == [("parents", 3), ("later", 4)], "another's job may be COMPLETE by the commit"
+    jobs.start(threads=1)
+    assert last.result(30) == "b"
+    assert there.status() is roq.JobStatus.COMPLETE
 
 
 def test_nothing_comes_to_a_batch_while_it_is_being_submitted(
