@@ -171,12 +171,15 @@ class ConsumerGroup(GroupProgress[B]):
         self._ticked_at = now
         self._keep_up()  # without members nobody else does
         since = self._clock - self.settings.lease_seconds
-        silent = [each for each in self._members.values() if each.leases and each.heard < since]
+        silent = [
+            each
+            for each in self._members.values()
+            if (each.leases or each.silent) and each.heard < since
+        ]
         for member in silent:
-            for lease in list(member.leases.values()):
-                bits = lease.over(self._clock)
-                self.lapsed += bits.bit_count()
-                self._return(lease, bits, counted=True, delay=0.0, reason="its consumer was silent")
+            before = member.held
+            self._return_all(member, counted=True, reason="its consumer was silent", over=True)
+            self.lapsed += before - member.held
             member.restart()
             self._left(member)
             member.silent = True  # what it has asked more time for it holds, and gets nothing else
@@ -512,10 +515,17 @@ class ConsumerGroup(GroupProgress[B]):
             if counted:
                 self._journal.note_tried(tried)
 
-    def _return_all(self, member: Member, *, counted: bool, reason: str = "") -> None:
-        """All that a member holds is free at once."""
+    def _return_all(
+        self, member: Member, *, counted: bool, reason: str = "", over: bool = False
+    ) -> None:
+        """All that a member holds is free at once.
+
+        Args:
+            over: but for what it has asked more time for.
+        """
         for lease in list(member.leases.values()):
-            self._return(lease, lease.open, counted=counted, delay=0.0, reason=reason)
+            bits = lease.over(self._clock) if over else lease.open
+            self._return(lease, bits, counted=counted, delay=0.0, reason=reason)
 
     def _keep_up(self) -> None:
         """What has left the log is nobody's any more."""

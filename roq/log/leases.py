@@ -120,7 +120,7 @@ class Member:
     @property
     def credit(self) -> int:
         """Messages that it would take now."""
-        if self.blocked or self.granted_bytes <= self.taken_bytes:
+        if self.blocked or self.silent or self.granted_bytes <= self.taken_bytes:
             return 0
         return self.granted - self.taken
 

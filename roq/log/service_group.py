@@ -502,7 +502,9 @@ class ServiceGroup(ConsumerGroup[B]):
         batch = self._requests.batches[lease.offset]
         batch.ready_at = max(batch.ready_at, self._clock + delay)
 
-    def _return_all(self, member: Member, *, counted: bool, reason: str = "") -> None:
+    def _return_all(
+        self, member: Member, *, counted: bool, reason: str = "", over: bool = False
+    ) -> None:
         """All that an instance holds is free; but for what must not be begun again. What it has
         not begun it has not tried either."""
         ended = []
@@ -512,7 +514,7 @@ class ServiceGroup(ConsumerGroup[B]):
             offered = lease.open & ~((begun | once) >> lease.first)
             if offered:
                 self._return(lease, offered, counted=False, delay=0.0, reason=reason)
-        super()._return_all(member, counted=counted, reason=reason)
+        super()._return_all(member, counted=counted, reason=reason, over=over)
         for offset, begun, once in ended:
             if once:
                 self._park(offset, once, self._clock + RETURN_SECONDS)

@@ -549,6 +549,32 @@ def test_a_silent_member_that_comes_back_goes_on_with_what_it_holds(mode: str) -
     assert [each.first for each in made.leases()] == [1], "and it gets messages as before"
 
 
+def test_a_silent_member_gets_nothing_for_what_could_not_be_sent_to_it() -> None:
+    made = Group(lease_seconds=5.0)
+    made.append()
+    made.append()
+    slow = made.join("slow")
+    held, unsent = made.leases()
+    assert made.group.extend(slow, held.number, 0, 1, 60.0)
+    made.pass_time(6.0)
+    made.group.recall(unsent, 1, 100)
+    assert (slow.credit, made.leases()) == (0, [])
+
+
+def test_a_silent_member_goes_when_what_it_holds_has_left_the_log() -> None:
+    made = Group(capacity=4_000, mode="exclusive", lease_seconds=5.0)
+    made.append()
+    slow = made.join("slow")
+    (lease,) = made.leases()
+    assert made.group.extend(slow, lease.number, 0, 1, 3_600.0)
+    made.pass_time(6.0)
+    for _ in range(20):
+        made.append(size=1_000)
+    made.join("other")
+    assert made.pass_time(1.0) == [slow]
+    assert {each.member.name for each in made.leases()} == {"other"}
+
+
 def test_a_member_that_goes_gives_back_what_it_has_asked_more_time_for() -> None:
     made = Group(lease_seconds=5.0)
     made.append()

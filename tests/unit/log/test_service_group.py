@@ -176,6 +176,21 @@ def test_what_must_not_be_begun_again_is_unknown_when_its_instance_is_lost() -> 
     assert [state for state, _ in desk.ends()][:1] == ["unknown"]
 
 
+def test_what_must_not_be_begun_again_is_not_when_its_instance_is_silent() -> None:
+    desk = Desk(run_attempts=2)
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    assert desk.group.begin(member, Begun(lease.number, 0, 1, True))
+    assert desk.group.begin(member, Begun(lease.number, 1, 1))
+    desk.pass_time(10.5)
+    assert desk.group.member(member.id) is None
+    other = desk.join("other")
+    assert [(each.first, each.length) for each in desk.leases()] == [(1, 1)]
+    desk.pass_time(2.5, other)
+    assert [state for state, _ in desk.ends()] == ["unknown"]
+
+
 def test_an_instance_that_comes_back_goes_on_with_what_it_has_begun() -> None:
     desk = Desk()
     desk.request()
