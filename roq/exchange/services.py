@@ -205,11 +205,11 @@ class Services(Generic[B]):
             return [], self._run_again(group, order)
         told = requesting.encode(InstanceOrder(order.order))
         names = []
-        for each in group.state(who=True, most=MEMBERS_PER_ANSWER_MAX).who:
+        for each in group.state(who=True, most=len(group)).who:
             if order.instance in {"", each.name, each.member.hex()}:
                 self._orders.append((group, each.member, told))
                 names.append(each.name)
-        return names, []
+        return names[:MEMBERS_PER_ANSWER_MAX], []
 
     def _run_again(self, group: ServiceGroup[B], order: GroupOrder) -> list[Effect]:
         position = Position(order.offset, order.index)
@@ -231,11 +231,18 @@ class Services(Generic[B]):
 
     def _message_at(self, position: Position, service: str) -> tuple[bytes, Outgoing] | None:
         """What was requested, as it is published again: topic and message; None: it is not there
-        any more."""
+        any more.
+
+        Raises:
+            RefusedRequest: the disk does not give it now.
+        """
         offset, index = position
         record = None
         if self._log.floor <= offset < self._log.committed:
             record = self._log.record(offset)
+            if record is None and not self._log.is_lost(offset):
+                text = "the disk does not give what was requested now; try again"
+                raise RefusedRequest("full", text)
         if record is None or not record[0].name.startswith(prefix_of(service)):
             return None
         try:

@@ -150,7 +150,7 @@ class OutcomeStore:
     def run_again(self, position: Position, now: float) -> None:
         """The request was published once more, and is open again when that was looked at."""
         self.reopen(position)
-        self.note(position, RequestState.ACCEPTED, now)
+        self.put_state(position, RequestState.ACCEPTED, now)
 
     def fetched(self, position: Position, now: float, time_us: int = 0) -> bool:
         """The outcome has arrived where it was wanted; False: it was not here.
@@ -187,7 +187,7 @@ class OutcomeStore:
             self.unfetched.note(max(0.0, (time_us - ended_us) / 1_000_000), count)
 
     def put_state(self, position: Position, state: RequestState, now: float) -> None:
-        """A request has ended in this way; more is not kept, as there is no room."""
+        """A request has ended in this way, or runs again; more is not kept of it."""
         self.note(position, state, now)
         self._known.append(Known(position, state))
 

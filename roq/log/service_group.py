@@ -442,11 +442,11 @@ class ServiceGroup(ConsumerGroup[B]):
             self.outcomes.clear()
             self._requests.clear()
             self.delayed.clear()
+        for known in delta.known:  # of what has ended again since, `ends` has it
+            self.outcomes.know(known, self._clock)
         for outcome in delta.ends:
             until = max(self._clock + RETURN_SECONDS, self._kept_until(outcome))
             self.outcomes.put(outcome, until, again=True)
-        for known in delta.known:
-            self.outcomes.know(known, self._clock)
         for offset, who, bits in delta.begun:
             self._requests.set_once(offset, who, int.from_bytes(bits, "little"))
         self.outcomes.drop_changes()  # it is written already

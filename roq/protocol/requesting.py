@@ -167,7 +167,10 @@ def named_by(properties: Mapping[str, str]) -> Position | None:
     """As what a request is known that an exchange itself has published, by the properties of its
     message; None: by where it is."""
     delayed, again = properties.get("roq.delayed.id"), properties.get(AGAIN, "")
-    if delayed is not None:  # what it was given beside that is not an exchange's
+    # What it was given beside these is not an exchange's.
+    if "roq.transaction.id" in properties:
+        return None
+    if delayed is not None:
         return delayed_position(delayed)
     offset, _, index = again.partition("-")
     valid = offset.isdecimal() and index.isdecimal() and len(again) <= len(f"{OFFSET_MAX}-") + 7

@@ -19,7 +19,7 @@ import roq
 import roq.aio
 from roq.testing import cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 MEMBER = """
 import sys, roq

@@ -785,6 +785,9 @@ def test_instances_are_told_what_an_operator_wants(word: str) -> None:
         each.look()
         assert requesting.decode(each.take(INSTANCE_ORDER), InstanceOrder).order == word
     assert order("second") == order(b"second..........".hex()) == ["second"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(services, "MEMBERS_PER_ANSWER_MAX", 1)
+        assert order("second") == ["second"], "it is found among however many"
     assert order("nobody") == []
     first.look()
     assert first.told == []
@@ -847,6 +850,10 @@ def test_what_cannot_run_again_is_refused() -> None:
     assert asker.refusal() == "invalid_request", "it is of a log that is gone"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(there.core.log), "record", lambda _log, _offset: None)
+        patch.setattr(type(there.core.log), "is_lost", lambda _log, _offset: False)
+        again(asker, 0, 0)
+        assert asker.refusal() == "full", "its disk may give it later"
+        patch.setattr(type(there.core.log), "is_lost", lambda _log, _offset: True)
         again(asker, 0, 0)
         assert asker.refusal() == "invalid_request", "what was requested is gone"
         patch.undo()

@@ -63,6 +63,21 @@ def test_one_that_runs_again_is_known_by_where_it_was() -> None:
     assert delayed.ended(Position(7, 0)) == (Position(3, 1), b"\xbb" * 16)
 
 
+def test_what_comes_out_of_a_transaction_is_known_by_where_it_is() -> None:
+    delayed = DelayedRequests()
+    theirs = {"roq.transaction.id": name(1), "roq.delayed.id": name(2), AGAIN: "3-1"}
+    given = {
+        at: Attributes(None, (), {k: theirs[k] for k in ("roq.transaction.id", also)}, 0)
+        for at, also in enumerate(("roq.delayed.id", AGAIN))
+    }
+    data = pack(
+        [b"x"] * 2, publisher=PublisherId(b"e" * 16), epoch=0, link_number=0, first_sequence=0,
+        created_us=0, attributes=pack_attributes(given),
+    )  # fmt: skip
+    assert delayed.opened(7, 0b11, data) == [], "nobody else's outcome goes for it"
+    delayed.check(set())
+
+
 def test_only_an_exchange_says_so() -> None:
     delayed = DelayedRequests()
     delayed.opened(7, 1, batch(name(1), link_number=1))

@@ -17,6 +17,7 @@ from roq.protocol.requesting import (
     Begun,
     Figures,
     Position,
+    RequestEnd,
     RequestState,
     ServiceSettings,
     prefix_of,
@@ -405,6 +406,32 @@ def test_another_process_knows_what_nobody_has_fetched() -> None:
     states = [after.group.state_of(Position(0, index)) for index in range(2)]
     assert states == ["retrieved", "expired"]
     assert not after.group.outcomes.changed
+
+
+def test_that_a_request_runs_again_is_known_to_another_process() -> None:
+    desk, at = Desk(), Position(0, 0)
+    desk.request()
+    member = desk.join()
+    (lease,) = desk.leases()
+    desk.group.answer(member, Answer(lease.number, 0, state=RequestState.FAILED))
+    deltas = [desk.group.snapshot()]
+    desk.group.drop_changes()
+
+    def recovered() -> RequestState | None:
+        delta = desk.group.take_changes()
+        assert delta is not None, "else its operator is told so before it is kept"
+        deltas.append(delta)
+        after: ServiceGroup[bytes] = ServiceGroup("s", desk.log, desk.group.settings, 1, 0, 0.0)
+        for each in [*deltas, *deltas[1:]]:
+            after.apply(each)
+        return after.state_of(at)
+
+    desk.group.outcomes.run_again(at, desk.now)
+    assert recovered() is RequestState.ACCEPTED
+    desk.group.outcomes.put_state(at, RequestState.FAILED, desk.now)
+    desk.group.outcomes.run_again(at, desk.now)
+    desk.group.outcomes.put(RequestEnd(*at, RequestState.DONE), 60.0, again=True)
+    assert recovered() is RequestState.DONE, "of all ends the last one counts"
 
 
 @pytest.mark.parametrize("state", [RequestState.RUNNING, RequestState.UNKNOWN, RequestState.NEVER])
