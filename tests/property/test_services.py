@@ -257,12 +257,13 @@ class History:
             self.enter(name, [Run(position.offset, position.at, 1) for position in believed])
 
     def pass_time(self) -> None:
-        for _ in range(self.random.randint(1, 6)):
+        quiet = self.random.choice([None, *self.members])
+        for _ in range(self.random.choice([1, 3, 6, 12])):
             self.now += 0.5
             self.log.advance_clock(int(self.now * 1e6))
             for name in self.members:
                 member = self.group.member(name)
-                if member is not None and self.random.random() < 0.8:
+                if member is not None and name != quiet and self.random.random() < 0.8:
                     self.group.heard(member)
             for silent in self.group.tick(self.now):
                 self.lost(silent.id)
