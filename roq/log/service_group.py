@@ -487,8 +487,7 @@ class ServiceGroup(ConsumerGroup[B]):
         for named in self.delayed.opened(offset, bits, record[2]):
             self.outcomes.reopen(named)
         self.measured.accepted += bits.bit_count()
-        once = self._requests.once(offset) & bits
-        if once:
+        if once := self._requests.once(offset) & bits:
             self._park(offset, once, max(self._hold_until, self._clock + RETURN_SECONDS))
 
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
