@@ -152,6 +152,10 @@ class OutcomeStore:
         self.reopen(position)
         self.put_state(position, RequestState.ACCEPTED, now)
 
+    def again(self, position: Position) -> bool:
+        """Whether the request was published once more, and nobody has looked at that."""
+        return self.remembered(position) is RequestState.ACCEPTED
+
     def fetched(self, position: Position, now: float, time_us: int = 0) -> bool:
         """The outcome has arrived where it was wanted; False: it was not here.
 

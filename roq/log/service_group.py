@@ -183,7 +183,7 @@ class ServiceGroup(ConsumerGroup[B]):
             self._note_end(made, b"", self.service.store_bytes // 2)
             return True
         # It may be in the log, and nobody have looked at it: a delayed one, wherever it is.
-        while self.next <= position.offset and self._may_open():
+        while (self.next <= position.offset or self.outcomes.again(named)) and self._may_open():
             self._open_next()
         position = self.delayed.where(named)
         if not self._open.bits.get(position.offset, 0) >> position.at & 1:

@@ -837,6 +837,22 @@ def test_a_request_that_has_ended_is_run_again_under_its_id(state: str) -> None:
     there.core.check()
 
 
+def test_what_runs_again_is_cancelled_before_anybody_has_looked_at_it() -> None:
+    there, publisher, asker, instance = service()
+    publisher.send(b"s/do")
+    instance.look()
+    instance.done(answers=[Answer(instance.leases[0][0], 0, state=RequestState.FAILED)])
+    asker.ends()
+    pause = GroupOrder(id=4, queue=QUEUE, group="s", order="pause")
+    asker.say(GROUP_ORDER, documents.encode(pause))  # so nobody looks at it between these
+    asker.take(GROUP_ORDER)
+    again(asker, 0, 0)
+    asker.take(GROUP_ORDER)
+    asker.want((0, 0), cancelled=[Position(0, 0)])
+    assert {each.state for each in asker.ends()} == {"cancelled"}
+    there.core.check()
+
+
 def test_what_cannot_run_again_is_refused() -> None:
     there, publisher, asker, instance = service()
     publisher.send(b"s/do")
