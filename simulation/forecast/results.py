@@ -116,7 +116,7 @@ class Results:
             RunError: a file cannot be read, or is none of a sweep.
         """
         found: dict[tuple[Value, ...], list[tuple[int, list[float]]]] = {}
-        for part in self._read([*self._vary, SEED, *metrics]):
+        for part in self._read(list(dict.fromkeys([*self._vary, SEED, *metrics]))):
             columns = [part[name].to_pylist() for name in (SEED, *metrics)]
             keys = zip(*(part[name].to_pylist() for name in self._vary), strict=True)
             for key, seed, *figures in zip(keys, *columns, strict=True):
@@ -127,7 +127,11 @@ class Results:
         ]
 
     def _read(self, columns: list[str]) -> Iterator[pa.Table]:
-        for name in self._names():
+        try:
+            names = self._names()
+        except _WRONG as error:
+            raise RunError(f"{self.uri}: cannot be read: {error}") from None
+        for name in names:
             path = f"{self._root}/{name}"
             try:
                 with self._files.open_input_file(path) as source:

@@ -93,7 +93,7 @@ def conduct(order: SweepOrder, progress: Progress = untold) -> Swept:
     name = names.pop() if len(names) == 1 else "several"
     began = time.time()
     with folders.kept_if_filled(order.out, folders.new_id(name, KIND, began)) as folder:
-        results = results_of(order, folder)
+        results = results_of(order, _place(order, folder))
         with measured() as machine, _workers(order) as workers, results:
             run(wanted, workers, progress, results.add)
         took = time.time() - began
@@ -136,7 +136,10 @@ def again(folder: Path) -> Swept:
         raise RunError(f"{path}: cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise RunError(f"{path}: is damaged or not of a sweep: {error}") from None
-    found = results_of(kept.order, folder).combinations(kept.order.metrics)
+    where = kept.results if kept.order.results_at else folder / RESULTS
+    found = results_of(kept.order, where).combinations(kept.order.metrics)
+    if not found:
+        raise RunError(f"{where}: there are no results of the sweep {folder}")
     return Swept(
         folder=folder,
         written=_written(kept, found, folder),
@@ -152,19 +155,25 @@ def _path(_kind: type, text: str) -> Path:
     return Path(text)
 
 
-def results_of(order: SweepOrder, folder: Path) -> Results:
+def results_of(order: SweepOrder, where: str | Path) -> Results:
     """The table of a sweep.
 
     Args:
         order: what was asked.
-        folder: of the sweep; has the table if the order names no place.
+        where: its place.
 
     Raises:
         RunError: there is no such place.
     """
     vary: dict[str, list[Value]] = {"scenario": [*order.scenarios], **order.vary}
-    where = f"{located(order.results_at)}/sweep={folder.name}" if order.results_at else None
-    return Results(where or folder / RESULTS, {f"{PREFIX}{name}": vary[name] for name in vary})
+    return Results(where, {f"{PREFIX}{name}": vary[name] for name in vary})
+
+
+def _place(order: SweepOrder, folder: Path) -> str | Path:
+    """In the folder of the sweep if the order names no place."""
+    if order.results_at:
+        return f"{located(order.results_at)}/sweep={folder.name}"
+    return folder / RESULTS
 
 
 def _written(kept: Record, found: Sequence[Combination], folder: Path) -> list[Path]:

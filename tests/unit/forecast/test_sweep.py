@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from array import array
 from pathlib import Path
 
@@ -67,11 +68,37 @@ def test_the_runs_are_kept_where_that_is_wanted(tmp_path: Path) -> None:
     (place,) = shared.iterdir()
     assert place.name == f"sweep={found.folder.name}"
     assert not (found.folder / RESULTS).exists()
-    assert again(found.folder).table == found.table
+    moved = found.folder.rename(tmp_path / "moved")
+    assert again(moved).table == found.table
     shared.joinpath("file").touch()
     with pytest.raises(RunError, match="cannot be made"):
         conduct(order(tmp_path / "other", results_at=str(shared / "file")))
     assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_a_place_is_found_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = conduct(order(tmp_path / "own", seeds=1, vary={}, results_at="shared"))
+    monkeypatch.chdir(found.folder)
+    assert again(Path()).table == found.table
+
+
+@pytest.mark.parametrize("metrics", [["moves", "moves"], ["seed"]])
+def test_a_figure_that_is_wanted_twice_is_no_damage(tmp_path: Path, metrics: list[str]) -> None:
+    found = conduct(order(tmp_path, seeds=1, vary={}, metrics=metrics))
+    assert metrics[0] in found.table[0]
+
+
+def test_where_the_runs_are_gone_nothing_is_written_over(tmp_path: Path) -> None:
+    folder = conduct(order(tmp_path, seeds=1, vary={})).folder
+    kept = (folder / "table.csv").read_bytes()
+    shutil.rmtree(folder / RESULTS)
+    with pytest.raises(RunError, match="there are no results"):
+        again(folder)
+    (folder / RESULTS).write_bytes(b"one file, as they once were")
+    with pytest.raises(RunError, match="cannot be read"):
+        again(folder)
+    assert (folder / "table.csv").read_bytes() == kept
 
 
 def test_where_nothing_can_be_written_nothing_is_played(tmp_path: Path) -> None:
