@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from roq.errors import ConfigError
 from roq.jobs import schema
 from roq.jobs.database import JobDatabase
-from roq.jobs.schema import SETTING, TYPE, VERSION, migrate, prepare, version
+from roq.jobs.schema import JOB, SETTING, TYPE, VERSION, migrate, prepare, version
 
 
 def test_tables_are_made_once(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_an_older_schema_is_migrated_by_order(
     database.close()
 
 
-def test_limits_come_into_one_column(tmp_path: Path) -> None:
+def test_the_first_tables_become_those_of_today(tmp_path: Path) -> None:
     database = JobDatabase(str(tmp_path / "jobs.db"))
     prepare(database)
     with database.write() as connection:
@@ -67,10 +67,16 @@ def test_limits_come_into_one_column(tmp_path: Path) -> None:
         ):
             connection.exec_driver_sql(f"ALTER TABLE job_type {change}")
         connection.exec_driver_sql("DROP TABLE job_batch")
+        connection.exec_driver_sql("DROP INDEX job_unsent")
+        connection.exec_driver_sql("CREATE INDEX job_unsent ON job (dispatched)")
     at(database, 1)
     assert migrate(database) == (1, VERSION)
     with database.read() as connection:
         assert sa.inspect(connection).has_table("job_batch")
         columns = {each["name"] for each in sa.inspect(connection).get_columns("job_type")}
+        indexes = {
+            each["name"]: each["column_names"] for each in sa.inspect(connection).get_indexes("job")
+        }
     assert columns == set(TYPE.c.keys())
+    assert indexes == {each.name: each.columns.keys() for each in JOB.indexes}
     database.close()
