@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from roq.simulation.experiments.chaos_spark.standalone import Standalone
+from roq.simulation.experiments.chaos_spark.standalone import Standalone, can_hide
 from roq.simulation.lab.archive.document import RunState
 from roq.simulation.lab.archive.folder import read_run, read_series, runs, write_run
 from roq.simulation.lab.traces.place import place_of
@@ -19,7 +19,7 @@ from roq.testing.running import RunningCluster
 
 pytestmark = [
     pytest.mark.integration, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1_800),
-    pytest.mark.skipif(os.geteuid() != 0, reason="hiding a folder from workers needs root"),
+    pytest.mark.skipif(not can_hide(), reason="a folder cannot be hidden from workers here"),
 ]  # fmt: skip
 
 TINY = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections import Counter
@@ -26,7 +25,7 @@ from roq.simulation.experiments.chaos_spark.judge import (
 )
 from roq.simulation.experiments.chaos_spark.player import Kill, Player, Scaling, plan
 from roq.simulation.experiments.chaos_spark.progress import progress
-from roq.simulation.experiments.chaos_spark.standalone import Standalone
+from roq.simulation.experiments.chaos_spark.standalone import Standalone, can_hide
 from roq.simulation.experiments.chaos_spark.traffic import SOURCE, TARGET, Traffic
 from roq.simulation.real import results
 from roq.simulation.real.results import Machine
@@ -135,7 +134,7 @@ def _played(
     own, shared = folder / "driver", folder / "shared"
     own.mkdir()
     shared.mkdir()
-    apart = os.geteuid() == 0  # who else could hide a folder?
+    apart = can_hide()
     with (
         cluster(data_dir=folder / "roq") as roq_cluster,
         Standalone(folder, cores=1, workers=WORKERS, hidden=own if apart else None) as spark,

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -29,8 +31,22 @@ EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 _UNSHARE: Final = (
     "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"',
 )  # fmt: skip
+_TRY_SECONDS: Final = 10.0
 _MASTER: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = re.compile(r"Successfully registered with master (\S+)")
+
+
+def can_hide() -> bool:
+    """Whether we may hide a folder from a process. Root may; in most containers it may not."""
+    program = shutil.which("unshare")
+    if os.geteuid() != 0 or program is None:
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        tried = subprocess.run(
+            [program, *_UNSHARE, folder, "true"],
+            check=False, capture_output=True, timeout=_TRY_SECONDS,
+        )  # fmt: skip
+    return tried.returncode == 0
 
 
 class Standalone:
