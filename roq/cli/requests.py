@@ -211,7 +211,7 @@ def retry(target: Target, endpoint: str, request_id: str) -> None:
 
     \b
     Example:
-      roq request list work billing --json | jq -r '.[] | select(.state == "failed") | .id'
+      roq request list work billing
       roq request retry billing.create work/x1-196610-42-0
       roq request response billing.create work/x1-196610-42-0
     """

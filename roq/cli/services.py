@@ -146,7 +146,9 @@ def show(target: Target, queue: str, service: str) -> None:
     show_default=True,
     help="So many, each an instance of its own.",
 )
-@click.option("--one-of-many", is_flag=True, hidden=True)
+@click.option(
+    "--one-of-many", is_flag=True, hidden=True, help="Says by its status if it was drained."
+)
 @cluster_command
 def run(target: Target, program: str, processes: int, one_of_many: bool) -> None:
     """Run instances of a service until SIGTERM or Ctrl-C; then they finish what runs.

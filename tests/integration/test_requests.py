@@ -256,6 +256,8 @@ def test_an_instance_that_confirms_nothing_loses_what_it_was_offered(
         with client.requester(queue, settings=settings) as requester:
             assert requester.request(AGAIN, 1).result(10) == 2
             instance.process.send_signal(signal.SIGSTOP)
+            stopped = psutil.Process(instance.process.pid)
+            assert until(lambda: stopped.status() == psutil.STATUS_STOPPED)
             with pytest.raises(roq.RequestDiscarded, match="not confirmed within"):
                 requester.request(AGAIN, 2).result(10)
     finally:
