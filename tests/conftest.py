@@ -12,6 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 from roq.client.io.engine import Engine
 from roq.model import VOLATILE
@@ -64,6 +67,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if any(mark.name in REAL for mark in item.iter_markers()):
                 item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """The files of `--dist loadfile` survive the end of a worker."""
+    return FilesOnce(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+class FilesOnce(LoadFileScheduling):
+    """A worker that crashes leaves to others only what it has not done: one that is given a file in
+    which nothing is left (xdist 3.8 does so) waits for ever, and the run with it."""
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """It has ended; gives the test during which."""
+        work = self.assigned_work[node]
+        for name in [name for name, tests in work.items() if all(tests.values())]:
+            del work[name]
+        return super().remove_node(node)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
