@@ -58,6 +58,7 @@ ORDER: Final = (
 REQUESTS: Final = (
     "tests/unit/log/test_service_group.py",
     "tests/unit/exchange/test_services.py",
+    "tests/unit/exchange/test_late_requests.py",
     "tests/unit/exchange/test_requesters.py",
     "tests/unit/client/request",
     "tests/property/test_services.py",
@@ -556,7 +557,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *_of(
         "roq/exchange/services.py",
-        ("tests/unit/exchange/test_services.py",),
+        ("tests/unit/exchange/test_late_requests.py",),
         ("        if state not in AGAIN_FROM:\n", "        if False:\n"),
         ("        group.outcomes.run_again(position, self.now)\n", ""),
         ("        gone = bool(self._ends) and row.offset", "        gone = False and row.offset"),

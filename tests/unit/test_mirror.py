@@ -158,6 +158,7 @@ OF_SEVERAL = set(
 aio/test_parity
 exchange/test_late_consumers
 exchange/test_late_log
+exchange/test_late_requests
 exchange/test_recovery
 gcm/change/test_half_done
 gcm/persistence/test_hostile_registry
