@@ -512,7 +512,7 @@ def _draw_acks(axes: Axes, results: DurableResults) -> None:
     stores = [store for store in results.stores[::-1] if store.key in results.acks_us]
     medians = [statistics.median(results.acks_us[store.key]) for store in stores]
     axes.barh(range(len(stores)), medians, color="#264653")
-    axes.set_yticks(range(len(stores)), [store.key for store in stores], fontsize=8)
+    axes.set_yticks(range(len(stores)), [store.title for store in stores], fontsize=8)
     axes.set_xscale("log")
     axes.minorticks_off()
     ticks = [tick for tick in _MICROSECONDS if tick < 3 * max(medians, default=1)]
