@@ -100,7 +100,8 @@ END_SECONDS: Final = 0.5
 END_SILENT_SECONDS: Final = 1.2
 """A fan-out that says nothing for so long is broken or slow."""
 FETCH_GIVE_UP_SECONDS: Final = 10.0
-"""An exchange gives up what it sends to a reader that takes nothing."""
+"""An exchange gives up what it sends to a reader that takes nothing: an answer, or the connection
+of its fan-out."""
 FETCH_PATIENCE_SECONDS: Final = 20.0
 """A fetch that has brought nothing for so long is given up. A large batch is on its way for long,
 and one that is asked for twice is sent twice."""

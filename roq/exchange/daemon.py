@@ -54,7 +54,7 @@ from roq.runtime import exits, sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
-from roq.timing import HEARTBEAT_MS
+from roq.timing import FETCH_GIVE_UP_SECONDS, HEARTBEAT_MS
 
 BURST: Final = 50
 """Messages that are read from a socket before the others have their turn."""
@@ -332,6 +332,11 @@ class ExchangeServer:
         # Subscribers send none of their own, and what publishers may send does not fill it.
         self._data.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         sockets.expect_large(self._data, batch_bytes_max(spec.limits), sends=True, receives=True)
+        # A subscriber that reads slowly is full: if its connection breaks, to answer a heartbeat
+        # that came before ends its process (docs/decisions/0009). The system finds who takes
+        # nothing.
+        self._live.setsockopt(zmq.HEARTBEAT_IVL, 0)
+        self._live.setsockopt(zmq.TCP_MAXRT, int(1_000 * FETCH_GIVE_UP_SECONDS))
         self._live.setsockopt(zmq.SNDHWM, live_high_water_mark(spec.limits))
         self._live.setsockopt(zmq.XPUB_VERBOSER, 1)
         port = sockets.bind(self._data, spec.bind, spec.ports, spec.avoid_ports)

@@ -3,9 +3,10 @@
 Every socket has linger 0 (an orderly goodbye is the protocol's business), heartbeats (a dead TCP
 peer is noticed within two and a half seconds), bounded high-water marks and a largest message.
 
-A socket that is full, whose peer then dies, aborts the process when it sends its next heartbeat
-(libzmq 4.3.5: `Assertion failed: !_io_error`). So what others can fill sends none: servers count on
-the heartbeats of their clients, which say how long each holds, and on TCP's own for foreign ones.
+A socket that is full, whose peer then dies, aborts the process when it sends or answers its next
+heartbeat (libzmq 4.3.5: `Assertion failed: !_io_error`). So what others can fill sends none, and is
+sent none: servers count on the heartbeats of their clients, which say how long each holds, and on
+TCP's own for foreign ones.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ BATCH = [bytes(1_000)] * 50
 MORE = 150_000
 """Messages that sockets, ring and buffers cannot hold together."""
 STUCK = 60
-"""At most so many subscribers that read nothing; the heartbeats of libzmq end some, too."""
+"""At most so many subscribers that read nothing; the system ends some, too."""
 SLOW_BYTES = 6 * 1024 * 1024
 """Less than what one of them may have waiting."""
 

@@ -66,7 +66,6 @@ client/admin/statistics
 client/cluster
 client/request/commands
 client/request/instance_shell
-client/publish/connection
 client/publish/connections
 client/publish/events
 client/publish/link
@@ -89,7 +88,6 @@ demo/run
 demo/worker
 exchange/connections
 exchange/counters
-exchange/daemon
 exchange/events
 exchange/reader_turns
 exchange/snapshot

@@ -1,8 +1,8 @@
 """Connections to the data sockets of exchanges: all readers of a client share one to each.
 
 It is always read, whatever a reader does: what comes for one is no more than that has asked for,
-and it asks for no more while it is paused. So the socket is never full for long. That matters, see
-`roq.client.subscribe.log_connection`; it sends no heartbeats, either.
+and it asks for no more while it is paused. So the socket needs no mark, and is never full. That
+matters, as the exchange's heartbeats come over it (docs/decisions/0009); it sends none itself.
 
 Over a slow network an answer waits for what is on its way already. That is little: of those that
 want to fetch only a few do so at once, and the others in turn.
@@ -269,6 +269,7 @@ class _Connection:
             # The exchange's heartbeats suffice, and it knows how long a large batch may silence
             # them.
             socket.setsockopt(zmq.HEARTBEAT_IVL, 0)
+            socket.setsockopt(zmq.RCVHWM, 0)
             socket.setsockopt(zmq.TCP_MAXRT, GONE_MS)
             self._lifeline = Lifeline(
                 self._reactor, socket, self._ended, on_stands=self._stands, rests=True

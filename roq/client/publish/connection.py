@@ -76,7 +76,8 @@ class Connection:
         socket = self._socket = sockets.dealer(engine.context)
         sockets.expect_large(socket, message_bytes, sends=True, receives=False)
         socket.setsockopt(zmq.SNDHWM, 2 * window_batches + 1_000)
-        socket.setsockopt(zmq.RCVHWM, 10_000)
+        # Never full (docs/decisions/0009): ZeroMQ counts what was read in steps of half the mark.
+        socket.setsockopt(zmq.RCVHWM, max(10_000, 4 * window_batches))
         # The methods of the base class: the subclass only adds Python to each call.
         self._send = super(zmq.Socket, socket).send
         self._recv = super(zmq.Socket, socket).recv

@@ -5,9 +5,9 @@ The SUB may be read by any thread that holds the lock; all else belongs to the I
 
 A socket that is full because nobody reads it, whose peer then dies, aborts the process at its next
 heartbeat (libzmq 4.3.5: `Assertion failed: !_io_error`), or when it reconnects by itself (issue
-3937). Subscribers that read slowly are full. So the SUB sends no heartbeats, and each
-connection of the fan-out has a SUB of its own. One that says nothing, though it should twice a
-second, is connected anew (`roq.client.subscribe.silence`).
+3937), or answers one. Subscribers that read slowly are full. So there are none, and each connection
+of the fan-out has a SUB of its own. One that says nothing, though it should twice a second, is
+connected anew (`roq.client.subscribe.silence`).
 
 Without a descriptor there is no socket: nothing comes by it then, and it is tried again.
 """

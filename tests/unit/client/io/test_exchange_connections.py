@@ -220,3 +220,13 @@ def test_where_no_socket_can_be_made_it_says_so_and_tries_again(
     reader.connection.ask([SEEK, b"where"])
     scene.run_until(lambda: len(scene.asked) == 1)
     assert scene.asked[0][2] == b"where"
+
+
+def test_it_is_never_full_and_sends_no_heartbeats(scene: Scene) -> None:
+    """Else libzmq ends the process; see docs/decisions/0009."""
+    reader = Reader(scene)
+    socket = reader.connection._connection._socket
+    assert socket is not None
+    assert socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
+    assert socket.getsockopt(zmq.RCVHWM) == 0
+    reader.connection.close([])

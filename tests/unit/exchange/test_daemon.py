@@ -1,0 +1,27 @@
+"""The sockets of an exchange; what it does with them is tested where others use it."""
+
+from __future__ import annotations
+
+import zmq
+
+from roq.exchange.daemon import ExchangeServer
+from roq.model import Limits
+from roq.protocol.spec import ExchangeSpec
+
+SPEC = ExchangeSpec(
+    child="q.x1", queue="q", queue_id=b"q" * 16, epoch=5, bind="127.0.0.1",
+    advertise="127.0.0.1", ports=(0, 0), manager="", monitor="", number=1, host="127.0.0.1",
+    limits=Limits(),
+)  # fmt: skip
+
+
+def test_its_fan_out_sends_no_heartbeats_and_gives_up_who_takes_nothing() -> None:
+    """A subscriber that is full and answers one when its connection is broken is ended by libzmq;
+    see docs/decisions/0009.
+    """
+    server = ExchangeServer(SPEC)
+    try:
+        assert server._live.getsockopt(zmq.HEARTBEAT_IVL) == 0
+        assert server._live.getsockopt(zmq.TCP_MAXRT) == 10_000
+    finally:
+        server.close()
