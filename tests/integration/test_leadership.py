@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,7 @@ class Manager:
 
     def __init__(self, folder: Path, registry: str, root: str) -> None:
         folder.mkdir()
+        self._registry = registry
         self.process = DaemonProcess(
             "roq.gcm",
             folder,
@@ -48,6 +50,26 @@ class Manager:
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.process.child.pid, number)
+
+    def stop(self) -> None:
+        """Stop it, but not within a transaction: a registry in a file would wait until it goes on
+        (docs/decisions/0013).
+        """
+        self.signal(signal.SIGSTOP)
+        while self._writes():
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGSTOP)
+
+    def _writes(self) -> bool:
+        if not self._registry.startswith("file:"):
+            return False
+        path = self._registry.removeprefix("file:")
+        with contextlib.closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+            return False
 
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -95,7 +117,7 @@ def test_a_leader_that_was_paused_says_at_once_that_it_does_not_lead(
     client = clients.enter_context(PlainClient(old.addresses["management"]))
     client.send(2101)
     assert client.receive()["RESULT"] == 0
-    old.signal(signal.SIGSTOP)
+    old.stop()
     # These wait for it, and are the first that it sees when it goes on.
     for command in (2101, 2003, 2001, 2005):
         client.send(command, QName="before", Host="127.0.0.1")
@@ -151,7 +173,7 @@ def test_a_leader_whose_session_has_ended_does_not_write(
         for number in range(3):
             name = f"q{number}"
             client.send(2003, QName=name, Host="127.0.0.1")
-        old.signal(signal.SIGSTOP)
+        old.stop()
         eventually(new.leads, "the other one leads")
     with PaperHostManager(host, new.addresses["client"]):
         for number in range(3):
