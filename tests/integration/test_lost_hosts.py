@@ -34,8 +34,9 @@ class Cluster:
         self._folder = folder
         self._registry = registry
         self._started: list[DaemonProcess] = []
-        self.pids: set[int] = set()
-        """Of children; whatever happens, none of them is left."""
+        self._seen: dict[int, psutil.Process] = {}
+        """Children; whatever happens, none of them is left. They are known from others to which the
+        system gives their numbers later."""
         self._ports: dict[str, str] = {}
         """Host → the port of its manager, which a later one must have as well."""
         self.managers = [self._manager(f"gcm{number}") for number in range(2)]
@@ -78,7 +79,9 @@ class Cluster:
         rows: list[RawDocument] = self.ask(2102)["Hosts"]  # type: ignore[assignment]
         (row,) = (row for row in rows if row["Host"] == name)
         for child in row["Children"]:  # type: ignore[attr-defined]
-            self.pids.add(child["Pid"])
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if child["Pid"] not in self._seen:
+                    self._seen[child["Pid"]] = psutil.Process(child["Pid"])
         return row
 
     def children(self, name: str) -> list[int]:
@@ -117,9 +120,9 @@ class Cluster:
             with contextlib.suppress(Exception):
                 daemon.ends()
             daemon.close()
-        for pid in self.pids - {0}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for child in self._seen.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
 
 
 @pytest.fixture(scope="module")
