@@ -42,7 +42,8 @@ _KEEPALIVE: Final = {
 }
 """A client without heartbeats that has vanished is noticed within half a minute."""
 _RANDOM_PORT_TRIES: Final = 20
-_TTL_MS_MAX: Final = 6_553_500
+_TTL_MS_MAX: Final = 65_500
+"""libzmq counts the milliseconds that it is told in 16 bits: more would be next to nothing."""
 S = TypeVar("S", bound=Socket)
 _random: Final = random.Random()  # noqa: S311 - spreads retries, guards nothing
 
@@ -107,7 +108,8 @@ def expect_large(
     """Let a connection live while a message of this size is on its way; before bind or connect.
 
     A heartbeat waits behind the message that is being sent, and a message counts as a sign of life
-    only when its last byte has come.
+    only when its last byte has come. A peer that would have to be patient for more than a minute is
+    told no time: it has its own.
 
     Args:
         message_bytes: the largest message.
@@ -116,7 +118,7 @@ def expect_large(
     """
     patience = HEARTBEAT_TIMEOUT_MS + int(1_000 * transfer_seconds(message_bytes))
     if sends:
-        socket.setsockopt(zmq.HEARTBEAT_TTL, min(patience, _TTL_MS_MAX))
+        socket.setsockopt(zmq.HEARTBEAT_TTL, patience if patience <= _TTL_MS_MAX else 0)
     if receives:
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, patience)
 
