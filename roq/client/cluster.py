@@ -9,7 +9,6 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import chain
 from time import monotonic
-from types import TracebackType
 from typing import Final, Protocol, Self, TypeVar
 
 import msgspec
@@ -566,12 +565,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.close(None if kind is None else CLOSE_SECONDS_MAX)
         except Exception:

@@ -8,7 +8,6 @@ with Followers(cluster, None) as followers:
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -118,12 +117,7 @@ class Followers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for followed in self._followed.values():
             followed.statistics.close()
         if self._watch is not None:

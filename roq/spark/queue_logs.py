@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Final, Self
 
 from roq.client.admin.views import ExchangeSummary, QueueDescription
@@ -125,12 +124,7 @@ class QueueLogs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _describe(self) -> QueueDescription:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from time import monotonic
-from types import TracebackType
 from typing import Final, Self
 
 from roq.client.io import at_exit as farewell
@@ -257,12 +256,7 @@ class Subscriber:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- for event loops --------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import Final, NamedTuple, Self, cast
 
 from roq.client.publish.batching import Payload, as_bytes
@@ -155,12 +154,7 @@ class Transaction:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._decision is not None:
             return
         if kind is None:
@@ -338,12 +332,7 @@ class TransactionalPublisher:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(None if kind is None else CLOSE_SECONDS)
 
     def __repr__(self) -> str:
