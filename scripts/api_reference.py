@@ -10,10 +10,13 @@ import ast
 import importlib
 import inspect
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Final
+
+from roq.aio.twin import CALLBACKS, Told
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 MODULES: Final = ("roq", "roq.aio", "roq.testing")
@@ -113,11 +116,34 @@ def _methods(value: object) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
             continue
         node = _node(owner)
         assert isinstance(node, ast.ClassDef)  # noqa: S101
-        for each in node.body:
+        for each in (_of_twin(owner, each) for each in node.body):
             if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name not in seen:
                 seen.add(each.name)
                 if _public(each):
                     yield each
+
+
+def _of_twin(owner: type, node: ast.stmt) -> ast.stmt:
+    """The definition of a member of `roq.aio` that is made of one for threads (`roq.aio.twin`)."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+        return node
+    name = ast.unparse(node.targets[0])
+    member = vars(owner)[name]
+    if isinstance(member, Told):
+        kind = ast.unparse(node.value.func).removeprefix("Told[")[:-1]
+        text = f"@property\ndef {name}(self) -> {kind}: {inspect.getdoc(member)!r}"
+        return ast.parse(text).body[0]
+    if not hasattr(member, "__wrapped__"):
+        return node
+    made = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(member)))).body[0]
+    assert isinstance(made, ast.FunctionDef)  # noqa: S101
+    first, *more = (inspect.getdoc(member) or "").split("\n\n")
+    see = f"{first} See `roq.{owner.__name__}.{name}`." if more else first
+    said = [see, *(each for each in more if each == CALLBACKS)]
+    made.body = [ast.Expr(ast.Constant("\n\n".join(said)))]
+    if inspect.iscoroutinefunction(member):
+        return ast.AsyncFunctionDef(**vars(made))
+    return made
 
 
 def _node(value: object) -> Node:
@@ -149,6 +175,8 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             name, kind = each.target.id, ast.unparse(each.annotation)
         elif isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
+            if isinstance(each.value, ast.Call):
+                continue  # of a twin: a method or property
             name, kind = each.targets[0].id, ""
         else:
             continue

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import datetime
 from time import monotonic
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from roq.aio.twin import Leaving, Told, awaited
 from roq.client.consume import consumer as sync_consumer
 from roq.client.consume.consumer import CLOSE_SECONDS
-from roq.client.consume.holding import ConsumerStats, Holding
+from roq.client.consume.holding import Holding
 from roq.client.consume.message import ConsumedBatch, ConsumedMessage, Settlement, message_at
 from roq.client.io.bell import Bell, deadline_in
 from roq.errors import Closed, InvalidRequest, LeaseLost, RoQError
@@ -22,7 +22,7 @@ TAKE_HOLDINGS: Final = 64
 """So many are taken before others have their turn in the event loop."""
 
 
-class Consumer:
+class Consumer(Leaving[sync_consumer.Consumer]):
     """Takes messages of a group, in one event loop. Made by `Cluster.consumer`.
 
     As `roq.Consumer`: a message of `async for` is acknowledged when the body has ended, and given
@@ -31,7 +31,7 @@ class Consumer:
     """
 
     def __init__(self, consumer: sync_consumer.Consumer) -> None:
-        self._sync = consumer
+        super().__init__(consumer)
         self._bell = Bell()
         self._reading: Holding | None = None
         self._taken = 0
@@ -40,25 +40,10 @@ class Consumer:
         self._burials: set[asyncio.Task[None]] = set()
         consumer._on_ready(self._bell.ring)  # noqa: SLF001 - the hand-off is made for this
 
-    @property
-    def id(self) -> bytes:
-        """16 bytes, random."""
-        return self._sync.id
-
-    @property
-    def queue(self) -> str:
-        """Name of the queue."""
-        return self._sync.queue
-
-    @property
-    def group(self) -> str:
-        """Name of the group."""
-        return self._sync.group
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing comes though it should; empty: it is a member at every exchange."""
-        return self._sync.trouble
+    id = Told[bytes]("16 bytes, random.")
+    queue = Told[str]("Name of the queue.")
+    group = Told[str]("Name of the group.")
+    trouble = Told[str](sync_consumer.Consumer.trouble)
 
     async def receive(self, timeout: float | None = None) -> ConsumedMessage | None:
         """The next message; None if none has come within `timeout` seconds.
@@ -156,9 +141,7 @@ class Consumer:
         await self._buried(timeout)
         await asyncio.to_thread(self._sync.flush, max(0.0, deadline - monotonic()))
 
-    async def stats(self) -> ConsumerStats:
-        """What has happened so far."""
-        return await asyncio.to_thread(self._sync.stats)
+    stats = awaited(sync_consumer.Consumer.stats)
 
     async def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Give back what is not acknowledged, and leave the group; idempotent.
@@ -240,16 +223,5 @@ class Consumer:
             with suppress(RoQError):  # lost, or closed: then it goes to another one anyway
                 message.nack(reason="its handler did not end")
 
-    def __repr__(self) -> str:
-        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.close()

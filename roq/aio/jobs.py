@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import contextvars
 import functools
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 import sqlalchemy as sa
 
+from roq.aio.twin import Leaving, Told, Twin, awaited, called
 from roq.errors import Unavailable
 from roq.jobs import batches
 from roq.jobs import handle as sync_handle
@@ -27,7 +26,6 @@ from roq.jobs.schedules import NewSchedule
 from roq.jobs.states import DEFAULT, ENDED, RETRIES, TIME_LIMIT_SECONDS, JobStatus
 from roq.jobs.timetable import CatchUp, Overlap
 from roq.jobs.types import JobKind, Upgrade
-from roq.jobs.views import BatchRow
 from roq.jobs.worker import JobWorker
 
 R = TypeVar("R")
@@ -96,28 +94,18 @@ class _Waiting:
                     future.set_exception(error)
 
 
-class JobHandle(Generic[R]):
+class JobHandle(Twin[sync_handle.JobHandle[R]], Generic[R]):
     """As `roq.JobHandle`; `await handle` gives the result."""
 
-    __slots__ = ("_sync", "_waiting")
+    __slots__ = ("_waiting",)
 
     def __init__(self, handle: sync_handle.JobHandle[R], waiting: _Waiting) -> None:
-        self._sync = handle
+        super().__init__(handle)
         self._waiting = waiting
 
-    @property
-    def id(self) -> int:
-        """Of the job; `roq jobs show` takes it."""
-        return self._sync.id
-
-    @property
-    def new(self) -> bool:
-        """Whether it was made by this call; False: `unique` found another one."""
-        return self._sync.new
-
-    async def status(self) -> JobStatus:
-        """Where it is in its life; see `roq.JobHandle.status`."""
-        return await asyncio.to_thread(self._sync.status)
+    id = Told[int]("Of the job; `roq jobs show` takes it.")
+    new = Told[bool]("Whether it was made by this call; False: `unique` found another one.")
+    status = awaited(sync_handle.JobHandle.status)
 
     async def wait(self, timeout: float | None = None) -> JobStatus:
         """Wait until it has ended; gives how. See `roq.JobHandle.wait`.
@@ -143,11 +131,8 @@ class JobHandle(Generic[R]):
     def __await__(self) -> Generator[Any, Any, R]:
         return self.result().__await__()
 
-    def __repr__(self) -> str:
-        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
 
-
-class JobType(Generic[R]):
+class JobType(Twin[sync_types.JobType[R]], Generic[R]):
     """A type of jobs, made by `Jobs.type`; see `roq.JobType`.
 
     Attributes:
@@ -155,38 +140,18 @@ class JobType(Generic[R]):
     """
 
     def __init__(self, kind: sync_types.JobType[R], waiting: _Waiting) -> None:
+        super().__init__(kind)
         self.sync = kind
         self._waiting = waiting
 
-    @property
-    def name(self) -> str:
-        """By which the database knows it."""
-        return self.sync.name
-
-    @property
-    def handler(self) -> Callable[..., Any]:
-        """The function: of a `roq.Job` and of the params, if the jobs have any."""
-        return self.sync.handler
-
-    @property
-    def version(self) -> int:
-        """Of the params, as this program writes them."""
-        return self.sync.version
-
-    @property
-    def restartable(self) -> bool:
-        """Whether a job may run again by itself after it failed half way."""
-        return self.sync.restartable
-
-    @property
-    def limits(self) -> TypeLimits:
-        """That hold unless an operator sets others."""
-        return self.sync.limits
-
-    @property
-    def kind(self) -> JobKind:
-        """Where the handler runs."""
-        return self.sync.kind
+    name = Told[str]("By which the database knows it.")
+    handler = Told[Callable[..., Any]](
+        "The function: of a `roq.Job` and of the params, if the jobs have any."
+    )
+    version = Told[int]("Of the params, as this program writes them.")
+    restartable = Told[bool]("Whether a job may run again by itself after it failed half way.")
+    limits = Told[TypeLimits]("That hold unless an operator sets others.")
+    kind = Told[JobKind]("Where the handler runs.")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The handler itself, called here and now."""
@@ -236,17 +201,14 @@ class JobType(Generic[R]):
         return [JobHandle(each, self._waiting) for each in made]
 
 
-class JobBatch:
+class JobBatch(Twin[batches.JobBatch]):
     """As `roq.JobBatch`. Made by `Jobs.batch`."""
 
     def __init__(self, batch: batches.JobBatch, waiting: _Waiting) -> None:
-        self._sync = batch
+        super().__init__(batch)
         self._waiting = waiting
 
-    @property
-    def name(self) -> str:
-        """Of the batch; its jobs have it as their tag."""
-        return self._sync.name
+    name = Told[str]("Of the batch; its jobs have it as their tag.")
 
     @property
     def handles(self) -> list[JobHandle[Any]]:
@@ -291,15 +253,10 @@ class JobBatch:
         )  # fmt: skip
         return JobHandle(made, self._waiting)
 
-    async def progress(self) -> BatchRow:
-        """How many of its jobs are done; see `roq.JobBatch.progress`."""
-        return await asyncio.to_thread(self._sync.progress)
-
-    def __repr__(self) -> str:
-        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
+    progress = awaited(batches.JobBatch.progress)
 
 
-class Jobs:
+class Jobs(Leaving[sync_jobs.Jobs]):
     """As `roq.Jobs`, in one event loop: `async def` handlers of its instances run there.
 
         jobs = roq.aio.Jobs("jobs.db")
@@ -328,27 +285,15 @@ class Jobs:
         self, url: str = "jobs.db", cluster: str | None = None, *, queue: str = QUEUE
     ) -> None:
         self.sync = sync_jobs.Jobs(url, cluster, queue=queue)
+        super().__init__(self.sync)
         self._waiting = _Waiting(self.sync)
 
-    @property
-    def cluster(self) -> str | None:
-        """Addresses of a RoQ cluster by whose queue instances may hear of jobs."""
-        return self.sync.cluster
-
-    @property
-    def queue(self) -> str:
-        """Name of that queue."""
-        return self.sync.queue
-
-    @property
-    def types(self) -> dict[str, sync_types.JobType[Any]]:
-        """The types of this program, by name."""
-        return self.sync.types
-
-    @property
-    def schedules(self) -> dict[str, NewSchedule]:
-        """The schedules that this program declares, by name."""
-        return self.sync.schedules
+    cluster = Told[str | None](
+        "Addresses of a RoQ cluster by whose queue instances may hear of jobs."
+    )
+    queue = Told[str]("Name of that queue.")
+    types = Told[dict[str, sync_types.JobType[Any]]]("The types of this program, by name.")
+    schedules = Told[dict[str, NewSchedule]]("The schedules that this program declares, by name.")
 
     async def open(self) -> Self:
         """Make the tables if there is none; done by everything that needs them."""
@@ -448,30 +393,11 @@ class Jobs:
             starting.add_done_callback(_stopped)
             raise
 
-    def stop(self) -> None:
-        """Have the instances of this object end; does not wait for that."""
-        self.sync.stop()
-
-    async def close(self) -> None:
-        """End the instances that `start` has started, and close the database; idempotent."""
-        await asyncio.to_thread(self.sync.close)
+    stop = called(sync_jobs.Jobs.stop)
+    close = awaited(sync_jobs.Jobs.close)
 
     def _worker(self, loop: asyncio.AbstractEventLoop, settings: dict[str, Any]) -> JobWorker:
         return self.sync.worker(**{"loop": loop, **settings})
-
-    def __repr__(self) -> str:
-        return repr(self.sync).replace("<roq.", "<roq.aio.", 1)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: builtins.type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 def _threaded(function: Callable[..., R], *args: Any, **kwargs: Any) -> asyncio.Future[R]:

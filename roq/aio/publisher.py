@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from time import monotonic
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
+from roq.aio.twin import Leaving, Told, awaited, called
 from roq.client.io.bell import Bell, deadline_in
 from roq.client.publish import publisher as sync_publisher
 from roq.client.publish import receipt as sync_receipt
 from roq.client.publish.batching import Lifetime, Payload, lifetime_ms, with_attributes
 from roq.client.publish.later import DelayedMessage, When
 from roq.client.publish.receipt import SendStatus
-from roq.client.publish.stats import PublisherStats
 from roq.client.state import ClientState
 from roq.protocol.attributes import attributes_of
 
@@ -37,52 +36,24 @@ class Receipt(sync_receipt.Receipt):
         return self.status or sync_receipt.PENDING
 
 
-class Publisher:
+class Publisher(Leaving[sync_publisher.Publisher]):
     """Publishes to one queue from one event loop. Made by `Cluster.publisher`."""
 
     def __init__(self, publisher: sync_publisher.Publisher) -> None:
-        self._sync = publisher
+        super().__init__(publisher)
         # One call less for each message.
         self.publish = publisher.publish  # type: ignore[method-assign, assignment]
 
-    @property
-    def id(self) -> bytes:
-        """16 bytes; subscribers see it as `message.publisher`."""
-        return self._sync.id
-
-    @property
-    def name(self) -> str:
-        """By which people find it in `roq top`."""
-        return self._sync.name
-
-    @property
-    def group(self) -> str:
-        """The publishers that it belongs to; people see it before the name."""
-        return self._sync.group
-
-    def next_sequence(self, topic: str = "") -> int:
-        """The sequence that the next message of a topic gets; see `roq.Publisher.next_sequence`."""
-        return self._sync.next_sequence(topic)
-
-    @property
-    def queue(self) -> str:
-        """Name of the queue."""
-        return self._sync.queue
-
-    @property
-    def timeout(self) -> float:
-        """Seconds that `drain` and `flush` wait at most, if they are not told otherwise."""
-        return self._sync.timeout
-
-    @property
-    def state(self) -> ClientState:
-        """How this publisher stands at this moment; never waits."""
-        return self._sync.state
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing flows though it should; empty: all is well. Never waits."""
-        return self._sync.trouble
+    id = Told[bytes]("16 bytes; subscribers see it as `message.publisher`.")
+    name = Told[str]("By which people find it in `roq top`.")
+    group = Told[str]("The publishers that it belongs to; people see it before the name.")
+    next_sequence = called(sync_publisher.Publisher.next_sequence)
+    queue = Told[str]("Name of the queue.")
+    timeout = Told[float](
+        "Seconds that `drain` and `flush` wait at most, if they are not told otherwise."
+    )
+    state = Told[ClientState](sync_publisher.Publisher.state)
+    trouble = Told[str](sync_publisher.Publisher.trouble)
 
     def publish(
         self,
@@ -236,21 +207,9 @@ class Publisher:
         seconds = self.timeout if timeout is None else timeout
         self._sync.flushed(seconds, done=await self._until(self._sync.is_flushed, seconds))
 
-    async def close(self, timeout: float | None = None) -> None:
-        """Flush, say goodbye and release everything; idempotent.
-
-        Raises:
-            DeliveryError: messages could not be delivered.
-        """
-        await asyncio.to_thread(self._sync.close, timeout)
-
-    def abort(self, reason: str = "the publisher was aborted") -> None:
-        """Close without waiting; what is not acknowledged is given up."""
-        self._sync.abort(reason)
-
-    def stats(self) -> PublisherStats:
-        """Counters and state at this moment."""
-        return self._sync.stats()
+    close = awaited(sync_publisher.Publisher.close)
+    abort = called(sync_publisher.Publisher.abort)
+    stats = called(sync_publisher.Publisher.stats)
 
     async def _until(self, condition: Callable[[], bool], timeout: float) -> bool:
         deadline = deadline_in(timeout)
@@ -262,17 +221,3 @@ class Publisher:
             if self._sync.failed or monotonic() >= deadline:
                 return False
             await bell.wait(deadline)
-
-    def __repr__(self) -> str:
-        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await asyncio.to_thread(self._sync.__exit__, kind, error, traceback)

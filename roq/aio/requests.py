@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
 from roq.aio.publisher import Receipt
+from roq.aio.twin import Leaving, Told, Twin, awaited, called
 from roq.client.publish.later import When
 from roq.client.request import many as sync_many
 from roq.client.request import pending as sync_pending
@@ -19,7 +19,7 @@ from roq.client.request import requester as sync_requester
 from roq.client.request import service as sync_service
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.handling import ServiceStats
-from roq.client.request.service import DRAIN_SECONDS, BatchHandler, Handler, InstanceState
+from roq.client.request.service import BatchHandler, Handler, InstanceState
 from roq.errors import RoQError, Unavailable, WouldBlock
 
 Q = TypeVar("Q")
@@ -30,44 +30,21 @@ _calling: Final[set[Future[None]]] = set()
 """Callbacks that run: their loops do not hold them."""
 
 
-class Pending(Generic[R]):
+class Pending(Twin[sync_pending.Pending[R]], Generic[R]):
     """As `roq.Pending`; `await` it to get the response."""
 
-    def __init__(self, pending: sync_pending.Pending[R]) -> None:
-        self._sync = pending
-
-    @property
-    def endpoint(self) -> Endpoint[Any, R]:
-        """What was requested."""
-        return self._sync.endpoint
+    endpoint = Told[Endpoint[Any, R]]("What was requested.")
 
     @property
     def accepted(self) -> Receipt | None:
         """The receipt, to be awaited; None of one that was found by its id."""
         return cast("Receipt | None", self._sync.accepted)
 
-    @property
-    def id(self) -> str:
-        """Text that names the request; see `roq.Pending.id`."""
-        return self._sync.id
-
-    @property
-    def state(self) -> str:
-        """How it has ended; `pending`: not yet."""
-        return self._sync.state
-
-    @property
-    def attempts(self) -> int:
-        """Leases under which it was handed out until it ended."""
-        return self._sync.attempts
-
-    def done(self) -> bool:
-        """Whether it is known how it has ended."""
-        return self._sync.done()
-
-    def cancel(self) -> None:
-        """The response is not wanted any more; see `roq.Pending.cancel`."""
-        self._sync.cancel()
+    id = Told[str](sync_pending.Pending.id)
+    state = Told[str](sync_pending.Pending.state)
+    attempts = Told[int](sync_pending.Pending.attempts)
+    done = called(sync_pending.Pending.done)
+    cancel = called(sync_pending.Pending.cancel)
 
     def future(self) -> asyncio.Future[R]:
         """The same as a future of this event loop."""
@@ -93,33 +70,19 @@ class Pending(Generic[R]):
     def __await__(self) -> Generator[Any, None, R]:
         return self.result().__await__()
 
-    def __repr__(self) -> str:
-        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
 
-
-class PendingMany(Sequence[Pending[R]], Generic[R]):
+class PendingMany(Twin[sync_many.PendingMany[R]], Sequence[Pending[R]], Generic[R]):
     """As `roq.PendingMany`; `await` it to get the results."""
 
-    def __init__(self, many: sync_many.PendingMany[R]) -> None:
-        self._sync = many
-
-    @property
-    def endpoint(self) -> Endpoint[Any, R]:
-        """What was requested."""
-        return self._sync.endpoint
+    endpoint = Told[Endpoint[Any, R]]("What was requested.")
 
     @property
     def accepted(self) -> list[Receipt]:
         """The receipts of the batches in which they travel, in order, to be awaited."""
         return cast("list[Receipt]", self._sync.accepted)
 
-    def done(self) -> bool:
-        """Whether of all of them it is known how they have ended."""
-        return self._sync.done()
-
-    def cancel(self) -> None:
-        """The responses are not wanted any more; see `roq.PendingMany.cancel`."""
-        self._sync.cancel()
+    done = called(sync_many.PendingMany.done)
+    cancel = called(sync_many.PendingMany.cancel)
 
     def future(self) -> asyncio.Future[list[R | RoQError]]:
         """`results` as a future of this event loop."""
@@ -163,9 +126,6 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
     def __await__(self) -> Generator[Any, None, list[R | RoQError]]:
         return self.results().__await__()
 
-    def __repr__(self) -> str:
-        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
-
 
 def _call_in_loop(
     pending: sync_pending.Pending[Any] | sync_many.PendingMany[Any], callback: Callable[[], object]
@@ -195,29 +155,15 @@ def _call_in_loop(
     pending.when_done(begin)
 
 
-class Requester:
+class Requester(Leaving[sync_requester.Requester]):
     """Makes requests from one event loop. Made by `Cluster.requester`.
 
     response = await (await requester.request(create, Order(7), within=60))
     """
 
-    def __init__(self, requester: sync_requester.Requester) -> None:
-        self._sync = requester
-
-    @property
-    def queue(self) -> str:
-        """Name of the queue."""
-        return self._sync.queue
-
-    @property
-    def open(self) -> int:
-        """Requests that are accepted, and of which it is not known how they have ended."""
-        return self._sync.open
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing goes on; empty: all is well."""
-        return self._sync.trouble
+    queue = Told[str]("Name of the queue.")
+    open = Told[int](sync_requester.Requester.open)
+    trouble = Told[str](sync_requester.Requester.trouble)
 
     async def request(
         self,
@@ -290,69 +236,20 @@ class Requester:
         if not self._sync.knows(endpoint.service):
             await asyncio.to_thread(self._sync.prepare, endpoint.service)
 
-    async def flush(self, timeout: float | None = None) -> None:
-        """Wait until every request so far is accepted."""
-        await asyncio.to_thread(self._sync.flush, timeout)
-
-    async def close(self, timeout: float | None = None) -> None:
-        """End; what is open is told to be so. Idempotent."""
-        await asyncio.to_thread(self._sync.close, timeout)
-
-    def __repr__(self) -> str:
-        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await asyncio.to_thread(self._sync.__exit__, kind, error, trace)
+    flush = awaited(sync_requester.Requester.flush)
+    close = awaited(sync_requester.Requester.close)
 
 
-class Service:
+class Service(Leaving[sync_service.Service]):
     """One instance of a service, whose `async def` handlers run in this event loop."""
 
-    def __init__(self, service: sync_service.Service) -> None:
-        self._sync = service
-
-    @property
-    def name(self) -> str:
-        """Of the service."""
-        return self._sync.name
-
-    @property
-    def queue(self) -> str:
-        """Name of the queue."""
-        return self._sync.queue
-
-    @property
-    def instance(self) -> str:
-        """By which people find it."""
-        return self._sync.instance
-
-    @property
-    def drained(self) -> bool:
-        """`Cluster.drain_service` has told it to end."""
-        return self._sync.drained
-
-    @property
-    def stats(self) -> ServiceStats:
-        """What has happened so far."""
-        return self._sync.stats
-
-    @property
-    def state(self) -> InstanceState:
-        """How this instance is."""
-        return self._sync.state
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing comes though it should; empty: it is a member at every exchange."""
-        return self._sync.trouble
+    name = Told[str]("Of the service.")
+    queue = Told[str]("Name of the queue.")
+    instance = Told[str]("By which people find it.")
+    drained = Told[bool]("`Cluster.drain_service` has told it to end.")
+    stats = Told[ServiceStats](sync_service.Service.stats)
+    state = Told[InstanceState](sync_service.Service.state)
+    trouble = Told[str](sync_service.Service.trouble)
 
     @overload
     def handler(
@@ -372,9 +269,7 @@ class Service:
             return self._sync.handler(endpoint)
         return self._sync.handler(endpoint, batch=batch)
 
-    def flag(self, *, available: bool) -> None:
-        """Set the flag that availability functions see."""
-        self._sync.flag(available=available)
+    flag = called(sync_service.Service.flag)
 
     async def start(self) -> None:
         """Take requests from now on; raises as `roq.Service.start`."""
@@ -389,29 +284,10 @@ class Service:
             self._sync.stop()
             await asyncio.shield(self.drain())
 
-    def stop(self) -> None:
-        """End `run`."""
-        self._sync.stop()
-
-    async def drain(self, timeout: float = DRAIN_SECONDS) -> None:
-        """Take nothing new, give back what has not begun, finish what runs, and close."""
-        await asyncio.to_thread(self._sync.drain, timeout)
-
-    async def close(self, timeout: float = sync_service.CLOSE_SECONDS) -> None:
-        """Leave at once; idempotent."""
-        await asyncio.to_thread(self._sync.close, timeout)
-
-    def __repr__(self) -> str:
-        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
+    stop = called(sync_service.Service.stop)
+    drain = awaited(sync_service.Service.drain)
+    close = awaited(sync_service.Service.close)
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await asyncio.to_thread(self._sync.__exit__, kind, error, trace)

@@ -8,13 +8,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from time import monotonic
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from roq.aio.twin import Leaving, Told, awaited
 from roq.client.io.bell import Bell, deadline_in
 from roq.client.state import ClientState
 from roq.client.subscribe import subscriber as sync_subscriber
-from roq.client.subscribe.machine import ReceptionStats
 from roq.client.subscribe.message import Batch, Message
 from roq.client.subscribe.subscriber import remaining
 from roq.errors import Closed
@@ -23,35 +22,20 @@ TAKE_BATCHES: Final = 64
 """Batches that one turn of the event loop gets."""
 
 
-class Subscriber:
+class Subscriber(Leaving[sync_subscriber.Subscriber]):
     """Receives from all exchanges of a queue, in one event loop. Made by `Cluster.subscriber`."""
 
     def __init__(self, subscriber: sync_subscriber.Subscriber) -> None:
-        self._sync = subscriber
+        super().__init__(subscriber)
         self._bell = Bell()
         self._batches: deque[Batch] = deque()
         self._rest: Iterator[Message] = iter(())
         subscriber._on_ready(self._bell.ring)  # noqa: SLF001 - the hand-off is made for this
 
-    @property
-    def id(self) -> bytes:
-        """16 bytes, random."""
-        return self._sync.id
-
-    @property
-    def queue(self) -> str:
-        """Name of the queue."""
-        return self._sync.queue
-
-    @property
-    def state(self) -> ClientState:
-        """How this subscriber stands at this moment."""
-        return self._sync.state
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing flows though it should; empty: all is well."""
-        return self._sync.trouble
+    id = Told[bytes]("16 bytes, random.")
+    queue = Told[str]("Name of the queue.")
+    state = Told[ClientState](sync_subscriber.Subscriber.state)
+    trouble = Told[str](sync_subscriber.Subscriber.trouble)
 
     async def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None if none has come within `timeout` seconds.
@@ -89,13 +73,8 @@ class Subscriber:
                     yield batch
                 batch = await self._next(math.inf)
 
-    async def stats(self) -> ReceptionStats:
-        """What has happened so far."""
-        return await asyncio.to_thread(self._sync.stats)
-
-    async def close(self) -> None:
-        """Stop receiving; idempotent."""
-        await asyncio.to_thread(self._sync.close)
+    stats = awaited(sync_subscriber.Subscriber.stats)
+    close = awaited(sync_subscriber.Subscriber.close)
 
     async def _next(self, deadline: float) -> Batch | None:
         """The next batch; None when the deadline has passed."""
@@ -113,17 +92,3 @@ class Subscriber:
                 await asyncio.sleep(0)  # others want to run, however much arrives
                 return
             await bell.wait(deadline)
-
-    def __repr__(self) -> str:
-        return repr(self._sync).replace("<roq.", "<roq.aio.", 1)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()

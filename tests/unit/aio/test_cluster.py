@@ -1,71 +1,40 @@
-"""What is made in a thread is there for whoever waits, or is undone."""
+"""The cluster of `roq.aio` over that for threads, which is made up here."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
+from typing import Any, cast
 
-import pytest
-
-from roq.aio.cluster import made
+from roq.aio import Cluster, Service
+from roq.client import cluster as sync
 
 
-def test_whoever_waits_gets_it() -> None:
-    undone: list[int] = []
-    assert asyncio.run(made(lambda: 7, undone.append)) == 7
-    assert undone == []
+class MadeUp:
+    """Notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[object, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(*args: object, **kwargs: Any) -> str:
+            self.asked.append((name, args, kwargs))
+            return name
+
+        return ask
 
 
-def test_what_goes_wrong_is_raised() -> None:
-    def fail() -> int:
-        raise KeyError("k")
-
-    with pytest.raises(KeyError):
-        asyncio.run(made(fail, lambda _: None))
-
-
-def test_what_is_made_after_nobody_waits_any_more_is_undone() -> None:
-    undone: list[int] = []
-    go_on = threading.Event()
+def test_arguments_are_handed_on_and_results_back() -> None:
+    asked = MadeUp()
+    cluster = Cluster(cast("sync.Cluster", asked))
 
     async def main() -> None:
-        loop, begun = asyncio.get_running_loop(), asyncio.Event()
-
-        def make() -> int:
-            loop.call_soon_threadsafe(begun.set)
-            assert go_on.wait(30)
-            return 7
-
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(made(make, undone.append))
-            await begun.wait()
-            task.cancel()
-        assert task.cancelled()
-        assert undone == []
-        go_on.set()
-
-    asyncio.run(main())  # waits for its threads
-    assert undone == [7]
-
-
-def test_what_was_made_before_the_loop_has_heard_of_it_is_undone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    undone: list[int] = []
-
-    async def not_heard_of(work: Callable[[], None]) -> None:
-        work()
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(asyncio, "to_thread", not_heard_of)
-
-    async def main() -> None:
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(made(lambda: 7, undone.append))
-            await asyncio.sleep(0)
-            task.cancel()
-        assert task.cancelled()
+        assert cast("str", await cluster.describe("q")) == "describe"
+        await cluster.create_queue("q", exists_ok=True)
+        assert isinstance(cluster.service("s", "q", threads=2), Service)
 
     asyncio.run(main())
-    assert undone == [7]
+    assert asked.asked == [
+        ("describe", ("q",), {}),
+        ("create_queue", ("q",), {"exists_ok": True}),
+        ("service", ("s", "q"), {"threads": 2}),
+    ]

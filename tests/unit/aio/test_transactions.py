@@ -7,7 +7,7 @@ import threading
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from roq.aio.transactions import TransactionalPublisher, in_loop
+from roq.aio.transactions import TransactionalPublisher, asked_in_loop
 from roq.client.transact.publisher import OpenTransaction
 from roq.protocol.transaction import Decision
 
@@ -27,15 +27,15 @@ def test_a_check_runs_in_the_loop_whether_it_is_a_coroutine_or_not() -> None:
         return None
 
     async def scene() -> None:
-        assert await asyncio.to_thread(in_loop(slow), ASKED) is Decision.COMMIT
-        assert await asyncio.to_thread(in_loop(quick), ASKED) is None
+        assert await asyncio.to_thread(asked_in_loop(slow), ASKED) is Decision.COMMIT
+        assert await asyncio.to_thread(asked_in_loop(quick), ASKED) is None
 
     asyncio.run(scene())
 
 
 def test_without_its_loop_a_check_says_nothing() -> None:
     async def make() -> Any:
-        return in_loop(lambda _: Decision.COMMIT)
+        return asked_in_loop(lambda _: Decision.COMMIT)
 
     assert asyncio.run(make())(ASKED) is None
 
