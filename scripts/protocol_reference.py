@@ -71,7 +71,10 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
             kind = ast.unparse(item.annotation).replace("|", "\\|")
             default = f"`{ast.unparse(item.value)}`" if item.value is not None else ""
             meaning = _docstring_after(node.body, index)
-            yield f"| `{item.target.id}` | `{kind}` | {default} | {meaning} |"
+            name = item.target.id
+            if any(each.arg == "rename" for each in node.keywords):
+                name = name.title().replace("_", "")
+            yield f"| `{name}` | `{kind}` | {default} | {meaning} |"
 
 
 def _docstring_after(body: list[ast.stmt], index: int) -> str:

@@ -287,9 +287,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
             "is being emptied. One with a log that is away, or does not run, is given up with "
             "`Forget` only",
             True),
-    Command(2101, "list queues", ListQueues, "`Queues`: a list of `QueueRow`"),
-    Command(2102, "list hosts", ListHosts, "`Hosts`: a list of `HostRow`"),
-    Command(2103, "list exchanges", ListExchanges, "`Exchanges`: a list of `ExchangeRow`"),
+    Command(2101, "list queues", ListQueues, "`Queues`: a list of `QueueSummary`"),
+    Command(2102, "list hosts", ListHosts, "`Hosts`: a list of `HostSummary`"),
+    Command(2103, "list exchanges", ListExchanges, "`Exchanges`: a list of `ExchangeSummary`"),
     Command(2104, "describe queue", DescribeQueue, "the fields of `QueueDescription`"),
     Command(2110, "cordon host", CordonHost, "`COMMENT` SUCCESS", True),
     Command(2111, "uncordon host", UncordonHost, "`COMMENT` SUCCESS", True),

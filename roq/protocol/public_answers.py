@@ -6,12 +6,13 @@ A failed answer has a `COMMENT` for people, in the words that existing tools kno
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from roq.errors import REQUEST_ERRORS, NotLeader, QueueExists, RequestError
-from roq.model import Limits as QueueLimits
+from roq.model import Limits, LogId, QueueState
 from roq.protocol import documents
 from roq.protocol.control import FAILED, NOT_LEADER, OK, Failure, failure
 from roq.protocol.documents import RawDocument
@@ -23,138 +24,174 @@ NO: Final = "NO"
 ALREADY_EXISTS: Final = "The queue already exists"
 
 
-class MemoryNote(msgspec.Struct, frozen=True, kw_only=True):
-    """In answers to 2101-2104 of a manager without its registry: what they tell may be behind."""
+class FromMemory(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """In answers of a manager without its registry: why they may be behind."""
 
-    Seconds: Whole
-    """For how long it has had no registry."""
-    Reason: str
+    seconds: Whole
+    """For how long it has had none."""
+    reason: str
     """Why, in a clause."""
 
+    def __str__(self) -> str:
+        """In a sentence."""
+        return f"told from memory for {self.seconds} s, so it may be behind: {self.reason}"
 
-class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue in the answer to 2101."""
 
-    Name: str
-    Host: str
+class QueueSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """One queue of the cluster, in the answer to 2101."""
+
+    name: str
+    host: str
     """Where its monitor runs."""
-    State: str
-    """`roq.model.QueueState`, or `unreadable`."""
-    Running: bool
-    Exchanges: Whole
-    Durability: str
-    Reasons: list[str] = []
+    state: str
+    """See `roq.model.QueueState`; or `unreadable`, if its definition in the registry is."""
+    running: bool
+    exchanges: Whole
+    durability: str
+    reasons: list[str] = []
     """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
-    SlowSubscriber: str = ""
+    slow_subscriber: str = ""
     """`hold` or `drop`, by its rules; empty: not known."""
-    HoldSeconds: Whole = 0
+    hold_seconds: Whole = 0
     """So long publishers wait for a subscriber that does not read on."""
 
-
-class ChildRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A process of a host in the answer to 2102."""
-
-    Child: str
-    Role: str
-    Queue: str
-    Number: ExchangeNumber
-    State: str
-    Reason: str
-    Restarts: Whole
-    Epoch: Whole
-    Pid: Int32
+    @property
+    def shown_state(self) -> str:
+        """Its state; one that runs, but not all of it, is `degraded`."""
+        return _shown_state(self.state, self.reasons)
 
 
-class HostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A host in the answer to 2102."""
+class ProcessSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """A monitor or exchange process on a host, in the answer to 2102."""
 
-    Host: str
-    Control: str
+    child: str
+    """`<queue>.monitor` or `<queue>.x<number>`."""
+    role: str
+    queue: str
+    number: ExchangeNumber
+    state: str
+    reason: str
+    restarts: Whole
+    epoch: Whole
+    pid: Int32
+
+
+class HostSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """One host of the cluster, in the answer to 2102."""
+
+    host: str
+    control: str
     """Address of its host manager."""
-    Exchanges: Whole
-    Monitors: Whole
-    ExchangeMax: Whole
-    """0: no limit."""
-    Cpu: Amount
+    exchanges: Whole
+    monitors: Whole
+    exchange_max: Whole
+    """Exchanges that may run there; 0: no limit."""
+    cpu: Amount
     """Percent of the machine."""
-    MemoryBytes: Whole
-    State: str
-    """`live`; `silent`: no report for some seconds; `unmanaged`: its manager is gone, but processes
-    on it live; `lost`; `awaited`: it has not reported to this leader yet."""
-    Reason: str = ""
+    memory_bytes: Whole
+    state: str
+    """`live`, `silent`, `unmanaged` (its manager is gone, but processes on it live), `lost`, or
+    `awaited` (not heard of by this leader yet)."""
+    reason: str = ""
     """Why it is in this state, in a clause; empty if it is live."""
-    Children: list[ChildRow]
-    Provided: bool = False
+    children: list[ProcessSummary]
+    provided: bool = False
     """A provider has made it, and gets it back when nothing is on it."""
-    Epoch: Whole = 0
+    epoch: Whole = 0
     """Of its manager, a later one has a higher one; 0: it has not reported to this leader yet."""
-    Schedule: str = "active"
+    schedule: str = "active"
     """`active`; `cordoned`: nothing new is placed there; `draining`: and what is there goes."""
-    Left: list[str] = []
+    left: list[str] = []
     """If it is draining: what is still there, by name, and what that waits for."""
-    Stuck: str = ""
+    stuck: str = ""
     """If it is draining: why what is left cannot go elsewhere; empty as long as it may."""
 
+    @property
+    def shown_state(self) -> str:
+        """Its state; of one that is live, whether anything is placed there."""
+        if self.state != "live" or self.schedule == "active":
+            return self.state
+        return "drained" if self.schedule == "draining" and not self.left else self.schedule
 
-class ExchangeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An exchange in the answers to 2103 and 2104."""
 
-    Name: str
-    Number: ExchangeNumber
-    Host: str
-    Data: str
+class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """One exchange of a queue, in the answers to 2103 and 2104."""
+
+    name: str
+    number: ExchangeNumber
+    host: str
+    data: str
     """Where publishers send; empty until it runs."""
-    Live: str
+    live: str
     """Where subscribers listen; empty until it runs."""
-    State: str
+    state: str
     """Of its process; or `lost`, `missing`, `host silent`, …"""
-    Reason: str = ""
+    reason: str = ""
     """What is wrong with it and what becomes of it, in a clause; empty if it runs."""
-    Epoch: Whole
-    Pid: Int32
-    Origin: str = "manual"
+    epoch: Whole
+    pid: Int32
+    origin: str = "manual"
     """`creation`: it came with its queue; `manual`: it was added by hand; `scaling`: it was added
     because of the load, and goes by itself, too."""
 
-
-class DepartedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An exchange in the answer to 2104 that went, or is going, for good."""
-
-    Number: ExchangeNumber
-    Epoch: Whole
-    """Of its last process; 0: it never had one, or nobody knows."""
-    End: WholeOrUnknown
-    """The offset where the log of that process ends; -1: nobody knows."""
+    @property
+    def log(self) -> LogId:
+        """The log that it serves: in memory, so its process has made it."""
+        return LogId(self.number, self.epoch)
 
 
-class QueueDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to 2104, beside RESULT and COMMENT."""
+class DepartedExchange(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """An exchange that went, or is going, for good."""
 
-    Name: str
-    Host: str
-    State: str
-    Running: bool
-    Durability: str
-    Monitor: str
+    number: ExchangeNumber
+    epoch: Whole
+    """Of its last process; 0: it never had one, or it is not known."""
+    end: WholeOrUnknown
+    """The offset where the log of that process ends; -1: not known."""
+
+
+class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """Everything about a queue: the answer to 2104."""
+
+    name: str
+    host: str
+    state: str
+    running: bool
+    durability: str
+    monitor: str
     """Where clients ask; empty unless it runs."""
-    Statistics: str
+    statistics: str
     """Address of the KPI stream; empty unless it runs."""
-    Created: Amount
+    created: Amount
     """Seconds since 1970."""
-    QueueId: str
+    queue_id: str
     """Hexadecimal."""
-    Limits: QueueLimits
-    Exchanges: list[ExchangeRow]
-    Departed: list[DepartedRow] = []
+    limits: Limits
+    exchanges: list[ExchangeSummary]
+    departed: list[DepartedExchange] = []
     """The exchanges that went last, at most 128, the latest at the end."""
-    Life: Whole = 0
+    life: Whole = 0
     """So many exchanges have gone in all; a named publisher has another id in each life."""
-    Rules: dict[str, object]
-    """The 2007 document, without RESULT and COMMENT; empty if there are none."""
-    Reasons: list[str] = []
+    rules: dict[str, object]
+    """The scaling rules as documents; empty if there are none. See `Cluster.get_rules`."""
+    reasons: list[str] = []
     """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
-    FromMemory: MemoryNote | msgspec.UnsetType = msgspec.UNSET
-    """As in the answers to 2101-2103: only if the manager has no registry."""
+    from_memory: FromMemory | None = None
+    """Why this may be behind; None, and not there on the wire: it is not."""
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was created."""
+        return datetime.fromtimestamp(self.created, UTC)
+
+    @property
+    def shown_state(self) -> str:
+        """As of a `QueueSummary`."""
+        return _shown_state(self.state, self.reasons)
+
+
+def _shown_state(state: str, reasons: list[str]) -> str:
+    return "degraded" if reasons and state == QueueState.RUNNING else state
 
 
 def done(comment: str = SUCCESS, **fields: object) -> RawDocument:
@@ -164,7 +201,7 @@ def done(comment: str = SUCCESS, **fields: object) -> RawDocument:
 
 def from_memory(seconds: float, reason: str) -> RawDocument:
     """What such an answer has beside everything else."""
-    return {"FromMemory": msgspec.to_builtins(MemoryNote(Seconds=int(seconds), Reason=reason))}
+    return {"FromMemory": msgspec.to_builtins(FromMemory(seconds=int(seconds), reason=reason))}
 
 
 def failed(error: RequestError) -> RawDocument:

@@ -18,12 +18,12 @@ from roq.model import exchange_name
 from roq.protocol.broadcast import QueueStatus
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import (
-    ChildRow,
-    DepartedRow,
-    ExchangeRow,
-    HostRow,
+    DepartedExchange,
+    ExchangeSummary,
+    HostSummary,
+    ProcessSummary,
     QueueDescription,
-    QueueRow,
+    QueueSummary,
     done,
 )
 from roq.protocol.reports import ChildInfo
@@ -71,30 +71,31 @@ def describe_queue(
     """The answer to 2104."""
     record = queue.record
     description = QueueDescription(
-        Name=queue.name,
-        Host=record.host,
-        State=record.state.value,
-        Running=queue.running,
-        Durability=record.durability,
-        Life=record.life,
-        Monitor=queue.monitor if queue.running else "",
-        Statistics=queue.statistics if queue.running else "",
-        Created=record.created,
-        QueueId=record.queue_id.hex(),
-        Limits=record.limits,
-        Exchanges=exchange_rows(queue, hosts, repairs),
-        Departed=[
-            DepartedRow(Number=each.number, Epoch=each.epoch, End=each.end)
+        name=queue.name,
+        host=record.host,
+        state=record.state.value,
+        running=queue.running,
+        durability=record.durability,
+        life=record.life,
+        monitor=queue.monitor if queue.running else "",
+        statistics=queue.statistics if queue.running else "",
+        created=record.created,
+        queue_id=record.queue_id.hex(),
+        limits=record.limits,
+        exchanges=exchange_rows(queue, hosts, repairs),
+        departed=[
+            DepartedExchange(number=each.number, epoch=each.epoch, end=each.end)
             for each in record.departed
         ],
-        Rules=rules,
-        Reasons=repairs.reasons(queue),
+        rules=rules,
+        reasons=repairs.reasons(queue),
     )
     fields: RawDocument = msgspec.to_builtins(description)
+    del fields["FromMemory"]  # as to the other commands, if that is so
     return {**done(), **fields}
 
 
-def exchange_rows(queue: Queue, hosts: Hosts, repairs: RepairSchedule) -> list[ExchangeRow]:
+def exchange_rows(queue: Queue, hosts: Hosts, repairs: RepairSchedule) -> list[ExchangeSummary]:
     """The exchanges of a queue, as defined and as they run."""
     return [_exchange_row(queue, each, hosts, repairs) for each in queue.record.exchanges]
 
@@ -115,29 +116,29 @@ def broadcast_hosts(hosts: Hosts) -> tuple[str, ...]:
     )
 
 
-def _queue_row(queue: Queue, repairs: RepairSchedule, rules: Rules) -> QueueRow:
+def _queue_row(queue: Queue, repairs: RepairSchedule, rules: Rules) -> QueueSummary:
     slow = rules.elastic(queue.name)
-    return QueueRow(
-        Name=queue.name,
-        Host=queue.record.host,
-        State=queue.record.state.value,
-        Running=queue.running,
-        Exchanges=len(queue.record.exchanges),
-        Durability=queue.record.durability,
-        Reasons=repairs.reasons(queue),
-        SlowSubscriber=slow.slow_subscriber,
-        HoldSeconds=slow.hold_seconds,
+    return QueueSummary(
+        name=queue.name,
+        host=queue.record.host,
+        state=queue.record.state.value,
+        running=queue.running,
+        exchanges=len(queue.record.exchanges),
+        durability=queue.record.durability,
+        reasons=repairs.reasons(queue),
+        slow_subscriber=slow.slow_subscriber,
+        hold_seconds=slow.hold_seconds,
     )
 
 
-def _unreadable_row(name: str, why: str) -> QueueRow:
+def _unreadable_row(name: str, why: str) -> QueueSummary:
     reason = (
         f"its definition in the registry is unreadable ({why}); its processes are left alone; "
         f"repair it and start the manager again, or `roq queue remove {name}`"
     )
-    return QueueRow(
-        Name=name, Host="", State=UNREADABLE, Running=False, Exchanges=0, Durability="",
-        Reasons=[reason],
+    return QueueSummary(
+        name=name, host="", state=UNREADABLE, running=False, exchanges=0, durability="",
+        reasons=[reason],
     )  # fmt: skip
 
 
@@ -150,44 +151,44 @@ def _host_row(
     provided: bool,
     schedule: Schedule,
     draining: Draining,
-) -> HostRow:
+) -> HostSummary:
     report = host.report
-    return HostRow(
-        Host=host.name,
-        Control=host.control,
-        Exchanges=exchanges,
-        Monitors=monitors,
-        ExchangeMax=report.exchange_max if report is not None else 0,
-        Cpu=round(report.cpu_percent, 1) if report is not None else 0.0,
-        MemoryBytes=report.memory_bytes if report is not None else 0,
-        State=host.state.value,
-        Reason=reason,
-        Children=[_child_row(child) for child in host.children],
-        Provided=provided,
-        Epoch=report.epoch if report is not None else 0,
-        Schedule=schedule.value,
-        Left=draining.left(host.name) if schedule is Schedule.DRAINING else [],
-        Stuck=draining.stuck(host.name),
+    return HostSummary(
+        host=host.name,
+        control=host.control,
+        exchanges=exchanges,
+        monitors=monitors,
+        exchange_max=report.exchange_max if report is not None else 0,
+        cpu=round(report.cpu_percent, 1) if report is not None else 0.0,
+        memory_bytes=report.memory_bytes if report is not None else 0,
+        state=host.state.value,
+        reason=reason,
+        children=[_child_row(child) for child in host.children],
+        provided=provided,
+        epoch=report.epoch if report is not None else 0,
+        schedule=schedule.value,
+        left=draining.left(host.name) if schedule is Schedule.DRAINING else [],
+        stuck=draining.stuck(host.name),
     )
 
 
-def _child_row(child: ChildInfo) -> ChildRow:
-    return ChildRow(
-        Child=child.child,
-        Role=child.role,
-        Queue=child.queue,
-        Number=MONITOR if child.role == "monitor" else child.number,
-        State=child.state,
-        Reason=child.reason,
-        Restarts=child.restarts,
-        Epoch=child.epoch,
-        Pid=child.pid,
+def _child_row(child: ChildInfo) -> ProcessSummary:
+    return ProcessSummary(
+        child=child.child,
+        role=child.role,
+        queue=child.queue,
+        number=MONITOR if child.role == "monitor" else child.number,
+        state=child.state,
+        reason=child.reason,
+        restarts=child.restarts,
+        epoch=child.epoch,
+        pid=child.pid,
     )
 
 
 def _exchange_row(
     queue: Queue, exchange: ExchangeRecord, hosts: Hosts, repairs: RepairSchedule
-) -> ExchangeRow:
+) -> ExchangeSummary:
     child = queue.children.get(exchange.number)
     loss = repairs.loss(queue, exchange.number)
     host = hosts.get(exchange.host)
@@ -208,17 +209,17 @@ def _exchange_row(
         state = "unknown" if queue.running else queue.record.state.value
     epoch, pid = (child.epoch, child.pid) if child is not None else (exchange.epoch, 0)
     up = queue.running
-    return ExchangeRow(
-        Name=exchange_name(exchange.number),
-        Number=exchange.number,
-        Host=exchange.host,
-        Data=(child.data if child is not None else exchange.data) if up else "",
-        Live=(child.live if child is not None else exchange.live) if up else "",
-        State=state,
-        Reason=reason,
-        Epoch=epoch,
-        Pid=pid,
-        Origin=exchange.origin,
+    return ExchangeSummary(
+        name=exchange_name(exchange.number),
+        number=exchange.number,
+        host=exchange.host,
+        data=(child.data if child is not None else exchange.data) if up else "",
+        live=(child.live if child is not None else exchange.live) if up else "",
+        state=state,
+        reason=reason,
+        epoch=epoch,
+        pid=pid,
+        origin=exchange.origin,
     )
 
 

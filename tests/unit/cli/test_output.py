@@ -16,7 +16,7 @@ from roq.cli.output import (
     visible,
 )
 from roq.client.admin.views import FromMemory, Listing
-from roq.protocol.public_answers import QueueRow
+from roq.protocol.public_answers import QueueSummary
 
 
 def test_a_table_into_a_pipe_is_plain_and_nothing_is_cut(
@@ -60,8 +60,8 @@ def test_markup_in_a_value_is_text(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_one_line_of_the_same_names(capsys: pytest.CaptureFixture[str]) -> None:
-    row = QueueRow(
-        Name="orders", Host="h", State="running", Running=True, Exchanges=1, Durability="none"
+    row = QueueSummary(
+        name="orders", host="h", state="running", running=True, exchanges=1, durability="none"
     )
     print_json([row])
     out = capsys.readouterr().out
@@ -75,8 +75,8 @@ def test_a_rate_over_no_time_is_unknown() -> None:
 
 
 def test_what_is_told_from_memory_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    row = QueueRow(
-        Name="orders", Host="h", State="running", Running=True, Exchanges=1, Durability="none"
+    row = QueueSummary(
+        name="orders", host="h", state="running", running=True, exchanges=1, durability="none"
     )
     memory = FromMemory(seconds=12, reason="ZooKeeper cannot be reached")
     print_listing(Listing([row], None))

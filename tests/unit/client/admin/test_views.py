@@ -7,34 +7,15 @@ from datetime import UTC, datetime
 import msgspec
 
 from roq.client.admin.views import (
-    ExchangeSummary,
     FromMemory,
-    HostSummary,
     Listing,
-    ProcessSummary,
     QueueDescription,
-    QueueSummary,
     ScalingRules,
     rules_document,
     rules_of,
 )
 from roq.model import Limits
-from roq.protocol import public_answers as wire
 from roq.protocol.documents import convert
-
-
-def test_each_view_has_the_fields_of_its_row_on_the_wire() -> None:
-    pairs = [
-        (QueueSummary, wire.QueueRow),
-        (HostSummary, wire.HostRow),
-        (ProcessSummary, wire.ChildRow),
-        (ExchangeSummary, wire.ExchangeRow),
-        (QueueDescription, wire.QueueDescription),
-        (FromMemory, wire.MemoryNote),
-    ]
-    for view, row in pairs:
-        named = [field.encode_name for field in msgspec.structs.fields(view)]
-        assert named == [field.encode_name for field in msgspec.structs.fields(row)]
 
 
 def test_a_description_is_read_from_its_document() -> None:
