@@ -14,6 +14,10 @@ from roq.protocol import kpi
 from roq.protocol.reports import ExchangeLoad
 
 BYTES_PER_MB: Final = 1024 * 1024
+_AS_TOLD: Final = frozenset(kpi.ExchangeKpi.__struct_fields__) & frozenset(
+    ExchangeLoad.__struct_fields__
+)
+"""What exchanges tell, and the stream tells on as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,41 +151,12 @@ class Kpis:
             bytes_in_per_second=rates.bytes_in,
             messages_out_per_second=rates.messages_out,
             bytes_out_per_second=rates.bytes_out,
-            messages_in=load.messages_in,
-            bytes_in=load.bytes_in,
-            messages_out=load.messages_out,
-            bytes_out=load.bytes_out,
-            publishers=load.publishers,
-            subscribers=load.subscribers,
-            cpu_percent=load.cpu_percent,
-            memory_bytes=load.memory_bytes,
-            ring_bytes=load.ring_bytes,
-            end_offset=load.end_offset,
-            floor_offset=load.floor_offset,
-            malformed=load.malformed,
-            duplicates=load.duplicates,
-            resets=load.resets,
-            fetches=load.fetches,
-            acks_pending=load.acks_pending,
-            lag_ms=load.lag_ms,
-            holding=load.holding,
-            held_seconds=load.held_seconds,
-            behind=load.behind,
-            left_behind=load.left_behind,
-            requests_open=load.requests_open,
-            requests_accepted=load.requests_accepted,
-            requests_done=load.requests_done,
-            requests_failed=load.requests_failed,
-            requests_discarded=load.requests_discarded,
-            requests_retried=load.requests_retried,
-            requests_oldest_seconds=load.requests_oldest_seconds,
-            responses_stored=load.responses_stored,
-            responses_bytes=load.responses_bytes,
             leaving=leaving,
             top=[_publisher(each, sessions) for each in top],
             others=max(0, load.publishers - len(top)),
             others_messages_per_second=_rest(last.messages_in, (each.messages for each in top)),
             others_bytes_per_second=_rest(last.bytes_in, (each.bytes for each in top)),
+            **{name: getattr(load, name) for name in _AS_TOLD},
         )
 
     def _summed(self, exchanges: Exchanges, sessions: Sessions, standing: Standing) -> kpi.QueueKpi:
