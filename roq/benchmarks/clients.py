@@ -10,11 +10,12 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from struct import Struct
 from typing import Protocol
 
 from roq.benchmarks.case import Run
+from roq.benchmarks.contender import OPEN_SECONDS
 
 _STAMP = Struct("<q")
 _SETTLE_SECONDS = 0.05
@@ -53,6 +54,135 @@ class BenchSubscriber(Protocol):
 
     def close(self) -> None:
         """Undo `open`."""
+
+
+class AsyncClient:
+    """Either side of a contender that lives in an event loop: its methods run those of the loop.
+
+    Attributes:
+        ack_us: how long each acknowledgement or response took, when it was measured.
+    """
+
+    def __init__(self) -> None:
+        self.ack_us: list[float] = []
+        self._runner = asyncio.Runner()
+
+    def open(self, run: Run) -> None:
+        """Connect, and get ready."""
+        self._runner.run(self._open(run))
+
+    def publish(self, run: Run, payloads: list[bytes]) -> None:
+        """Send everything as fast as it goes."""
+        self._runner.run(self._publish(run, payloads))
+
+    def pace(self, run: Run) -> None:
+        """Send at a rate."""
+        self._runner.run(self._pace(run))
+
+    def receive(self, run: Run) -> None:
+        """Receive everything."""
+        self._runner.run(self._receive(run))
+
+    def ages(self, run: Run) -> list[float]:
+        """Receive everything; gives ages of messages, or times of acknowledgements, in µs."""
+        return self._runner.run(self._ages(run))
+
+    def close(self) -> None:
+        """Undo `open`."""
+        self._runner.run(self._close())
+
+    async def _open(self, run: Run) -> None:
+        raise NotImplementedError
+
+    async def _publish(self, run: Run, payloads: list[bytes]) -> None:
+        raise NotImplementedError
+
+    async def _pace(self, run: Run) -> None:
+        raise NotImplementedError
+
+    async def _receive(self, run: Run) -> None:
+        raise NotImplementedError
+
+    async def _ages(self, run: Run) -> list[float]:
+        raise NotImplementedError
+
+    async def _close(self) -> None:
+        raise NotImplementedError
+
+    async def _timed(self, run: Run, send: Callable[[bytes], Awaitable[object]]) -> None:
+        """Send at a rate, one after the other, and keep how long each takes."""
+        self.ack_us = []
+        async for payload in paced_async(run):
+            began = time.monotonic()
+            await send(payload)
+            self.ack_us.append((time.monotonic() - began) * 1e6)
+
+    async def _asked(
+        self, run: Run, payloads: list[bytes], ask: Callable[[bytes], Awaitable[bytes]]
+    ) -> None:
+        """Keep as many requests under way as there are payloads."""
+        left, size = run.count, 0
+
+        async def go_on(payload: bytes) -> None:
+            nonlocal left, size
+            while left > 0:
+                left -= 1
+                answer = await ask(payload)
+                size += len(answer)
+
+        async with asyncio.TaskGroup() as group:
+            for payload in payloads:
+                group.create_task(go_on(payload))
+        assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
+
+
+class Answering:
+    """The answering side of a contender with requests: it answers in the background."""
+
+    def receive(self, run: Run) -> None:
+        """Nothing: it answers anyway."""
+
+    def ages(self, run: Run) -> list[float]:  # noqa: ARG002 - nothing is measured here
+        """Nothing: it answers anyway."""
+        return []
+
+    def close(self) -> None:
+        """Nothing: it serves until its process ends."""
+
+
+class AsyncAnswering(Answering):
+    """One in an event loop, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def open(self, run: Run) -> None:  # noqa: ARG002 - it answers whatever comes
+        """Serve; the measurements that follow find it."""
+        if not self._thread.is_alive():
+            self._thread.start()
+            asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(OPEN_SECONDS)
+
+    async def _serve(self) -> None:
+        raise NotImplementedError
+
+
+def parts(run: Run, payloads: list[bytes]) -> Iterator[list[bytes]]:
+    """All messages of a measurement, one batch of payloads at a time."""
+    full, rest = divmod(run.count, len(payloads))
+    yield from [payloads] * full
+    if rest:
+        yield payloads[:rest]
+
+
+def timed(run: Run, send: Callable[[bytes], object]) -> list[float]:
+    """Send at a rate, one after the other; gives how long each takes in µs."""
+    took = []
+    for payload in paced(run):
+        began = time.monotonic()
+        send(payload)
+        took.append((time.monotonic() - began) * 1e6)
+    return took
 
 
 def payloads_of(run: Run) -> list[bytes]:

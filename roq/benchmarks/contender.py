@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from roq.benchmarks.case import Case, CaseSample, Run
-from roq.benchmarks.processes import Answer, BenchmarkError, Worker, cpu_seconds, rss_bytes
+from roq.benchmarks.processes import (
+    Answer,
+    BenchmarkError,
+    Program,
+    Worker,
+    cpu_seconds,
+    rss_bytes,
+    tail,
+)
+from roq.errors import RoQError
 
 OPEN_SECONDS: Final = 60.0
 RUN_SECONDS: Final = 60.0
@@ -16,8 +26,8 @@ RUN_SECONDS: Final = 60.0
 _topics = itertools.count(1)
 
 
-class Server(Protocol):
-    """The server side of a contender; several contenders (styles of one client) may share it."""
+class Startable(Protocol):
+    """What has processes."""
 
     def start(self, directory: Path) -> None:
         """Start its processes; returns when they serve.
@@ -29,11 +39,99 @@ class Server(Protocol):
     def stop(self) -> None:
         """Stop them; idempotent."""
 
+
+class Server(Startable, Protocol):
+    """The server side of a contender; several contenders (styles of one client) may share it."""
+
     def options(self, case: Case) -> dict[str, str]:
         """What its clients must know: addresses."""
 
     def processes(self, case: Case) -> dict[str, int]:
         """Role → process id, for the processes whose cost counts."""
+
+
+S = TypeVar("S", bound=Startable)
+
+
+def start(server: S, started: list[S], directory: Path) -> str:
+    """Start a server, if it is not among those that are; gives why it cannot be, or nothing."""
+    if server in started:
+        return ""
+    try:
+        server.start(directory)
+    except (BenchmarkError, RoQError) as error:
+        server.stop()
+        return str(error)
+    started.append(server)
+    return ""
+
+
+def measured(worker: Worker, run: Run) -> Answer:
+    """One whole measurement of a client process that needs no other.
+
+    Raises:
+        BenchmarkError: it did not come to its end.
+    """
+    worker.ask("open", run)
+    worker.answer(OPEN_SECONDS)
+    worker.ask("go")
+    answer = worker.answer(2 * RUN_SECONDS)
+    worker.ask("close")
+    worker.answer(OPEN_SECONDS)
+    return answer
+
+
+class ProgramServer:
+    """A server that is one process.
+
+    Args:
+        name: of the program, for people.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._program: Program | None = None
+        self._options: dict[str, str] = {}
+
+    def stop(self) -> None:
+        """Stop it; idempotent."""
+        if self._program is not None:
+            self._program.stop()
+            self._program = None
+
+    def options(self, case: Case) -> dict[str, str]:  # noqa: ARG002 - the same for all
+        """Its address."""
+        return self._options
+
+    def processes(self, case: Case) -> dict[str, int]:  # noqa: ARG002 - the same for all
+        """The server."""
+        return {"exchange": self._program.pid} if self._program else {}
+
+    def _run(self, argv: Sequence[str], log: Path) -> Program:
+        self._program = Program(argv, log)
+        return self._program
+
+    def _await(self, serves: Callable[[], bool]) -> None:
+        """Wait until it serves.
+
+        Raises:
+            BenchmarkError: it ends, or that takes too long.
+        """
+        assert self._program is not None  # noqa: S101 - it was started just now
+        until_serves(self._name, self._program, serves)
+
+
+def until_serves(name: str, program: Program, serves: Callable[[], bool]) -> None:
+    """Wait until a program of this name serves.
+
+    Raises:
+        BenchmarkError: it ends, or that takes too long.
+    """
+    deadline = time.monotonic() + OPEN_SECONDS
+    while not serves():
+        if time.monotonic() > deadline or not program.alive():
+            raise BenchmarkError(f"{name} does not start: {tail(program.log, 3)}")
+        program.wait(0.02)
 
 
 class Contender:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,7 +22,7 @@ import roq
 from roq.benchmarks import logs, report
 from roq.benchmarks.case import Case, Run
 from roq.benchmarks.cluster import RoqCluster
-from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender, Server
+from roq.benchmarks.contender import Contender, Server, measured, start
 from roq.benchmarks.contenders import bare_file, jetstream, kafka, rabbitmq, redis_streams
 from roq.benchmarks.contenders import roq as roq_clients
 from roq.benchmarks.processes import BenchmarkError, Worker, temporary_directory
@@ -110,12 +110,7 @@ class _Taking:
         topic = f"durable.{next(_topics)}."
         run = Run(topic=topic, size=case.size, batch=batch, count=count, rate=case.rate)
         try:
-            worker.ask("open", run)
-            worker.answer(OPEN_SECONDS)
-            worker.ask("go")
-            answer = worker.answer(2 * RUN_SECONDS)
-            worker.ask("close")
-            worker.answer(OPEN_SECONDS)
+            answer = measured(worker, run)
         except BenchmarkError:
             del self._workers[key]
             worker.kill()
@@ -180,15 +175,17 @@ def measure(
     results = DurableResults(environment=environment(), rounds=rounds, stores=[])
     cluster = RoqCluster()
     taking: list[_Taking] = []
+    started: list[Server] = []
     with temporary_directory() as name:
         directory = Path(name)
         try:
             for one, missing in _everybody(cluster):
-                reason = missing() or _started(one, taking, directory)
+                reason = missing() or start(one.server, started, directory)
                 if reason:
                     results.skipped[one.store.key] = reason
                     console.print(f"skipped: {one.store.title}: {reason}")
                 else:
+                    taking.append(one)
                     results.stores.append(one.store)
             _rounds(results, taking, directory, seconds, console)
             _end_to_end(results, cluster, directory, seconds)
@@ -196,8 +193,8 @@ def measure(
         finally:
             for one in taking:
                 one.stop()
-            for one in taking:
-                one.server.stop()
+            for server in started:
+                server.stop()
         _cold(results, directory, cold_bytes, console)
     return results
 
@@ -257,21 +254,6 @@ def _everybody(cluster: RoqCluster) -> list[tuple[_Taking, Callable[[], str | No
         )
         found.append((_Taking(store, kafka.MODULE, broker, style), kafka.missing))
     return found
-
-
-def _started(one: _Taking, taking: list[_Taking], directory: Path) -> str:
-    """Start a store; why it cannot be, or nothing."""
-    if any(other.server is one.server for other in taking):
-        taking.append(one)
-        return ""
-    taking.append(one)
-    try:
-        one.server.start(directory)
-    except (BenchmarkError, roq.RoQError) as error:
-        taking.remove(one)
-        one.server.stop()
-        return str(error)
-    return ""
 
 
 def _rounds(
@@ -397,6 +379,12 @@ def ratio(one: list[float], other: list[float]) -> str:
     return f"{statistics.median(found):.2f} ({min(found):.2f} – {max(found):.2f})"
 
 
+def ratios(pairs: Iterable[tuple[str, list[float], list[float]]]) -> list[tuple[str, str]]:
+    """Of each title, one and other, the title and their ratio, where both were measured."""
+    found = [(title, ratio(one, other)) for title, one, other in pairs]
+    return [(title, text) for title, text in found if text]
+
+
 def show(results: DurableResults, console: Console) -> None:
     """Print everything."""
     report.show_machine(results.environment, results.rounds, f"messages of {SIZE} B", console)
@@ -442,13 +430,12 @@ def comparisons(results: DurableResults) -> list[tuple[str, str]]:
     ours = [key for key in (f"roq_{ASYNC}", f"roq_{FLUSH}") if key in results.rates]
     told = []
     for key in ours:
-        for batch in BATCHES:
-            mine = results.rates[key].get(batch, [])
-            for other, theirs in results.rates.items():
-                if other not in ours and theirs.get(batch):
-                    told.append(
-                        (f"{key} by {other}, {batch} in a batch", ratio(mine, theirs[batch]))
-                    )
+        told += ratios(
+            (f"{key} by {other}, {batch} in a batch", results.rates[key].get(batch, []), theirs)
+            for batch in BATCHES
+            for other, rates in results.rates.items()
+            if other not in ours and (theirs := rates.get(batch))
+        )
         if key in results.acks_us and BARE in results.acks_us:
             extra = statistics.median(results.acks_us[key]) - statistics.median(
                 results.acks_us[BARE]

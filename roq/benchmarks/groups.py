@@ -20,13 +20,12 @@ from rich.table import Table
 from roq.benchmarks import report
 from roq.benchmarks.case import Case
 from roq.benchmarks.cluster import RoqCluster
-from roq.benchmarks.contender import Contender, Server
+from roq.benchmarks.contender import Contender, Server, start
 from roq.benchmarks.contenders import jetstream, rabbitmq, redis_streams, roq_groups
 from roq.benchmarks.contenders import roq as roq_clients
-from roq.benchmarks.durable import FIRST_MESSAGES, GUARANTEES, RoqQueues, Store, ratio, whole
+from roq.benchmarks.durable import FIRST_MESSAGES, GUARANTEES, RoqQueues, Store, ratios, whole
 from roq.benchmarks.processes import BenchmarkError, temporary_directory
 from roq.benchmarks.results import Environment, environment, write_document
-from roq.errors import RoQError
 from roq.model import FLUSH, VOLATILE
 
 JSON_NAME: Final = "groups.json"
@@ -100,7 +99,9 @@ def measure(rounds: int, seconds: float, console: Console) -> GroupResults:
         directory = Path(name)
         try:
             for one in _everybody(RoqCluster()):
-                reason = one.contender.missing() or _started(one, started, directory)
+                one.contender.start(directory)
+                server = one.contender.server
+                reason = one.contender.missing() or start(server, started, directory)
                 if reason:
                     results.skipped[one.reader.key] = reason
                     console.print(f"skipped: {one.reader.title}: {reason}")
@@ -160,22 +161,6 @@ def _everybody(cluster: RoqCluster) -> Iterator[_Reading]:
             "sent to the broker, which confirms no acknowledgement", group=True,
         )  # fmt: skip
         yield _Reading(reader, rabbitmq.MODULE, str(prefetch), rabbit, rabbitmq.missing)
-
-
-def _started(one: _Reading, started: list[Server], directory: Path) -> str:
-    """Start what it needs; why that cannot be, or nothing."""
-    one.contender.start(directory)
-    server = one.contender.server
-    if server in started:
-        return ""
-    started.append(server)
-    try:
-        server.start(directory)
-    except (BenchmarkError, RoQError) as error:
-        started.remove(server)
-        server.stop()
-        return str(error)
-    return ""
 
 
 def _fast(
@@ -249,10 +234,10 @@ def comparisons(results: GroupResults) -> list[tuple[str, str]]:
         for by in ("batches", "messages"):
             key = f"roq_{durability}_group_{by}"
             others = [f"roq_{durability}_subscriber_{by}", *(peers if by == "batches" else ())]
-            for other in others:
-                text = ratio(results.rates.get(key, []), results.rates.get(other, []))
-                if text:
-                    told.append((f"{key} by {other}", text))
+            mine = results.rates.get(key, [])
+            told += ratios(
+                (f"{key} by {each}", mine, results.rates.get(each, [])) for each in others
+            )
         key = f"roq_{durability}_group_messages"
         confirmed, published = results.confirmed_us.get(key), results.published_us.get(key)
         if confirmed and published:

@@ -17,7 +17,7 @@ from rich.table import Table
 from roq.benchmarks import report
 from roq.benchmarks.case import Case, Run
 from roq.benchmarks.cluster import RoqCluster
-from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Server
+from roq.benchmarks.contender import OPEN_SECONDS, Server, measured, start
 from roq.benchmarks.contenders import (
     nats_core,
     nats_requests,
@@ -30,7 +30,6 @@ from roq.benchmarks.durable import FIRST_MESSAGES, RoqQueues, Store, ratio
 from roq.benchmarks.processes import Answer, BenchmarkError, Worker, temporary_directory
 from roq.benchmarks.results import Environment, environment, write_document
 from roq.benchmarks.statistics import percentile
-from roq.errors import RoQError
 from roq.model import FLUSH, VOLATILE
 
 JSON_NAME: Final = "requests.json"
@@ -80,7 +79,9 @@ class _Asking:
         """Start its server and its service."""
         self._directory = directory
         self.server.start(directory)
-        self._open(self._worker(self._module, "subscriber", ""), _run(1, 0))
+        worker = self._worker(self._module, "subscriber", "")
+        worker.ask("open", _run(1, 0))
+        worker.answer(OPEN_SECONDS)
 
     def ask(self, style: str, count: int, rate: int) -> Answer:
         """Ask so often; gives when that began and ended, and the time of each in µs."""
@@ -99,16 +100,11 @@ class _Asking:
     def _measure(self, module: str, style: str, count: int, rate: int) -> Answer:
         worker = self._worker(module, "publisher", style)
         try:
-            self._open(worker, _run(count, rate))
-            worker.ask("go")
-            answer = worker.answer(2 * RUN_SECONDS)
-            worker.ask("close")
-            worker.answer(OPEN_SECONDS)
+            return measured(worker, _run(count, rate))
         except BenchmarkError:
             del self._workers[module, style]
             worker.kill()
             raise
-        return answer
 
     def _worker(self, module: str, role: str, style: str) -> Worker:
         worker = self._workers.get((module, style or role))
@@ -117,10 +113,6 @@ class _Asking:
             worker = Worker(module, role, style, options, self._directory)
             self._workers[module, style or role] = worker
         return worker
-
-    def _open(self, worker: Worker, run: Run) -> None:
-        worker.ask("open", run)
-        worker.answer(OPEN_SECONDS)
 
 
 def _run(count: int, rate: int) -> Run:
@@ -142,7 +134,7 @@ def measure(rounds: int, seconds: float, console: Console) -> RequestResults:
         try:
             for one in _everybody(cluster):
                 missing = _MISSING.get(one.asker.key)
-                reason = (missing and missing()) or _started(one, Path(name))
+                reason = (missing and missing()) or start(one, [], Path(name))
                 if reason:
                     results.skipped[one.asker.key] = reason
                     console.print(f"skipped: {one.asker.title}: {reason}")
@@ -186,15 +178,6 @@ def _everybody(cluster: RoqCluster) -> list[_Asking]:
         ),
     ]  # fmt: skip
     return [*found, *peers]
-
-
-def _started(one: _Asking, directory: Path) -> str:
-    try:
-        one.start(directory)
-    except (BenchmarkError, RoQError) as error:
-        one.stop()
-        return str(error)
-    return ""
 
 
 def _round(results: RequestResults, one: _Asking, seconds: float) -> None:

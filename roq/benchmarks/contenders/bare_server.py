@@ -7,14 +7,13 @@ from pathlib import Path
 
 import zmq
 
-from roq.benchmarks.case import Case
-from roq.benchmarks.contender import OPEN_SECONDS, Contender
-from roq.benchmarks.processes import PYTHON, Program
+from roq.benchmarks.contender import OPEN_SECONDS, Contender, ProgramServer
+from roq.benchmarks.processes import PYTHON
 
 Socket = zmq.Socket[bytes]
 
 
-class BareServer:
+class BareServer(ProgramServer):
     """Runs `serve` of a contender's module.
 
     Args:
@@ -22,32 +21,14 @@ class BareServer:
     """
 
     def __init__(self, module: str) -> None:
-        self._module = module
-        self._program: Program | None = None
-        self._options: dict[str, str] = {}
+        super().__init__(module)
 
     def start(self, directory: Path) -> None:
         """Start it; it says where it is bound."""
-        self._program = Program(
-            [*PYTHON, f"roq.benchmarks.contenders.{self._module}"],
-            directory / f"{self._module}.log",
-        )
-        data, live = self._program.read_line(OPEN_SECONDS).decode().split()
+        command = [*PYTHON, f"roq.benchmarks.contenders.{self._name}"]
+        program = self._run(command, directory / f"{self._name}.log")
+        data, live = program.read_line(OPEN_SECONDS).decode().split()
         self._options = {"data": data, "live": live}
-
-    def stop(self) -> None:
-        """Stop it."""
-        if self._program is not None:
-            self._program.stop()
-            self._program = None
-
-    def options(self, case: Case) -> dict[str, str]:  # noqa: ARG002 - the same for all
-        """Both addresses: `data` to send to, `live` to receive from."""
-        return self._options
-
-    def processes(self, case: Case) -> dict[str, int]:  # noqa: ARG002 - the same for all
-        """The forwarder."""
-        return {"exchange": self._program.pid} if self._program else {}
 
 
 def contender(module: str, title: str) -> Contender:

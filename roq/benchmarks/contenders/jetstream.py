@@ -10,11 +10,12 @@ import asyncio
 import shutil
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roq.benchmarks.case import Run
-from roq.benchmarks.clients import paced_async
+from roq.benchmarks.clients import parts
 from roq.benchmarks.contenders import nats_core
 from roq.benchmarks.contenders.nats_core import NatsClient, NatsServer
 
@@ -43,24 +44,11 @@ class JetStreamServer(NatsServer):
 
 
 class JetStreamPublisher(NatsClient):
-    """The sending side.
-
-    Attributes:
-        ack_us: how long each acknowledgement took, when it was measured.
-    """
+    """The sending side; it waits for acknowledgements, of a list of publishes at a time."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self.ack_us: list[float] = []
         self._context: JetStreamContext | None = None
-
-    def publish(self, run: Run, payloads: list[bytes]) -> None:
-        """A list of publishes at a time; their acknowledgements are waited for."""
-        self._runner.run(self._publish(run, payloads))
-
-    def pace(self, run: Run) -> None:
-        """Publish at a rate, and wait for each acknowledgement."""
-        self._runner.run(self._pace(run))
 
     async def _open(self, run: Run) -> None:
         await super()._open(run)
@@ -68,20 +56,15 @@ class JetStreamPublisher(NatsClient):
         await self._context.add_stream(name=_stream(run), subjects=[run.topic.rstrip(".")])
 
     async def _publish(self, run: Run, payloads: list[bytes]) -> None:
-        context, subject, left = self._streams(), run.topic.rstrip("."), run.count
-        while left > 0:
+        context, subject = self._streams(), run.topic.rstrip(".")
+        for part in parts(run, payloads):
             async with asyncio.TaskGroup() as group:
-                for payload in payloads[:left]:
+                for payload in part:
                     group.create_task(context.publish(subject, payload, timeout=ACK_SECONDS))
-            left -= len(payloads)
 
     async def _pace(self, run: Run) -> None:
         context, subject = self._streams(), run.topic.rstrip(".")
-        self.ack_us = []
-        async for payload in paced_async(run):
-            began = time.monotonic()
-            await context.publish(subject, payload, timeout=ACK_SECONDS)
-            self.ack_us.append((time.monotonic() - began) * 1e6)
+        await self._timed(run, partial(context.publish, subject, timeout=ACK_SECONDS))
 
     def _streams(self) -> JetStreamContext:
         assert self._context is not None  # noqa: S101 - the harness opens first
@@ -89,19 +72,11 @@ class JetStreamPublisher(NatsClient):
 
 
 class JetStreamConsumer(NatsClient):
-    """A durable pull consumer."""
+    """A durable pull consumer: it acknowledges each message, and waits for the last flush."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._pull: JetStreamContext.PullSubscription | None = None
-
-    def receive(self, run: Run) -> None:
-        """Fetch in pages, acknowledge each message; the last flush is waited for."""
-        self._runner.run(self._receive(run))
-
-    def ages(self, run: Run) -> list[float]:
-        """How long each acknowledgement takes until the server has confirmed it."""
-        return self._runner.run(self._ages(run))
 
     async def _open(self, run: Run) -> None:
         await super()._open(run)

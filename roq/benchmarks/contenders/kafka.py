@@ -10,14 +10,13 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from roq.benchmarks.case import Case, Run
-from roq.benchmarks.clients import paced
-from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS
-from roq.benchmarks.processes import BenchmarkError, Program, answers, free_port, tail
+from roq.benchmarks.case import Run
+from roq.benchmarks.clients import parts, timed
+from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, ProgramServer
+from roq.benchmarks.processes import BenchmarkError, answers, free_port
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -28,31 +27,29 @@ CLUSTER_ID: Final = "MkU3OEVBNTcwNTJENDM2Qk"
 BUFFER_MESSAGES: Final = 1_000_000
 
 
-class KafkaServer:
+class KafkaServer(ProgramServer):
     """One process that is broker and controller."""
 
     def __init__(self) -> None:
-        self._program: Program | None = None
-        self._address = ""
+        super().__init__("Kafka")
 
     def start(self, directory: Path) -> None:
         """Format its storage, start it, and wait until it serves."""
         home = directory / "kafka"
         home.mkdir(exist_ok=True)
         port, controller = free_port(), free_port()
-        self._address = f"127.0.0.1:{port}"
+        self._options = {"address": f"127.0.0.1:{port}"}
         configuration = home / "server.properties"
         configuration.write_text(
             "process.roles=broker,controller\nnode.id=1\n"
             f"controller.quorum.voters=1@127.0.0.1:{controller}\n"
             f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n"
-            f"advertised.listeners=PLAINTEXT://{self._address}\n"
+            f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n"
             "controller.listener.names=CONTROLLER\ninter.broker.listener.name=PLAINTEXT\n"
             "offsets.topic.replication.factor=1\nauto.create.topics.enable=false\n"
             f"log.dirs={home / 'logs'}\n"
         )
         java = [str(shutil.which("java")), "-Xmx1g", "-cp", f"{os.environ[JARS]}/*"]
-        log = directory / "kafka.log"
         formatted = subprocess.run(
             [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c",
              str(configuration)],
@@ -60,26 +57,8 @@ class KafkaServer:
         )  # fmt: skip
         if formatted.returncode:
             raise BenchmarkError(f"Kafka's storage cannot be formatted: {formatted.stderr[-300:]}")
-        self._program = Program([*java, "kafka.Kafka", str(configuration)], log)
-        deadline = time.monotonic() + OPEN_SECONDS
-        while not answers(port):
-            if time.monotonic() > deadline or not self._program.alive():
-                raise BenchmarkError(f"Kafka does not start: {tail(log, 3)}")
-            self._program.wait(0.2)
-
-    def stop(self) -> None:
-        """Stop it."""
-        if self._program is not None:
-            self._program.stop()
-            self._program = None
-
-    def options(self, case: Case) -> dict[str, str]:  # noqa: ARG002 - the same for all
-        """Its address."""
-        return {"address": self._address}
-
-    def processes(self, case: Case) -> dict[str, int]:  # noqa: ARG002 - the same for all
-        """The broker."""
-        return {"exchange": self._program.pid} if self._program else {}
+        self._run([*java, "kafka.Kafka", str(configuration)], directory / "kafka.log")
+        self._await(lambda: answers(port))
 
 
 class KafkaPublisher:
@@ -115,28 +94,27 @@ class KafkaPublisher:
 
     def publish(self, run: Run, payloads: list[bytes]) -> None:
         """Produce message by message, which is all that there is; wait for all at the end."""
-        producer, topic, left = self._open_producer(), run.topic.rstrip("."), run.count
-        while left > 0:
-            for payload in payloads[:left]:
+        producer, topic = self._open_producer(), run.topic.rstrip(".")
+        for part in parts(run, payloads):
+            for payload in part:
                 try:
                     producer.produce(topic, payload)
                 except BufferError:
                     producer.poll(0.1)
                     producer.produce(topic, payload)
             producer.poll(0)
-            left -= len(payloads)
         if producer.flush(RUN_SECONDS):
             raise BenchmarkError("not everything was acknowledged")
 
     def pace(self, run: Run) -> None:
         """Produce at a rate, and wait for each acknowledgement."""
         producer, topic = self._open_producer(), run.topic.rstrip(".")
-        self.ack_us = []
-        for payload in paced(run):
-            began = time.monotonic()
+
+        def send(payload: bytes) -> None:
             producer.produce(topic, payload)
             producer.flush(RUN_SECONDS)
-            self.ack_us.append((time.monotonic() - began) * 1e6)
+
+        self.ack_us = timed(run, send)
 
     def close(self) -> None:
         """Forget the producer."""

@@ -9,14 +9,13 @@ import asyncio
 import importlib.util
 import json
 import shutil
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from roq.benchmarks.case import Case, Run
-from roq.benchmarks.clients import age_us, paced_async
-from roq.benchmarks.contender import OPEN_SECONDS, Contender
-from roq.benchmarks.processes import BenchmarkError, Program
+from roq.benchmarks.case import Run
+from roq.benchmarks.clients import AsyncClient, age_us, paced_async, parts
+from roq.benchmarks.contender import Contender, ProgramServer
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -28,12 +27,11 @@ MODULE: Final = "nats_core"
 PENDING_BYTES: Final = 1 << 30
 
 
-class NatsServer:
+class NatsServer(ProgramServer):
     """A nats-server on a port that it chooses itself."""
 
     def __init__(self) -> None:
-        self._program: Program | None = None
-        self._url = ""
+        super().__init__("nats-server")
 
     def start(self, directory: Path) -> None:
         """Start it and read the file in which it writes down its port."""
@@ -44,54 +42,30 @@ class NatsServer:
             f'listen: "127.0.0.1:-1"\nports_file_dir: "{home}"\n'
             f'max_pending: {PENDING_BYTES}\nwrite_deadline: "60s"\n{self.settings(home)}'
         )
-        self._program = Program(
-            [str(shutil.which("nats-server")), "-c", str(configuration)],
-            directory / "nats-server.log",
-        )
-        ports = home / f"nats-server_{self._program.pid}.ports"
-        deadline = time.monotonic() + OPEN_SECONDS
-        while not self._url:
-            if time.monotonic() > deadline or not self._program.alive():
-                raise BenchmarkError(f"nats-server does not start: {self._program.log}")
-            try:
-                self._url = json.loads(ports.read_text())["nats"][0]
-            except (OSError, ValueError):
-                self._program.wait(0.02)
+        command = [str(shutil.which("nats-server")), "-c", str(configuration)]
+        program = self._run(command, directory / "nats-server.log")
+        ports = home / f"nats-server_{program.pid}.ports"
+
+        def serves() -> bool:
+            with suppress(OSError, ValueError):
+                self._options = {"url": json.loads(ports.read_text())["nats"][0]}
+                return True
+            return False
+
+        self._await(serves)
 
     def settings(self, home: Path) -> str:  # noqa: ARG002 - a store needs it
         """What else stands in its configuration."""
         return ""
 
-    def stop(self) -> None:
-        """Stop it."""
-        if self._program is not None:
-            self._program.stop()
-            self._program, self._url = None, ""
 
-    def options(self, case: Case) -> dict[str, str]:  # noqa: ARG002 - the same for all
-        """Its address."""
-        return {"url": self._url}
-
-    def processes(self, case: Case) -> dict[str, int]:  # noqa: ARG002 - the same for all
-        """The server."""
-        return {"exchange": self._program.pid} if self._program else {}
-
-
-class NatsClient:
+class NatsClient(AsyncClient):
     """A connection and the loop in which it lives."""
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self._url = url
-        self._runner = asyncio.Runner()
         self._connection: Client | None = None
-
-    def open(self, run: Run) -> None:
-        """Connect."""
-        self._runner.run(self._open(run))
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._runner.run(self._close())
 
     async def _open(self, run: Run) -> None:  # noqa: ARG002 - the subscriber needs it
         import nats  # noqa: PLC0415 - only in the process that uses it
@@ -109,21 +83,12 @@ class NatsClient:
 class NatsPublisher(NatsClient):
     """The sending side."""
 
-    def publish(self, run: Run, payloads: list[bytes]) -> None:
-        """Publish message by message, flush at the end."""
-        self._runner.run(self._publish(run, payloads))
-
-    def pace(self, run: Run) -> None:
-        """Publish at a rate."""
-        self._runner.run(self._pace(run))
-
     async def _publish(self, run: Run, payloads: list[bytes]) -> None:
-        client, left = self._client(), run.count
-        publish, topic = client.publish, run.topic.rstrip(".")
-        while left > 0:
-            for payload in payloads[:left]:
+        client, topic = self._client(), run.topic.rstrip(".")
+        publish = client.publish
+        for part in parts(run, payloads):
+            for payload in part:
                 await publish(topic, payload)
-            left -= len(payloads)
         await client.flush()
 
     async def _pace(self, run: Run) -> None:
@@ -142,21 +107,11 @@ class NatsSubscriber(NatsClient):
         self._done = asyncio.Event()
         self._left = 0
         self._size = 0
-        self._ages: list[float] = []
-
-    def receive(self, run: Run) -> None:
-        """Wait until the callback has seen every message."""
-        self._runner.run(self._done.wait())
-        assert self._size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
-
-    def ages(self, run: Run) -> list[float]:
-        """The same, with the ages that the callback noted."""
-        self.receive(run)
-        return self._ages
+        self._ages_us: list[float] = []
 
     async def _open(self, run: Run) -> None:
         await super()._open(run)
-        self._done, self._left, self._size, self._ages = asyncio.Event(), run.count, 0, []
+        self._done, self._left, self._size, self._ages_us = asyncio.Event(), run.count, 0, []
         self._subscription = await self._client().subscribe(
             run.topic.rstrip("."),
             cb=self._on_stamped if run.rate else self._on_message,
@@ -165,6 +120,14 @@ class NatsSubscriber(NatsClient):
         )
         await self._client().flush()
 
+    async def _receive(self, run: Run) -> None:
+        await self._done.wait()
+        assert self._size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
+
+    async def _ages(self, run: Run) -> list[float]:
+        await self._receive(run)
+        return self._ages_us
+
     async def _on_message(self, message: Msg) -> None:
         self._size += len(message.data)
         self._left -= 1
@@ -172,7 +135,7 @@ class NatsSubscriber(NatsClient):
             self._done.set()
 
     async def _on_stamped(self, message: Msg) -> None:
-        self._ages.append(age_us(message.data))
+        self._ages_us.append(age_us(message.data))
         await self._on_message(message)
 
 

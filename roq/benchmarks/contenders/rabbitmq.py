@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import shutil
-import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from roq.benchmarks.case import Case, Run
-from roq.benchmarks.clients import paced_async
-from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS
-from roq.benchmarks.processes import BenchmarkError, Program, answers, free_port, tail
+from roq.benchmarks.clients import AsyncClient, parts
+from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, until_serves
+from roq.benchmarks.processes import Program, answers, free_port
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractQueue
@@ -64,11 +64,7 @@ class RabbitServer:
     def _run(self, argv: list[str], log: Path, env: dict[str, str], port: int) -> None:
         program = Program(argv, log, env=env)
         self._programs.append(program)
-        deadline = time.monotonic() + OPEN_SECONDS
-        while not answers(port):
-            if time.monotonic() > deadline or not program.alive():
-                raise BenchmarkError(f"RabbitMQ does not start: {tail(log, 3)}")
-            program.wait(0.2)
+        until_serves("RabbitMQ", program, lambda: answers(port))
 
     def stop(self) -> None:
         """Stop both."""
@@ -84,7 +80,7 @@ class RabbitServer:
         return {"exchange": self._programs[-1].pid} if self._programs else {}
 
 
-class RabbitClient:
+class RabbitClient(AsyncClient):
     """A connection with a channel, and the loop in which they live.
 
     Args:
@@ -94,21 +90,13 @@ class RabbitClient:
     """
 
     def __init__(self, url: str, kind: str = QUORUM, prefetch: int = 0) -> None:
+        super().__init__()
         self._url = url
         self._kind = kind
         self._prefetch = prefetch
-        self._runner = asyncio.Runner()
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
         self._queue: AbstractQueue | None = None
-
-    def open(self, run: Run) -> None:
-        """Connect, and make the queue."""
-        self._runner.run(self._open(run))
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._runner.run(self._close())
 
     async def _open(self, run: Run) -> None:
         import aio_pika  # noqa: PLC0415 - only in the process that uses it
@@ -127,38 +115,16 @@ class RabbitClient:
 
 
 class RabbitPublisher(RabbitClient):
-    """The sending side.
-
-    Attributes:
-        ack_us: how long each confirmation took, when it was measured.
-    """
-
-    def __init__(self, url: str, kind: str = QUORUM) -> None:
-        super().__init__(url, kind)
-        self.ack_us: list[float] = []
-
-    def publish(self, run: Run, payloads: list[bytes]) -> None:
-        """A list of publishes at a time; their confirmations are waited for."""
-        self._runner.run(self._publish(run, payloads))
-
-    def pace(self, run: Run) -> None:
-        """Publish at a rate, and wait for each confirmation."""
-        self._runner.run(self._pace(run))
+    """The sending side; it waits for confirmations, of a list of publishes at a time."""
 
     async def _publish(self, run: Run, payloads: list[bytes]) -> None:
-        left = run.count
-        while left > 0:
+        for part in parts(run, payloads):
             async with asyncio.TaskGroup() as group:
-                for payload in payloads[:left]:
+                for payload in part:
                     group.create_task(self._send(run, payload))
-            left -= len(payloads)
 
     async def _pace(self, run: Run) -> None:
-        self.ack_us = []
-        async for payload in paced_async(run):
-            began = time.monotonic()
-            await self._send(run, payload)
-            self.ack_us.append((time.monotonic() - began) * 1e6)
+        await self._timed(run, partial(self._send, run))
 
     async def _send(self, run: Run, payload: bytes) -> None:
         import aio_pika  # noqa: PLC0415 - only in the process that uses it
@@ -174,13 +140,9 @@ class RabbitPublisher(RabbitClient):
 class RabbitConsumer(RabbitClient):
     """A consumer of a quorum queue that acknowledges each message."""
 
-    def receive(self, run: Run) -> None:
-        """Take messages as they are sent; the last acknowledgement is on the wire at the end."""
-        self._runner.run(self._receive(run))
-
-    def ages(self, run: Run) -> list[float]:
+    async def _ages(self, run: Run) -> list[float]:
         """Nothing: the broker does not confirm acknowledgements."""
-        self.receive(run)
+        await self._receive(run)
         return []
 
     async def _receive(self, run: Run) -> None:

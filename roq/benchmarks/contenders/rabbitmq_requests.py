@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
-import time
 from typing import TYPE_CHECKING, Final
 
 from roq.benchmarks.case import Run
-from roq.benchmarks.clients import paced_async
+from roq.benchmarks.clients import AsyncAnswering, AsyncClient
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS
 
 if TYPE_CHECKING:
@@ -24,37 +22,16 @@ REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """What a broker takes for the connection that a request came from."""
 
 
-class RabbitRequester:
-    """The asking side.
-
-    Attributes:
-        ack_us: until each response was there, under a light load.
-    """
+class RabbitRequester(AsyncClient):
+    """The asking side."""
 
     def __init__(self, url: str) -> None:
-        self.ack_us: list[float] = []
+        super().__init__()
         self._url = url
-        self._runner = asyncio.Runner()
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
         self._numbers = itertools.count()
         self._waiting: dict[str, asyncio.Future[bytes]] = {}
-
-    def open(self, run: Run) -> None:
-        """Connect; the service answers once."""
-        self._runner.run(self._open(run))
-
-    def publish(self, run: Run, payloads: list[bytes]) -> None:
-        """Keep as many requests under way as there are payloads."""
-        self._runner.run(self._publish(run, payloads))
-
-    def pace(self, run: Run) -> None:
-        """Ask at a rate, one after the other."""
-        self._runner.run(self._pace(run))
-
-    def close(self) -> None:
-        """Disconnect."""
-        self._runner.run(self._close())
 
     async def _open(self, run: Run) -> None:
         import aio_pika  # noqa: PLC0415 - only in the process that uses it
@@ -70,26 +47,10 @@ class RabbitRequester:
         await self._connection.close()
 
     async def _publish(self, run: Run, payloads: list[bytes]) -> None:
-        left, size = run.count, 0
-
-        async def ask(payload: bytes) -> None:
-            nonlocal left, size
-            while left > 0:
-                left -= 1
-                answer = await self._ask(payload)
-                size += len(answer)
-
-        async with asyncio.TaskGroup() as group:
-            for payload in payloads:
-                group.create_task(ask(payload))
-        assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
+        await self._asked(run, payloads, self._ask)
 
     async def _pace(self, run: Run) -> None:
-        self.ack_us = []
-        async for payload in paced_async(run):
-            began = time.monotonic()
-            await self._ask(payload)
-            self.ack_us.append((time.monotonic() - began) * 1e6)
+        await self._timed(run, self._ask)
 
     async def _ask(self, payload: bytes) -> bytes:
         import aio_pika  # noqa: PLC0415 - only in the process that uses it
@@ -110,30 +71,13 @@ class RabbitRequester:
             waiting.set_result(message.body)
 
 
-class RabbitService:
-    """The answering side: an asyncio loop in a thread of its own answers whatever comes."""
+class RabbitService(AsyncAnswering):
+    """The answering side."""
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self._url = url
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._channel: AbstractChannel | None = None
-
-    def open(self, run: Run) -> None:  # noqa: ARG002 - it answers whatever comes
-        """Serve; the measurements that follow find it."""
-        if not self._thread.is_alive():
-            self._thread.start()
-            asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(OPEN_SECONDS)
-
-    def receive(self, run: Run) -> None:
-        """Nothing: it answers anyway."""
-
-    def ages(self, run: Run) -> list[float]:  # noqa: ARG002 - nothing is measured here
-        """Nothing: it answers anyway."""
-        return []
-
-    def close(self) -> None:
-        """Nothing: it serves until its process ends."""
 
     async def _serve(self) -> None:
         import aio_pika  # noqa: PLC0415 - only in the process that uses it

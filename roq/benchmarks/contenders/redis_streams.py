@@ -11,13 +11,15 @@ import importlib.util
 import shutil
 import socket
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from roq.benchmarks.case import Case, Run
-from roq.benchmarks.clients import age_us, paced
-from roq.benchmarks.contender import OPEN_SECONDS, Contender
-from roq.benchmarks.processes import BenchmarkError, Program
+from roq.benchmarks.case import Run
+from roq.benchmarks.clients import age_us, parts, timed
+from roq.benchmarks.contender import Contender, ProgramServer
+from roq.benchmarks.processes import BenchmarkError, free_port
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -27,7 +29,7 @@ BLOCK_MS: Final = 1_000
 GROUP: Final = "bench"
 
 
-class RedisServer:
+class RedisServer(ProgramServer):
     """A redis-server on a free port.
 
     Args:
@@ -35,41 +37,30 @@ class RedisServer:
     """
 
     def __init__(self, sync: str = "") -> None:
+        super().__init__("redis-server")
         self._sync = sync
-        self._program: Program | None = None
-        self._port = 0
 
     def start(self, directory: Path) -> None:
         """Start it; another port if another program was faster."""
-        for _ in range(5):
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                self._port = int(free.getsockname()[1])
-            self._program = Program(self._command(directory), directory / "redis-server.log")
-            if self._serves():
+        for left in reversed(range(5)):
+            port = free_port()
+            self._options = {"port": str(port)}
+            self._run(self._command(directory, port), directory / "redis-server.log")
+            try:
+                self._await(partial(_serves, port))
+            except BenchmarkError:
+                self.stop()
+                if not left:
+                    raise
+            else:
                 return
-            self.stop()
-        raise BenchmarkError("redis-server does not start")
 
-    def stop(self) -> None:
-        """Stop it."""
-        if self._program is not None:
-            self._program.stop()
-            self._program = None
-
-    def options(self, case: Case) -> dict[str, str]:  # noqa: ARG002 - the same for all
-        """Its port."""
-        return {"port": str(self._port)}
-
-    def processes(self, case: Case) -> dict[str, int]:  # noqa: ARG002 - the same for all
-        """The server."""
-        return {"exchange": self._program.pid} if self._program else {}
-
-    def _command(self, directory: Path) -> list[str]:
+    def _command(self, directory: Path, port: int) -> list[str]:
         home = directory / f"redis-{self._sync}"
         home.mkdir(exist_ok=True)
         settings = {
             "bind": "127.0.0.1",
-            "port": str(self._port),
+            "port": str(port),
             "save": "",
             "appendonly": "yes" if self._sync else "no",
             "appendfsync": self._sync or "no",
@@ -81,17 +72,15 @@ class RedisServer:
         words = [word for name, value in settings.items() for word in (f"--{name}", value)]
         return [str(shutil.which("redis-server")), *words]
 
-    def _serves(self) -> bool:
-        deadline = time.monotonic() + OPEN_SECONDS
-        while self._program is not None and self._program.alive() and time.monotonic() < deadline:
-            try:
-                with socket.create_connection(("127.0.0.1", self._port), timeout=1.0) as client:
-                    client.sendall(b"PING\r\n")
-                    if client.recv(5) == b"+PONG":
-                        return True
-            except OSError:
-                self._program.wait(0.02)
-        return False
+
+def _serves(port: int) -> bool:
+    with (
+        suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), timeout=1.0) as client,
+    ):
+        client.sendall(b"PING\r\n")
+        return client.recv(5) == b"+PONG"
+    return False
 
 
 class RedisClient:
@@ -124,21 +113,15 @@ class RedisPublisher(RedisClient):
 
     def publish(self, run: Run, payloads: list[bytes]) -> None:
         """XADD in pipelines."""
-        left = run.count
-        while left > 0:
+        for part in parts(run, payloads):
             with self.client.pipeline(transaction=False) as pipeline:
-                for payload in payloads[:left]:
+                for payload in part:
                     pipeline.xadd(run.topic, {b"p": payload})
                 pipeline.execute()
-            left -= len(payloads)
 
     def pace(self, run: Run) -> None:
         """XADD one at a time."""
-        self.ack_us = []
-        for payload in paced(run):
-            began = time.monotonic()
-            self.client.xadd(run.topic, {b"p": payload})
-            self.ack_us.append((time.monotonic() - began) * 1e6)
+        self.ack_us = timed(run, lambda payload: self.client.xadd(run.topic, {b"p": payload}))
 
 
 class RedisSubscriber(RedisClient):

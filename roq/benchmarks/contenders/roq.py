@@ -9,12 +9,11 @@ order and duplicate checks, gap repair.
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 import roq
 from roq.benchmarks.case import Run
-from roq.benchmarks.clients import BenchPublisher, BenchSubscriber, age_us, paced
+from roq.benchmarks.clients import BenchPublisher, BenchSubscriber, age_us, paced, parts, timed
 from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender
 from roq.benchmarks.processes import BenchmarkError
@@ -51,11 +50,10 @@ class RoqPublisher:
 
     def publish(self, run: Run, payloads: list[bytes]) -> None:
         """Publish message by message, wait for the acknowledgements at the end."""
-        publish, topic, left = self._open_publisher().publish, run.topic, run.count
-        while left > 0:
-            for payload in payloads[:left]:
+        publish, topic = self._open_publisher().publish, run.topic
+        for part in parts(run, payloads):
+            for payload in part:
                 publish(payload, topic)
-            left -= len(payloads)
         self._open_publisher().flush(timeout=RUN_SECONDS)
 
     def pace(self, run: Run) -> None:
@@ -80,11 +78,8 @@ class RoqBatchPublisher(RoqPublisher):
     def publish(self, run: Run, payloads: list[bytes]) -> None:
         """Publish list by list, wait for the acknowledgements at the end."""
         publisher, topic = self._open_publisher(), run.topic
-        full, rest = divmod(run.count, len(payloads))
-        for _ in range(full):
-            publisher.publish_many(payloads, topic)
-        if rest:
-            publisher.publish_many(payloads[:rest], topic)
+        for part in parts(run, payloads):
+            publisher.publish_many(part, topic)
         publisher.flush(timeout=RUN_SECONDS)
 
 
@@ -100,11 +95,7 @@ class RoqAckedPublisher(RoqPublisher):
     def pace(self, run: Run) -> None:
         """Publish at a rate, and wait for each acknowledgement."""
         publish = self._open_publisher().publish
-        self.ack_us = []
-        for payload in paced(run):
-            began = time.monotonic()
-            publish(payload, run.topic).result(RUN_SECONDS)
-            self.ack_us.append((time.monotonic() - began) * 1e6)
+        self.ack_us = timed(run, lambda each: publish(each, run.topic).result(RUN_SECONDS))
 
 
 class RoqSubscriber:

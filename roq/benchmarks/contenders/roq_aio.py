@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import roq
 import roq.aio
 from roq.benchmarks.case import Run
-from roq.benchmarks.clients import BenchPublisher, BenchSubscriber, age_us, paced_async
+from roq.benchmarks.clients import (
+    AsyncClient,
+    BenchPublisher,
+    BenchSubscriber,
+    age_us,
+    paced_async,
+    parts,
+)
 from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS, Contender
 from roq.benchmarks.contenders.roq import refuse
@@ -17,12 +23,12 @@ MODULE: Final = "roq_aio"
 _TITLES: Final = {"batches": "RoQ asyncio, by batches", "messages": "RoQ asyncio, by message"}
 
 
-class AioClient:
+class AioClient(AsyncClient):
     """An event loop and the connection that lives in it."""
 
     def __init__(self, options: dict[str, str]) -> None:
+        super().__init__()
         self._options = options
-        self._runner = asyncio.Runner()
         self._connection: roq.aio.Cluster | None = None
 
     async def _cluster(self) -> roq.aio.Cluster:
@@ -39,31 +45,14 @@ class AioPublisher(AioClient):
         self._by_batches = by_batches
         self._publisher: roq.aio.Publisher | None = None
 
-    def open(self, run: Run) -> None:
-        """A publisher whose link is up."""
-        self._runner.run(self._open(run))
-
-    def publish(self, run: Run, payloads: list[bytes]) -> None:
-        """Publish everything, wait for the acknowledgements at the end."""
-        self._runner.run(self._publish(run, payloads))
-
-    def pace(self, run: Run) -> None:
-        """Publish at a rate."""
-        self._runner.run(self._pace(run))
-
-    def close(self) -> None:
-        """Say goodbye."""
-        self._runner.run(self._open_publisher().close())
-
     async def _open(self, run: Run) -> None:
         self._publisher = await (await self._cluster()).publisher(self._options["queue"])
         self._publisher.publish(b"", topic=f"warm.{run.topic}")
         await self._publisher.flush(timeout=OPEN_SECONDS)
 
     async def _publish(self, run: Run, payloads: list[bytes]) -> None:
-        publisher, topic, left = self._open_publisher(), run.topic, run.count
-        while left > 0:
-            part = payloads if left >= len(payloads) else payloads[:left]
+        publisher, topic = self._open_publisher(), run.topic
+        for part in parts(run, payloads):
             if self._by_batches:
                 await publisher.publish_many(part, topic)
             else:
@@ -73,8 +62,10 @@ class AioPublisher(AioClient):
                     except roq.WouldBlock:
                         await publisher.drain()
                         publisher.publish(payload, topic)
-            left -= len(part)
         await publisher.flush(timeout=RUN_SECONDS)
+
+    async def _close(self) -> None:
+        await self._open_publisher().close()
 
     async def _pace(self, run: Run) -> None:
         publisher = self._open_publisher()
@@ -95,27 +86,17 @@ class AioSubscriber(AioClient):
         self._by_batches = by_batches
         self._subscriber: roq.aio.Subscriber | None = None
 
-    def open(self, run: Run) -> None:
-        """Subscribe."""
-        self._runner.run(self._open(run))
-
-    def receive(self, run: Run) -> None:
-        """Look at everything."""
-        self._runner.run(self._batches(run) if self._by_batches else self._messages(run))
-
-    def ages(self, run: Run) -> list[float]:
-        """The age of every message on arrival."""
-        return self._runner.run(self._ages(run))
-
-    def close(self) -> None:
-        """Unsubscribe."""
-        self._runner.run(self._open_subscriber().close())
-
     async def _open(self, run: Run) -> None:
         cluster = await self._cluster()
         self._subscriber = await cluster.subscriber(
             self._options["queue"], topic=run.topic, on_gap=refuse
         )
+
+    async def _close(self) -> None:
+        await self._open_subscriber().close()
+
+    async def _receive(self, run: Run) -> None:
+        await (self._batches(run) if self._by_batches else self._messages(run))
 
     async def _batches(self, run: Run) -> None:
         received, size = 0, 0

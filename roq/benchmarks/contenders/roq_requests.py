@@ -14,7 +14,7 @@ from typing import Final
 
 import roq
 from roq.benchmarks.case import Run
-from roq.benchmarks.clients import BenchPublisher, BenchSubscriber, paced
+from roq.benchmarks.clients import Answering, BenchPublisher, BenchSubscriber, paced
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS
 
 MODULE: Final = "roq_requests"
@@ -98,8 +98,8 @@ class RoqRequester:
         return self._requester
 
 
-class RoqService:
-    """The answering side; it answers in the background."""
+class RoqService(Answering):
+    """The answering side."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._queue = options["queue"]
@@ -113,16 +113,6 @@ class RoqService:
             self._service.handler(ECHO)(_echo)
             self._service.handler(ECHO_ALL, batch=LARGEST)(_echo_all)
             self._service.start()
-
-    def receive(self, run: Run) -> None:
-        """Nothing: it answers anyway."""
-
-    def ages(self, run: Run) -> list[float]:  # noqa: ARG002 - nothing is measured here
-        """Nothing: it answers anyway."""
-        return []
-
-    def close(self) -> None:
-        """Nothing: it serves until its process ends."""
 
 
 def _echo(value: bytes, context: roq.RequestContext) -> bytes:  # noqa: ARG001 - as handlers are
