@@ -13,8 +13,8 @@ from pathlib import Path
 import docker
 import docker_engine
 import pytest
+from zookeeper_server import EmbeddedZooKeeper
 
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.provider.engine import Engine
 from roq.testing.running import RunningCluster, cluster
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 import zmq
+from zookeeper_server import EmbeddedZooKeeper
 
 import roq.testing
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol import documents
 from roq.protocol.control import Done, Failure, ScaledOut, ScaleIn, ScaleOut
 from roq.provider.docker import CLUSTER_LABEL

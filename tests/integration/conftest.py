@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 import pytest
 from exchange_process import Peers
 from watched import Scene
+from zookeeper_server import EmbeddedZooKeeper
 
 import roq
 import roq.testing
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.testing import RunningCluster
 
 FAILED = pytest.StashKey[bool]()

@@ -11,8 +11,8 @@ import pytest
 import zmq
 from gcm_process import SESSION_SECONDS, Console, DaemonProcess
 from waiting import eventually
+from zookeeper_server import EmbeddedZooKeeper
 
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.local.ports import choose_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -15,10 +15,10 @@ from gcm_process import Console, DaemonProcess, PaperHostManager
 from gcm_script import PaperHost
 from tcp_relay import TcpRelay
 from waiting import eventually
+from zookeeper_server import EmbeddedZooKeeper
 
 import roq
 import roq.aio
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol.documents import RawDocument
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

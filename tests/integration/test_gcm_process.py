@@ -11,8 +11,8 @@ import zmq
 from gcm_process import SESSION_SECONDS, Console, DaemonProcess, PaperHostManager
 from gcm_script import PaperHost
 from waiting import eventually
+from zookeeper_server import EmbeddedZooKeeper
 
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.protocol import broadcast
 
 pytestmark = pytest.mark.integration

@@ -11,9 +11,9 @@ import psutil
 import pytest
 from gcm_process import SESSION_SECONDS, Console, DaemonProcess
 from waiting import eventually
+from zookeeper_server import EmbeddedZooKeeper
 
 import roq
-from roq.coordination.embedded import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.integration
 

@@ -14,8 +14,7 @@ import pytest
 from fake_leader import HOST, FakeLeader, is_gone, start_exchange, start_monitor, topology
 from founding import found_cluster
 from waiting import eventually
-
-from roq.coordination.embedded import EmbeddedZooKeeper
+from zookeeper_server import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.integration
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 from commands import alive, until
+from zookeeper_server import EmbeddedZooKeeper
 
 import roq
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.errors import RequestError, Unavailable
 from roq.local.ports import choose_ports
 from roq.testing import RunningCluster, cluster

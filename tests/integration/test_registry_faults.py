@@ -11,9 +11,9 @@ import pytest
 from founding import end_session
 from posting import Loop
 from tcp_relay import TcpRelay
+from zookeeper_server import EmbeddedZooKeeper
 
 from roq.coordination.contract import Committed, Conflict, Create, SessionState
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import RegistryAway
 from roq.local.ports import choose_ports

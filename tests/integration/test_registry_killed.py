@@ -17,8 +17,8 @@ import pytest
 from gcm_process import Console, DaemonProcess, PaperHostManager
 from gcm_script import PaperHost
 from waiting import eventually
+from zookeeper_server import EmbeddedZooKeeper
 
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.local.ports import choose_ports
 from roq.protocol.documents import RawDocument
 

@@ -11,6 +11,7 @@ from kazoo.security import make_digest_acl
 from posting import Loop
 from registry_contract import RegistryContract
 from tcp_relay import TcpRelay
+from zookeeper_server import EmbeddedZooKeeper
 
 from roq.coordination.contract import (
     ANY_VERSION,
@@ -24,7 +25,6 @@ from roq.coordination.contract import (
     SessionState,
     Set,
 )
-from roq.coordination.embedded import EmbeddedZooKeeper
 from roq.coordination.zookeeper import REQUESTS_UNDER_WAY, ZooKeeperRegistry
 from roq.errors import RegistryAway
 

@@ -5,20 +5,18 @@ import os
 import socket
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from roq.coordination import embedded
 from roq.coordination.embedded import (
-    EmbeddedZooKeeper,
     Ensemble,
     Member,
     class_path,
     prepare,
     serves,
 )
-from roq.errors import ConfigError, LocalProtocolError, Unavailable
+from roq.errors import ConfigError, Unavailable
 
 
 @pytest.fixture
@@ -101,61 +99,6 @@ def test_a_data_directory_that_is_a_file_is_an_error(tmp_path: Path, java_home: 
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be used for data"):
         prepare(tmp_path / "file", "127.0.0.1", 2181, {"JAVA_HOME": str(java_home)})
-    with pytest.raises(ConfigError, match="cannot be used for data"):
-        EmbeddedZooKeeper(tmp_path / "file", environ={"JAVA_HOME": str(java_home)}).start()
-
-
-def test_the_address_is_known_after_the_start_only(tmp_path: Path) -> None:
-    server = EmbeddedZooKeeper(tmp_path)
-    assert server.pid == 0
-    with pytest.raises(LocalProtocolError):
-        _ = server.address
-
-
-def test_stopping_what_was_not_started_does_nothing(tmp_path: Path) -> None:
-    EmbeddedZooKeeper(tmp_path).stop()
-
-
-def test_a_port_in_use_is_an_error_before_anything_is_started(
-    tmp_path: Path, java_home: Path
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        server = EmbeddedZooKeeper(
-            tmp_path / "zk", port=port, environ={"JAVA_HOME": str(java_home)}
-        )
-        with pytest.raises(ConfigError, match=f"cannot use port {port} of 127.0.0.1"):
-            server.start()
-    assert not server.log_path.exists()
-
-
-def test_an_address_of_another_machine_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"192\.0\.2\.1"):
-        EmbeddedZooKeeper(tmp_path, host="192.0.2.1").start()
-
-
-def test_a_java_that_ends_at_once_is_an_error_with_its_last_words(
-    tmp_path: Path, java_home: Path
-) -> None:
-    server = EmbeddedZooKeeper(tmp_path / "zk", environ={"JAVA_HOME": str(java_home)})
-    with pytest.raises(Unavailable, match="what a pity"):
-        server.start()
-    assert server.pid == 0
-
-
-def test_last_words_are_heard_however_soon_they_come(
-    tmp_path: Path, java_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start = EmbeddedZooKeeper._start_keeper
-
-    def start_and_wait(server: EmbeddedZooKeeper, *args: Any) -> None:
-        start(server, *args)
-        assert server._ended.wait(30)
-
-    monkeypatch.setattr(EmbeddedZooKeeper, "_start_keeper", start_and_wait)
-    server = EmbeddedZooKeeper(tmp_path / "zk", environ={"JAVA_HOME": str(java_home)})
-    with pytest.raises(Unavailable, match="what a pity"):
-        server.start()
 
 
 def test_nobody_serves_on_a_port_that_is_closed_or_silent() -> None:
