@@ -359,42 +359,13 @@ class DeliveryError(RoQError):
         self.outcome = outcome
 
 
-REQUEST_ERRORS: dict[str, type[RequestError]] = {
-    error.code: error
-    for error in (
-        RequestError,
-        InvalidRequest,
-        OtherVersion,
-        QueueNotFound,
-        QueueExists,
-        QueueStopped,
-        HostNotFound,
-        ExchangeNotFound,
-        GroupNotFound,
-        NotEmpty,
-        NoCapacity,
-        Busy,
-        StaleEpoch,
-        RegistryAway,
-        Interrupted,
-        NotLeader,
-    )
-}
+_REQUEST_ERRORS: list[type[RequestError]] = [
+    RequestError,
+    *RequestError.__subclasses__(),
+    Interrupted,
+]
+REQUEST_ERRORS = {error.code: error for error in _REQUEST_ERRORS}
 """From the code on the wire to the exception that a client raises."""
 
-NO_RESPONSES: dict[str, type[NoResponse]] = {
-    error.state: error
-    for error in (
-        RequestFailed,
-        RequestDiscarded,
-        RequestCancelled,
-        RequestLate,
-        RequestUnknown,
-        ResponseExpired,
-        ResponseRetrieved,
-        ResponseLost,
-        ResponseForgotten,
-        NeverRequested,
-    )
-}
+NO_RESPONSES = {error.state: error for error in NoResponse.__subclasses__()}
 """From the state of a request to the exception that tells of it."""

@@ -25,7 +25,7 @@ from roq.client.admin.board import (
     QueueView,
     SubscriberRow,
 )
-from roq.client.admin.wording import bytes_text
+from roq.client.admin.wording import bytes_text, many
 
 FULL: Final = 1.25
 """The load at which a bar is full; the limit itself is at four fifths of it."""
@@ -246,16 +246,16 @@ def _headline(view: QueueView, state: str, width: int) -> list[Text]:
     counts = Text(
         " · ".join(
             (
-                _count(len(view.exchanges), "exchange"),
-                _count(view.publisher_count, "publisher"),
-                _count(view.subscriber_count, "subscriber"),
+                many(len(view.exchanges), "exchange"),
+                many(view.publisher_count, "publisher"),
+                many(view.subscriber_count, "subscriber"),
             )
         )
     )
     if view.waiting:
         counts.append(f" · {view.waiting:,} waiting", "yellow")
     if view.moves:
-        counts.append(f" · {_count(view.moves, 'move')}")
+        counts.append(f" · {many(view.moves, 'move')}")
     whole = Text("  ").join([line, counts])
     return [whole] if whole.cell_len <= width else [line, counts]
 
@@ -457,7 +457,3 @@ def _lost(count: int) -> Text:
 
 def _milliseconds(value: float) -> str:
     return f"{value:.1f} ms" if value < 99.95 else f"{value / 1000:.2f} s"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -11,6 +11,7 @@ import msgspec
 
 from roq.cli.failures import Failed, daemon_failed, text_of
 from roq.cli.output import note
+from roq.client.admin.wording import many
 from roq.errors import RoQError
 from roq.local.launcher import Launcher, StartFailed
 from roq.local.plan import Addresses
@@ -191,7 +192,7 @@ class _Shell:
             RoQError: why it could not start, or had to end.
         """
         on_stop(self._reactor, self._stop)
-        self._say(f"Starting a cluster of {_count(self._settings.hosts, 'host')} …")
+        self._say(f"Starting a cluster of {many(self._settings.hosts, 'host')} …")
         try:
             self._launcher.start()
             self._reactor.run()
@@ -232,7 +233,3 @@ def _next_step(addresses: Addresses) -> str:
     port = addresses.client.rpartition(":")[2]
     other = "" if port == "5000" else f" --cluster {addresses.client}"
     return f"roq queue create orders{other}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

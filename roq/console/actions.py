@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from roq.client.admin import rules
-from roq.client.admin.wording import place_of
+from roq.client.admin.wording import many, place_of
 from roq.client.letters import Wanted
 from roq.console.guard import whole
 from roq.console.letters import Letters, agreed
@@ -187,7 +187,7 @@ def _remove_effect(intent: Intent) -> list[str]:
     there = len(described.exchanges)
     disk = "" if described.durability == VOLATILE else ", also what is on disks"
     return [
-        f"The queue goes with its {_many(there, 'exchange')} and every message in it{disk}.",
+        f"The queue goes with its {many(there, 'exchange')} and every message in it{disk}.",
         *_users(intent),
         "Its consumer groups, and how far they are, are forgotten.",
         "This cannot be taken back.",
@@ -212,8 +212,8 @@ def _users(intent: Intent) -> list[str]:
     view = intent.source.view(intent["queue"])
     if view is None:
         return []
-    publishers = _many(view.publisher_count, "publisher")
-    return [f"It has {publishers} and {_many(view.subscriber_count, 'subscriber')} at the moment."]
+    publishers = many(view.publisher_count, "publisher")
+    return [f"It has {publishers} and {many(view.subscriber_count, 'subscriber')} at the moment."]
 
 
 def _remove_queue(intent: Intent) -> str:
@@ -359,7 +359,7 @@ def _set_rules(intent: Intent) -> str:
 def _drain_effect(intent: Intent) -> list[str]:
     rows = [row for row in intent.source.hosts().value or [] if row.host == intent["host"]]
     there = [
-        f"{_many(row.exchanges, 'exchange')} and {_many(row.monitors, 'monitor')} are there."
+        f"{many(row.exchanges, 'exchange')} and {many(row.monitors, 'monitor')} are there."
         for row in rows
     ]
     return [
@@ -396,7 +396,7 @@ def _group_effect(*sentences: str) -> Callable[[Intent], list[str]]:
     def effect(intent: Intent) -> list[str]:
         known = intent.source.group(intent["queue"], intent["group"]).value
         now = [
-            f"Now: {_many(row.members, 'member')}, {_many(row.out, 'message')} out, "
+            f"Now: {many(row.members, 'member')}, {many(row.out, 'message')} out, "
             f"{row.behind:,} batches behind."
             for row in known or ()
         ]
@@ -468,10 +468,6 @@ def _agreed(intent: Intent) -> Wanted:
 
 def _says(*sentences: str) -> Callable[[Intent], list[str]]:
     return lambda _: list(sentences)
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 _HOST: Final = Field("host", "Host", help="Where it runs; empty: the cluster chooses.")

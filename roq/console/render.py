@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from roq.client.admin.wording import age_text, bytes_text, durations_text, ended_text
+from roq.client.admin.wording import age_text, bytes_text, durations_text, ended_text, many
 from roq.console.pages import Asked, View
 
 FRAGMENT: Final = "live_"
@@ -65,7 +65,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters.update(
         size=bytes_text, age=age_text, num=number, ms=milliseconds, utc=utc, clock=clock,
-        tone=tone, level=level, part=part, spark=spark, uni=plural, since=since, micro=micro,
+        tone=tone, level=level, part=part, spark=spark, uni=many, since=since, micro=micro,
         durations=durations_text, ended=ended_text,
     )  # fmt: skip
     # A block that is filled by itself does not see what its template has imported.
@@ -121,11 +121,6 @@ class Renderer:
 def number(value: float) -> str:
     """Digits in groups, without a fraction."""
     return f"{value:,.0f}"
-
-
-def plural(value: int, noun: str) -> str:
-    """A number of things."""
-    return f"{value:,} {noun}" + ("" if value == 1 else "s")
 
 
 def milliseconds(value: float) -> str:

@@ -21,6 +21,11 @@ def bytes_text(count: float) -> str:
     return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
 
 
+def many(number: int, noun: str) -> str:
+    """A number of things: `1 exchange`, `2 exchanges`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def age_text(seconds: float) -> str:
     """A span of time in one unit, as people say it."""
     for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.console.render import level, micro, milliseconds, part, plural, spark, tone, utc
+from roq.console.render import level, micro, milliseconds, part, spark, tone, utc
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,7 @@ def test_a_line_ends_at_the_right() -> None:
     assert spark([]) == ""
 
 
-def test_one_is_no_plural() -> None:
-    assert (plural(1, "queue"), plural(2_000, "queue")) == ("1 queue", "2,000 queues")
+def test_a_date_has_its_time() -> None:
     assert utc(0.0) == "1970-01-01 00:00:00"
 
 

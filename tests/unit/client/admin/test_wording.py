@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.client.admin.wording import age_text, bytes_text
+from roq.client.admin.wording import age_text, bytes_text, many
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,7 @@ def test_bytes_have_the_unit_that_fits(count: int, text: str) -> None:
 )
 def test_an_age_has_one_unit(seconds: float, text: str) -> None:
     assert age_text(seconds) == text
+
+
+def test_one_is_no_plural() -> None:
+    assert (many(1, "queue"), many(2_000, "queue")) == ("1 queue", "2,000 queues")
