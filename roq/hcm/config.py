@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 import psutil
@@ -21,13 +22,14 @@ from roq.hcm.settings import Settings
 from roq.model import endpoint_of
 from roq.runtime import config as files
 from roq.runtime.metrics import MetricsSettings
-from roq.runtime.structured_logs import FORMATS, LEVELS
 from roq.timing import HUNG_SECONDS_MIN
 
 PORT_TOO_HIGH = 65_536
 STARTS_MIN = 4
 STARTS_PER_CORE = 2
 """Processes that are started at the same time."""
+Above0: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+AtLeast1: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}
 
 
@@ -48,8 +50,8 @@ class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     servers: str = "localhost:2181"
     root: str = "/RoQ"
-    session_seconds: float = 6.0
-    connect_seconds: float = 20.0
+    session_seconds: Above0 = 6.0
+    connect_seconds: Above0 = 20.0
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,7 +60,7 @@ class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     interface: str = ""
     bind: str = ""
     advertise: str = ""
-    port: int = 5_100
+    port: Annotated[int, msgspec.Meta(ge=0, lt=PORT_TOO_HIGH)] = 5_100
 
 
 class Monitor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,8 +68,9 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     base_port: int = 5_500
     ports: int = 300
-    stat_period: int = 1_000
-    queues_per_process: int = 20
+    # Exchanges are taken for lost after 3 s without a report.
+    stat_period: Annotated[int, msgspec.Meta(ge=1, le=2_000)] = 1_000
+    queues_per_process: AtLeast1 = 20
 
 
 class Statmonitor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,19 +85,23 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     base_port: int = 6_000
     ports: int = 2_000
-    max_perhost: int = 0
+    max_perhost: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class Children(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bounds in the life of a child process."""
 
-    start_seconds: float = 10.0
-    stop_seconds: float = 5.0
-    drain_seconds: float = 60.0
+    start_seconds: Above0 = 10.0
+    stop_seconds: Above0 = 5.0
+    drain_seconds: Annotated[float, msgspec.Meta(ge=0)] = 60.0
     hung_seconds: float = 1.0
-    orphan_seconds: float = 60.0
-    crashes_most: int = 5
-    crash_window_seconds: float = 60.0
+    orphan_seconds: Above0 = 60.0
+    crashes_most: AtLeast1 = 5
+    crash_window_seconds: Above0 = 60.0
+
+    def __post_init__(self) -> None:
+        if self.hung_seconds != 0 and not self.hung_seconds >= HUNG_SECONDS_MIN:
+            raise ValueError(f"hung_seconds: 0 (never), or at least {HUNG_SECONDS_MIN}")
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,8 +113,8 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How this process and its children log."""
 
-    level: str = "info"
-    format: str = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
 
 
 class HcmConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -151,7 +158,7 @@ def check(config: HcmConfig) -> HcmConfig:
     Raises:
         ConfigError: names all keys that are wrong.
     """
-    problems = [*_range_problems(config), *_number_problems(config)]
+    problems = _range_problems(config)
     if not config.gcm.address:
         problems.append("gcm.address: name at least one configuration manager")
     problems += [
@@ -159,10 +166,6 @@ def check(config: HcmConfig) -> HcmConfig:
         for address in config.gcm.address
         if not _is_address(address)
     ]
-    if config.log.level not in LEVELS:
-        problems.append(f"log.level: one of {', '.join(LEVELS)}")
-    if config.log.format not in FORMATS:
-        problems.append(f"log.format: one of {', '.join(FORMATS)}")
     if problems:
         raise ConfigError("; ".join(problems))
     return config
@@ -251,34 +254,6 @@ def _range_problems(config: HcmConfig) -> list[str]:
         for two in ranges[index + 1 :]
         if one[1] and two[1] and one[1] < two[1] + two[2] and two[1] < one[1] + one[2]
     ]
-    if not 0 <= config.network.port < PORT_TOO_HIGH:
-        problems.append(f"network.port: {config.network.port} is no port")
-    return problems
-
-
-def _number_problems(config: HcmConfig) -> list[str]:
-    children = config.children
-    positive = {
-        "zk.session_seconds": config.zk.session_seconds,
-        "zk.connect_seconds": config.zk.connect_seconds,
-        "children.start_seconds": children.start_seconds,
-        "children.stop_seconds": children.stop_seconds,
-        "children.orphan_seconds": children.orphan_seconds,
-        "children.crashes_most": children.crashes_most,
-        "children.crash_window_seconds": children.crash_window_seconds,
-        "monitor.stat_period": config.monitor.stat_period,
-        "monitor.queues_per_process": config.monitor.queues_per_process,
-    }
-    problems = [f"{key}: {value} must be above 0" for key, value in positive.items() if value <= 0]
-    if config.monitor.stat_period > 2_000:
-        # Monitors take an exchange for lost after 3 s without a report.
-        problems.append(f"monitor.stat_period: {config.monitor.stat_period} ms is above 2000 ms")
-    if children.hung_seconds != 0 and not children.hung_seconds >= HUNG_SECONDS_MIN:
-        problems.append(f"children.hung_seconds: 0 (never), or at least {HUNG_SECONDS_MIN}")
-    if not 0 <= children.drain_seconds < float("inf"):
-        problems.append("children.drain_seconds: must be 0 (nothing is drained) or more")
-    if config.exchange.max_perhost < 0:
-        problems.append("exchange.max_perhost: must be 0 (no limit) or more")
     return problems
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from roq.errors import ConfigError
 from roq.hcm.config import (
-    Children,
     Exchange,
     Gcm,
     HcmConfig,
@@ -46,7 +45,8 @@ def test_an_unknown_key_is_named_with_its_file(tmp_path) -> None:
 def test_a_value_that_cannot_work_is_named_with_its_file(tmp_path) -> None:
     file = tmp_path / "hcm.toml"
     file.write_text("[exchange]\nmax_perhost = -3\n[log]\nlevel = 'loud'\n")
-    with pytest.raises(ConfigError, match=r"hcm.toml.*exchange.max_perhost.*log.level"):
+    named = r"(?s)hcm.toml: exchange.max_perhost.*hcm.toml: log.level"
+    with pytest.raises(ConfigError, match=named):
         load(file, {})
 
 
@@ -56,18 +56,37 @@ def test_a_value_that_cannot_work_is_named_with_its_file(tmp_path) -> None:
         (HcmConfig(gcm=Gcm(address=[])), "gcm.address"),
         (HcmConfig(gcm=Gcm(address=["nowhere"])), "gcm.address"),
         (HcmConfig(gcm=Gcm(address=["h:99999"])), "gcm.address"),
-        (HcmConfig(monitor=Monitor(stat_period=0)), "monitor.stat_period"),
-        (HcmConfig(monitor=Monitor(stat_period=60_000)), "monitor.stat_period"),
         (HcmConfig(monitor=Monitor(base_port=65_500)), "monitor"),
         (HcmConfig(statmonitor=Statmonitor(base_port=5_600)), "overlap"),
-        (HcmConfig(exchange=Exchange(max_perhost=-1)), "exchange.max_perhost"),
-        (HcmConfig(children=Children(orphan_seconds=0)), "children.orphan_seconds"),
-        (HcmConfig(network=Network(port=70_000)), "network.port"),
     ],
 )
 def test_values_that_cannot_work_are_refused_by_key(config, key) -> None:
     with pytest.raises(ConfigError, match=key):
         check(config)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("MONITOR_STAT_PERIOD", "0"),
+        ("MONITOR_STAT_PERIOD", "60000"),
+        ("EXCHANGE_MAX_PERHOST", "-1"),
+        ("CHILDREN_ORPHAN_SECONDS", "0"),
+        ("CHILDREN_DRAIN_SECONDS", "-1"),
+        ("CHILDREN_DRAIN_SECONDS", "inf"),
+        ("NETWORK_PORT", "70000"),
+        ("LOG_FORMAT", "xml"),
+    ],
+)
+def test_values_out_of_their_bounds_are_named(key, value) -> None:
+    with pytest.raises(ConfigError, match=f"ROQ_HCM_{key}"):
+        load(SHIPPED, {f"ROQ_HCM_{key}": value})
+
+
+def test_a_child_is_not_taken_for_hung_too_soon() -> None:
+    assert load(SHIPPED, {"ROQ_HCM_CHILDREN_HUNG_SECONDS": "0"}).children.hung_seconds == 0
+    with pytest.raises(ConfigError, match="hung_seconds"):
+        load(SHIPPED, {"ROQ_HCM_CHILDREN_HUNG_SECONDS": "0.01"})
 
 
 @pytest.mark.parametrize(
