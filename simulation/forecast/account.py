@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from roq.policy.known import OVERLOAD
 from roq.simulation.forecast.exchange import Exchange
 from roq.simulation.forecast.host import Hosts
 from roq.simulation.forecast.load import Group
 from roq.simulation.forecast.parameters import Parameters
+from roq.simulation.forecast.tally import Summed
 from roq.simulation.forecast.windows import Latency, Recorder, waits_for_core
 
 BUSY_MOST: Final = 0.98
@@ -18,9 +21,8 @@ LOADED: Final = 0.10
 """Of the limit, per exchange on average: below it nothing is said about imbalance."""
 
 
-@dataclass(slots=True)
-class Totals:
-    """Sums over time; plain numbers, so that those of many queues can be added."""
+class Totals(Summed, kw_only=True):
+    """Sums over time, and how long overloads lasted."""
 
     exchange_seconds: float = 0.0
     bytes: float = 0.0
@@ -36,11 +38,10 @@ class Totals:
     """Latency times the messages that it holds for."""
     busy_seconds: float = 0.0
     """Of cores."""
-
-    def add(self, other: Totals) -> None:
-        """Put two together."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+    reactions: list[float] = msgspec.field(default_factory=list)
+    """Seconds from the beginning of an overload until a publisher had left."""
+    reliefs: list[float] = msgspec.field(default_factory=list)
+    """Seconds from its beginning to its end."""
 
 
 @dataclass(slots=True)
@@ -94,10 +95,6 @@ class Account:
         self.present = Present()
         self.unserved = 0
         """Publishers that are nowhere."""
-        self.reactions: list[float] = []
-        """Seconds from the beginning of an overload until a publisher had left."""
-        self.reliefs: list[float] = []
-        """Seconds from its beginning to its end."""
         self._recorder = recorder
         self._since = 0.0
         self._moment = 0.0
@@ -171,7 +168,7 @@ class Account:
         """A publisher has left an exchange."""
         since, seen = self._overloaded.get(number, (now, True))
         if not seen:
-            self.reactions.append(now - since)
+            self.totals.reactions.append(now - since)
             self._overloaded[number] = (since, True)
 
     def latency_ms(self, exchanges: dict[int, Exchange]) -> float:
@@ -228,7 +225,7 @@ class Account:
         most = OVERLOAD * self._limit
         loads = self.present.loads
         for number in [each for each in self._overloaded if loads.get(each, 0.0) <= most]:
-            self.reliefs.append(now - self._overloaded.pop(number)[0])
+            self.totals.reliefs.append(now - self._overloaded.pop(number)[0])
         for number, load in loads.items():
             if load > most and number not in self._overloaded:
                 self._overloaded[number] = (now, False)

@@ -108,9 +108,11 @@ STATED: Final = Error(hours=0.06, moves=0.17, cpu=0.10)
 
 def error_of(facts: Facts, played: Sequence[Outcome]) -> Error:
     """How wrong the model was, over all seeds."""
-    moves = _factor(mean([each.moves for each in played]), facts.moves[-1])
+    moves = _factor(mean([each.figures["moves"] for each in played]), facts.moves[-1])
     hours = mean([sum(serving(each)) for each in played])
-    cpu = _factor(mean([each.busy_seconds for each in played]), facts.figures["cpu_seconds"])
+    cpu = _factor(
+        mean([each.figures["busy_seconds"] for each in played]), facts.figures["cpu_seconds"]
+    )
     return Error(hours=abs(hours / sum(facts.serving) - 1), moves=moves - 1, cpu=cpu - 1)
 
 
@@ -175,7 +177,7 @@ def _targets(facts: Facts, played: Sequence[Outcome]) -> list[Target]:
     def over_seeds(figure: Callable[[list[int]], float]) -> float:
         return mean([figure(serving(each)) for each in played])
 
-    moves, real_moves = mean([each.moves for each in played]), facts.moves[-1]
+    moves, real_moves = mean([each.figures["moves"] for each in played]), facts.moves[-1]
     hours = over_seeds(sum)
     seen = facts.scenario.name in FITTED
     grown = over_seeds(_first_most) - _first_most(facts.serving)
@@ -204,7 +206,7 @@ def _cpu_target(facts: Facts, played: Sequence[Outcome]) -> list[Target]:
     used = facts.figures.get("cpu_seconds")
     if not used:
         return []
-    modelled = mean([each.busy_seconds for each in played])
+    modelled = mean([each.figures["busy_seconds"] for each in played])
     text = "processor time of exchanges, factor either way"
     return [Target(text=text, measured=_factor(modelled, used), goal=CPU_FACTOR)]
 
@@ -295,7 +297,7 @@ def _show(found: Comparison) -> bool:
     out.print(f"\n{facts.run}: exchanges, one figure a window", style="bold")
     out.print(f"reality  {_line(facts.serving)}  {facts.moves[-1]} moves")
     for played in found.played[:3]:
-        out.print(f"model    {_line(serving(played))}  {played.moves} moves")
+        out.print(f"model    {_line(serving(played))}  {played.figures['moves']:.0f} moves")
     out.print(results.targets_table(found.targets))
     return all(each.reached for each in found.targets)
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from itertools import count
 from random import Random
 from typing import Final
 
 from roq.errors import ConfigError, NoCapacity
 from roq.policy.catalogue import POLICIES
-from roq.policy.known import OVERLOAD
 from roq.simulation.forecast import thresholds
-from roq.simulation.forecast.account import LOADED, Totals
+from roq.simulation.forecast.account import LOADED
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.host import Hosts
 from roq.simulation.forecast.load import Load
-from roq.simulation.forecast.outcome import Outcome, Sums, first_events, outcome
+from roq.simulation.forecast.outcome import EVENTS_MAX, Outcome, Sums, outcome
 from roq.simulation.forecast.queue import Queue
 from roq.simulation.forecast.windows import Recorder, Window
 from roq.simulation.scenario.scenario import Fault
@@ -103,30 +101,11 @@ class Cell:
     def sums(self) -> Sums:
         """What has come out by now."""
         sums = self._sums
-        totals = Totals()
         for queue in self.queues:
-            tally = queue.tally
-            totals.add(queue.account.totals)
             sums.publishers += len(queue.population.publishers)
-            sums.moves += tally.moves
-            sums.moves_failed += tally.moves_failed
-            sums.scale_outs += tally.scale_outs
-            sums.scale_ins += tally.scale_ins
-            sums.scale_failed += tally.scale_failed
-            sums.deaths += tally.deaths
-            sums.rounds += tally.rounds
-            sums.asked += tally.asked
-            sums.asked_ahead += queue.asked_ahead
-            sums.policy_errors += tally.policy_errors
-            sums.serve_seconds += tally.serve_seconds
-            sums.reactions += queue.account.reactions
-            sums.reliefs += queue.account.reliefs
-            sums.events += tally.events
-            sums.events_left_out += tally.events_left_out
-        events = first_events(sums.events)
-        sums.events_left_out += len(sums.events) - len(events)
-        sums.events = events
-        sums.totals = asdict(totals)
+            sums.totals.add(queue.account.totals)
+            sums.tally.add(queue.tally)
+        sums.tally.keep_first(EVENTS_MAX)
         sums.used_host_seconds = self.hosts.used_seconds
         return sums
 
@@ -152,7 +131,7 @@ class Cell:
 
     def _sample_on(self, now: float) -> None:
         self._sample(now)
-        after = len(self._sums.times) * self.load.seconds / self._parameters.samples
+        after = len(self._sums.exchanges) * self.load.seconds / self._parameters.samples
         if after < self.load.seconds:
             self.call(after, self._sample_on)
 
@@ -176,28 +155,20 @@ class Cell:
             self._sums.windows.append(whole)
 
     def _sample(self, now: float) -> None:
-        """One row of the series."""
-        exchanges = overloaded = moved = several = 0
-        load = uneven = 0.0
+        """How many exchanges there are, and how uneven their load is."""
+        exchanges = several = 0
+        uneven = 0.0
         for queue in self.queues:
             queue.pass_until(now)
             present = queue.account.present
-            exchanges += len(present.loads)
-            total = present.total
-            load += total
-            overloaded += sum(each > OVERLOAD * self._limit for each in present.loads.values())
-            moved += queue.tally.moves
-            if len(present.loads) > 1 and total > LOADED * self._limit * len(present.loads):
+            loads = len(present.loads)
+            exchanges += loads
+            if loads > 1 and present.total > LOADED * self._limit * loads:
                 several += 1
                 uneven += present.imbalance
-        sums = self._sums
-        sums.times.append(now)
-        sums.exchanges.append(exchanges)
-        sums.load.append(load)
-        sums.overloaded.append(overloaded)
-        sums.moved.append(moved)
-        sums.uneven.append(uneven)
-        sums.uneven_of.append(several)
+        self._sums.exchanges.append(exchanges)
+        self._sums.uneven.append(uneven)
+        self._sums.uneven_of.append(several)
 
     # --- faults -----------------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ class Queue:
         self._landing: dict[float, list[Flight]] = {}
         self.account = Account(load.groups, hosts, limit, parameters, recorder)
         self.losses = Losses(self, hosts, parameters, clock)
-        self._waiting = Waiting(policy, parameters.kpi_seconds)
+        self._waiting = Waiting(policy, parameters.kpi_seconds, self.tally)
         self._memory = Memory()
         self.requests = Requests(self, hosts, rules.exchanges_max, parameters, clock, random)
         self._phase = random.random() * parameters.kpi_seconds
@@ -103,11 +103,6 @@ class Queue:
             rules.host_cpu_percent or rules.host_memory_mb or rules.latency_ms
         )
         self._means: tuple[int, dict[int, float]] = (-1, {})
-
-    @property
-    def asked_ahead(self) -> int:
-        """How often the policy was asked about the future."""
-        return self._waiting.asked
 
     # --- the beginning ----------------------------------------------------------------------------
 

@@ -152,20 +152,21 @@ def run_of(run_id: str, asked: Asked, machine: Machine, found: Outcome | None) -
 
 def figures_of(case: Case, found: Outcome) -> dict[str, float]:
     """By the names that expectations use, and more; what a model cannot say is not there."""
-    every = found.figures()
+    every = found.figures
+    messages, seconds = every["messages"], every["seconds"]
     figures = {name: every[name] for name in LIKE_OUTCOME}
     received = sum(work.messages_out for window in found.windows for work in window.work.values())
-    wanted = offered(case.scenario, 0.0, found.seconds).messages
+    wanted = offered(case.scenario, 0.0, seconds).messages
     figures |= {
-        "sent": found.messages,
+        "sent": messages,
         "received": received,
-        "load_reached": found.messages / wanted if wanted else 1.0,
-        "messages_per_second": found.messages / found.seconds,
-        "bytes_per_second": found.bytes / found.seconds,
-        "model_cpu_seconds": found.cpu_seconds,
+        "load_reached": messages / wanted if wanted else 1.0,
+        "messages_per_second": messages / seconds,
+        "bytes_per_second": every["bytes"] / seconds,
+        "model_cpu_seconds": every["cpu_seconds"],
     }
-    if found.messages:
-        figures["cpu_seconds_per_million"] = found.busy_seconds / found.messages * 1e6
+    if messages:
+        figures["cpu_seconds_per_million"] = every["busy_seconds"] / messages * 1e6
     for name in MAYBE:
         if isfinite(every[name]):
             figures[name] = every[name]
@@ -180,7 +181,7 @@ def figures_of(case: Case, found: Outcome) -> dict[str, float]:
 
 def series_of(case: Case, found: Outcome) -> archive.Series:
     """How the run went."""
-    seconds = found.seconds / max(1, len(found.windows))
+    seconds = found.figures["seconds"] / max(1, len(found.windows))
     return archive.Series(
         window_seconds=seconds,
         windows=[_window(case, each, seconds) for each in found.windows],
@@ -200,7 +201,7 @@ def remarks_of(case: Case, found: Outcome | None) -> list[str]:
     })  # fmt: skip
     if left_out:
         remarks.append(f"Faults that mean nothing to the model were left out: {_and(left_out)}.")
-    if found is not None and found.unserved_minutes:
+    if found is not None and found.figures["unserved_minutes"]:
         remarks.append(
             "What publishers hold back while they have no exchange is not counted as sent."
         )

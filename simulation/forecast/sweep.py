@@ -18,7 +18,7 @@ from roq.errors import ConfigError
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.grid import RUNS_MAX, Value, combinations, varied
 from roq.simulation.forecast.order import SweepOrder, case_of
-from roq.simulation.forecast.outcome import Outcome
+from roq.simulation.forecast.outcome import FIGURES
 from roq.simulation.forecast.results import PREFIX, SEED, Combination, Results, Row
 from roq.simulation.forecast.run import Progress, untold
 from roq.simulation.forecast.table import table, write
@@ -192,7 +192,7 @@ def check(metrics: Sequence[str]) -> None:
     Raises:
         ConfigError: there is none of that name.
     """
-    known = Outcome.figure_names()
+    known = (SEED, *FIGURES)
     for metric in metrics:
         if metric not in known:
             raise ConfigError(f"there is no figure {metric!r}; there are {', '.join(known)}")
@@ -257,7 +257,7 @@ def run(sweep: Sweep, workers: Workers, progress: Progress, keep: Callable[[Row]
         for index, outcome in play_all(cases, workers):
             if outcome is not None:
                 label = {f"{PREFIX}{name}": each for name, each in runs[index][0].items()}
-                keep({**label, **outcome.figures(), SEED: outcome.seed})
+                keep({**label, SEED: outcome.seed, **outcome.figures})
             done += 1
             progress(done, total)
     except KeyboardInterrupt:

@@ -18,6 +18,7 @@ import msgspec
 
 from roq.policy.balanced import PHASE_ROUNDS_MAX
 from roq.policy.snapshot import Memory, Policy, QueueView
+from roq.simulation.forecast.tally import Tally
 
 HORIZON_SECONDS: Final = 3_600.0
 ROUNDS_MAX: Final = PHASE_ROUNDS_MAX + 10
@@ -29,16 +30,16 @@ class Waiting:
     Args:
         policy: decides.
         period: seconds between two rounds.
+        tally: counts how often it is asked about the future.
     """
 
-    def __init__(self, policy: Policy, period: float) -> None:
+    def __init__(self, policy: Policy, period: float, tally: Tally) -> None:
         self._policy = policy
         self._period = period
         self._seen: object = None
         self._rounds = 0
         self._until = -inf
-        self.asked = 0
-        """About the future."""
+        self._tally = tally
 
     def needless(self, seen: object, now: float) -> bool:
         """Whether it need not be asked now.
@@ -85,6 +86,6 @@ class Waiting:
         return view.now + (last - 0.5) * self._period
 
     def _decides(self, view: QueueView, memory: Memory, periods: int) -> bool:
-        self.asked += 1
+        self._tally.asked_ahead += 1
         later = msgspec.structs.replace(view, now=view.now + periods * self._period)
         return bool(self._policy.decide(later, memory)[0])

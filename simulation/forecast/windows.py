@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from roq.demo.latency import Histogram
+from roq.simulation.forecast.tally import Summed
 from roq.simulation.forecast.timeline import Timeline
 
 ALL: Final = 0
@@ -25,7 +26,7 @@ LEVELS: Final = (
 """(Share of messages that are not later, how many parts of a message it stands for)."""
 
 
-class Work(msgspec.Struct):
+class Work(Summed, kw_only=True):
     """What one exchange did in a window, or all of them."""
 
     messages: float = 0.0
@@ -36,11 +37,6 @@ class Work(msgspec.Struct):
     """Of one core."""
     publishers: int = 0
     """At the end."""
-
-    def join(self, other: Work) -> None:
-        """Put another one to this."""
-        for name in self.__struct_fields__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class Window(msgspec.Struct, kw_only=True):
@@ -66,7 +62,7 @@ class Window(msgspec.Struct, kw_only=True):
     def join(self, other: Window) -> None:
         """Put the same window of other queues to this."""
         for number, work in other.work.items():
-            self.work.setdefault(number, Work()).join(work)
+            self.work.setdefault(number, Work()).add(work)
         self.serving += other.serving
         self.imbalance_seconds += other.imbalance_seconds
         self.balanced_over += other.balanced_over
