@@ -17,7 +17,7 @@ from roq.simulation.lab.archive.document import EventKind
 from roq.simulation.lab.traces.messages import AnyTrace, ClientTrace, EventTrace, KpiTrace, encode
 from roq.simulation.lab.traces.place import Part, Place
 from roq.simulation.lab.traces.rows import Message, record_batches
-from roq.simulation.lab.traces.tables import TABLE, TABLES, WIDE
+from roq.simulation.lab.traces.tables import COLUMNS, TABLE, WIDE
 
 BEGAN_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000
@@ -103,7 +103,7 @@ class Story:
         place = Place(str(folder), self.run)
         part = Path(place.uri.removeprefix("file://")) / Part(batch, batch).name
         rows = pa.Table.from_batches(record_batches(self.messages, self.run, us(now)), WIDE)
-        for table in TABLES:
+        for table in COLUMNS:
             some = rows.filter(pc.field(TABLE) == table).drop_columns(TABLE)
             if some.num_rows:
                 (part / f"{TABLE}={table}").mkdir(parents=True)

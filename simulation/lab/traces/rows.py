@@ -10,14 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from roq.errors import RoQError
-from roq.protocol.kpi import (
-    ExchangeKpi,
-    MoveKpi,
-    NumericDocument,
-    QueueKpi,
-    ScaleKpi,
-    SubscriberKpi,
-)
+from roq.protocol.kpi import ExchangeKpi, NumericDocument
 from roq.simulation.lab.archive.document import EventKind
 from roq.simulation.lab.traces.messages import (
     AnyTrace,
@@ -27,7 +20,18 @@ from roq.simulation.lab.traces.messages import (
     KpiTrace,
     decode,
 )
-from roq.simulation.lab.traces.tables import EVENTS, KPI, LATENCY, REJECTED, TABLE, WIDE
+from roq.simulation.lab.traces.tables import (
+    COLUMNS,
+    EVENTS,
+    KINDS,
+    KPI,
+    LATENCY,
+    ORIGIN,
+    REJECTED,
+    TABLE,
+    WIDE,
+    columns_of,
+)
 
 DAY_US: Final = 86_400_000_000
 """A trace whose time is further away than this was not made in this run."""
@@ -39,15 +43,11 @@ SECONDS_MAX: Final = 1e14
 PAYLOAD_MAX: Final = 4_096
 ROWS_MAX: Final = 10_000
 """Of one Arrow batch, so that a task does not need memory for all of its rows."""
-_NAMES: Final = {"number": "exchange"}
-"""Fields of documents that have another name as columns."""
-_LEFT_OUT: Final = frozenset({"CMD", "exchange"})
-"""`exchange` of a document is the name that follows from its number."""
-_KINDS: Final[dict[type[object], str]] = {
-    ExchangeKpi: "exchange", QueueKpi: "queue", SubscriberKpi: "subscriber", MoveKpi: "move",
-    ScaleKpi: "scale",
-}  # fmt: skip
 _EVENT_KINDS: Final = frozenset(EventKind)
+_PLAIN: Final = tuple(
+    each.name for each in COLUMNS[LATENCY][len(ORIGIN) :] if each.name not in {"buckets", "counts"}
+)
+"""Columns that are fields of a `ClientTrace`."""
 
 
 class Message(NamedTuple):
@@ -154,15 +154,15 @@ def _document(document: Mapping[str, object]) -> dict[str, object]:
         known: NumericDocument = msgspec.convert(document, NumericDocument)
     except (msgspec.ValidationError, RoQError) as error:
         raise BadTrace(f"a statistics document of a kind that is not known: {error}") from None
-    values: dict[str, object] = {"kind": _KINDS.get(type(known), "subscriber")}
-    fields = known.__struct_fields__
-    for name in fields:
-        if name not in _LEFT_OUT:
-            values[_NAMES.get(name, name)] = getattr(known, name)
+    columns = columns_of(type(known))
+    values: dict[str, object] = {"kind": KINDS[type(known)]}
+    values |= {column: getattr(known, name) for name, column in columns.items()}
     values["queue_id"] = known.queue_id.hex()
     if isinstance(known, ExchangeKpi):
         values["top"] = [msgspec.structs.asdict(each) for each in known.top]
-    later = {name: value for name, value in document.items() if name not in {"CMD", *fields}}
+    later = {
+        name: value for name, value in document.items() if name not in {"CMD", "exchange", *columns}
+    }
     values["other"] = msgspec.json.encode(later).decode() if later else None
     return values
 
@@ -178,14 +178,8 @@ def _client(trace: ClientTrace) -> dict[str, object]:
         raise BadTrace("a window that is too long")
     if max(trace.latency_sum, trace.clock_error) > SECONDS_MAX:
         raise BadTrace("latencies of more than a million years")
-    return {
-        "client": trace.client, "role": trace.role, "begin_us": trace.begin_us,
-        "seconds": trace.seconds, "messages": trace.messages, "bytes": trace.bytes,
-        "late": trace.late, "failed": trace.failed, "doubled": trace.doubled,
-        "reordered": trace.reordered, "buckets": [bucket for bucket, _ in latency],
-        "counts": [count for _, count in latency], "latency_sum": trace.latency_sum,
-        "clock_error": trace.clock_error,
-    }  # fmt: skip
+    plain = {name: getattr(trace, name) for name in _PLAIN}
+    return {**plain, "buckets": [each for each, _ in latency], "counts": [n for _, n in latency]}
 
 
 def _rejected(message: Message, reason: str, now_us: int) -> Row:

@@ -5,14 +5,19 @@
     events     what the driver and the tap did or saw
     rejected   messages of the queue of traces that are no traces of this run
 
-docs/simulation.md has the same lists; a test holds that.
+The columns of `kpi` are the fields of the documents (`roq.protocol.kpi`), so a new one is kept as
+it comes. docs/simulation.md has the same lists; a test holds that.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
+from msgspec import inspect
+
+from roq.protocol.kpi import ExchangeKpi, Kpi, MoveKpi, QueueKpi, ScaleKpi, SubscriberKpi
 
 KPI: Final = "kpi"
 LATENCY: Final = "latency"
@@ -28,8 +33,7 @@ class Column(NamedTuple):
     about: str
 
 
-_I32, _I64, _F64 = pa.int32(), pa.int64(), pa.float64()
-_TEXT, _FLAG = pa.string(), pa.bool_()
+_I64, _F64, _TEXT = pa.int64(), pa.float64(), pa.string()
 
 ORIGIN: Final = (
     Column("time_us", _I64, "when, µs since 1970 by the clock of the driver"),
@@ -41,85 +45,55 @@ ORIGIN: Final = (
 )
 """Columns that all tables begin with. `sender` and `sequence` name a row of a table uniquely."""
 
-_BUSY: Final = pa.struct(
-    [
-        ("publisher", _TEXT),
-        ("messages", _I64),
-        ("bytes", _I64),
-        ("messages_per_second", _F64),
-        ("bytes_per_second", _F64),
-    ]
-)
+
+KINDS: Final[dict[type[Kpi], str]] = {
+    ExchangeKpi: "exchange",
+    QueueKpi: "queue",
+    SubscriberKpi: "subscriber",
+    MoveKpi: "move",
+    ScaleKpi: "scale",
+}
+"""The documents of the statistics stream that are kept, and what their rows say of it."""
+
+
+def columns_of(document: type[Kpi]) -> dict[str, str]:
+    """The fields of a document that are kept, and the column of each.
+
+    The name of an exchange follows from its number, which is called `exchange` here.
+    """
+    names = (name for name in document.__struct_fields__ if name != "exchange")
+    return {name: "exchange" if name == "number" else name for name in names}
+
+
+def _type_of(found: inspect.Type) -> pa.DataType:
+    match found:
+        case inspect.IntType():
+            return _I64
+        case inspect.FloatType():
+            return _F64
+        case inspect.BoolType():
+            return pa.bool_()
+        case inspect.ListType(item_type=item):
+            return pa.list_(_type_of(item))
+        case inspect.StructType(fields=fields):
+            return pa.struct([(each.name, _type_of(each.type)) for each in fields])
+        case _:
+            return _TEXT
+
+
+def _of_documents() -> dict[str, pa.DataType]:
+    found: dict[str, pa.DataType] = {}
+    for document in KINDS:
+        names = columns_of(document)
+        for field in msgspec.structs.fields(document):
+            if field.name in names:
+                found[names[field.name]] = _type_of(inspect.type_info(field.type))
+    return found
+
+
 _KPI: Final = (
-    Column("kind", _TEXT, "`exchange`, `queue`, `subscriber`, `move` or `scale`"),
+    Column("kind", _TEXT, f"{', '.join(f'`{kind}`' for kind in KINDS.values())}"),
     Column("dropped", _I64, "documents that the tap had lost by then"),
-    Column("queue", _TEXT, "its name"),
-    Column("queue_id", _TEXT, "of this life of the queue, hexadecimal"),
-    Column("exchange", _I32, "exchange, scale: its number"),
-    Column("epoch", _I64, "exchange: of its process; move: of the relocation"),
-    Column("host", _TEXT, "exchange, scale: where it runs"),
-    Column("uptime_seconds", _F64, "exchange: since this monitor knows it"),
-    Column("messages_in_per_second", _F64, "exchange, queue: mean of the last seconds"),
-    Column("bytes_in_per_second", _F64, "the same, payload bytes; and so on"),
-    Column("messages_out_per_second", _F64, "to all subscribers"),
-    Column("bytes_out_per_second", _F64, "to all subscribers"),
-    Column("messages_in", _I64, "exchange: since its start"),
-    Column("bytes_in", _I64, "since its start"),
-    Column("messages_out", _I64, "since its start"),
-    Column("bytes_out", _I64, "since its start"),
-    Column("publishers", _I32, "exchange, queue: attached"),
-    Column("subscribers", _I32, "exchange, queue: attached"),
-    Column("cpu_percent", _F64, "exchange: of one core"),
-    Column("memory_bytes", _I64, "exchange: resident"),
-    Column("ring_bytes", _I64, "exchange: of its log"),
-    Column("end_offset", _I64, "exchange: of its log"),
-    Column("floor_offset", _I64, "exchange: of its log"),
-    Column("malformed", _I64, "exchange: since its start; and so on"),
-    Column("duplicates", _I64, "batches that came twice and were dropped"),
-    Column("resets", _I64, "links that had to begin anew"),
-    Column("fetches", _I64, "requests for what a reader had missed"),
-    Column("acks_pending", _I64, "acknowledgements that wait"),
-    Column("lag_ms", _F64, "exchange: longest turn of its loop in the period"),
-    Column("holding", _I64, "exchange: 1 while its publishers wait for a slow subscriber"),
-    Column("held_seconds", _F64, "exchange: for how long they have, all in all"),
-    Column("behind", _I64, "exchange: subscribers that nobody waits for at present"),
-    Column("left_behind", _I64, "exchange: how often one was not waited for any more"),
-    Column("requests_open", _I64, "exchange: requests to services that have not ended"),
-    Column("requests_accepted", _I64, "since its start; and so on"),
-    Column("requests_done", _I64, "with a response"),
-    Column("requests_failed", _I64, "whose handler has raised"),
-    Column("requests_discarded", _I64, "that no instance has taken"),
-    Column("requests_retried", _I64, "given back by an instance, to be run again"),
-    Column("requests_oldest_seconds", _F64, "exchange: age of the oldest that is open"),
-    Column("responses_stored", _I64, "exchange: outcomes that nobody has fetched yet"),
-    Column("responses_bytes", _I64, "exchange: what they take"),
-    Column("leaving", _FLAG, "exchange: it is being emptied"),
-    Column("top", pa.list_(_BUSY), "exchange: its busiest publishers"),
-    Column("others", _I32, "exchange: publishers that are not in `top`"),
-    Column("others_messages_per_second", _F64, "what these bring"),
-    Column("others_bytes_per_second", _F64, "what these bring"),
-    Column("monitor_epoch", _I64, "queue: of the monitor's process"),
-    Column("version", _I64, "queue: of the topology"),
-    Column("exchanges", _I32, "queue: how many"),
-    Column("waiting", _I32, "queue: publishers that wait for an exchange"),
-    Column("limit_bytes_per_second", _F64, "queue: limit L of one exchange"),
-    Column("moving", _I32, "queue: publishers that are being moved"),
-    Column("policy", _TEXT, "queue: its policy"),
-    Column("policy_errors", _I64, "queue: rounds that the policy has spoilt"),
-    Column("subscriber", _TEXT, "subscriber: its id, hexadecimal"),
-    Column("received", _I64, "subscriber: messages since it was opened"),
-    Column("received_per_second", _F64, "subscriber"),
-    Column("latency_ms", _F64, "subscriber: mean, as it tells"),
-    Column("lost", _I64, "subscriber: messages that it reports as lost"),
-    Column("publisher", _TEXT, "move: id of the publisher, hexadecimal"),
-    Column("sources", pa.list_(_I32), "move: exchanges that it leaves"),
-    Column("targets", pa.list_(_I32), "move: exchanges that it goes to"),
-    Column("direction", _TEXT, "scale: `out` or `in`"),
-    Column("state", _TEXT, "move, scale: `started`, `accepted`, `done`, `failed`, …"),
-    Column("reason", _TEXT, "move, scale: for people"),
-    Column("pause_ms", _F64, "move: how long nothing was sent"),
-    Column("bytes_per_second", _F64, "move: what the publisher brings"),
-    Column("seconds", _F64, "scale: since the decision"),
     Column("other", _TEXT, "what a later monitor tells beyond this, as JSON; else null"),
 )
 _LATENCY: Final = (
@@ -133,14 +107,14 @@ _LATENCY: Final = (
     Column("failed", _I64, "publisher: given up; subscriber: reported as lost"),
     Column("doubled", _I64, "subscriber: came twice"),
     Column("reordered", _I64, "subscriber: came too late"),
-    Column("buckets", pa.list_(_I32), "bucket b holds 1 µs · 1.02^b to 1 µs · 1.02^(b+1)"),
+    Column("buckets", pa.list_(pa.int32()), "bucket b holds 1 µs · 1.02^b to 1 µs · 1.02^(b+1)"),
     Column("counts", pa.list_(_I64), "messages in each of these buckets"),
     Column("latency_sum", _F64, "seconds, the sum over all messages"),
     Column("clock_error", _F64, "seconds by which the client's times may be wrong"),
 )
 _EVENTS: Final = (
     Column("event", _TEXT, "a kind of `simulation.lab.archive.document.EventKind`"),
-    Column("exchange", _I32, "at which one; 0: at none in particular"),
+    Column("exchange", _I64, "at which one; 0: at none in particular"),
     Column("text", _TEXT, "for people"),
 )
 _REJECTED: Final = (
@@ -155,9 +129,10 @@ COLUMNS: Final = {
     EVENTS: (*ORIGIN, *_EVENTS),
     REJECTED: (*ORIGIN, *_REJECTED),
 }
-TABLES: Final = tuple(COLUMNS)
 SCHEMAS: Final = {
-    table: pa.schema([pa.field(each.name, each.type) for each in columns])
+    table: pa.schema(
+        {each.name: each.type for each in columns} | (_of_documents() if table == KPI else {})
+    )
     for table, columns in COLUMNS.items()
 }
 TABLE: Final = "table"
@@ -180,8 +155,10 @@ def reference() -> str:
 
 
 _ABOUT: Final = {
-    KPI: "one row for each numeric document of the statistics stream. Columns are null in rows of "
-    "kinds that do not have them",
+    KPI: "one row for each numeric document of the statistics stream. It has these columns, and "
+    "the fields of all documents ([CMD 41 to 45](protocol.md#kpi-stream-of-a-queue)) under their "
+    "names, null in rows of kinds that do not have them; `exchange` is the number of the exchange, "
+    "and ids are hexadecimal",
     LATENCY: "one row for each client and window in which it did something",
     EVENTS: "what the driver and the tap did or saw",
     REJECTED: "messages of the queue of traces that are no traces of this run; `time_us` is when "
