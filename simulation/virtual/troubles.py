@@ -7,11 +7,11 @@ nothing about the others. Each ends by itself after its time, at the latest when
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from roq.model import VOLATILE
 from roq.protocol.public import (
@@ -25,6 +25,7 @@ from roq.protocol.public import (
     UncordonHost,
 )
 from roq.simulation.virtual.children import ExchangeShell, MonitorShell
+from roq.simulation.virtual.clients import SubscriberShell
 from roq.simulation.virtual.cluster import QUEUE, Cluster
 from roq.simulation.virtual.ensemble import DELAY_SECONDS, MACHINE
 from roq.simulation.virtual.kinds import KINDS, Does, that
@@ -32,6 +33,7 @@ from roq.simulation.virtual.members import MemberShell
 from roq.simulation.virtual.network import Connection
 from roq.simulation.virtual.process import Process
 
+T = TypeVar("T")
 CUTTING_OFF: Final = that(Does.CUTS_OFF)
 HARM_MOST: Final = 4
 """How often the same process on the same host is paused or killed."""
@@ -129,6 +131,17 @@ def _one(random: Random, kind: str, seconds: float) -> Trouble:
     return Trouble(random.uniform(0.0, seconds), kind, lasts, random.getrandbits(32))
 
 
+class NobodyThere(Exception):
+    """What a trouble is to happen to is not there, or has had enough."""
+
+
+def _pick(random: Random, items: Sequence[T]) -> T:
+    """Any of them; there has to be one."""
+    if not items:
+        raise NobodyThere
+    return random.choice(items)
+
+
 class Troubles:
     """Has the troubles of a plan happen in a cluster.
 
@@ -145,21 +158,6 @@ class Troubles:
         self._harmed: Counter[str] = Counter()
         self._undo: list[Callable[[], None]] = []
         self._over = False
-        self._acts: dict[str, Callable[[Random, float], str]] = {
-            "cut": self._cut, "stall": self._stall, "drop": self._drop, "lag": self._lag,
-            "partition": self._partition, "one-way": self._one_way, "isolate": self._isolate,
-            "pause": self._pause, "kill-exchange": self._kill_exchange,
-            "kill-monitor": self._kill_monitor, "kill-hcm": self._kill_hcm,
-            "kill-gcm": self._kill_gcm, "kill-host": self._kill_host,
-            "kill-publisher": self._kill_publisher, "kill-subscriber": self._kill_subscriber,
-            "slow-disk": self._slow_disk, "clock": self._clock, "expiry": self._expiry,
-            "away": self._away, "empty": self._empty, "grow": self._grow,
-            "shrink": self._shrink, "another-queue": self._another_queue,
-            "lose": self._lose, "mute": self._mute, "insist": self._insist, "drain": self._drain,
-            "sluggish": self._sluggish, "uneven": self._uneven,
-            "power": self._power, "disk": self._disk, "kill-member": self._kill_member,
-            "pause-member": self._pause_member, "cut-member": self._cut_member,
-        }  # fmt: skip
         for trouble in plan:
             self._plan(trouble)
 
@@ -173,7 +171,11 @@ class Troubles:
         def happen() -> None:
             if self._over:
                 return
-            what = self._acts[trouble.kind](Random(trouble.chance), trouble.seconds)
+            act = getattr(self, f"_{trouble.kind.replace('-', '_')}")
+            try:
+                what = act(Random(trouble.chance), trouble.seconds)
+            except NobodyThere:
+                return
             if what:
                 self.happened[trouble.kind] += 1
                 self.cut_off += trouble.seconds if trouble.kind in CUTTING_OFF else 0.0
@@ -198,14 +200,10 @@ class Troubles:
 
     def _connections(self, random: Random) -> list[Connection]:
         """Of one process, any one."""
-        processes = [each for each in self._processes() if each.alive and each.connections]
-        return random.choice(processes).connections if processes else []
+        return _pick(random, [each for each in self._processes() if each.connections]).connections
 
     def _cut(self, random: Random, _seconds: float) -> str:
-        connections = self._connections(random)
-        if not connections:
-            return ""
-        random.choice(connections).cut()
+        _pick(random, self._connections(random)).cut()
         return "one connection"
 
     def _lose(self, random: Random, _seconds: float) -> str:
@@ -215,7 +213,7 @@ class Troubles:
         """
         living = [each for each in self._cluster.publishers if each.process.alive]
         found = [each.publisher for each in living if each.publisher is not None]
-        connections = random.choice(found).connections if found else []
+        connections = _pick(random, found).connections
         if not connections:
             return ""
         many = random.randint(1, 3)
@@ -228,8 +226,6 @@ class Troubles:
 
     def _stall(self, random: Random, seconds: float) -> str:
         connections = self._connections(random)
-        if not connections:
-            return ""
         up, down = random.choice([(True, True), (True, False), (False, True)])
         for connection in random.sample(connections, random.randint(1, len(connections))):
             connection.stall(seconds, up=up, down=down)
@@ -297,24 +293,21 @@ class Troubles:
 
     def _pause(self, random: Random, seconds: float) -> str:
         process = random.choice(self._processes())
-        if not self._may_harm(process):
-            return ""
+        self._harm(process)
         process.pause(seconds)
         self._for(seconds, process.resume)
         return f"{process} for {seconds:.2f} s"
 
-    def _may_harm(self, process: Process) -> bool:
-        """Whether a child can stand it: one that ends five times within a minute is given up."""
+    def _harm(self, process: Process) -> None:
+        """See that a child can stand it: one that ends five times within a minute is given up."""
         self._harmed[process.name] += 1
-        return self._harmed[process.name] <= HARM_MOST
+        if self._harmed[process.name] > HARM_MOST:
+            raise NobodyThere
 
     def _kill_child(self, random: Random, kind: type[MonitorShell] | type[ExchangeShell]) -> str:
         found = [each.process for each in self._cluster.children if isinstance(each, kind)]
-        if not found:
-            return ""
-        process = random.choice(found)
-        if not self._may_harm(process):
-            return ""
+        process = _pick(random, found)
+        self._harm(process)
         process.end("killed by a trouble")
         return f"{process}"
 
@@ -326,10 +319,9 @@ class Troubles:
 
         What it took meanwhile died with it: publishers have to send that again.
         """
-        cluster, found = self._cluster, self._cluster.exchanges
-        exchange = random.choice(found) if found else None
-        if exchange is None or not self._may_harm(exchange.process):
-            return ""
+        cluster = self._cluster
+        exchange = _pick(random, cluster.exchanges)
+        self._harm(exchange.process)
         machines = [each.machine for each in (s.process for s in cluster.subscribers) if each.alive]
         for connection in cluster.wires.between(exchange.process.machine, machines):
             connection.stall(2 * seconds, up=False, down=True)
@@ -341,9 +333,7 @@ class Troubles:
 
     def _kill_hcm(self, random: Random, seconds: float) -> str:
         hosts = [host for host in self._cluster.hosts if host.managed]
-        if not hosts:
-            return ""
-        host = random.choice(hosts)
+        host = _pick(random, hosts)
         manager = host.manager
         assert manager is not None  # noqa: S101 - `managed`
         manager.process.end("killed by a trouble")
@@ -356,10 +346,8 @@ class Troubles:
     def _kill_gcm(self, random: Random, seconds: float) -> str:
         cluster = self._cluster
         living = [s for s in cluster.managers if s.shell is not None and s.shell.process.alive]
-        if not living:
-            return ""
         leading = [slot for slot in living if slot.shell in cluster.leaders]
-        slot = random.choice(leading if leading and random.random() < 0.7 else living)
+        slot = _pick(random, leading if leading and random.random() < 0.7 else living)
         assert slot.shell is not None  # noqa: S101 - it lives
         slot.shell.process.end("killed by a trouble")
         if len(living) > 1 and random.random() < KINDS["kill-gcm"].for_good:
@@ -369,9 +357,7 @@ class Troubles:
 
     def _kill_host(self, random: Random, seconds: float) -> str:
         hosts = [host for host in self._cluster.hosts if host.up]
-        host = random.choice(hosts) if hosts else None
-        if host is None:
-            return ""
+        host = _pick(random, hosts)
         host.go_down()
         managed = [each for each in hosts if each is not host and each.managed]
         for_good = random.random() < KINDS["kill-host"].for_good
@@ -400,7 +386,9 @@ class Troubles:
             self._for(seconds, lambda: setattr(host.disk, "seconds", usual))
             return f"of {host.machine} is slow for {seconds:.2f} s"
         exchanges = [each for each in host.processes if ".x" in each.name]
-        if not exchanges or not all(map(self._may_harm, exchanges)):
+        for exchange in exchanges:
+            self._harm(exchange)
+        if not exchanges:
             return ""
         host.disk.fails = random.choice(["write", "sync", "sync_folder"])
         return f"of {host.machine}: the next {host.disk.fails} fails"
@@ -408,33 +396,29 @@ class Troubles:
     def _kill_publisher(self, random: Random, seconds: float) -> str:
         cluster = self._cluster
         living = [each for each in cluster.publishers if each.process.alive]
-        if not living:
-            return ""
-        publisher = random.choice(living)
+        publisher = _pick(random, living)
         publisher.process.end("killed by a trouble")
         profile = publisher.profile
         self._for(seconds, lambda: cluster.add_publisher(profile))
         return f"{publisher.process}"
 
     def _kill_subscriber(self, random: Random, seconds: float) -> str:
-        cluster = self._cluster
-        living = [each for each in cluster.subscribers if each.process.alive]
-        if not living:
-            return ""
-        subscriber = random.choice(living)
+        subscriber = self._subscriber(random)
         subscriber.process.end("killed by a trouble")
-        self._for(seconds, lambda: cluster.add_subscriber(from_first=True))
+        self._for(seconds, lambda: self._cluster.add_subscriber(from_first=True))
         return f"{subscriber.process}"
 
-    def _member(self, random: Random) -> MemberShell | None:
-        living = [each for each in self._cluster.members if each.process.alive and not each.left]
-        return random.choice(living) if living else None
+    def _subscriber(self, random: Random) -> SubscriberShell:
+        return _pick(random, [each for each in self._cluster.subscribers if each.process.alive])
+
+    def _member(self, random: Random) -> MemberShell:
+        return _pick(
+            random, [each for each in self._cluster.members if each.process.alive and not each.left]
+        )
 
     def _kill_member(self, random: Random, seconds: float) -> str:
         """A member dies, or leaves; another one comes."""
         member = self._member(random)
-        if member is None:
-            return ""
         leaves = random.random() < LEAVES
         if leaves:
             member.leave()
@@ -445,8 +429,6 @@ class Troubles:
 
     def _pause_member(self, random: Random, seconds: float) -> str:
         member = self._member(random)
-        if member is None:
-            return ""
         member.process.pause(seconds)
         self._for(seconds, member.process.resume)
         return f"{member.process} for {seconds:.2f} s"
@@ -454,22 +436,20 @@ class Troubles:
     def _cut_member(self, random: Random, seconds: float) -> str:
         """What a member says, or hears, or both, comes late or not at all."""
         member = self._member(random)
-        connections = [] if member is None else member.process.connections
-        if not connections:
+        if not member.process.connections:
             return ""
         up, down = random.choice([(True, True), (True, False), (False, True), (False, False)])
-        for connection in connections:
+        for connection in member.process.connections:
             if up or down:
                 connection.stall(seconds, up=up, down=down)
             else:
                 connection.cut()
-        return f"{member.process if member else ''} for {seconds:.2f} s, {up=} {down=}"
+        return f"{member.process} for {seconds:.2f} s, {up=} {down=}"
 
     def _sluggish(self, random: Random, seconds: float) -> str:
         """The application of a subscriber takes nothing, at once or again and again."""
-        found = [each for each in self._cluster.subscribers if each.process.alive]
-        shell = random.choice(found) if found else None
-        subscriber = shell.subscriber if shell is not None else None
+        shell = self._subscriber(random)
+        subscriber = shell.subscriber
         if subscriber is None or not subscriber.machine.confirmed:
             return ""
         times = random.choice([1, 1, 10])
@@ -477,14 +457,13 @@ class Troubles:
             self._world.call_later(turn * seconds / times, self._while_it_lasts(subscriber.rest))
             self._world.call_later((turn + 0.8) * seconds / times, subscriber.go_on)
         self._for(seconds, subscriber.go_on)
-        return f"{shell.process if shell else ''} for {seconds:.2f} s, {times} times"
+        return f"{shell.process} for {seconds:.2f} s, {times} times"
 
     def _uneven(self, random: Random, seconds: float) -> str:
         """A subscriber hears one exchange in fits, which are short: others are to wait for it."""
-        found = [each for each in self._cluster.subscribers if each.process.alive]
-        shell = random.choice(found) if found else None
-        subscriber = shell.subscriber if shell is not None else None
-        if shell is None or subscriber is None or not subscriber.machine.readers:
+        shell = self._subscriber(random)
+        subscriber = shell.subscriber
+        if subscriber is None or not subscriber.machine.readers:
             return ""
         source = random.choice(sorted(subscriber.machine.readers))
         at = 0.0
@@ -519,9 +498,7 @@ class Troubles:
 
     def _expiry(self, random: Random, _seconds: float) -> str:
         ensemble = self._cluster.ensemble
-        if not ensemble.stores:
-            return ""
-        store = random.choice(ensemble.stores)
+        store = _pick(random, ensemble.stores)
         ensemble.expire(store)
         return f"of {store.process}"
 
@@ -562,9 +539,7 @@ class Troubles:
 
     def _shrink(self, random: Random, _seconds: float) -> str:
         numbers = [each.info.number for each in self._cluster.exchanges if each.spec.queue == QUEUE]
-        if not numbers:
-            return ""
-        return self._ask(RemoveExchange(QName=QUEUE, Exchange=f"x{random.choice(numbers)}"))
+        return self._ask(RemoveExchange(QName=QUEUE, Exchange=f"x{_pick(random, numbers)}"))
 
     def _another_queue(self, random: Random, _seconds: float) -> str:
         name = f"other-{random.randint(1, 2)}"
