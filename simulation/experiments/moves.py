@@ -24,7 +24,7 @@ from roq.simulation.real import environment, measures, results, shuffle
 from roq.simulation.real.commands import Move
 from roq.simulation.real.display import Display, display
 from roq.simulation.real.measures import Window
-from roq.simulation.real.relays import relays
+from roq.simulation.real.naive import relays
 from roq.simulation.real.results import Counts, Machine, Target
 from roq.simulation.real.timings import Timings, percentile
 from roq.simulation.real.under_load import QUEUE, UnderLoad, under_load

@@ -18,7 +18,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -78,14 +78,31 @@ class Outcome(msgspec.Struct, kw_only=True):
     bad: list[Bad] = []
 
 
-def try_seeds(
-    seeds: Iterable[int],
-    only: Sequence[str] = (),
-    without: Sequence[str] = (),
-    durability: str = VOLATILE,
-    *,
-    shared: bool = False,
-) -> Iterator[Result]:
+class Wish(msgspec.Struct, frozen=True):
+    """What is to go wrong, and with what."""
+
+    only: Collection[str] = ()
+    without: Collection[str] = ()
+    durability: str = VOLATILE
+    shared: bool = False
+
+    def case(self, seed: int) -> Case:
+        """What the seed says then."""
+        return Case.draw(seed, self.only, self.without, self.durability, shared=self.shared)
+
+    def replay_command(self, seed: int) -> str:
+        """What replays a seed."""
+        options = [f"--durability {self.durability}"] if self.durability != VOLATILE else []
+        options += ["--groups"] * self.shared
+        options += [f"--only {kind}" for kind in self.only]
+        options += [f"--without {kind}" for kind in self.without]
+        return " ".join([f"python -m roq.simulation.experiments.survival --seed {seed}", *options])
+
+
+USUAL: Final = Wish()
+
+
+def try_seeds(seeds: Iterable[int], wish: Wish = USUAL) -> Iterator[Result]:
     """Run one trial for each seed, in this process."""
     quiet_before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -94,7 +111,7 @@ def try_seeds(
     gc.disable()
     try:
         for tried, seed in enumerate(seeds, start=1):
-            result = Trial(Case.draw(seed, only, without, durability, shared=shared)).run()
+            result = Trial(wish.case(seed)).run()
             if tried % GARBAGE_EVERY == 0:
                 gc.collect()
             yield result
@@ -104,57 +121,18 @@ def try_seeds(
         logging.disable(quiet_before)
 
 
-def replay_command(
-    seed: int,
-    only: Sequence[str] = (),
-    without: Sequence[str] = (),
-    durability: str = VOLATILE,
-    *,
-    shared: bool = False,
-) -> str:
-    """What replays a seed."""
-    options = [f"--durability {durability}"] if durability != VOLATILE else []
-    options += ["--groups"] * shared
-    options += [*(f"--only {kind}" for kind in only), *(f"--without {kind}" for kind in without)]
-    return " ".join([f"python -m roq.simulation.experiments.survival --seed {seed}", *options])
-
-
-def _try_chunk(
-    first: int, count: int, only: Sequence[str], without: Sequence[str], durability: str, *,
-    shared: bool,
-) -> list[bytes]:  # fmt: skip
+def _try_chunk(seeds: range, wish: Wish) -> list[bytes]:
     """Run in a process of its own; gives encoded results."""
-    tried = try_seeds(range(first, first + count), only, without, durability, shared=shared)
-    return [msgspec.msgpack.encode(result) for result in tried]
+    return [msgspec.msgpack.encode(result) for result in try_seeds(seeds, wish)]
 
 
-def _try_all(
-    first: int,
-    count: int,
-    processes: int,
-    only: Sequence[str],
-    without: Sequence[str],
-    durability: str,
-    *,
-    shared: bool,
-) -> Iterator[Result]:
+def _try_all(seeds: range, processes: int, wish: Wish) -> Iterator[Result]:
     if processes == 1:
-        yield from try_seeds(range(first, first + count), only, without, durability, shared=shared)
+        yield from try_seeds(seeds, wish)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        starts = range(first, first + count, CHUNK)
-        futures = [
-            pool.submit(
-                _try_chunk,
-                start,
-                min(CHUNK, first + count - start),
-                only,
-                without,
-                durability,
-                shared=shared,
-            )
-            for start in starts
-        ]
+        chunks = (seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK))
+        futures = [pool.submit(_try_chunk, chunk, wish) for chunk in chunks]
         try:
             for future in as_completed(futures):
                 for data in future.result():
@@ -203,19 +181,17 @@ def main(
       python -m roq.simulation.experiments.survival --seed 7 --trace
       python -m roq.simulation.experiments.survival --durability flush
     """
+    wish = Wish(only, without, durability, shared)
     if seed is not None:
-        return _try_one(
-            seed, only, without, durability, shared=shared, trace=trace, as_json=as_json
-        )
+        return _try_one(seed, wish, trace=trace, as_json=as_json)
     began = time.monotonic()
     with results.measured() as machine, bar("seeds") as shown:
         outcome = Outcome(machine=machine, first=first, count=count, seconds=0.0)
-        tried = _try_all(first, count, processes, only, without, durability, shared=shared)
-        for done, result in enumerate(tried, start=1):
+        seeds = range(first, first + count)
+        for done, result in enumerate(_try_all(seeds, processes, wish), start=1):
             _add(outcome, result)
             if result.broken and not as_json:
-                again = replay_command(result.seed, only, without, durability, shared=shared)
-                _tell(results.console(as_json=as_json), outcome.bad[-1], again)
+                _tell(results.console(as_json=as_json), outcome.bad[-1], wish)
             shown(done, count, f", {len(outcome.bad)} bad" if outcome.bad else "")
     outcome.seconds = round(time.monotonic() - began, 1)
     outcome.bad.sort(key=lambda bad: bad.seed)
@@ -225,18 +201,9 @@ def main(
     return not outcome.bad
 
 
-def _try_one(
-    seed: int,
-    only: Sequence[str],
-    without: Sequence[str],
-    durability: str,
-    *,
-    shared: bool,
-    trace: bool,
-    as_json: bool,
-) -> bool:
+def _try_one(seed: int, wish: Wish, *, trace: bool, as_json: bool) -> bool:
     logging.disable(logging.CRITICAL)
-    trial = Trial(Case.draw(seed, only, without, durability, shared=shared), traced=trace)
+    trial = Trial(wish.case(seed), traced=trace)
     result = trial.run()
     if as_json:
         print_json(result)
@@ -300,10 +267,10 @@ def _show(outcome: Outcome) -> None:
         out.print(f"\n{len(outcome.bad)} seeds went wrong: {seeds}", style="bold red")
 
 
-def _tell(out: Console, bad: Bad, again: str) -> None:
+def _tell(out: Console, bad: Bad, wish: Wish) -> None:
     """At once, for a long run may be ended early."""
     out.print(f"seed {bad.seed}: {bad.broken[0]}", style="bold red", markup=False)
-    out.print(f"  {_in_words(bad.troubles)}; replay: {again}", markup=False)
+    out.print(f"  {_in_words(bad.troubles)}; replay: {wish.replay_command(bad.seed)}", markup=False)
 
 
 def _in_words(counts: dict[str, int]) -> str:

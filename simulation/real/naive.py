@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import struct
-import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import cycle
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -137,31 +137,26 @@ class Subscriber:
         self._context.term()
 
 
-def relay() -> None:
-    """A relay process: says its addresses in one line, and ends with its standard input."""
+@contextmanager
+def relays(count: int) -> Iterator[list[str]]:
+    """So many relays until the block ends, each a thread in libzmq; gives their addresses."""
     context = new_context()
-    inside, outside = context.socket(zmq.PULL), context.socket(zmq.PUB)
     addresses = []
-    for socket in (inside, outside):
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.RCVHWM if socket is inside else zmq.SNDHWM, 0)
-        port = socket.bind_to_random_port("tcp://127.0.0.1")
-        addresses.append(f"tcp://127.0.0.1:{port}")
-    control = context.socket(zmq.PAIR)
-    control.bind("inproc://end")
-    other = context.socket(zmq.PAIR)
-    other.connect("inproc://end")
-
-    def wait_for_end() -> None:
-        sys.stdin.buffer.read()
-        other.send(b"TERMINATE")
-
-    threading.Thread(target=wait_for_end, daemon=True).start()
-    sys.stdout.write(SEPARATOR.join(addresses) + "\n")
-    sys.stdout.flush()
-    zmq.proxy_steerable(inside, outside, None, control)
-    context.destroy(linger=0)
+    try:
+        for _ in range(count):
+            inside, outside = context.socket(zmq.PULL), context.socket(zmq.PUB)
+            ports = []
+            for socket, mark in ((inside, zmq.RCVHWM), (outside, zmq.SNDHWM)):
+                socket.setsockopt(zmq.LINGER, 0)
+                socket.setsockopt(mark, 0)
+                ports.append(socket.bind_to_random_port("tcp://127.0.0.1"))
+            threading.Thread(target=_relay, args=(inside, outside), daemon=True).start()
+            addresses.append(SEPARATOR.join(f"tcp://127.0.0.1:{port}" for port in ports))
+        yield addresses
+    finally:
+        context.term()
 
 
-if __name__ == "__main__":
-    relay()
+def _relay(inside: zmq.Socket[bytes], outside: zmq.Socket[bytes]) -> None:
+    with inside, outside, suppress(zmq.ContextTerminated):
+        zmq.proxy(inside, outside)

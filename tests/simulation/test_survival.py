@@ -34,7 +34,7 @@ from roq.model import FLUSH, VOLATILE
 from roq.monitor.emptying import Orphans
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
-from roq.simulation.experiments.survival import replay_command, try_seeds
+from roq.simulation.experiments.survival import Wish, try_seeds
 from roq.simulation.virtual import bounds, promises, troubles
 from roq.simulation.virtual.cluster import QUEUE, Cluster, Shape
 from roq.simulation.virtual.kinds import KINDS
@@ -64,7 +64,7 @@ def test_whatever_fails_all_promises_are_kept(part: int) -> None:
 def test_a_durable_queue_loses_nothing_whatever_fails(part: int) -> None:
     looked = Counter[str]()
     seeds = range(part * DURABLE_SEEDS // PARTS, (part + 1) * DURABLE_SEEDS // PARTS)
-    for result in try_seeds(seeds, durability=FLUSH):
+    for result in try_seeds(seeds, Wish(durability=FLUSH)):
         assert not result.broken, told(result)
         looked.update(result.troubles)
         looked.update(result.checked)
@@ -76,7 +76,7 @@ def test_a_durable_queue_loses_nothing_whatever_fails(part: int) -> None:
 @pytest.mark.parametrize(("durability", "seeds"), [(VOLATILE, 11), (FLUSH, 14)])
 def test_a_group_does_everything_whatever_fails(durability: str, seeds: int) -> None:
     looked = Counter[str]()
-    for result in try_seeds(range(seeds), durability=durability, shared=True):
+    for result in try_seeds(range(seeds), Wish(durability=durability, shared=True)):
         assert not result.broken, told(result, durability, shared=True)
         looked.update(result.troubles)
         looked.update(result.checked)
@@ -87,29 +87,29 @@ def test_a_group_does_everything_whatever_fails(durability: str, seeds: int) -> 
 
 @pytest.mark.parametrize(("seed", "durability"), [(113, VOLATILE), (144, FLUSH), (171, FLUSH)])
 def test_seeds_in_which_a_group_once_stood_still(seed: int, durability: str) -> None:
-    (result,) = try_seeds([seed], durability=durability, shared=True)
+    (result,) = try_seeds([seed], Wish(durability=durability, shared=True))
     assert not result.broken, told(result, durability, shared=True)
 
 
 @pytest.mark.parametrize("seed", [9007, 9009])
 def test_seeds_in_which_a_publisher_had_moved_before_all_hosts_died(seed: int) -> None:
-    (result,) = try_seeds([seed], shared=True)
+    (result,) = try_seeds([seed], Wish(shared=True))
     assert not result.broken, told(result, shared=True)
 
 
 def test_a_seed_in_which_a_striped_publisher_had_no_exchange_for_long() -> None:
-    (result,) = try_seeds([9163], durability=FLUSH, shared=True)
+    (result,) = try_seeds([9163], Wish(durability=FLUSH, shared=True))
     assert not result.broken, told(result, FLUSH, shared=True)
 
 
 def test_disks_leave_nothing_to_chance_but_what_the_seed_says() -> None:
-    first, second = (next(iter(try_seeds([7], durability=FLUSH))) for _ in range(2))
+    first, second = (next(iter(try_seeds([7], Wish(durability=FLUSH)))) for _ in range(2))
     assert first == second
     assert first.checksum != next(iter(try_seeds([7]))).checksum
 
 
 def told(result: Result, durability: str = VOLATILE, *, shared: bool = False) -> str:
-    again = replay_command(result.seed, durability=durability, shared=shared)
+    again = Wish(durability=durability, shared=shared).replay_command(result.seed)
     return f"{result.broken[0]}\nreplay it: {again} --trace"
 
 
@@ -138,7 +138,7 @@ def test_the_same_seed_is_the_same_history_in_any_process() -> None:
 
 
 def test_without_troubles_nothing_is_started_twice_and_nothing_lost() -> None:
-    for result in try_seeds(range(5), without=KINDS):
+    for result in try_seeds(range(5), Wish(without=KINDS)):
         assert not result.broken, result.broken
         assert result.troubles == {}
         assert result.sent == result.received > 100
@@ -225,7 +225,7 @@ def test_messages_that_come_twice_are_found() -> None:
 
 def group_broken(seeds: int = 20) -> list[str]:
     """What the first of these seeds that breaks a promise to a group breaks."""
-    found = (each.broken for each in try_seeds(range(seeds), durability=FLUSH, shared=True))
+    found = (each.broken for each in try_seeds(range(seeds), Wish(durability=FLUSH, shared=True)))
     return next(filter(None, found), [])
 
 

@@ -17,11 +17,11 @@ from roq.errors import RoQError, Unavailable
 from roq.simulation.lab.archive.document import EventKind
 from roq.simulation.lab.live.driver import Driver, Herald
 from roq.simulation.lab.live.faults import Faults, Parts
-from roq.simulation.lab.live.interrupts import check
+from roq.simulation.lab.live.interrupts import Aside, check
 from roq.simulation.lab.live.load import Job
 from roq.simulation.lab.live.setting import LiveFailed, Queues, Setting
 from roq.simulation.lab.live.show import Picture
-from roq.simulation.lab.live.tasks import Stage, Tasks
+from roq.simulation.lab.live.tasks import Tasks
 from roq.simulation.lab.live.verdict import TaskTally
 from roq.simulation.scenario.offered import offered
 
@@ -66,7 +66,7 @@ class Conductor:
         self._parts = parts
         self._driver = driver
         self._stack = stack
-        self._stage: Stage | None = None
+        self._stage: Aside[list[bytes]] | None = None
         self._phase = ""
         self._tracing = tracing
         tracer = tracing.publisher if tracing is not None else None
@@ -82,7 +82,7 @@ class Conductor:
         plan = self._plan
         clients = len(plan.publishers) + len(plan.subscribers)
         self._show.step(f"{len(plan.shares)} tasks get ready")
-        self._stage = Stage(partial(self._work, self._jobs()))
+        self._stage = Aside(partial(self._work, self._jobs()), "stage")
         self._stack.callback(self._cancel)
         seconds = READY_SECONDS + READY_EACH * clients
         if not self._until(lambda: self._driver.ready == len(plan.shares), seconds):
@@ -211,9 +211,7 @@ class Conductor:
 
     def _tallies(self) -> list[TaskTally]:
         assert self._stage is not None  # noqa: S101 - of `play`
-        if self._stage.error is not None:
-            raise self._stage.error
-        found = [msgspec.msgpack.decode(each, type=TaskTally) for each in self._stage.results]
+        found = [msgspec.msgpack.decode(each, type=TaskTally) for each in self._stage.wait()]
         troubles = [each.trouble for each in found if each.trouble]
         if troubles:
             raise LiveFailed(troubles[0])

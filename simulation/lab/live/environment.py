@@ -59,7 +59,7 @@ class Environment:
             folder = TemporaryDirectory(prefix="roq-ship-")
             self._ship = Path(self._stack.enter_context(folder))
         self._stack.callback(self._spark.stop)
-        works = [Aside(self._start_spark, "spark")]
+        works: list[Aside[None]] = [Aside(self._start_spark, "spark")]
         if request.cluster:
             self._show.step("Spark starts")
         else:

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import Final, Generic, TypeVar
 
+T = TypeVar("T")
 LOOK_SECONDS: Final = 0.05
 WATCH_SECONDS: Final = 0.2
 
@@ -64,17 +65,32 @@ def check(stop: threading.Event) -> None:
         raise Interrupted
 
 
-class Aside:
-    """Work in a thread, while the main thread stays able to hear signals."""
+class Aside(Generic[T]):
+    """Work in a thread, while the main thread stays able to hear signals.
 
-    def __init__(self, work: Callable[[], object], name: str) -> None:
+    Attributes:
+        error: what the work has raised.
+    """
+
+    def __init__(self, work: Callable[[], T], name: str) -> None:
+        self.error: BaseException | None = None
         self._work = work
-        self._error: BaseException | None = None
+        self._results: list[T] = []
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def wait(self, stop: threading.Event | None = None, hurry: Callable[[], object] = int) -> None:
-        """Until it is done.
+    @property
+    def done(self) -> bool:
+        """Whether it is over, one way or another."""
+        return not self._thread.is_alive()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for its end; gives whether it has come."""
+        self._thread.join(seconds)
+        return self.done
+
+    def wait(self, stop: threading.Event | None = None, hurry: Callable[[], object] = int) -> T:
+        """Until it is done; gives what has come of it.
 
         Args:
             stop: as soon as it is set, `hurry` is called, once.
@@ -84,16 +100,16 @@ class Aside:
             BaseException: what the work has raised.
         """
         hurried = stop is None
-        while self._thread.is_alive():
-            self._thread.join(LOOK_SECONDS)
+        while not self.join(LOOK_SECONDS):
             if not hurried and stop is not None and stop.is_set():
                 hurried = True
                 hurry()
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
+        return self._results[0]
 
     def _run(self) -> None:
         try:
-            self._work()
+            self._results.append(self._work())
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
-            self._error = error
+            self.error = error

@@ -26,10 +26,11 @@ from roq.errors import WouldBlock
 from roq.local.part import guarded
 from roq.simulation.lab.live.clocks import Clock, anchor
 from roq.simulation.lab.live.driver import Driver
+from roq.simulation.lab.live.interrupts import Aside
 from roq.simulation.lab.live.load import Job, perform
 from roq.simulation.lab.live.plan import plan
 from roq.simulation.lab.live.setting import LiveFailed
-from roq.simulation.lab.live.tasks import Stage, Tasks
+from roq.simulation.lab.live.tasks import Tasks
 from roq.simulation.lab.live.verdict import TaskTally
 from roq.simulation.real import results
 from roq.simulation.real.results import Machine, Target, measured
@@ -115,15 +116,13 @@ class Bench:
         data = msgspec.msgpack.encode(job)
         with Driver(self._cluster, "messages", made, job.run, clock) as driver:
             if kind.startswith("inside"):
-                stage = Stage(lambda: self._spark.work([data], barrier=True))
+                stage = Aside(lambda: self._spark.work([data], barrier=True), "stage")
             else:
-                stage = Stage(lambda: [_outside(data, bare=kind == "bare")])
+                stage = Aside(lambda: [_outside(data, bare=kind == "bare")], "stage")
             _until(lambda: driver.ready == 1 or stage.done)
             driver.begin()
             _until(lambda: stage.done)
-        if stage.error is not None:
-            raise stage.error
-        (tally,) = (msgspec.msgpack.decode(each, type=TaskTally) for each in stage.results)
+        (tally,) = (msgspec.msgpack.decode(each, type=TaskTally) for each in stage.wait())
         if tally.trouble:
             raise LiveFailed(tally.trouble)
         return tally

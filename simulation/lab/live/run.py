@@ -279,16 +279,13 @@ class LiveRun:
     def _summarised(
         self, tracing: Tracing, document: Run
     ) -> tuple[dict[str, float], Series | None]:
-        found: list[tuple[dict[str, float], Series | None]] = []
-
         def hurry() -> None:
             tracing.hurry()
             self._spark.cancel()
 
-        work = Aside(lambda: found.append(tracing.summarise(self._spark.spark, document)), "sum")
+        work = Aside(lambda: tracing.summarise(self._spark.spark, document), "sum")
         stopped = document.state is RunState.INTERRUPTED
-        work.wait(None if stopped else self._setting.stop, hurry)
-        return found[0]
+        return work.wait(None if stopped else self._setting.stop, hurry)
 
     def _elapsed(self) -> float:
         if self._driver is None or not self._driver.begin_us:

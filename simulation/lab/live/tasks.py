@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -113,38 +113,6 @@ class Tasks(Session):
         """End all jobs, whatever they do."""
         if self._session is not None:
             self.context.cancelAllJobs()
-
-
-class Stage:
-    """The jobs at work, in a thread.
-
-    Attributes:
-        results: tallies, when it is done.
-        error: why it has failed.
-    """
-
-    def __init__(self, work: Callable[[], list[bytes]]) -> None:
-        self.results: list[bytes] = []
-        self.error: BaseException | None = None
-        self._work = work
-        self._thread = threading.Thread(target=self._run, name="stage", daemon=True)
-        self._thread.start()
-
-    @property
-    def done(self) -> bool:
-        """Whether it is over, one way or another."""
-        return not self._thread.is_alive()
-
-    def join(self, seconds: float) -> bool:
-        """Wait for its end; gives whether it has come."""
-        self._thread.join(seconds)
-        return self.done
-
-    def _run(self) -> None:
-        try:
-            self.results = self._work()
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for it
-            self.error = error
 
 
 def check_versions(found: Iterable[Found]) -> None:
