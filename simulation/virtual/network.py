@@ -280,18 +280,25 @@ class Client(Protocol):
         ...
 
 
-class _Nobody:
-    """Answers where no server listens."""
+class Void:
+    """Where nothing arrives and nothing comes from."""
 
     def accepted(self, connection: Connection) -> None:
-        """Refuse."""
-        connection.server_gone()
+        """Nothing hears of it."""
 
     def received(self, connection: Connection, frames: Frames) -> None:
-        """Nothing arrives here."""
+        """Nothing arrives."""
 
     def disconnected(self, connection: Connection) -> None:
-        """There was nothing to end."""
+        """Nothing ends."""
+
+
+class _Nobody(Void):
+    """Refuses where no server listens."""
+
+    def accepted(self, connection: Connection) -> None:
+        """It ends at once."""
+        connection.server_gone()
 
 
 class Wire(Protocol):

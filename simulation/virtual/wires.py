@@ -9,24 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from roq.simulation.virtual.network import Client, Connection, Network, Server
+from roq.simulation.virtual.network import Client, Connection, Network, Server, Void
 from roq.simulation.virtual.world import World
 
 HEARTBEAT_SECONDS: Final = (2.0, 2.5)
 """After so long without a sign of life a connection is given up."""
-
-
-class _Void:
-    """Where nothing arrives and nothing comes from."""
-
-    def accepted(self, connection: Connection) -> None:
-        """Nothing hears of it."""
-
-    def received(self, connection: Connection, frames: tuple[bytes, ...]) -> None:
-        """Nothing arrives."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing ends."""
 
 
 class Wires(Network):
@@ -51,7 +38,7 @@ class Wires(Network):
         there = self._machines.get(address, machine)
         if not (self.reaches(machine, there) and self.reaches(there, machine)):
             # An attempt that is not answered is given up, even if the way is free by then.
-            connection = self._connect_to(_Void(), client)
+            connection = self._connect_to(Void(), client)
             patience = self._world.random.uniform(*HEARTBEAT_SECONDS)
             self._world.call_later(patience, connection.cut)
             return connection

@@ -126,6 +126,10 @@ class Run(Document, frozen=True, kw_only=True):
     remarks: list[str] = []
 
 
+RATES: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
+"""What is told of each exchange per second; in documents of the statistics they are totals."""
+
+
 class ExchangeWindow(Document, frozen=True, kw_only=True):
     """One exchange in one window, per second.
 
@@ -175,6 +179,12 @@ class LatencyWindow(Document, frozen=True, kw_only=True):
             mean=1_000 * (histogram.mean() if mean is None else mean),
             p50=p50, p90=p90, p99=p99, p999=p999, most=most,
         )  # fmt: skip
+
+
+LATENCIES: Final = {
+    "mean": "mean", "p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "most": "max",
+}  # fmt: skip
+"""Parts of `LatencyWindow`, and how they are written."""
 
 
 class Window(Document, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Final
 from roq.demo.latency import Histogram
 from roq.protocol.kpi import ExchangeKpi, MoveKpi, QueueKpi, SubscriberKpi
 from roq.simulation.lab.archive.document import (
+    RATES,
     Event,
     EventKind,
     ExchangeWindow,
@@ -24,7 +25,6 @@ EVENTS_MAX: Final = 10_000
 WINDOWS_MAX: Final = 60
 WINDOW_SECONDS_LEAST: Final = 2.0
 """What is told once a second comes a moment early or late."""
-_FIGURES: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
 _MOVES: Final = (
     (EventKind.MOVE, "accepted"), (EventKind.MOVE_FAILED, "failed"),
     (EventKind.MOVE_FAILED, "given_up"),
@@ -38,7 +38,7 @@ _SCALINGS: Final = (
 def series_of(record: Record) -> Series:
     """A whole record; latencies are the means that subscribers tell."""
     seconds = max(WINDOW_SECONDS_LEAST, record.seconds / WINDOWS_MAX)
-    figures = {name: measures.periods(record.samples, name) for name in _FIGURES}
+    figures = {name: measures.periods(record.samples, name) for name in RATES}
     events = _events(record)
     return Series(
         window_seconds=seconds,

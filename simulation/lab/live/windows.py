@@ -43,19 +43,14 @@ class Windows:
 
     Attributes:
         lock: see above.
-        messages, bytes, late, failed: until now, of windows that were told.
-        latency, latency_sum, latency_most: of these.
+        late, latency, latency_sum: until now, of windows that were told.
     """
 
     def __init__(self, begin_us: int, seconds: float) -> None:
         self.lock = threading.Lock()
-        self.messages = 0
-        self.bytes = 0
         self.late = 0
-        self.failed = 0
         self.latency: defaultdict[int, int] = defaultdict(int)
         self.latency_sum = 0.0
-        self.latency_most = 0.0
         self.width_us = int(seconds * MICROSECONDS)
         self._begin_us = begin_us
         self._open: dict[int, Window] = {}
@@ -74,10 +69,7 @@ class Windows:
             found, self._open = self._open, {}
         told = [found[number] for number in sorted(found)]
         for window in told:
-            self.messages += window.messages
-            self.bytes += window.bytes
             self.late += window.late
-            self.failed += window.failed
             self.latency_sum += window.latency_sum
             for bucket, count in window.latency.items():
                 self.latency[bucket] += count

@@ -8,6 +8,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from roq.simulation.lab.archive.document import (
+    LATENCIES,
+    RATES,
     Event,
     ExchangeWindow,
     LatencyWindow,
@@ -54,30 +56,21 @@ def _window(window: Window) -> Window:
 
 
 def _exchange(one: ExchangeWindow) -> ExchangeWindow:
-    rates = (one.messages_in, one.bytes_in, one.messages_out, one.bytes_out, one.cpu_percent or 0.0)
-    if min(rates) >= 0 and max(rates) <= MOST and 0 <= one.publishers <= MOST:
+    rates = {name: getattr(one, name) for name in RATES}
+    told = (*rates.values(), one.publishers, one.cpu_percent or 0.0)
+    if min(told) >= 0 and max(told) <= MOST:
         return one
     return replace(
         one,
-        messages_in=_within(one.messages_in),
-        bytes_in=_within(one.bytes_in),
-        messages_out=_within(one.messages_out),
-        bytes_out=_within(one.bytes_out),
         publishers=int(_within(one.publishers)),
         cpu_percent=None if one.cpu_percent is None else _within(one.cpu_percent),
+        **{name: _within(rate) for name, rate in rates.items()},
     )
 
 
 def _latency(found: LatencyWindow) -> LatencyWindow:
-    return LatencyWindow(
-        count=max(0, found.count),
-        mean=_within(found.mean),
-        p50=_within(found.p50),
-        p90=_within(found.p90),
-        p99=_within(found.p99),
-        p999=_within(found.p999),
-        most=_within(found.most),
-    )
+    told = {name: _within(getattr(found, name)) for name in LATENCIES}
+    return replace(found, count=max(0, found.count), **told)
 
 
 def _event(event: Event) -> Event:

@@ -9,8 +9,8 @@ from statistics import fmean, median
 from typing import Final
 
 from roq.model import exchange_name
-from roq.simulation.lab.archive.document import PhaseTime, Run, Series
-from roq.simulation.lab.report.columns import LATENCIES, OTHERS, Column, Columns, has, known
+from roq.simulation.lab.archive.document import LATENCIES, PhaseTime, Run, Series
+from roq.simulation.lab.report.columns import OTHERS, Column, Columns, has, known
 from roq.simulation.lab.report.marks import Lane, marks
 from roq.simulation.lab.report.plot import End, Inside, Plot, Row
 from roq.simulation.lab.report.ticks import Scale, linear, logarithmic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, median
@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from roq.simulation.lab.archive.document import (
     HEARD_FROM,
+    LATENCIES,
+    RATES,
     ExchangeWindow,
     LatencyWindow,
     PhaseTime,
@@ -102,12 +104,6 @@ class Columns:
 def known(column: Sequence[T | None]) -> list[T]:
     """What was measured of a column."""
     return [value for value in column if value is not None]
-
-
-LATENCIES: Final = {
-    "mean": "mean", "p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "most": "max",
-}  # fmt: skip
-"""Parts of `LatencyWindow`, and how they are written."""
 
 
 def columns_of(series: Series, seconds: float = 0.0) -> Columns:
@@ -284,15 +280,22 @@ def _by_number(window: Window, numbers: Sequence[int]) -> dict[int, ExchangeWind
 def _together(number: int, group: list[ExchangeWindow]) -> ExchangeWindow:
     if len(group) == 1:
         return group[0]
-    cpu = [one.cpu_percent for one in group if one.cpu_percent is not None]
+    return _joined(number, group, sum)
+
+
+def _joined(
+    number: int,
+    rows: Sequence[ExchangeWindow],
+    publishers: Callable[[Iterable[int]], int],
+    windows: int = 1,
+) -> ExchangeWindow:
+    """Several rows as one, with the rates of so many windows."""
+    cpu = [one.cpu_percent for one in rows if one.cpu_percent is not None]
     return ExchangeWindow(
         exchange=number,
-        messages_in=sum(one.messages_in for one in group),
-        bytes_in=sum(one.bytes_in for one in group),
-        messages_out=sum(one.messages_out for one in group),
-        bytes_out=sum(one.bytes_out for one in group),
-        publishers=sum(one.publishers for one in group),
+        publishers=publishers(one.publishers for one in rows),
         cpu_percent=fmean(cpu) if cpu else None,
+        **{name: sum(getattr(one, name) for one in rows) / windows for name in RATES},
     )
 
 
@@ -307,7 +310,9 @@ def _merged(windows: Sequence[Window]) -> Window:
     imbalances = [window.imbalance for window in windows if window.imbalance is not None]
     return Window(
         at=windows[-1].at,
-        exchanges=[_mean(number, list(group), heard) for number, group in groupby(rows, _number)],
+        exchanges=[
+            _joined(number, list(group), max, heard) for number, group in groupby(rows, _number)
+        ],
         serving=max(window.serving for window in windows),
         latency=_worst(latencies) if latencies else None,
         imbalance=max(imbalances) if imbalances else None,
@@ -320,27 +325,10 @@ def _number(one: ExchangeWindow) -> int:
     return one.exchange
 
 
-def _mean(number: int, rows: list[ExchangeWindow], windows: int) -> ExchangeWindow:
-    cpu = [one.cpu_percent for one in rows if one.cpu_percent is not None]
-    return ExchangeWindow(
-        exchange=number,
-        messages_in=sum(one.messages_in for one in rows) / windows,
-        bytes_in=sum(one.bytes_in for one in rows) / windows,
-        messages_out=sum(one.messages_out for one in rows) / windows,
-        bytes_out=sum(one.bytes_out for one in rows) / windows,
-        publishers=max(one.publishers for one in rows),
-        cpu_percent=fmean(cpu) if cpu else None,
-    )
-
-
 def _worst(found: Sequence[LatencyWindow]) -> LatencyWindow:
     counted = sum(one.count for one in found)
     return LatencyWindow(
         count=counted,
         mean=sum(one.mean * one.count for one in found) / counted if counted else 0.0,
-        p50=max(one.p50 for one in found),
-        p90=max(one.p90 for one in found),
-        p99=max(one.p99 for one in found),
-        p999=max(one.p999 for one in found),
-        most=max(one.most for one in found),
+        **{name: max(getattr(one, name) for one in found) for name in LATENCIES if name != "mean"},
     )

@@ -18,7 +18,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 from roq.demo.latency import middle_of
-from roq.simulation.lab.archive.document import LatencyWindow
+from roq.simulation.lab.archive.document import RATES, LatencyWindow
 from roq.simulation.lab.traces.collect import read, reason
 from roq.simulation.lab.traces.grid import MICROSECONDS, Grid
 from roq.simulation.lab.traces.place import Damaged, Place
@@ -45,7 +45,6 @@ GRACE_US: Final = 2 * MICROSECONDS
 WHOLE: Final = -1
 """The window that stands for all of them."""
 _PERCENTILES: Final = {"p50": 50, "p90": 90, "p99": 99, "p999": 99.9, "most": 100}
-_TOTALS: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
 _SUMS: Final = ("messages", "bytes", "late", "failed", "doubled", "reordered", "latency_sum")
 _FILE: Final = re.compile(r"/(batches=\d+-\d+/[^\s:'\"]+\.parquet)")
 
@@ -270,7 +269,7 @@ class Traces:
         listened_us = self.heard["first_us"] or 0
         born_us = f.col("time_us") - (f.col("uptime_seconds") * MICROSECONDS).cast("long")
         growth = [
-            (f.col(name) - f.lag(name, 1, 0).over(order)).alias(f"d_{name}") for name in _TOTALS
+            (f.col(name) - f.lag(name, 1, 0).over(order)).alias(f"d_{name}") for name in RATES
         ]
         rows = documents.select(
             "exchange", "epoch", "publishers", "cpu_percent",
@@ -279,7 +278,7 @@ class Traces:
             ).alias("begin_us"),
             f.col("time_us").alias("end_us"), *growth,
         )  # fmt: skip
-        for name in _TOTALS:
+        for name in RATES:
             rows = rows.filter(f.col(f"d_{name}") >= 0)
         rows = rows.filter(_length() > 0)
         return self._keep(rows.withColumn("hole", _length() > self.hole_seconds * MICROSECONDS))
@@ -291,7 +290,7 @@ class Traces:
         part = f.col("overlap_us") / _length()
         spread = _spread(self.periods.filter(~f.col("hole")), grid)
         rows = spread.groupBy("window", "exchange").agg(
-            *(f.sum(f.col(f"d_{name}") * part).alias(name) for name in _TOTALS),
+            *(f.sum(f.col(f"d_{name}") * part).alias(name) for name in RATES),
             (f.sum("overlap_us") / MICROSECONDS).alias("seconds"),
             (f.sum(f.col("cpu_percent") / 100 * f.col("overlap_us")) / MICROSECONDS).alias(
                 "cpu_seconds"

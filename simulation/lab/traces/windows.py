@@ -6,7 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from roq.simulation.lab.archive.document import HEARD_FROM, ExchangeWindow, LatencyWindow, Window
+from roq.simulation.lab.archive.document import (
+    HEARD_FROM,
+    RATES,
+    ExchangeWindow,
+    LatencyWindow,
+    Window,
+)
 from roq.simulation.lab.traces.grid import MICROSECONDS, Grid
 from roq.simulation.scenario.offered import offered
 from roq.simulation.scenario.scenario import Scenario
@@ -108,10 +114,7 @@ def _covered(within: Span, silences: Iterable[Span]) -> float:
 def _exchange(row: dict[str, Any], seconds: float) -> ExchangeWindow:
     return ExchangeWindow(
         exchange=row["exchange"],
-        messages_in=row["messages_in"] / seconds,
-        bytes_in=row["bytes_in"] / seconds,
-        messages_out=row["messages_out"] / seconds,
-        bytes_out=row["bytes_out"] / seconds,
+        **{name: row[name] / seconds for name in RATES},
         publishers=row["publishers"],
         cpu_percent=row["cpu_seconds"] / row["seconds"] * 100,
     )

@@ -322,7 +322,7 @@ def test_windows_are_those_in_which_messages_were_meant_to_be_sent(bench: Bench)
     ]
     assert [window.messages for window in told[:4]] == pytest.approx([20] * 4, abs=1)
     assert bench.receiver.windows.drain() == []
-    assert bench.receiver.windows.messages == 100
+    assert bench.receiver.messages == 100
 
 
 def test_an_error_of_the_receiving_thread_does_not_go_unnoticed(bench: Bench) -> None:
