@@ -62,12 +62,12 @@ PREFETCH: Final = 200
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is for; in a file."""
 
-    name: str
-    addresses: list[str]
-    """Client addresses of the cluster; for the naive hand-off those of the relays."""
     queue: str
-    publishes: bool
-    journal: str
+    publishes: bool = False
+    name: str = ""
+    addresses: list[str] = []
+    """Client addresses of the cluster; for the naive hand-off those of the relays."""
+    journal: str = ""
     """File."""
     topic: str = "load"
     """Of a publisher; the prefix that a subscriber wants."""

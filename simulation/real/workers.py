@@ -240,12 +240,12 @@ class Workers:
             calls: write down how long each `publish()` takes.
             far: with a bad line, if there is one.
         """
-        job = self._job(queue=queue, topic=topic, publishes=True, calls=calls, rate=rate, size=200)
-        return self._start(job, far=far)
+        job = Job(queue=queue, topic=topic, publishes=True, rate=rate, size=200)
+        return self._start(job, calls=calls, far=far)
 
     def subscriber(self, queue: str, prefix: str, *, far: bool = False) -> Worker:
         """Start a subscriber."""
-        return self._start(self._job(queue=queue, topic=prefix, size=200), far=far)
+        return self._start(Job(queue=queue, topic=prefix, size=200), far=far)
 
     def member(self, queue: str, mode: str) -> Worker:
         """Start a member of the queue's consumer group.
@@ -253,7 +253,7 @@ class Workers:
         Args:
             mode: of the group.
         """
-        return self._start(self._job(queue=queue, mode=mode))
+        return self._start(Job(queue=queue, mode=mode))
 
     def kill(self, worker: Worker) -> None:
         """Kill one of them for good."""
@@ -265,14 +265,7 @@ class Workers:
 
     def again(self, worker: Worker) -> Worker:
         """Start one that does the same as one that was killed."""
-        job = worker.job
-        if job.publishes:
-            return self.publisher(
-                job.queue, job.topic, rate=job.rate, calls=bool(job.calls), far=worker.far
-            )
-        if job.mode:
-            return self.member(job.queue, job.mode)
-        return self.subscriber(job.queue, job.topic, far=worker.far)
+        return self._start(worker.job, calls=bool(worker.job.calls), far=worker.far)
 
     def read(self) -> None:
         """Take in what all have written down."""
@@ -304,15 +297,11 @@ class Workers:
         naive: bool = False,
     ) -> list[Worker]:
         """Start so many workers; they connect when they are opened."""
-        return [
-            self._start(
-                self._job(
-                    queue=self._queue, publishes=publishes, size=payload, burst=burst,
-                    calls=timings, naive=naive, waits=True,
-                )
-            )
-            for _ in range(count)
-        ]  # fmt: skip
+        job = Job(
+            queue=self._queue, publishes=publishes, size=payload, burst=burst, naive=naive,
+            waits=True,
+        )  # fmt: skip
+        return [self._start(job, calls=timings) for _ in range(count)]
 
     def open(self, workers: Sequence[Worker]) -> None:
         """Have them connect, and wait until they have."""
@@ -398,40 +387,16 @@ class Workers:
             if sum(arrived) != before:
                 before, since = sum(arrived), time.monotonic()
 
-    def _job(
-        self,
-        *,
-        queue: str,
-        topic: str = "load",
-        publishes: bool = False,
-        size: int = 500,
-        rate: float = 0.0,
-        burst: int = 1,
-        calls: bool = False,
-        waits: bool = False,
-        naive: bool = False,
-        mode: str = "",
-    ) -> Job:
+    def _start(self, job: Job, *, calls: bool = False, far: bool = False) -> Worker:
+        """Start one with a name and files of its own."""
         self._serial += 1
-        kind = "publisher" if publishes else "member" if mode else "subscriber"
+        kind = "publisher" if job.publishes else "member" if job.mode else "subscriber"
         name = f"{kind}-{self._serial}"
-        return Job(
-            name=name,
-            addresses=self._addresses,
-            queue=queue,
-            publishes=publishes,
-            topic=topic,
-            journal=str(self._folder / f"{name}.journal"),
-            calls=str(self._folder / f"{name}.calls") if calls else "",
-            rate=rate,
-            size=size,
-            burst=burst,
-            waits=waits,
-            naive=naive,
-            mode=mode,
-        )
-
-    def _start(self, job: Job, *, far: bool = False) -> Worker:
-        worker = Worker(job, self._folder, self._far if far else None)
+        files = self._folder / name
+        own = msgspec.structs.replace(
+            job, name=name, addresses=self._addresses, journal=f"{files}.journal",
+            calls=f"{files}.calls" if calls else "",
+        )  # fmt: skip
+        worker = Worker(own, self._folder, self._far if far else None)
         self.all.append(worker)
         return worker
