@@ -30,6 +30,7 @@ import click
 import msgspec
 import pyarrow as pa
 from pyarrow import ipc
+from rich.console import Console
 
 import roq
 from roq.benchmarks.arrow_source import ArrowSource
@@ -307,8 +308,7 @@ def _memory() -> str | None:
     return str(SHARED) if os.access(SHARED, os.W_OK) else None
 
 
-def _show(result: Result, size: int) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, result: Result, size: int) -> None:
     lines = [
         (
             way, f"{value:,.0f}", f"{value * size / 1e6:,.0f}", f"{result.cores[way]:.2f}",
@@ -343,7 +343,7 @@ def main(
     out = results.console(as_json=as_json)
     result = run(rows, size, rounds, tasks, out.print, write=write)
     name = f"{NAME}_write" if write else NAME
-    results.told(result, name, output, lambda told: _show(told, size), as_json=as_json)
+    results.told(result, name, output, lambda out, told: _show(out, told, size), as_json=as_json)
     return result.ok
 
 

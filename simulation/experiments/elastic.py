@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import click
 import msgspec
 from msgspec import Meta
+from rich.console import Console
 
 from roq.client.admin.views import ScalingRules
 from roq.client.admin.wording import bytes_text
@@ -20,7 +21,7 @@ from roq.simulation.lab.report import picture
 from roq.simulation.lab.report.charts import Bounds
 from roq.simulation.real import environment, measures, results
 from roq.simulation.real.display import Display, display
-from roq.simulation.real.results import Counts, Machine, Target
+from roq.simulation.real.results import Machine, Measured, Target
 from roq.simulation.real.under_load import UnderLoad, under_load
 
 NAME: Final = "elastic"
@@ -55,10 +56,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     policy: Annotated[str, Meta(description="Which policy decides.")] = "balanced"
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class Outcome(Measured, kw_only=True):
     """What happened."""
 
-    machine: Machine
     plan: Plan
     exchanges_most: int
     exchanges_last: int
@@ -69,13 +69,6 @@ class Outcome(msgspec.Struct, kw_only=True):
     serve_seconds: list[float]
     pause_ms: float
     """The longest of a moved publisher."""
-    counts: Counts
-    targets: list[Target]
-
-    @property
-    def reached(self) -> bool:
-        """Whether it went as it should."""
-        return self.counts.ok and all(target.reached for target in self.targets)
 
 
 def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
@@ -175,7 +168,7 @@ def _outcome(scene: UnderLoad, plan: Plan, machine: Machine, most: int, last: in
         scale_ins=len(record.scalings("in")),
         serve_seconds=[round(seconds, 2) for seconds in measures.serve_seconds(record)],
         pause_ms=max((move.pause_ms for _, move in accepted), default=0.0),
-        counts=counts,
+        counts=[counts],
         targets=[
             Target(text="exchanges at the peak", measured=most, goal=plan.exchanges, at_least=True),
             Target(text="exchanges at the end", measured=last, goal=1),
@@ -185,7 +178,7 @@ def _outcome(scene: UnderLoad, plan: Plan, machine: Machine, most: int, last: in
 
 
 def _caption(outcome: Outcome) -> picture.Caption:
-    plan, counts, machine = outcome.plan, outcome.counts, outcome.machine
+    plan, (counts,), machine = outcome.plan, outcome.counts, outcome.machine
     return picture.Caption(
         "A queue grows and shrinks with its load",
         f"{plan.publishers} publishers, {plan.subscribers} subscribers; {outcome.scale_outs} "
@@ -220,16 +213,13 @@ def main(plan: Plan, output: Path, as_json: bool) -> bool:
     return outcome.reached
 
 
-def _show(outcome: Outcome) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, outcome: Outcome) -> None:
     out.print(
         f"{outcome.scale_outs} exchanges added (each served after "
         f"{', '.join(f'{seconds:.1f} s' for seconds in outcome.serve_seconds) or '-'}), "
         f"{outcome.scale_ins} removed; {outcome.moves} publishers moved, the longest pause "
-        f"{outcome.pause_ms:.1f} ms; {outcome.moves_failed} moves failed\n"
+        f"{outcome.pause_ms:.1f} ms; {outcome.moves_failed} moves failed"
     )
-    out.print(results.counts_table(outcome.counts))
-    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ from typing import Final
 import click
 import msgspec
 import psutil
+from rich.console import Console
 
 import roq.testing
 from roq.errors import RoQError
 from roq.simulation.real import results
-from roq.simulation.real.results import Machine, Target
+from roq.simulation.real.results import Measured, Target
 from roq.simulation.real.waiting import rest
 
 NAME: Final = "footprint"
@@ -47,10 +48,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """Of one core."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(Measured, kw_only=True):
     """What came out."""
 
-    machine: Machine
     queues: int
     seconds: float
     failed: list[str]
@@ -61,7 +61,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     left: int
     """Monitors and exchanges that were still there when all queues had been removed."""
     kinds: list[Kind]
-    targets: list[Target]
 
     @property
     def reached(self) -> bool:
@@ -205,8 +204,7 @@ def main(queues: int, seconds: float, output: Path, as_json: bool) -> bool:
     return outcome.reached
 
 
-def _show(outcome: Outcome) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, outcome: Outcome) -> None:
     columns = ("", "processes#", "MB#", "% of a core#", "MB each#", "% each#")
     rows = [
         (
@@ -219,13 +217,10 @@ def _show(outcome: Outcome) -> None:
     out.print(results.table(f"{outcome.queues} idle queues", columns, rows))
     out.print(
         f"\ncreated in {outcome.create_seconds:.1f} s, removed in {outcome.remove_seconds:.1f} s; "
-        f"{len(outcome.failed)} failed, {outcome.left} processes left\n"
+        f"{len(outcome.failed)} failed, {outcome.left} processes left"
     )
     for text in outcome.failed[:10]:
         out.print(text, style="bold red", markup=False)
-    out.print(results.targets_table(outcome.targets))
-    out.print()
-    out.print(results.machine_text(outcome.machine))
 
 
 if __name__ == "__main__":

@@ -16,13 +16,14 @@ from typing import Annotated, Final
 import click
 import msgspec
 from msgspec import Meta
+from rich.console import Console
 
 from roq.client.admin.views import ScalingRules
 from roq.client.admin.wording import bytes_text
 from roq.simulation.real import environment, measures, results
 from roq.simulation.real.display import Display, display
 from roq.simulation.real.environment import Environment, Links
-from roq.simulation.real.results import Counts, Machine, Target
+from roq.simulation.real.results import Counts, Measured, Target
 from roq.simulation.real.under_load import QUEUE, UnderLoad, under_load
 
 NAME: Final = "hosts"
@@ -77,22 +78,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     counts: Counts
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class Outcome(Measured, kw_only=True):
     """All measurements."""
 
-    machine: Machine
     plan: Plan
     runs: list[Run]
     striping: list[Run]
-    targets: list[Target]
 
     @property
     def reached(self) -> bool:
         """Whether throughput grows as it should and nothing was lost."""
-        everything = [*self.runs, *self.striping]
-        return all(run.counts.ok for run in everything) and all(
-            target.reached for target in self.targets
-        )
+        return super().reached and all(run.counts.ok for run in (*self.runs, *self.striping))
 
 
 def run(plan: Plan, shown: Display) -> Outcome:
@@ -239,8 +235,7 @@ def main(plan: Plan, output: Path, as_json: bool) -> bool:
     return outcome.reached
 
 
-def _show(outcome: Outcome) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, outcome: Outcome) -> None:
     rows = [
         (
             run.what,
@@ -255,7 +250,6 @@ def _show(outcome: Outcome) -> None:
     title = f"Links of {outcome.plan.megabits:g} Mbit/s ({bytes_text(outcome.plan.link_bytes)}/s)"
     columns = ("", "publishers#", "payload in#", "to one#", "each exchange", "all arrived")
     out.print(results.table(title, columns, rows))
-    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

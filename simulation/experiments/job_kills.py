@@ -29,6 +29,7 @@ from typing import Any, Final
 import click
 import msgspec
 import psutil
+from rich.console import Console
 
 import roq
 import roq.testing
@@ -354,9 +355,8 @@ def _lines(journal: Path) -> Iterator[str]:
     yield from journal.read_text().splitlines()
 
 
-def show(outcome: Outcome) -> None:
+def show(console: Console, outcome: Outcome) -> None:
     """For people."""
-    console = results.console(as_json=False)
     told = msgspec.to_builtins(outcome)
     rows = [(name, told[name]) for name in told if name not in {"machine", "wrong"}]
     console.print(results.table("jobs", ("what", "how much"), rows))

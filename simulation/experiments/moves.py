@@ -18,6 +18,7 @@ from typing import Annotated, Final
 import click
 import msgspec
 from msgspec import Meta
+from rich.console import Console
 
 from roq.client.admin.views import ScalingRules
 from roq.simulation.real import environment, measures, results, shuffle
@@ -25,7 +26,7 @@ from roq.simulation.real.commands import Move
 from roq.simulation.real.display import Display, display
 from roq.simulation.real.measures import Window
 from roq.simulation.real.naive import relays
-from roq.simulation.real.results import Counts, Machine, Target
+from roq.simulation.real.results import Counts, Machine, Measured, Target
 from roq.simulation.real.timings import Timings, percentile
 from roq.simulation.real.under_load import QUEUE, UnderLoad, under_load
 from roq.simulation.real.workers import Worker, Workers
@@ -80,10 +81,9 @@ class Naive(msgspec.Struct, frozen=True, kw_only=True):
     counts: Counts
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class Outcome(Measured, kw_only=True):
     """What came out."""
 
-    machine: Machine
     plan: Plan
     seconds: float
     moves: int
@@ -98,14 +98,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     replayed: int
     """Batches that were sent again; doubles of them were dropped before a program saw them."""
     dropped: int
-    counts: Counts
-    targets: list[Target]
     naive: Naive | None = None
-
-    @property
-    def reached(self) -> bool:
-        """Whether nothing was lost, doubled or reordered, and no caller had to wait."""
-        return self.counts.ok and all(target.reached for target in self.targets)
 
 
 def run(plan: Plan, shown: Display) -> Outcome:
@@ -180,7 +173,7 @@ def _outcome(scene: UnderLoad, plan: Plan, machine: Machine, seconds: float) -> 
         between=between,
         replayed=sum(each.replayed for each in finished),
         dropped=sum(each.duplicates for each in finished),
-        counts=counts,
+        counts=[counts],
         targets=[
             Target(text="moves", measured=len(pauses), goal=plan.count, at_least=True),
             Target(text="publish() p99, during moves to between them",
@@ -280,12 +273,11 @@ def main(plan: Plan, naive: bool, output: Path, as_json: bool) -> bool:
     return outcome.reached
 
 
-def _show(outcome: Outcome) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, outcome: Outcome) -> None:
     pause = ", ".join(f"{name} {value} ms" for name, value in outcome.pause_ms.items())
     out.print(
         f"{outcome.moves} moves in {outcome.seconds} s, {outcome.failed} failed, "
-        f"{outcome.given_up} given up; nothing was sent for {pause}\n"
+        f"{outcome.given_up} given up; nothing was sent for {pause}"
     )
     rows = [
         (name, f"{calls.calls:,}", calls.p50, calls.p99, calls.p999, calls.most)
@@ -294,13 +286,10 @@ def _show(outcome: Outcome) -> None:
     title = f"publish() in µs, {outcome.windows} windows of either kind"
     columns = ("", "calls#", "p50#", "p99#", "p99.9#", "most#")
     out.print(results.table(title, columns, rows))
-    out.print()
-    out.print(results.counts_table(outcome.counts))
     if outcome.naive is not None:
         title = f"The naive hand-off, {outcome.naive.moves} moves"
         out.print()
         out.print(results.counts_table(outcome.naive.counts, title))
-    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Annotated, Final
 import click
 import msgspec
 from msgspec import Meta
+from rich.console import Console
 
 from roq.client.admin.views import ScalingRules
 from roq.demo.latency import Histogram
@@ -27,7 +28,7 @@ from roq.simulation.lab.report import picture
 from roq.simulation.lab.report.charts import Bounds
 from roq.simulation.real import environment, measures, results
 from roq.simulation.real.display import Display, display
-from roq.simulation.real.results import Counts, Machine, Target
+from roq.simulation.real.results import Machine, Measured, Target
 from roq.simulation.real.under_load import UnderLoad, under_load
 
 NAME: Final = "published"
@@ -96,10 +97,9 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     measured: str
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class Outcome(Measured, kw_only=True):
     """What happened."""
 
-    machine: Machine
     plan: Plan
     figures: list[Published]
     started_at: dict[int, int]
@@ -110,13 +110,6 @@ class Outcome(msgspec.Struct, kw_only=True):
     """At full load, from creation to receipt."""
     moves: int
     pause_ms: float
-    counts: Counts
-    targets: list[Target]
-
-    @property
-    def reached(self) -> bool:
-        """Whether it went as published."""
-        return self.counts.ok and all(target.reached for target in self.targets)
 
 
 def run(plan: Plan, shown: Display, drawing: Path | None) -> Outcome:
@@ -219,7 +212,7 @@ def _outcome(scene: UnderLoad, plan: Plan, machine: Machine, whole: measures.Win
         latency_ms={**milliseconds, "mean": round(mean, 2)},
         moves=len(record.moves()),
         pause_ms=max((move.pause_ms for _, move in record.moves()), default=0.0),
-        counts=counts,
+        counts=[counts],
         targets=[
             Target(text="messages in, share of what was sent",
                    measured=inward / expected, goal=0.97, at_least=True),
@@ -245,7 +238,7 @@ def _figure(text: str, published: str, measured: str) -> Published:
 
 
 def _caption(outcome: Outcome) -> picture.Caption:
-    plan, counts = outcome.plan, outcome.counts
+    plan, (counts,) = outcome.plan, outcome.counts
     return picture.Caption(
         "The published experiment",
         f"{plan.publishers} publishers of {plan.per_minute:,.0f} messages of 5 kB a minute, one "
@@ -279,17 +272,14 @@ def main(plan: Plan, output: Path, as_json: bool) -> bool:
     return outcome.reached
 
 
-def _show(outcome: Outcome) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, outcome: Outcome) -> None:
     rows = [(each.text, each.published, each.measured) for each in outcome.figures]
     out.print(results.table("The published figures and ours", ("", "published#", "here#"), rows))
     latency = ", ".join(f"{name} {value} ms" for name, value in outcome.latency_ms.items())
     out.print(
         f"\nlatency {latency}; {outcome.moves} publishers moved, the longest pause "
-        f"{outcome.pause_ms:.1f} ms\n"
+        f"{outcome.pause_ms:.1f} ms"
     )
-    out.print(results.counts_table(outcome.counts))
-    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

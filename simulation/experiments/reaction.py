@@ -17,12 +17,13 @@ from typing import Annotated, Final
 import click
 import msgspec
 from msgspec import Meta
+from rich.console import Console
 
 from roq.client.admin.views import ScalingRules
 from roq.simulation.real import environment, measures, results
 from roq.simulation.real.display import Display, display
 from roq.simulation.real.environment import Environment
-from roq.simulation.real.results import Counts, Machine, Target
+from roq.simulation.real.results import Counts, Measured, Target
 from roq.simulation.real.under_load import QUEUE, UnderLoad, under_load
 from roq.simulation.real.workers import Worker
 
@@ -57,10 +58,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     policy: Annotated[str, Meta(description="Which policy decides.")] = "balanced"
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class Outcome(Measured, kw_only=True):
     """What came out."""
 
-    machine: Machine
     plan: Plan
     overload_seconds: list[float]
     """From more load to the first publisher that had moved."""
@@ -71,13 +71,6 @@ class Outcome(msgspec.Struct, kw_only=True):
     best: float
     """The lowest max/mean that whole publishers allow."""
     steady_moves: int
-    counts: list[Counts]
-    targets: list[Target]
-
-    @property
-    def reached(self) -> bool:
-        """Whether it was fast enough, and nothing was lost."""
-        return all(each.ok for each in self.counts) and all(each.reached for each in self.targets)
 
 
 def run(plan: Plan, shown: Display) -> Outcome:
@@ -236,17 +229,12 @@ def main(plan: Plan, output: Path, as_json: bool) -> bool:
     return outcome.reached
 
 
-def _show(outcome: Outcome) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, outcome: Outcome) -> None:
     for text, seconds in (
         ("overload to first publisher moved", outcome.overload_seconds),
         ("decision to new exchange serving", outcome.serve_seconds),
     ):
         out.print(f"{text}: {', '.join(f'{each:.2f} s' for each in seconds) or '-'}")
-    out.print()
-    for counts in outcome.counts:
-        out.print(results.counts_table(counts))
-    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Final
 
 import click
 import msgspec
+from rich.console import Console
 
 from roq.simulation.real import results
 from roq.simulation.real.bar import bar
@@ -146,9 +147,8 @@ def main(
     return outcome.whole.ok
 
 
-def show(outcome: Outcome) -> None:
+def show(out: Console, outcome: Outcome) -> None:
     """Print it for people."""
-    out = results.console(as_json=False)
     whole = outcome.whole
     happened = ", ".join(f"{count} {name}" for name, count in sorted(whole.faults.items()))
     pause = ", ".join(

@@ -16,6 +16,7 @@ from typing import Final
 import click
 import msgspec
 import psutil
+from rich.console import Console
 
 import roq
 import roq.testing
@@ -23,7 +24,7 @@ from roq.errors import RoQError
 from roq.hcm.config import Children
 from roq.simulation.experiments.quota import Quota
 from roq.simulation.real import results
-from roq.simulation.real.results import Machine, Target
+from roq.simulation.real.results import Measured, Target
 from roq.simulation.real.waiting import rest, until
 from roq.testing import RunningCluster
 
@@ -53,17 +54,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """From the end of the quota until everything runs; None: not within two minutes."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(Measured, kw_only=True):
     """What came out."""
 
-    machine: Machine
     rows: list[Row]
-    targets: list[Target]
-
-    @property
-    def reached(self) -> bool:
-        """Whether all targets were."""
-        return all(target.reached for target in self.targets)
 
 
 def starve(percent: float, queues: int, seconds: float) -> Row:
@@ -168,8 +162,7 @@ def main(
     return outcome.reached
 
 
-def _show(outcome: Outcome) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, outcome: Outcome) -> None:
     columns = ("of a core#", "queues#", "seconds#", "killed#", "replaced#", "told", "whole after#")
     rows = [
         (
@@ -180,7 +173,6 @@ def _show(outcome: Outcome) -> None:
         for row in outcome.rows
     ]  # fmt: skip
     out.print(results.table("With little processor", columns, rows))
-    results.end(out, outcome.targets, outcome.machine)
 
 
 if __name__ == "__main__":

@@ -244,8 +244,7 @@ def _add(outcome: Outcome, result: Result) -> None:
         outcome.bad.append(Bad(seed=result.seed, broken=result.broken, troubles=result.troubles))
 
 
-def _show(outcome: Outcome) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, outcome: Outcome) -> None:
     out.print(
         f"{outcome.count:,} clusters from seed {outcome.first} on, "
         f"{outcome.virtual_seconds:,.0f} virtual seconds in {outcome.seconds:,.0f} real ones; "

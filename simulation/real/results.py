@@ -92,6 +92,20 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
         return self.sent > 0 and not wrong
 
 
+class Measured(msgspec.Struct, kw_only=True):
+    """What an experiment with targets has come to; each adds its own figures."""
+
+    machine: Machine
+    targets: list[Target]
+    counts: list[Counts] = []
+    """What subscribers have got, where anybody has published."""
+
+    @property
+    def reached(self) -> bool:
+        """Whether all targets were, and every message has arrived once and in order."""
+        return all(each.reached for each in self.targets) and all(each.ok for each in self.counts)
+
+
 def counts(judge: Judge) -> Counts:
     """What a judge says at the end."""
     expected, tally = judge.finish(), judge.tally
@@ -208,7 +222,7 @@ def told(
     document: D,
     name: str,
     output: Path,
-    show: Callable[[D], None],
+    show: Callable[[Console, D], None],
     *,
     as_json: bool,
     drawing: Path | None = None,
@@ -226,7 +240,13 @@ def told(
     if as_json:
         print_json(document)
     else:
-        show(document)
+        out = console(as_json=False)
+        show(out, document)
+        if isinstance(document, Measured):
+            rest = (targets_table(document.targets), machine_text(document.machine))
+            for each in (*map(counts_table, document.counts), *rest):
+                out.print()
+                out.print(each)
     written = f"{write(document, name, output)}{f' and {drawing}' if drawing else ''}"
     console(as_json=as_json).print(f"written: {written}", style="dim")
 
@@ -261,13 +281,6 @@ def targets_table(targets: Sequence[Target]) -> Table:
              Text(mark, style=style))
         )  # fmt: skip
     return table("Targets", ("", "measured#", "wanted#", ""), rows)
-
-
-def end(out: Console, targets: Sequence[Target], machine: Machine) -> None:
-    """Print what stands below the figures: targets, and on what it was measured."""
-    for each in (targets_table(targets), machine_text(machine)):
-        out.print()
-        out.print(each)
 
 
 def counts_table(found: Counts, title: str = "History of every live subscriber") -> RenderableType:

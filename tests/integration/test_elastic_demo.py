@@ -16,5 +16,5 @@ def test_a_queue_grows_with_its_load(tmp_path: Path) -> None:
     )
     assert outcome["exchanges_most"] >= 2
     assert outcome["moves"] >= 1
-    assert nothing_wrong(outcome["counts"])
+    assert nothing_wrong(*outcome["counts"])
     assert (tmp_path / "elastic.png").stat().st_size > 10_000

@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 import msgspec
+from rich.console import Console
 
 from roq.model import VOLATILE
 from roq.protocol.public import DURABILITIES
@@ -269,8 +270,7 @@ def main(
     return result.ok
 
 
-def _show(result: Result) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, result: Result) -> None:
     rows = []
     for kind in result.kinds:
         steps = [step for step in result.steps if kind in step.kinds]

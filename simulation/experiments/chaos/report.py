@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 import msgspec
+from rich.console import Console
 from rich.text import Text
 
 from roq.simulation.experiments.chaos.environment import Environment, Wish, environment
@@ -221,8 +222,7 @@ def main(repeat: int, only: tuple[str, ...], output: Path, as_json: bool) -> boo
     return report.ok
 
 
-def _show(report: Report) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, report: Report) -> None:
     rows = []
     for row in report.rows:
         ordered = sorted(row.seconds)

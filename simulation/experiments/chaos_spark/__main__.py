@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 import msgspec
+from rich.console import Console
 
 from roq.model import LogId
 from roq.simulation.experiments.chaos_spark.application import QUERIES, Job
@@ -271,8 +272,7 @@ def main(
     return result.ok
 
 
-def _show(result: Result) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, result: Result) -> None:
     rows = []
     for kind in sorted({kill.kind for kill in result.kills}):
         some = [kill for kill in result.kills if kill.kind == kind]

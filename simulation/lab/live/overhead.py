@@ -20,6 +20,7 @@ from typing import Final
 
 import click
 import msgspec
+from rich.console import Console
 
 import roq
 from roq.errors import WouldBlock
@@ -33,7 +34,7 @@ from roq.simulation.lab.live.setting import LiveFailed
 from roq.simulation.lab.live.tasks import Tasks
 from roq.simulation.lab.live.verdict import TaskTally
 from roq.simulation.real import results
-from roq.simulation.real.results import Machine, Target, measured
+from roq.simulation.real.results import Measured, Target, measured
 from roq.simulation.scenario.draws import Topics
 from roq.simulation.scenario.scenario import Phase, PublisherGroup, Scenario
 from roq.testing import cluster as own_cluster
@@ -47,7 +48,7 @@ QUEUES: Final = ("load", "messages", "traces")
 KINDS: Final = ("outside", "inside", "outside, traces", "inside, traces", "bare")
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class Outcome(Measured, kw_only=True):
     """What is kept of it.
 
     Attributes:
@@ -56,7 +57,6 @@ class Outcome(msgspec.Struct, kw_only=True):
         cpu_per_million: seconds of CPU of the generating process, by kind.
     """
 
-    machine: Machine
     publishers: int
     size: int
     seconds: float
@@ -64,12 +64,6 @@ class Outcome(msgspec.Struct, kw_only=True):
     per_second: dict[str, list[float]]
     late: dict[str, list[float]]
     cpu_per_million: dict[str, float]
-    targets: list[Target]
-
-    @property
-    def reached(self) -> bool:
-        """Whether all targets were."""
-        return all(target.reached for target in self.targets)
 
 
 class Bench:
@@ -253,14 +247,11 @@ def main(
         sys.stdout.buffer.write(_bare(data) if worker == "bare" else perform(data))
         return True
     outcome = measure(publishers, size, seconds, rate, turns)
-    results.told(
-        outcome, NAME, output, lambda found: _show(found, publishers, size, rate), as_json=as_json
-    )
+    results.told(outcome, NAME, output, _show, as_json=as_json)
     return outcome.reached
 
 
-def _show(outcome: Outcome, publishers: int, size: int, rate: float) -> None:
-    out = results.console(as_json=False)
+def _show(out: Console, outcome: Outcome) -> None:
     rows = [
         (
             kind,
@@ -272,10 +263,8 @@ def _show(outcome: Outcome, publishers: int, size: int, rate: float) -> None:
         for kind, found in outcome.per_second.items()
     ]
     columns = ("where", "messages/s#", "least … most#", "CPU s per million#",
-               f"late at {rate:,.0f}/s#")  # fmt: skip
-    out.print(results.table(f"{publishers} publishers, {size} B", columns, rows))
-    out.print(results.targets_table(outcome.targets))
-    out.print(results.machine_text(outcome.machine))
+               f"late at {outcome.rate:,.0f}/s#")  # fmt: skip
+    out.print(results.table(f"{outcome.publishers} publishers, {outcome.size} B", columns, rows))
 
 
 if __name__ == "__main__":

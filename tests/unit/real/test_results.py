@@ -32,7 +32,7 @@ def program(wanted: int, output: Path, as_json: bool) -> bool:
             else Unavailable("no such process is there")
         )
     found = Found(42)
-    results.told(found, "found", output, lambda one: click.echo(f"{one}"), as_json=as_json)
+    results.told(found, "found", output, lambda _out, one: click.echo(f"{one}"), as_json=as_json)
     return found.answer == wanted
 
 
@@ -53,6 +53,24 @@ def test_programs_get_json_and_people_what_is_made_for_them(tmp_path: Path) -> N
 def test_what_was_not_reached_is_exit_code_1(tmp_path: Path, wanted: int, text: str) -> None:
     done = CliRunner().invoke(program, ["--output", str(tmp_path), f"--wanted={wanted}"])
     assert (done.exit_code, done.stderr) == (1, text)
+
+
+def test_an_experiment_is_successful_if_its_targets_are_reached_and_nothing_is_lost() -> None:
+    with results.measured() as machine:
+        pass
+    one = results.Counts(
+        sent=1, received=1, lost=0, duplicated=0, reordered=0, foreign=0, subscribers=1, streams=1
+    )
+    other = msgspec.structs.replace(one, lost=1)
+    goal = results.Target(text="most", measured=1.0, goal=1.0)
+    for counts, targets, reached in (
+        ([one], [goal], True),
+        ([], [], True),
+        ([one, other], [goal], False),
+        ([one], [goal, msgspec.structs.replace(goal, measured=1.1)], False),
+    ):
+        found = results.Measured(machine=machine, targets=targets, counts=counts)
+        assert found.reached is reached
 
 
 def test_the_options_stand_behind_those_of_the_program() -> None:
