@@ -241,10 +241,11 @@ class JobWorker:
     def _enter(self) -> None:
         with self._database.write() as connection:
             self._instances.declare(connection, (each.facts for each in self._types.values()))
-            self.id = self._instances.register(
+            entered = self._instances.register(
                 connection, self.name, os.getpid(), self._number, sorted(self._types)
             )
             self._schedules.declare(connection, self._declared, self.name)
+        self.id = entered  # not before it is committed: SQLite gives it to another one else
         self._renewed = monotonic()
         log.info("instance %s runs jobs", self.name, extra={"event": "jobs_instance"})
 

@@ -73,6 +73,11 @@ _WATCHED: Final = (
     " status = 'RUNNING' GROUP BY owner) AS r WHERE r.n > (SELECT count(*) FROM job_slot AS s"
     " WHERE s.owner = r.owner)) AS without"
 )
+_RESTS: Final = (
+    "SELECT id, type, status, held, owner FROM job WHERE status IN ('CREATED', 'RUNNING')",
+    "SELECT type, number, owner FROM job_slot",
+    "SELECT id, pid, dead, expires FROM job_instance",
+)
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -154,6 +159,8 @@ class Killing:
             began = time.monotonic()
             self._go_on(float("inf"))
             ended = until(self._all_ended, END_SECONDS, 0.5)
+            if not ended:
+                self._tell_rest()
             return time.monotonic() - began if ended else None
         finally:
             self._go_on(float("inf"))
@@ -290,6 +297,15 @@ class Killing:
             return not self._open()
         except roq.Unavailable:
             return False
+
+    def _tell_rest(self) -> None:
+        """How everything stands, if jobs do not end."""
+        for each in self._programs:
+            self._tell(f"instance {each.pid}: {psutil.Process(each.pid).status()}")
+        with self._jobs.database.read() as connection:
+            for asked in _RESTS:
+                for row in connection.exec_driver_sql(asked):
+                    self._tell(str(row))
 
     def _watch(self) -> None:
         """See that the limit holds, in one look after the other."""

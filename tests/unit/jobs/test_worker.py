@@ -237,6 +237,27 @@ def test_one_that_was_taken_for_dead_drops_its_runs_and_begins_anew(
     assert running.stats.outdated == 1
 
 
+def test_one_whose_entry_was_undone_does_not_take_the_id_of_the_next(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @jobs.type("A")
+    def run(job: roq.Job) -> None:
+        pass
+
+    def undone(*_: object) -> None:
+        raise roq.Unavailable("no room")
+
+    first, second = jobs.worker(threads=1), jobs.worker(threads=1)
+    first.enter()
+    monkeypatch.setattr(first._schedules, "declare", undone)
+    with pytest.raises(roq.Unavailable):
+        first._born_again()
+    second.enter()
+    assert second.id != first.id
+    for each in (first, second):
+        each._database.close()
+
+
 def test_limits_of_instances_and_of_the_cluster_hold(jobs: Jobs) -> None:
     lock, now, most = threading.Lock(), {"One": 0, "Two": 0}, {"One": 0, "Two": 0}
 
