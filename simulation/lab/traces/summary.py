@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roq.simulation.lab.archive.document import Run, Series, Window
+from roq.simulation.lab.archive.document import LATENCIES, Run, Series, Window
 from roq.simulation.lab.traces import events as run_events
 from roq.simulation.lab.traces.aggregate import WHOLE, Latencies, Row, Rows, Traces
 from roq.simulation.lab.traces.grid import MICROSECONDS, Grid, grid
@@ -143,14 +143,8 @@ def _clients(rows: Rows, run: Run) -> dict[str, float]:
 def _latency(latencies: Latencies) -> dict[str, float]:
     found: dict[str, float] = {}
     if (whole := latencies.get(("subscriber", WHOLE))) is not None:
-        found |= {
-            "latency_mean_ms": whole.mean,
-            "latency_p50_ms": whole.p50,
-            "latency_p90_ms": whole.p90,
-            "latency_p99_ms": whole.p99,
-            "latency_p999_ms": whole.p999,
-            "latency_max_ms": whole.most,
-        }
+        told = {"max" if name == "most" else name: getattr(whole, name) for name in LATENCIES}
+        found |= {f"latency_{name}_ms": each for name, each in told.items()}
     if (calls := latencies.get(("publisher", WHOLE))) is not None:
         found |= {"publish_mean_ms": calls.mean, "publish_p99_ms": calls.p99}
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from roq.exchange.commit import LateLog
@@ -39,6 +40,15 @@ SUBSCRIBE: Final = b"\x01"
 UNSUBSCRIBE: Final = b"\x00"
 
 _CONTROL: Final = bytes((CONTROL,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """What an exchange does about the connections to one of its addresses."""
+
+    accepted: Callable[[Connection], None]
+    received: Callable[[Connection, Frames], None]
+    disconnected: Callable[[Connection], None]
 
 
 class Exchange:
@@ -105,10 +115,9 @@ class Exchange:
         self._settle_alarm = Alarm(world, self._settle)
         self._serve_alarm = Alarm(world, self._serve)
         self._tick_alarm = Alarm(world, self._tick)
-        self._data_port = _DataPort(self)
-        self._live_port = _LivePort(self)
-        network.listen(self.info.data, self._data_port)
-        network.listen(self.info.live, self._live_port)
+        live = _Port(self.subscriber_came, self.subscription, self.subscriber_left)
+        network.listen(self.info.data, _Port(self.join, self.take, self.leave))
+        network.listen(self.info.live, live)
         self._tick_alarm.set(world.now)
 
     @property
@@ -347,31 +356,3 @@ class Exchange:
     def _look_for_members(self) -> None:
         if self.core.consumers.runnable():
             self._serve_alarm.set_earlier(self._world.now + SERVE_SECONDS)
-
-
-class _DataPort:
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-
-    def accepted(self, connection: Connection) -> None:
-        self._exchange.join(connection)
-
-    def received(self, connection: Connection, frames: Frames) -> None:
-        self._exchange.take(connection, frames)
-
-    def disconnected(self, connection: Connection) -> None:
-        self._exchange.leave(connection)
-
-
-class _LivePort:
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-
-    def accepted(self, connection: Connection) -> None:
-        self._exchange.subscriber_came(connection)
-
-    def received(self, connection: Connection, frames: Frames) -> None:
-        self._exchange.subscription(connection, frames)
-
-    def disconnected(self, connection: Connection) -> None:
-        self._exchange.subscriber_left(connection)
