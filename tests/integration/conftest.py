@@ -63,10 +63,26 @@ def cluster(running: RunningCluster) -> Iterator[roq.Cluster]:
         yield client
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def own_cluster() -> Iterator[RunningCluster]:
-    """For modules that disturb it, as their `running`."""
+    """For modules that kill exchanges and monitors of their queues, as their `running`."""
     with roq.testing.cluster() as found:
+        yield found
+
+
+@pytest.fixture
+def emptied(own_cluster: RunningCluster) -> Iterator[RunningCluster]:
+    """The same, for tests whose queues have names of their choice."""
+    yield own_cluster
+    with own_cluster.connect() as client:
+        for queue in client.queues():
+            client.remove_queue(queue.name)
+
+
+@pytest.fixture(scope="session")
+def restarting() -> Iterator[RunningCluster]:
+    """For modules that kill what leads and what keeps the registry: it is started again."""
+    with roq.testing.cluster(registry="zookeeper", hosts=2, managers=2, restart=True) as found:
         yield found
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
 from waiting import eventually
 
 import roq.aio
-from roq.testing import cluster
+from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
 
@@ -18,12 +18,11 @@ DELAYS = (0.0, 0.001, 0.003, 0.01, 0.03)
 """Seconds until it is cancelled: before, while and after it is made."""
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with cluster(hosts=1) as running:
-        with running.connect() as connection:
-            connection.create_queue("orders")
-        yield running.address
+@pytest.fixture
+def address(emptied: RunningCluster) -> str:
+    with emptied.connect() as connection:
+        connection.create_queue("orders")
+    return emptied.address
 
 
 def clients() -> int:

@@ -14,6 +14,7 @@ from roq.client.state import Cause, ClientState
 from roq.testing import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
+QUEUES = ("steady", "headless", "two", "both")
 PATIENT = {"window_batches": 1_024}
 """Publishers need not wait because an exchange gets no processor for a moment."""
 BUSY = {(ClientState.WAITING, Cause.STARVED), (ClientState.CONNECTED, Cause.NONE)}
@@ -21,13 +22,15 @@ BUSY = {(ClientState.WAITING, Cause.STARVED), (ClientState.CONNECTED, Cause.NONE
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[RunningCluster]:
-    with roq.testing.cluster(registry="zookeeper", hosts=2, managers=2, restart=True) as running:
-        with running.connect() as cluster:
-            for queue in ("steady", "headless", "two", "both"):
-                cluster.create_queue(queue, host="127.0.0.1", limits=PATIENT)
-            cluster.add_exchange("two", "127.0.0.2")
-        yield running
+def running(restarting: RunningCluster) -> Iterator[RunningCluster]:
+    with roq.connect(*restarting.managers) as cluster:
+        for queue in QUEUES:
+            cluster.create_queue(queue, host="127.0.0.1", limits=PATIENT)
+        cluster.add_exchange("two", "127.0.0.2")
+    yield restarting
+    with roq.connect(*restarting.managers) as cluster:
+        for queue in QUEUES:
+            cluster.remove_queue(queue)
 
 
 @pytest.fixture

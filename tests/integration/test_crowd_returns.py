@@ -26,12 +26,14 @@ CLIENTS = 1_000
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[RunningCluster]:
-    with roq.testing.cluster(registry="zookeeper", hosts=2, managers=2, restart=True) as running:
-        with roq.connect(*running.managers) as cluster:
-            cluster.create_queue("crowd", host="127.0.0.1")
-            cluster.create_queue("steady", host="127.0.0.2")
-        yield running
+def running(restarting: RunningCluster) -> Iterator[RunningCluster]:
+    with roq.connect(*restarting.managers) as cluster:
+        cluster.create_queue("crowd", host="127.0.0.1")
+        cluster.create_queue("steady", host="127.0.0.2")
+    yield restarting
+    with roq.connect(*restarting.managers) as cluster:
+        for queue in ("crowd", "steady"):
+            cluster.remove_queue(queue)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from roq.model import Limits
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]
 
-CUTS = 20
+CUTS = 10
 FLOODED = """
 import os, sys, threading
 from roq.client.io.engine import Engine

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import bson
 import pytest
 import zmq
 from commands import roq, until
@@ -30,7 +31,7 @@ CROWD = 1_000
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningCluster]:
-    with cluster(registry="zookeeper", hosts=1) as made:
+    with cluster(registry="zookeeper", hosts=1, restart=True) as made:
         with made.connect() as connection:
             connection.create_queue("steady")
         yield made
@@ -50,21 +51,29 @@ def test_a_thousand_clients_at_the_same_instant_are_all_answered(running: Runnin
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     context.set(zmq.MAX_SOCKETS, 2 * CROWD)
     poller = zmq.Poller()
-    request = documents.encode(LocateRequest(id=1, QName="steady"))
+    asked = {
+        running.address: [documents.encode(LocateRequest(id=1, QName="steady"))],
+        running.management: [b"", bson.encode({"CMD": 2101})],
+    }
     try:
-        for _ in range(CROWD):
+        for number in range(CROWD):
             one = context.socket(zmq.DEALER)
             one.setsockopt(zmq.LINGER, 0)
-            one.connect(f"tcp://{running.address}")
-            one.send(request)
+            address = list(asked)[number % 2]
+            one.connect(f"tcp://{address}")
+            one.send_multipart(asked[address])
             poller.register(one, zmq.POLLIN)
-        answers: list[object] = []
+        answers: list[list[bytes]] = []
         deadline = time.monotonic() + 60
         while len(answers) < CROWD and time.monotonic() < deadline:
-            for one, _ in poller.poll(1_000):
-                answers.append(documents.decode(one.recv(), Answer))  # type: ignore[arg-type]
+            answers += [one.recv_multipart() for one, _ in poller.poll(1_000)]
         assert len(answers) == CROWD
-        assert all(isinstance(answer, Located) for answer in answers)
+        consoles = [answer for answer in answers if not answer[0]]
+        assert len(consoles) == CROWD / 2
+        assert all(bson.decode(answer[-1])["RESULT"] == 0 for answer in consoles)
+        for answer in answers:
+            if answer[0]:
+                assert isinstance(documents.decode(answer[0], Answer), Located)  # type: ignore[arg-type]
         assert until(lambda: all(each["ready"] for each in health(running)))
     finally:
         context.destroy(0)
@@ -96,12 +105,22 @@ def test_a_manager_without_descriptors_serves_whom_it_knows_says_so_and_recovers
                 crowd.enter_context(socket.create_connection((host, int(port)), timeout=30))
             assert until(lambda: "descriptors are open; raise LimitNOFILE" in log.read_text())
             assert answers()
+            # Not even a registry that has to be connected to anew ends it.
+            os.kill(running.pid("zookeeper"), signal.SIGKILL)
+            assert answers()
         assert until(
             lambda: roq("health", "--timeout", "5", cluster=running.address).returncode == 0
         )
+        assert until(lambda: changes(running))
+        assert running.pid("gcm") == pid
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
         context.destroy(0)
+
+
+def changes(running: RunningCluster) -> bool:
+    changed = roq("queue", "create", "later", "--exists-ok", cluster=running.address)
+    return changed.returncode == 0
 
 
 def test_an_exchange_without_descriptors_survives_its_monitor_and_keeps_what_it_has(

@@ -13,7 +13,6 @@ from gcm_script import PaperHost
 from waiting import eventually
 
 from roq.coordination.memory import MemoryEnsemble
-from roq.errors import ConfigError
 from roq.gcm.config import GcmConfig, Network, Ports, Zk
 from roq.protocol import broadcast
 
@@ -231,14 +230,6 @@ def test_reads_go_on_while_the_registry_is_away(
         eventually(lambda: console.ask(2010, QName="more")["RESULT"] == 0, "changes again")
 
 
-def test_an_expired_session_is_followed_by_leading_again(gcm: RunningGcm, host: PaperHost) -> None:
-    with Console(gcm.manager.management) as console:
-        assert console.ask(2010, QName="orders")["RESULT"] == 0
-        gcm.registries[0].expire()
-        eventually(lambda: console.ask(2010, QName="more")["RESULT"] == 0, "leading again")
-        assert console.ask(2011, QName="orders")["COMMENT"] == "YES"
-
-
 def test_without_a_registry_it_gives_up_with_its_own_exit_code() -> None:
     ensemble = MemoryEnsemble()
     config = GcmConfig(ports=Ports(base=0), zk=Zk(connect_seconds=0.2))
@@ -246,12 +237,6 @@ def test_without_a_registry_it_gives_up_with_its_own_exit_code() -> None:
     # The ensemble never lets it in.
     running.registries[0]._memory.resume = lambda: None  # type: ignore[method-assign]
     assert running.gcm.run() == 69
-
-
-def test_a_port_in_use_is_named(ensemble: MemoryEnsemble, gcm: RunningGcm) -> None:
-    port = int(gcm.manager.client.rsplit(":", 1)[1])
-    with pytest.raises(ConfigError, match=f"port {port} .* in use"):
-        RunningGcm(ensemble, GcmConfig(ports=Ports(base=0, client=port)))
 
 
 def test_bound_elsewhere_it_warns_and_advertises_its_other_address(

@@ -148,16 +148,6 @@ def test_a_queue_starts_crashes_recovers_and_stops_without_a_trace(leader, host)
     eventually(lambda: leader.reports[HOST].children == [], "the report shows nothing")
 
 
-def test_a_leader_that_was_followed_by_another_one_is_not_obeyed(leader, host) -> None:
-    monitor = start_monitor(leader, host.control)
-    newer = StopQueue(queue="another", queue_id=QUEUE_ID, leader_epoch=2)
-    assert isinstance(leader.ask(host.control, newer), Done)
-    refused = leader.ask(host.control, StopQueue(queue="orders", queue_id=QUEUE_ID, leader_epoch=1))
-    assert isinstance(refused, Failure)
-    assert refused.CODE == "stale_epoch"
-    assert not is_gone(monitor.pid)
-
-
 def test_clients_hear_why_the_queue_ends(leader, host) -> None:
     monitor = start_monitor(leader, host.control)
     assert topology(leader, monitor.control) == {}
@@ -198,24 +188,6 @@ def test_a_start_that_fails_says_why(tmp_path, leader, ensemble) -> None:
         eventually(lambda: leader.reports[HOST].children == [], "nothing is left of it")
     finally:
         host.stop()
-
-
-def test_a_child_that_keeps_crashing_is_given_up_with_a_reason(leader, host) -> None:
-    start_monitor(leader, host.control)
-    killed: set[int] = set()
-
-    def failed() -> bool:
-        child = leader.child(HOST, "orders.monitor")
-        if child is not None and child.state == "running" and child.pid not in killed:
-            killed.add(child.pid)
-            os.kill(child.pid, signal.SIGKILL)
-        return child is not None and child.state == "failed"
-
-    eventually(failed, "the monitor is given up", 60)
-    child = leader.child(HOST, "orders.monitor")
-    assert child is not None
-    assert "signal 9" in child.reason
-    assert len(killed) == 5
 
 
 def test_garbage_is_answered_and_harms_nobody(leader, host) -> None:

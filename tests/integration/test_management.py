@@ -13,7 +13,6 @@ from roq.client.admin.management import ADDRESSES_MAX, Management, wait_result
 from roq.client.io.engine import Engine
 from roq.errors import (
     ExchangeNotFound,
-    Interrupted,
     NotEmpty,
     NotLeader,
     QueueNotFound,
@@ -111,38 +110,6 @@ def test_a_follower_names_the_leader_and_the_leader_is_asked(engine: Engine) -> 
     assert len(follower.asked) == len(leader.asked) == 1
 
 
-def test_two_followers_that_name_each_other_are_not_asked_for_ever(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("roq.client.admin.management.LAST_SECONDS", 2.0)  # for the last answer
-    one, two = Manager(engine), Manager(engine)
-    one.answer = refuse(NotLeader("no", two.management))
-    two.answer = refuse(NotLeader("no", one.management))
-    with pytest.raises(NotLeader):
-        ask(engine, one, 2.5)
-    assert len(one.asked) < 50
-
-
-def test_between_two_leaders_the_command_waits_for_the_next_one(engine: Engine) -> None:
-    manager = Manager(engine)
-    answers = iter([failed(NotLeader("none", "")), failed(NotLeader("none", "")), done()])
-    manager.answer = lambda _: documents.encode_raw(next(answers))
-    assert ask(engine, manager)["RESULT"] == 0
-
-
-def test_a_manager_that_knows_nobody_who_leads_does_not_keep_a_command_from_the_one_that_does(
-    engine: Engine,
-) -> None:
-    lonely, leader = Manager(engine), Manager(engine)
-    lonely.answer = refuse(NotLeader("no configuration manager leads at the moment"))
-    leader.answer = refuse(RegistryAway("registry away"))
-    management = Management(engine, [lonely.client, leader.client])
-    with pytest.raises(RegistryAway):
-        wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)
-    assert len(leader.asked) == 1
-    assert len(lonely.asked) == 2, "it may lead by now, and the other one has lost its registry"
-
-
 def test_whoever_leads_gets_what_a_manager_without_registry_has_refused(engine: Engine) -> None:
     cut_off, follower, leader = Manager(engine), Manager(engine), Manager(engine)
     cut_off.answer = refuse(RegistryAway("registry away"))
@@ -153,19 +120,6 @@ def test_whoever_leads_gets_what_a_manager_without_registry_has_refused(engine: 
     assert [len(each.asked) for each in (cut_off, follower, leader)] == [1, 1, 1]
     assert wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)["RESULT"] == 0
     assert len(cut_off.asked) == 1, "the one that leads is asked first from now on"
-
-
-def test_when_all_have_lost_the_registry_that_is_the_answer_after_each_was_asked_once(
-    engine: Engine,
-) -> None:
-    managers = [Manager(engine) for _ in range(3)]
-    for number, manager in enumerate(managers):
-        manager.answer = refuse(RegistryAway(f"registry away, says {number}"))
-    management = Management(engine, [manager.client for manager in managers])
-    for times in (1, 2):
-        with pytest.raises(RegistryAway, match="says 0"):
-            wait_result(management.ask({"CMD": 2003}, 3_000.0), 3_000.0)
-        assert [len(manager.asked) for manager in managers] == [times] * 3
 
 
 def test_what_a_manager_without_registry_remembers_is_told_if_nobody_knows_better(
@@ -185,15 +139,6 @@ def test_what_a_manager_without_registry_remembers_is_told_if_nobody_knows_bette
     second.answer = refuse(QueueNotFound("it was removed"))
     with pytest.raises(QueueNotFound):
         wait_result(management.ask({"CMD": 2104}, 30.0), 30.0)
-
-
-def test_what_may_have_been_begun_is_not_asked_of_others(engine: Engine) -> None:
-    first, second = Manager(engine), Manager(engine)
-    first.answer = refuse(Interrupted("it was begun"))
-    management = Management(engine, [first.client, second.client])
-    with pytest.raises(Interrupted):
-        wait_result(management.ask({"CMD": 2003}, 30.0), 30.0)
-    assert second.asked == []
 
 
 def test_commands_that_find_nobody_who_leads_at_the_same_time_do_not_lead_each_other_back(

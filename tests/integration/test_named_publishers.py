@@ -12,7 +12,7 @@ import pytest
 from commands import until
 
 import roq
-from roq.testing import RunningCluster, cluster
+from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
 
@@ -33,10 +33,9 @@ def payloads(subscriber: roq.Subscriber, count: int) -> list[bytes]:
     return [message.payload for message in got if message is not None]
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[RunningCluster]:
-    with cluster() as one:
-        yield one
+@pytest.fixture
+def running(emptied: RunningCluster) -> RunningCluster:
+    return emptied
 
 
 @pytest.fixture
@@ -44,7 +43,6 @@ def client(running: RunningCluster) -> Iterator[roq.Cluster]:
     with running.connect() as one:
         one.create_queue("orders", durability="flush")
         yield one
-        one.remove_queue("orders")
 
 
 def test_a_publisher_goes_on_after_its_process_and_its_exchange_were_killed(

@@ -16,9 +16,15 @@ from commands import until
 
 import roq
 import roq.aio
-from roq.testing import cluster
+from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def running(emptied: RunningCluster) -> RunningCluster:
+    return emptied
+
 
 DOOMED = """
 import sys, time, roq
@@ -32,62 +38,63 @@ time.sleep(60)
 """
 
 
-def test_exchange_and_producer_are_killed_between_prepare_and_commit() -> None:
+def test_exchange_and_producer_are_killed_between_prepare_and_commit(
+    running: RunningCluster, client: roq.Cluster
+) -> None:
     asked: list[roq.OpenTransaction] = []
 
     def check(transaction: roq.OpenTransaction) -> roq.Decision:
         asked.append(transaction)
         return roq.Decision.COMMIT
 
-    with cluster() as running, running.connect() as client:
-        client.create_queue("orders", durability="flush", limits={"exchanges_max": 1})
-        with (
-            client.subscriber("orders") as subscriber,
-            client.transactional_publisher("orders", "checkout", check) as publisher,
-        ):
-            mine = publisher.prepare_many([
-                roq.TransactionMessage(b"one", "eu", "k1", ["t"], {"p": "v"}),
-                roq.TransactionMessage(b"two", "us"),
-            ])  # fmt: skip
-            with pytest.raises(ZeroDivisionError), publisher.prepare(b"never", "eu"):
-                raise ZeroDivisionError
-            (pid,) = (each.pid for each in client.exchanges("orders"))
-            assert subscriber.receive(timeout=0.3) is None
-            os.kill(pid, signal.SIGKILL)
-            mine.commit()
-            mine.commit()
-            got = {message.payload: message for message in receive(subscriber, 2)}
-            assert set(got) == {b"one", b"two"}
-            one = got[b"one"]
-            assert (one.topic, one.key, one.tags) == ("eu", "k1", ("t",))
-            assert one.properties["p"] == "v"
-            assert one.properties["roq.transaction.id"] == mine.id
+    client.create_queue("orders", durability="flush", limits={"exchanges_max": 1})
+    with (
+        client.subscriber("orders") as subscriber,
+        client.transactional_publisher("orders", "checkout", check) as publisher,
+    ):
+        mine = publisher.prepare_many([
+            roq.TransactionMessage(b"one", "eu", "k1", ["t"], {"p": "v"}),
+            roq.TransactionMessage(b"two", "us"),
+        ])  # fmt: skip
+        with pytest.raises(ZeroDivisionError), publisher.prepare(b"never", "eu"):
+            raise ZeroDivisionError
+        (pid,) = (each.pid for each in client.exchanges("orders"))
+        assert subscriber.receive(timeout=0.3) is None
+        os.kill(pid, signal.SIGKILL)
+        mine.commit()
+        mine.commit()
+        got = {message.payload: message for message in receive(subscriber, 2)}
+        assert set(got) == {b"one", b"two"}
+        one = got[b"one"]
+        assert (one.topic, one.key, one.tags) == ("eu", "k1", ("t",))
+        assert one.properties["p"] == "v"
+        assert one.properties["roq.transaction.id"] == mine.id
 
-            child = subprocess.Popen(
-                [sys.executable, "-c", DOOMED, running.address], stdout=subprocess.PIPE
-            )
-            assert child.stdout is not None
-            name = child.stdout.readline().decode().strip()
-            child.kill()
-            child.wait()
-            child.stdout.close()
-            (message,) = receive(subscriber, 1)
-            assert message.payload == b"of the dead"
-            ((transaction, attempt),) = [(each, each.attempt) for each in asked]
-            assert (transaction.id, attempt, transaction.group) == (name, 1, "checkout")
-            assert transaction.messages == [roq.TransactionMessage(b"of the dead", "eu", "k")]
+        child = subprocess.Popen(
+            [sys.executable, "-c", DOOMED, running.address], stdout=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        name = child.stdout.readline().decode().strip()
+        child.kill()
+        child.wait()
+        child.stdout.close()
+        (message,) = receive(subscriber, 1)
+        assert message.payload == b"of the dead"
+        ((transaction, attempt),) = [(each, each.attempt) for each in asked]
+        assert (transaction.id, attempt, transaction.group) == (name, 1, "checkout")
+        assert transaction.messages == [roq.TransactionMessage(b"of the dead", "eu", "k")]
 
-            left, dropped = publisher.prepare(b"by hand", "eu"), publisher.prepare(b"-", "eu")
-            left.leave_open()
-            by_hand(running.address, left.id, dropped.id)
-            (message,) = receive(subscriber, 1)
-            assert message.payload == b"by hand"
-            with pytest.raises(roq.TransactionEnded):
-                dropped.commit()
-            with pytest.raises(roq.TransactionNotFound):
-                client.transaction("orders", "00" * 8)
-            assert client.transactions("orders").open == 0
-        asyncio.run(in_a_loop(running.address))
+        left, dropped = publisher.prepare(b"by hand", "eu"), publisher.prepare(b"-", "eu")
+        left.leave_open()
+        by_hand(running.address, left.id, dropped.id)
+        (message,) = receive(subscriber, 1)
+        assert message.payload == b"by hand"
+        with pytest.raises(roq.TransactionEnded):
+            dropped.commit()
+        with pytest.raises(roq.TransactionNotFound):
+            client.transaction("orders", "00" * 8)
+        assert client.transactions("orders").open == 0
+    asyncio.run(in_a_loop(running.address))
 
 
 def receive(subscriber: roq.Subscriber, count: int) -> list[roq.Message]:

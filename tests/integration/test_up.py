@@ -16,13 +16,12 @@ pytestmark = pytest.mark.integration
 
 ROLES = ("roq.gcm", "roq.hcm", "roq.monitor", "roq.exchange")
 SERVER = "QuorumPeerMain"
-both = pytest.mark.parametrize("registry", ["file", "zookeeper"])
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
+    ("number", "registry"),
+    [(signal.SIGTERM, "zookeeper"), (signal.SIGINT, "file"), (signal.SIGHUP, "file")],
 )
-@both
 def test_a_stop_leaves_nothing_behind(
     number: signal.Signals, registry: str, tmp_path: Path
 ) -> None:
@@ -56,7 +55,7 @@ def test_everything_ends_when_roq_up_is_killed(tmp_path: Path) -> None:
         assert gone(processes)
 
 
-@both
+@pytest.mark.parametrize("registry", ["file", "zookeeper"])
 def test_a_data_directory_keeps_the_queues(registry: str, tmp_path: Path) -> None:
     arguments = ("up", "--port-base", "0", "--data-dir", str(tmp_path / "data"))
     arguments += ("--registry", registry)
