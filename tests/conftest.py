@@ -30,6 +30,8 @@ settings.load_profile("roq")
 
 IN_MEMORY = "ROQ_GCM_QUEUES_DURABILITY"
 
+SPARK = "tests/spark/"
+
 REAL = {"integration", "spark", "docker", "long"}
 """Marks of tests that start processes."""
 
@@ -78,6 +80,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 class FilesOnce(LoadFileScheduling):
     """A worker that crashes leaves to others only what it has not done: one that is given a file in
     which nothing is left (xdist 3.8 does so) waits for ever, and the run with it."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """What stays together: a file, and all that shares a session of Spark, which costs more."""
+        scope = super()._split_scope(nodeid)
+        return SPARK if scope.startswith(SPARK) else scope
 
     def remove_node(self, node: WorkerController) -> str | None:
         """It has ended; gives the test during which."""

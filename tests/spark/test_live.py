@@ -78,6 +78,9 @@ def test_a_run_sends_what_it_says_and_knows_what_became_of_it(
     assert "one monotonic clock" in found.clock
     assert [phase.name for phase in found.phases] == ["first", "second"]
     assert figures["traces_missing"] == figures["traces_rejected"] == 0, found.remarks
+    assert figures["documents_dropped"] == 0, "the tap has passed on what the queue has told"
+    assert figures["exchanges_most"] >= 1
+    assert figures["exchange_messages_in"] > 0
     assert not [remark for remark in found.remarks if "traces" in remark]
     assert len(series.windows) == 6
     assert sum(each.latency.count for each in series.windows if each.latency) == found.figures[

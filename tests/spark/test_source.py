@@ -251,7 +251,7 @@ def test_an_exchange_is_not_stopped_before_a_query_has_read_it(
         .load()
         .writeStream.format("parquet")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(processingTime="6 seconds")
+        .trigger(processingTime="4 seconds")
         .start(sink)
     )
     try:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -17,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 import roq
 from roq.errors import ConfigError, QueueNotFound
-from roq.simulation.experiments.chaos_spark.standalone import Standalone
 from roq.spark import TaskSink
 from roq.spark.staging import Staging
 from roq.spark.task_sink import Publishing
@@ -29,7 +26,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 
 ROWS = 4_000
 PARTS = 4
-FAULTY = Path(__file__).with_name("faulty_sink.py")
 
 
 @pytest.fixture
@@ -158,38 +154,6 @@ def forget(commits: Path, number: str) -> None:
     """Have Spark repeat a micro-batch."""
     (commits / number).unlink()
     (commits / f".{number}.crc").unlink(missing_ok=True)
-
-
-@pytest.mark.timeout(600)  # a busy machine takes minutes to start Java five times
-def test_tasks_that_die_hang_or_run_twice_publish_each_row_once(
-    roq_cluster: RunningCluster, cluster: roq.Cluster, queue: str, tmp_path: Path
-) -> None:
-    with Standalone(tmp_path, cores=2, memory="1g", workers=2) as standalone:
-        job = tmp_path / "job.json"
-        job.write_text(
-            json.dumps({
-                "master": standalone.master, "home": str(standalone.home), "rows": ROWS,
-                "cluster": roq_cluster.address, "queue": queue,
-                "stagingLocation": str(tmp_path / "staging"),
-                "warehouse": str(tmp_path / "warehouse"),
-            })
-        )  # fmt: skip
-        with cluster.subscriber(queue) as subscriber:
-            done = subprocess.run(
-                [sys.executable, FAULTY, job], capture_output=True, text=True, timeout=500,
-                check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr[-3_000:]
-            assert json.loads(done.stdout.splitlines()[-1]) == {"published": ROWS}
-            messages = take(subscriber, ROWS)
-            counts = subscriber.stats().counts
-    assert values(messages) == list(range(ROWS))
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for message in messages:
-        by_topic[message.topic].append(int(message.payload))
-    assert all(found == sorted(found) for found in by_topic.values())
-    assert counts.duplicates >= 2 * (ROWS // 8)  # what died and what hung had published half
-    assert counts.lost == 0
 
 
 def test_what_cannot_be_written_is_said_before_any_task_has_worked(
