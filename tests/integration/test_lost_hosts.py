@@ -16,6 +16,7 @@ import zmq
 from commands import gone
 from gcm_process import Console, DaemonProcess
 from waiting import eventually as within
+from zookeeper_server import EmbeddedZooKeeper
 
 from roq.protocol.documents import RawDocument
 
@@ -126,13 +127,14 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"), registry)
-    try:
-        eventually(lambda: len(cluster.ask(2102)["Hosts"]) == len(HOSTS), "all hosts")  # type: ignore[arg-type]
-        yield cluster
-    finally:
-        cluster.close()
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("registry")) as server:
+        cluster = Cluster(tmp_path_factory.mktemp("cluster"), server.address)
+        try:
+            eventually(lambda: len(cluster.ask(2102)["Hosts"]) == len(HOSTS), "all hosts")  # type: ignore[arg-type]
+            yield cluster
+        finally:
+            cluster.close()
 
 
 def test_what_was_on_a_lost_host_runs_elsewhere_and_it_may_come_back(cluster: Cluster) -> None:

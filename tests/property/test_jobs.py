@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
@@ -22,7 +21,6 @@ from job_lab import Lab
 from roq.errors import JobNotFound
 from roq.jobs.rows import Claimed
 from roq.jobs.states import PRIORITIES, JobStatus, RunEnd
-from roq.jobs.store import JobStore
 from roq.jobs.views import Action, JobFilter
 
 ENDS = (RunEnd.DONE, RunEnd.RAISED, RunEnd.STOPPED, RunEnd.LIMIT, RunEnd.INTERRUPTED)
@@ -214,20 +212,3 @@ class Families(History):
 
 def test_a_job_has_one_valid_run_at_most() -> None:
     run_machine(Families, settings=SETTINGS)
-
-
-@pytest.mark.long
-def test_without_the_token_it_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Careless(JobStore):
-        """Asks for the owner of a run alone."""
-
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            assert " AND job.token = d.token" in self._finish
-            self._finish = self._finish.replace(" AND job.token = d.token", "")
-
-    monkeypatch.setattr("roq.jobs.jobs.JobStore", Careless)
-    # The first history that shows it is enough: nobody reads a shorter one.
-    careless = settings(SETTINGS, max_examples=300, phases=(Phase.generate,), database=None)
-    with pytest.raises(AssertionError):
-        run_machine(History, settings=careless)
