@@ -31,8 +31,8 @@ from roq.testing.history import History
 pytestmark = pytest.mark.integration
 log = logging.getLogger(__name__)
 
-KILLS = int(os.environ.get("ROQ_DURABLE_KILLS", "12"))
-"""Three of each exchange."""
+KILLS = int(os.environ.get("ROQ_DURABLE_KILLS", "6"))
+"""Of one exchange after the other, some of them twice."""
 EXCHANGES = 4
 KILL_SECONDS = (0.9, 1.7)
 """Between two."""
@@ -41,7 +41,7 @@ SMALL_DISK = "3m"
 BEHIND = 120_000
 """Messages, of some 1,000 bytes each, by which a subscriber is behind: of each of two exchanges it
 lacks more than it and the sockets hold."""
-AWAY_SECONDS = 10.0
+AWAY_SECONDS = 6.0
 
 
 class Traffic:
@@ -202,8 +202,9 @@ def health(running: RunningCluster) -> str:
     return (told.stdout + told.stderr).decode()
 
 
-def folders(running: RunningCluster, host: str = "127.0.0.1") -> list[Path]:
-    return sorted((running.folder / f"host-{host}" / "logs").glob("*/x*"))
+def folders(running: RunningCluster, queue: str = "*") -> list[Path]:
+    """The logs of a queue of this id."""
+    return sorted(running.folder.glob(f"host-*/logs/{queue}/x*"))
 
 
 @pytest.mark.long
@@ -300,34 +301,45 @@ def test_a_live_subscriber_waits_for_an_exchange_that_is_away_and_loses_nothing(
         assert load.told == 0
 
 
-def test_the_log_of_a_removed_exchange_goes_with_it() -> None:
-    with cluster() as running, running.connect() as client:
-        client.create_queue("orders", durability="flush")
-        client.add_exchange("orders")
-        assert until(lambda: len(folders(running)) == 2)
-        client.remove_exchange("orders", "x2")
-        assert until(lambda: [each.name for each in folders(running)] == ["x1"])
+@pytest.fixture
+def running(emptied: RunningCluster) -> RunningCluster:
+    return emptied
 
 
-def test_a_durable_queue_shrinks_when_the_logs_of_the_exchanges_that_rest_have_expired() -> None:
-    with cluster() as running, running.connect() as client:
-        client.create_queue("orders", durability="flush", limits={"log_seconds": 3})
-        rules = roq.ScalingRules(
-            name="small", exchange_bytes_per_minute=6_000_000, exchanges_max=2, cooldown_seconds=1
-        )
-        client.set_rules("orders", rules)
-        payload = os.urandom(1_000)
-        with client.publisher("orders") as one, client.publisher("orders") as other:
+def logs(running: RunningCluster, client: roq.Cluster) -> list[str]:
+    return [each.name for each in folders(running, client.describe("orders").queue_id)]
 
-            def grown() -> bool:
-                """Some 300 kB a second: three times what one exchange is to take."""
-                for publisher in (one, other):
-                    publisher.publish_many([payload] * 5)
-                return len(client.exchanges("orders")) == 2
 
-            assert until(grown, 60)
-        assert until(lambda: set(states(client)) == {"x1"}, 60)
-        assert until(lambda: [each.name for each in folders(running)] == ["x1"])
+def test_the_log_of_a_removed_exchange_goes_with_it(
+    running: RunningCluster, client: roq.Cluster
+) -> None:
+    client.create_queue("orders", durability="flush")
+    client.add_exchange("orders")
+    assert until(lambda: logs(running, client) == ["x1", "x2"])
+    client.remove_exchange("orders", "x2")
+    assert until(lambda: logs(running, client) == ["x1"])
+
+
+def test_a_durable_queue_shrinks_when_the_logs_of_the_exchanges_that_rest_have_expired(
+    running: RunningCluster, client: roq.Cluster
+) -> None:
+    client.create_queue("orders", durability="flush", limits={"log_seconds": 3})
+    rules = roq.ScalingRules(
+        name="small", exchange_bytes_per_minute=6_000_000, exchanges_max=2, cooldown_seconds=1
+    )
+    client.set_rules("orders", rules)
+    payload = os.urandom(1_000)
+    with client.publisher("orders") as one, client.publisher("orders") as other:
+
+        def grown() -> bool:
+            """Some 300 kB a second: three times what one exchange is to take."""
+            for publisher in (one, other):
+                publisher.publish_many([payload] * 5)
+            return len(client.exchanges("orders")) == 2
+
+        assert until(grown, 60)
+    assert until(lambda: set(states(client)) == {"x1"}, 60)
+    assert until(lambda: logs(running, client) == ["x1"])
 
 
 def test_a_disk_that_is_full_is_named_and_what_was_acknowledged_stays(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def _needs_a_quota() -> None:
 
 
 def test_nothing_is_killed_with_hardly_any_processor_and_the_host_is_whole_soon_after() -> None:
-    row = starved.starve(3.0, queues=10, seconds=30.0)
+    row = starved.starve(3.0, queues=10, seconds=18.0)
     assert row.told
     assert row.killed == 0
     assert row.restarts == 0

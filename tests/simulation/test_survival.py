@@ -43,9 +43,9 @@ from roq.simulation.virtual.trial import LARGE, TIGHT, Case, Result, Trial
 from roq.simulation.virtual.troubles import Trouble
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 300
-DURABLE_SEEDS = 36
-PARTS = 6
+SEEDS = 150
+DURABLE_SEEDS = 18
+PARTS = 3
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -73,16 +73,16 @@ def test_a_durable_queue_loses_nothing_whatever_fails(part: int) -> None:
     assert looked["what was acknowledged is on a disk"]
 
 
-@pytest.mark.parametrize(("durability", "seeds"), [(VOLATILE, 11), (FLUSH, 14)])
+@pytest.mark.parametrize(("durability", "seeds"), [(VOLATILE, 6), (FLUSH, 7)])
 def test_a_group_does_everything_whatever_fails(durability: str, seeds: int) -> None:
     looked = Counter[str]()
     for result in try_seeds(range(seeds), Wish(durability=durability, shared=True)):
         assert not result.broken, told(result, durability, shared=True)
         looked.update(result.troubles)
         looked.update(result.checked)
-    assert all(looked[kind] > 5 for kind in troubles.MEMBER_KINDS)
-    assert looked["what is confirmed does not come again"] > 4_000
-    assert looked["only the newest lease of a message counts"] > 4_000
+    assert all(looked[kind] > 2 for kind in troubles.MEMBER_KINDS)
+    assert looked["what is confirmed does not come again"] > 2_000
+    assert looked["only the newest lease of a message counts"] > 2_000
 
 
 @pytest.mark.parametrize(("seed", "durability"), [(113, VOLATILE), (144, FLUSH), (171, FLUSH)])
