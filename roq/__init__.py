@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     )
     from roq.client.cluster import Cluster, connect
     from roq.client.consume.consumer import Consumer
-    from roq.client.consume.groups import GroupMember, GroupPart, GroupSummary
+    from roq.client.consume.groups import GroupMember, GroupPart, GroupSummary, OldestMessage
     from roq.client.consume.holding import ConsumerStats
     from roq.client.consume.message import ConsumedBatch, ConsumedMessage
     from roq.client.publish.publisher import Publisher
@@ -114,7 +114,7 @@ __version__ = "0.1.0"
 _HOMES: Final = {
     "roq.client.cluster": ("Cluster", "connect"),
     "roq.client.consume.consumer": ("Consumer",),
-    "roq.client.consume.groups": ("GroupMember", "GroupPart", "GroupSummary"),
+    "roq.client.consume.groups": ("GroupMember", "GroupPart", "GroupSummary", "OldestMessage"),
     "roq.client.consume.holding": ("ConsumerStats",),
     "roq.client.consume.message": ("ConsumedBatch", "ConsumedMessage"),
     "roq.client.publish.publisher": ("Publisher",),
@@ -210,6 +210,7 @@ __all__ = [
     "NoResponse",
     "NotKept",
     "NotLeader",
+    "OldestMessage",
     "OtherVersion",
     "OpenTransaction",
     "Outcome",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
 import click
 
@@ -13,6 +14,9 @@ from roq.cli.output import done, fields_of, note, print_fields, print_json, prin
 from roq.client.admin.wording import age_text, place_of
 from roq.client.consume.groups import GroupListing, GroupPart, GroupSummary
 from roq.errors import InvalidRequest
+
+OLDEST_SHOWN: Final = 20
+"""Topics and priorities."""
 
 
 @click.group()
@@ -70,11 +74,13 @@ def list_(target: Target, queue: str) -> None:
 @click.argument("group", shell_complete=completion.groups)
 @cluster_command
 def show(target: Target, queue: str, group: str) -> None:
-    """Show GROUP of QUEUE: how it stands at each exchange, and its members.
+    """Show GROUP of QUEUE: how it stands at each exchange, its members, and for each topic and
+    priority how old the oldest message is that is not done; --json tells more of these.
 
     \b
     Example:
       roq group show orders billing
+      roq group show orders billing --json | jq '.oldest[] | select(.priority == 9)'
     """
     with target.connect() as cluster:
         rows = cluster.groups(queue, group, timeout=target.timeout)
@@ -109,6 +115,8 @@ def show(target: Target, queue: str, group: str) -> None:
     )
     note("")
     _print_parts(row.parts)
+    note("")
+    _print_oldest(row)
     note("")
     print_table(
         ("MEMBER", "EXCHANGES", "HELD#", "CREDIT#", "DONE#", "SILENT", "ID"),
@@ -247,6 +255,24 @@ def _print_parts(parts: list[GroupPart]) -> None:
         ],
         "",
     )  # fmt: skip
+
+
+def _print_oldest(row: GroupSummary) -> None:
+    print_table(
+        ("TOPIC", "PRIORITY#", "OLDEST", "EXCHANGE"),
+        [
+            (
+                "(all others)" if each.topic is None else each.topic or "(empty)", each.priority,
+                _age(each.seconds), each.exchange,
+            )
+            for each in row.oldest[:OLDEST_SHOWN]
+        ],
+        "",
+    )  # fmt: skip
+    if len(row.oldest) > OLDEST_SHOWN:
+        note(f"and {len(row.oldest) - OLDEST_SHOWN} that are younger (--json)")
+    if row.unseen_seconds is not None:
+        note(f"Not all was looked at that is as old as {age_text(row.unseen_seconds)}, or younger.")
 
 
 def _print_troubles(rows: GroupListing) -> None:

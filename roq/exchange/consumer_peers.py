@@ -8,12 +8,12 @@ from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 from roq.exchange.events import Send
-from roq.exchange.readers import RefusedRequest
+from roq.exchange.readers import RefusedRequest, checked_prefixes
 from roq.exchange.services import answered
-from roq.log.group_changes import GroupDelta
+from roq.log.group_changes import GroupDelta, encode_deltas
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, Member
-from roq.log.log import Record
+from roq.log.log import Log, Record
 from roq.log.service_group import ServiceGroup
 from roq.protocol.channel import READER_BYTES
 from roq.protocol.consuming import (
@@ -23,6 +23,7 @@ from roq.protocol.consuming import (
     Done,
     Extend,
     Extended,
+    GroupOrder,
     GroupSettings,
     Join,
     decode,
@@ -238,6 +239,72 @@ def check_seek(group: ConsumerGroup[B]) -> None:
             f"{group.name} is a service: each of its requests ends once, so it goes neither back "
             "nor ahead in the log. Cancel single requests, or delete the service to cancel all",
         )
+
+
+def taken_over(group: ConsumerGroup[B], order: GroupOrder, log: Log[B]) -> bytes:
+    """A batch job works for a group that has no member: how far the group is (`take`), or that the
+    job has done a part of the log (`move`).
+
+    Returns:
+        what of the group was done before, as `GroupDelta`.
+
+    Raises:
+        RefusedRequest: it may not, or the group is not where it was; nothing has changed then.
+    """
+    _check_taken(group.name, group.settings)
+    if len(group) or group.returning:
+        who = f"{len(group)} members" if len(group) else "members that may come back in a moment"
+        raise _refused(
+            f"group {group.name} has {who}: a batch job takes over only from a group without. Stop "
+            "its consumers first (`roq group show` names them)"
+        )
+    position = encode_deltas([group.snapshot()])
+    for move in order.moves:
+        if move.generation != log.generation:
+            continue
+        if move.created_us not in {0, group.created_us}:
+            raise _refused(f"group {group.name} was deleted meanwhile, and this is another one")
+        if group.base < move.first:
+            raise _refused(
+                f"group {group.name} was moved back to offset {group.base} meanwhile, below "
+                f"{move.first}, where the batch job began: what lies between was not done"
+            )
+        if move.until > log.committed:
+            raise _refused(
+                f"offset {move.until} lies beyond the end of the log, which is {log.committed}"
+            )
+        group.finish_below(move.until)
+    return position
+
+
+def made_by(order: GroupOrder, log: Log[B]) -> tuple[GroupSettings, int] | None:
+    """The settings of a group that is made by a `move`, as it is at other exchanges only, and where
+    it begins; None: it is none.
+
+    Raises:
+        RefusedRequest: there is no such group.
+    """
+    for move in order.moves if order.order == "move" and order.settings is not None else ():
+        if move.generation == log.generation and not move.created_us:
+            assert order.settings is not None  # noqa: S101 - narrows the type
+            _check_taken(order.group, order.settings)
+            if not checked_prefixes(order.settings.prefixes):
+                raise _refused("a group has at least one topic, if only an empty one")
+            return order.settings, min(move.first, log.committed)
+    return None
+
+
+def _check_taken(group: str, settings: GroupSettings) -> None:
+    mode = "service" if settings.service is not None else settings.mode
+    if mode not in {"shared", "exclusive"}:
+        raise _refused(
+            f"{group} is a {mode} group: a batch job takes over only from a shared or an exclusive "
+            "one, as it knows no other order than that of the logs"
+        )
+
+
+def _refused(text: str) -> RefusedRequest:
+    return RefusedRequest("invalid_request", text)
 
 
 def ends_of(deleted: dict[str, int]) -> list[GroupDelta]:

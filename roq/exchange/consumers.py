@@ -23,9 +23,11 @@ from roq.exchange.consumer_peers import (
     delivery_of,
     ends_of,
     extended,
+    made_by,
     reader_of,
     renewed,
     settled,
+    taken_over,
 )
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
@@ -500,14 +502,18 @@ class Consumers(Generic[B]):
     def _order(self, asked: Request) -> list[Effect]:
         order = documents.decode(asked.document, GroupOrder)
         check_queue(order.queue, self._queue)
+        if (begins := made_by(order, self._log)) is not None and order.group not in self._groups:
+            self._open_group(order.group, *begins)
         group = self._find(order.group)
-        told, effects = list[str](), list[Effect]()
+        told, effects, position = list[str](), list[Effect](), b""
         match order.order:
             case "flag" | "unflag" | "drain" | "retry":
                 told, effects = self.services.order(group, order)
             case "pause" | "resume":
                 group.pause(paused=order.order == "pause")
                 self._wake(group)
+            case "take" | "move":
+                position = taken_over(group, order, self._log)
             case "seek":
                 check_seek(group)
                 end = self._log.committed
@@ -525,8 +531,10 @@ class Consumers(Generic[B]):
         self._touch(group)
         if order.order != "delete":
             self._report(group)
-        generation, base = self._log.generation, group.base
-        answer = Ordered(id=order.id, generation=generation, base=base, told=told)
+        answer = Ordered(
+            id=order.id, generation=self._log.generation, base=group.base, told=told,
+            position=position,
+        )  # fmt: skip
         parts = (GROUP_ORDER + asked.reader, documents.encode(answer))
         self._due.answers.append(Send(asked.route, parts))
         return effects

@@ -80,6 +80,7 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         consumers=len(core.consumers),
         groups=len(core.consumers.groups),
         groups_behind=core.consumers.behind,
+        groups_oldest_seconds=round(_oldest_seconds(core), 3),
         stale=sum(group.stale for group in core.consumers.groups),
         delayed=len(core.later),
         transactions=len(core.later.transactions),
@@ -90,6 +91,12 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
     )
     requests = core.consumers.services.load()
     return msgspec.structs.replace(load, **requests) if requests["requests_accepted"] else load
+
+
+def _oldest_seconds(core: ExchangeCore[B]) -> float:
+    """Age of the oldest batch that a consumer group has not done; 0: everything is done."""
+    oldest = min((us for group in core.consumers.groups if (us := group.oldest_us)), default=0)
+    return max(0, core.log.time_us - oldest) / 1_000_000 if oldest else 0.0
 
 
 def metrics_of(load: ExchangeLoad) -> dict[str, float]:

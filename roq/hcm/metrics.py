@@ -89,6 +89,9 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
         ("groups_behind", 1, gauge(
             "roq_exchange_groups_behind",
             "Consumer groups that have not done everything that is there.", *_EXCHANGE)),
+        ("groups_oldest_seconds", 1, gauge(
+            "roq_exchange_groups_oldest_seconds",
+            "Age of the oldest batch that one of its groups has not done.", *_EXCHANGE)),
         ("stale", 1, counter(
             "roq_exchange_stale_total",
             "Messages that its groups were not handed, as their time to live was over.",

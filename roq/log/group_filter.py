@@ -9,15 +9,11 @@ from roq.log.log import Record
 from roq.protocol.batch import HEADER_BYTES, Kind
 from roq.protocol.columns import LIFETIME, read_lifetime, read_tags, tag_bits
 from roq.protocol.consuming import GroupSettings
-from roq.protocol.entry import ENTRY_BYTES
+from roq.protocol.entry import appended_us
 from roq.protocol.later import LATER_TOPIC
 
 _KIND_EXT_COUNT: Final = Struct("<3xBxxHI")
 """Of the header of a batch (`roq.protocol.batch`)."""
-
-_APPENDED: Final = Struct("<Q")
-_APPENDED_AT: Final = ENTRY_BYTES - _APPENDED.size
-"""Of an entry frame (`roq.protocol.entry`)."""
 
 
 class Lifetimes:
@@ -53,7 +49,7 @@ class Lifetimes:
                 told_us = read_lifetime(area) * 1_000
                 self.told = self.told or told_us > 0
                 lives_us = min(told_us, lives_us) if told_us and lives_us else told_us or lives_us
-        age_us: int = self.now_us - _APPENDED.unpack_from(frame, _APPENDED_AT)[0]
+        age_us = self.now_us - appended_us(frame)
         return 0 < lives_us <= age_us
 
 
@@ -78,10 +74,9 @@ class GroupFilter:
         self._everything = b"" in settings.prefixes
         self.malformed, self.extended = 0, False
         self._tags = tag_bits(settings.tags)
-        self._reads_area = bool(self._tags) or settings.mode in {"keyed", "priority"}
 
     def look_at(self, record: Record[object]) -> tuple[int, bytes]:
-        """How many messages of a batch may be the group's, and its extension area if that matters.
+        """How many messages of a batch may be the group's, and its extension area.
 
         One that cannot have as many messages as it says has none.
 
@@ -94,9 +89,8 @@ class GroupFilter:
         if size < HEADER_BYTES or not (self._everything or topic.name.startswith(self._prefixes)):
             return 0, b""
         kind, ext_bytes, count = _KIND_EXT_COUNT.unpack_from(cast("bytes", batch))
-        self.extended, area = ext_bytes > 0, b""
-        if self._reads_area:
-            area = _area(batch, ext_bytes)
+        self.extended = ext_bytes > 0
+        area = _area(batch, ext_bytes) if ext_bytes else b""
         if kind != Kind.DATA or (self._tags and not read_tags(area) & self._tags):
             return 0, b""
         if count > size - HEADER_BYTES - ext_bytes:

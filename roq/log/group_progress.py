@@ -15,11 +15,12 @@ from roq.log.group_journal import GroupJournal
 from roq.log.keyed_messages import KeyedMessages
 from roq.log.leases import Piece, bits_at, runs_of, split_by_attempts
 from roq.log.log import Log
+from roq.log.oldest_messages import OldestMessages, glimpse_of
 from roq.log.open_batches import OpenBatches
 from roq.log.patient_reads import PatientReads
 from roq.log.ranked_messages import RankedMessages
 from roq.protocol.columns import read_column
-from roq.protocol.consuming import GroupSettings
+from roq.protocol.consuming import GroupSettings, OldestMessage
 
 B = TypeVar("B")
 
@@ -27,6 +28,10 @@ WINDOW: Final = 20_000
 """Batches between the first that is not done and the last that was handed out."""
 MESSAGES_MAX: Final = 20_000_000
 """Messages of these, as far as they are not done: some bits and up to a byte are kept of each."""
+PEEK_MAX: Final = 256
+PEEK_BYTES: Final = 1 << 20
+"""Who asks for the oldest messages has so many batches and bytes more looked at than members had;
+the last one may be larger."""
 _FREE: Final[dict[str, type[FreeMessages | KeyedMessages | RankedMessages]]] = {
     "keyed": KeyedMessages, "priority": RankedMessages,
 }  # fmt: skip
@@ -78,6 +83,37 @@ class GroupProgress(Generic[B]):
         """Whether the disk has refused it something lately."""
         return self.reads.refuses(self._clock)
 
+    @property
+    def oldest_us(self) -> int:
+        """When the oldest batch that is not done was appended, µs UTC; 0: everything is done."""
+        seen = self._open.seen.get(self.base)
+        return self.reads.appended_us(self.base) if seen is None else seen.appended_us
+
+    def oldest(self) -> tuple[list[OldestMessage], int]:
+        """The oldest open message of each topic and priority, the oldest first; and when the first
+        batch that was not looked at for it was appended, µs UTC, 0: all were.
+
+        What was not handed out yet is looked at as far as `PEEK_MAX` and `PEEK_BYTES` reach.
+        """
+        found = OldestMessages()
+        for offset, bits in self._open.bits.items():
+            found.add(self._open.seen[offset], bits)
+        peek, left = GroupFilter(self.settings), PEEK_BYTES
+        offset = self._log.following(self.next)
+        for _ in range(PEEK_MAX):
+            if offset >= self._log.committed or left <= 0:
+                break
+            done = self._journal.known(offset)
+            record = None if done is None else self._log.record(offset)
+            if record is not None and done is not None:
+                left -= record[3]
+                count, area = peek.look_at(record)
+                bits = bits_at(0, count) & ~done
+                if bits and not (self.lifetimes.over(record) and not self.settings.bury_expired):
+                    found.add(glimpse_of(record, area, count), bits)
+            offset = self._log.following(offset + 1)
+        return found.rows(), self.reads.appended_us(offset)
+
     def _may_open(self) -> bool:
         more = self.next < self._log.committed and not self._is_full
         return more and not self.reads.waits(self._clock)
@@ -114,7 +150,9 @@ class GroupProgress(Generic[B]):
             return  # it is looked at again
         done, tried = self._journal.take_known(offset)
         open_bits = bits_at(0, count) & ~done
-        self._open.open(count, open_bits)
+        record = self.reads.last
+        seen = glimpse_of(record, area, count) if open_bits and record is not None else None
+        self._open.open(count, open_bits, seen)
         if open_bits and not isinstance(self._free, FreeMessages):
             self._free.open(offset, read_column(area, self._free.column, count), self.base)
         runs = runs_of(open_bits) if done else [(0, count)] if count else []

@@ -309,6 +309,16 @@ class ConsumerGroup(GroupProgress[B]):
         self._journal.restart()
         return members
 
+    @property
+    def returning(self) -> bool:
+        """Whether members may still come back to a process that was started anew."""
+        return self._clock < self._hold_until
+
+    def finish_below(self, offset: int) -> None:
+        """Everything below is done, whoever has done it; what lies above stays as it is."""
+        if offset > self.base:
+            self._leave_behind(offset)
+
     def pause(self, *, paused: bool) -> None:
         """Hand nothing out, or go on."""
         if self.paused is not paused:
@@ -323,11 +333,13 @@ class ConsumerGroup(GroupProgress[B]):
         """
         self._keep_up()
         members = list(self._members.values())[:most] if who else []
+        oldest, unseen_us = self.oldest() if who else ([], 0)
         return GroupState(
             name=self.name, settings=self.settings, created_us=self.created_us, base=self.base,
             end=self._log.committed, out=self.out, waiting=self._free.count,
-            oldest_us=self.reads.appended_us(self.base), members=len(self._members),
-            paused=self.paused, acknowledged=self.acknowledged, failed=self.failed,
+            oldest_us=self.oldest_us, oldest=oldest, unseen_us=unseen_us,
+            members=len(self._members), paused=self.paused,
+            acknowledged=self.acknowledged, failed=self.failed,
             lapsed=self.lapsed, expired=self.expired, malformed=self._filter.malformed,
             stale=self.stale, stalled=self._stalled(),
             who=[
@@ -529,16 +541,18 @@ class ConsumerGroup(GroupProgress[B]):
 
     def _keep_up(self) -> None:
         """What has left the log is nobody's any more."""
-        floor = self._log.floor
-        if floor <= self.base:
-            return
+        if self._log.floor > self.base:
+            self.expired += self._leave_behind(self._log.floor)
+
+    def _leave_behind(self, offset: int) -> int:
+        """Begin here, without what is open below; how many batches that were."""
         for member in self._members.values():
-            for lease in [each for each in member.leases.values() if each.offset < floor]:
+            for lease in [each for each in member.leases.values() if each.offset < offset]:
                 self._settle(lease, lease.open, done=False)
-        for piece in [each for each in self._free if each.offset < floor]:
+        for piece in [each for each in self._free if each.offset < offset]:
             self._free.remove(piece)
-        self._journal.drop_below(floor)
-        self.expired += self._open.drop_below(floor)
+        self._journal.drop_below(offset)
+        return self._open.drop_below(offset)
 
     def _stalled(self) -> str:
         """Why nothing goes out though there is something to do."""

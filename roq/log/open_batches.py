@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from roq.log.group_changes import Mask, mask_of
 from roq.log.leases import bits_at
+from roq.log.oldest_messages import Glimpse
 
 
 class OpenBatches:
@@ -20,11 +21,13 @@ class OpenBatches:
         next: the first one that was not looked at.
         messages: of the batches that are not done, done ones included.
         bits: of each batch that is not done, a bit for each message that is not.
+        seen: what else is known of it, if that was said.
         moved: `base` has moved since this was reset.
     """
 
     def __init__(self, start: int) -> None:
         self.bits: dict[int, int] = {}
+        self.seen: dict[int, Glimpse] = {}
         self.moved = False
         self.messages = 0
         self._sizes: dict[int, int] = {}
@@ -34,7 +37,7 @@ class OpenBatches:
 
     def restart(self, offset: int) -> None:
         """Begin here, with nothing."""
-        for held in (self.bits, self._sizes, self._leaps):
+        for held in (self.bits, self.seen, self._sizes, self._leaps):
             held.clear()
         self.messages = 0
         self.base = self.next = offset
@@ -67,9 +70,11 @@ class OpenBatches:
         self.next = to
         self._advance()
 
-    def open(self, size: int, bits: int) -> None:
+    def open(self, size: int, bits: int, seen: Glimpse | None = None) -> None:
         """The one at `next` has so many messages, of which these are not done."""
         if bits:
+            if seen is not None:
+                self.seen[self.next] = seen
             self.bits[self.next] = bits
             self._sizes[self.next] = size
             self.messages += size
@@ -107,12 +112,13 @@ class OpenBatches:
         assert self.base <= self.next  # noqa: S101
         assert all(self.base <= offset < self.next for offset in self.bits)  # noqa: S101
         assert self.base == self.next or self.base in self.bits  # noqa: S101
-        assert self.bits.keys() == self._sizes.keys()  # noqa: S101
+        assert self.bits.keys() == self._sizes.keys() >= self.seen.keys()  # noqa: S101
         assert self.messages == sum(self._sizes.values())  # noqa: S101
         assert all(self.base < start < to <= self.next for start, to in self._leaps)  # noqa: S101
 
     def _forget(self, offset: int) -> None:
         del self.bits[offset]
+        self.seen.pop(offset, None)
         self.messages -= self._sizes.pop(offset)
 
     def _advance(self) -> None:

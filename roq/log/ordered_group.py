@@ -227,17 +227,16 @@ class OrderedGroup(ConsumerGroup[B]):
         if not self._open.size(offset):
             self._forget(offset)
 
-    def _keep_up(self) -> None:
-        floor = self._log.floor
-        if floor > self.base:
-            for key, wait in list(self._waits.items()):
-                wait.pieces = [piece for piece in wait.pieces if piece.offset >= floor]
-                if not wait.pieces:
-                    del self._waits[key]
-            self.ask_at = self.ask_at if self._waits else None
-            super()._keep_up()
-            for offset in [each for each in self._from if each < floor]:
-                self._forget(offset)
+    def _leave_behind(self, offset: int) -> int:
+        for key, wait in list(self._waits.items()):
+            wait.pieces = [piece for piece in wait.pieces if piece.offset >= offset]
+            if not wait.pieces:
+                del self._waits[key]
+        self.ask_at = self.ask_at if self._waits else None
+        left = super()._leave_behind(offset)
+        for each in [each for each in self._from if each < offset]:
+            self._forget(each)
+        return left
 
     def _stalled(self) -> str:
         late = {key: wait for key, wait in self._waits.items() if wait.pause >= ASK_SECONDS_MAX}

@@ -11,7 +11,7 @@ import math
 from typing import Final, Generic, TypeVar
 
 from roq.log.log import Log, NotAtHand, NotGiven, Record
-from roq.protocol.entry import read_entry
+from roq.protocol.entry import appended_us
 
 B = TypeVar("B")
 
@@ -45,6 +45,8 @@ class PatientReads(Generic[B]):
         self.lost = 0
         self._log = log
         self._since = self._last = self._again_at = -math.inf
+        self._appended = -1, 0
+        """Offset and time of the entry that was asked for last."""
         self._asked: dict[object, float] = {}
         """Soon after a refusal, and the disk has not answered yet: since when."""
 
@@ -110,9 +112,15 @@ class PatientReads(Generic[B]):
         return found, at_least
 
     def appended_us(self, offset: int) -> int:
-        """When the entry at this offset was appended; 0: there is none."""
-        record = self._log.record(offset) if offset < self._log.committed else None
-        return 0 if record is None else read_entry(record[1]).appended_us
+        """When the entry at this offset, or the first one above that is there, was appended, µs
+        UTC; 0: there is none."""
+        offset = self._log.following(max(offset, self._log.floor))
+        if offset != self._appended[0]:
+            record = self._log.record(offset) if offset < self._log.committed else None
+            if record is None:
+                return 0
+            self._appended = offset, appended_us(record[1])
+        return self._appended[1]
 
     def _note(self, question: object, now: float) -> None:
         """The disk is asked, and may take its time."""

@@ -40,6 +40,7 @@ from roq.model import LogId
 from roq.protocol import requesting
 from roq.protocol.attributes import TAG_BYTES_MAX, TAGS_MAX
 from roq.protocol.batch import COUNT_MAX
+from roq.protocol.columns import PRIORITY_MAX
 from roq.protocol.reports import ClientName
 from roq.protocol.requesting import Answer, Begun, Figures, ServiceSettings
 from roq.ranges import ChildEpoch, Offset, Real, Whole
@@ -65,6 +66,8 @@ LEASE: Final = Struct("<QIIII")
 GROUP_NAME_MAX: Final = 128
 GROUPS_PER_ANSWER_MAX: Final = 1_000
 MEMBERS_PER_ANSWER_MAX: Final = 1_000
+OLDEST_TOPICS_MAX: Final = 100
+"""Whose oldest message is named."""
 DONE_BYTES: Final = 1_024
 """For what a Done has beside what is done."""
 SETTLED_BYTES: Final = 25
@@ -82,6 +85,8 @@ REASON_MAX: Final = 200
 LEASE_SECONDS_MIN: Final = 2.0
 LEASE_SECONDS_MAX: Final = 86_400.0
 EXTEND_SECONDS_MAX: Final = 86_400.0
+MOVES_MAX: Final = 10_000
+"""Logs in one order."""
 EXTENDED_MAX: Final = 1_000
 """Runs of messages that are extended at once."""
 DELAY_SECONDS_MAX: Final = 86_400.0
@@ -309,6 +314,17 @@ class MemberState(msgspec.Struct, frozen=True, kw_only=True):
     """What an instance of a service has said of itself."""
 
 
+class OldestMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The oldest message of a topic and priority that is not done."""
+
+    topic: bytes
+    priority: Annotated[int, msgspec.Meta(ge=0, le=PRIORITY_MAX)]
+    appended_us: Whole
+    """µs UTC."""
+    others: bool = False
+    """It is the oldest of all topics that are not named; `topic` is empty then."""
+
+
 class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     """One group at one exchange."""
 
@@ -341,6 +357,11 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
     stalled: str = ""
     """Why nothing is handed out although there is something to do; empty: all is well."""
     who: list[MemberState] = []
+    oldest: list[OldestMessage] = []
+    """Of a group that was asked for by name: by topic and priority, the oldest first."""
+    unseen_us: Whole = 0
+    """Likewise: what was appended from then on, µs UTC, was not looked at for `oldest`: what is not
+    in it is as new, or done; 0: everything was."""
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
@@ -351,6 +372,19 @@ class Groups(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[GroupState]
 
 
+class Moved(NamedTuple):
+    """What a batch job has done of one log for a group."""
+
+    generation: ChildEpoch
+    """Of the log."""
+    first: Offset
+    """Below it everything of the group's was done before, or the job was to leave it out;"""
+    until: Offset
+    """and from there up to here the job has done what was left."""
+    created_us: Whole
+    """When the group was made; 0: it was not there, and is made if there still is none."""
+
+
 class GroupOrder(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator wants of a group."""
 
@@ -358,9 +392,12 @@ class GroupOrder(msgspec.Struct, frozen=True, kw_only=True):
     queue: bytes
     group: GroupName
     order: Annotated[
-        str, msgspec.Meta(pattern=r"\A(pause|resume|seek|delete|flag|unflag|drain|retry)\Z")
+        str,
+        msgspec.Meta(pattern=r"\A(pause|resume|seek|delete|flag|unflag|drain|retry|take|move)\Z"),
     ]
-    """Flag, unflag, drain: what instances of a service are to do. Retry: a request runs again."""
+    """Flag, unflag, drain: what instances of a service are to do. Retry: a request runs again.
+    Take, move: a batch job works for the group, which has no member: how far is it, and what the
+    job has done."""
     time_us: Whole = 0
     """Seek: to what was appended at this time or after, µs UTC."""
     to_end: bool = False
@@ -372,6 +409,10 @@ class GroupOrder(msgspec.Struct, frozen=True, kw_only=True):
     offset: Whole = 0
     index: Whole = 0
     """and where it is there."""
+    moves: Annotated[list[Moved], msgspec.Meta(max_length=MOVES_MAX)] = []
+    """Move: at which logs, and up to where; an exchange with another log does nothing."""
+    settings: GroupSettings | None = None
+    """Move: of the group, where it is made by that."""
 
 
 class Ordered(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,6 +423,8 @@ class Ordered(msgspec.Struct, frozen=True, kw_only=True):
     base: Offset = 0
     told: list[str] = []
     """Flag, unflag, drain: names of the instances that are told."""
+    position: bytes = b""
+    """Take: what of the group is done, as it would stand in the log (`roq.log.group_changes`)."""
 
 
 # What exchanges ask each other about groups that keep order, by way of the monitor (`OrderAsk`).

@@ -40,6 +40,7 @@ from roq.ranges import NUMBER_MAX, OFFSET_MAX
 MAGIC: Final = b"RX"
 ENTRY: Final = Struct("<2sBBI16sQQQQ")
 ENTRY_BYTES: Final = ENTRY.size
+_APPENDED: Final = Struct("<Q")
 IDENTITY: Final = slice(4, 32)
 """Of an entry frame: exchange, queue and generation, the same in all entries of one log."""
 NONE: Final = (1 << 64) - 1
@@ -75,6 +76,12 @@ class Entry:
     offset: int
     previous: int
     appended_us: int
+
+
+def appended_us(frame: bytes) -> int:
+    """When an entry was appended, µs UTC; of a frame that comes out of a log."""
+    time_us: int = _APPENDED.unpack_from(frame, ENTRY_BYTES - _APPENDED.size)[0]
+    return time_us
 
 
 def pack_entry(

@@ -119,6 +119,8 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     groups: Whole = 0
     groups_behind: Whole = 0
     """Consumer groups that have not done everything that is there."""
+    groups_oldest_seconds: Amount = 0.0
+    """Age of the oldest batch that one of them has not done."""
     stale: Whole = 0
     """Messages that consumer groups were not handed, as their time to live was over."""
     delayed: Whole = 0

@@ -9,8 +9,8 @@
 
 Spark finds the format by itself where the package is installed; elsewhere call `register(spark)`
 first. `TaskSink` publishes from the tasks of a query; `measured` and `backlog` tell how a
-streaming query gets on. `docs/spark.md` tells options, columns and
-what is promised. Needs `pip install 'roq-cluster[spark]'`.
+streaming query gets on; `TakenGroup` does the work of a consumer group. `docs/spark.md` tells
+options, columns and what is promised. Needs `pip install 'roq-cluster[spark]'`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 
 from roq.spark.query_session import backlog, measured
 from roq.spark.source import RoqDataSource
+from roq.spark.taken_group import TakenGroup
 from roq.spark.task_sink import TaskSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["RoqDataSource", "TaskSink", "backlog", "measured", "register"]
+__all__ = ["RoqDataSource", "TakenGroup", "TaskSink", "backlog", "measured", "register"]
 
 
 def register(spark: SparkSession) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -39,8 +40,9 @@ _TASKS_KNOWN: Final = (
 _READ_KNOWN: Final = (
     "cluster", "queue", "topic", "topics", "startingOffsets", "startingTime", "endingOffsets",
     "endingTime", "failOnDataLoss", "acceptedLoss", "belowFloor", "maxBatchesPerTrigger",
-    "partitionsPerExchange", "timeoutSeconds",
+    "partitionsPerExchange", "timeoutSeconds", "group", "groupPosition",
 )  # fmt: skip
+_NOT_WITH_GROUP: Final = ("topic", "topics", "startingOffsets", "startingTime", "belowFloor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,9 @@ class Options:
         max_batches: log entries that one micro-batch reads at most; 0: no limit.
         partitions: into how many tasks the part of one exchange is split at most.
         timeout: seconds to wait for a word from the cluster or an exchange.
+        group: the consumer group whose work the query does; empty: of none.
+        position: how far that group was in each log when it was taken over, as its exchanges have
+            said; empty: they are asked.
     """
 
     cluster: tuple[str, ...]
@@ -90,6 +95,8 @@ class Options:
     partitions: int
     timeout: float
     below_floor: BelowFloor = BelowFloor.ERROR
+    group: str = ""
+    position: Mapping[LogId, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +186,7 @@ def read_options(given: MutableMapping[str, str], *, streaming: bool) -> Options
     """
     told = {key.lower(): value for key, value in given.items()}
     _check_known(told, _READ_KNOWN)
+    group = _group(told)
     start = _place(told, "startingOffsets", "startingTime", LATEST if streaming else EARLIEST)
     end = _place(told, "endingOffsets", "endingTime", LATEST)
     if not streaming and start.word == LATEST:
@@ -200,6 +208,8 @@ def read_options(given: MutableMapping[str, str], *, streaming: bool) -> Options
         partitions=_number(told, "partitionsPerExchange", 1, PARTITIONS_MAX),
         timeout=_seconds(told, "timeoutSeconds", TIMEOUT_SECONDS),
         below_floor=_below_floor(told),
+        group=group,
+        position=_position(told),
     )
 
 
@@ -227,6 +237,33 @@ def _queue(told: Mapping[str, str]) -> str:
         return check_name(name)
     except InvalidName as error:
         raise ConfigError(f"queue: {error}") from None
+
+
+def _group(told: Mapping[str, str]) -> str:
+    name = told.get("group", "")
+    if not name:
+        return ""
+    given = [each for each in _NOT_WITH_GROUP if each.lower() in told]
+    if given:
+        raise ConfigError(
+            f"group, {given[0]}: give one of them; with group a query begins where the group is, "
+            "and reads the group's topics"
+        )
+    try:
+        return check_name(name, "group")
+    except InvalidName as error:
+        raise ConfigError(f"group: {error}") from None
+
+
+def _position(told: Mapping[str, str]) -> dict[LogId, bytes]:
+    problem = ConfigError("groupPosition: is set by roq.spark.TakenGroup, by nobody else")
+    found: dict[LogId, bytes] = {}
+    for log, what in _by_log(told.get("groupposition", "{}"), problem).items():
+        try:
+            found[log] = base64.b64decode(what if isinstance(what, str) else "?", validate=True)
+        except ValueError:
+            raise problem from None
+    return found
 
 
 def _prefixes(told: Mapping[str, str]) -> tuple[bytes, ...]:

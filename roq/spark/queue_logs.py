@@ -9,12 +9,19 @@ from typing import Final, Self
 
 from roq.client.admin.views import ExchangeSummary, QueueDescription
 from roq.client.cluster import Cluster
+from roq.client.consume import takeover
+from roq.client.consume.takeover import LogPosition, read_position
+from roq.client.io.engine import Engine
 from roq.errors import RoQError, StaleEpoch, Unavailable
+from roq.log.group_changes import GroupDelta, encode_deltas
 from roq.model import LogId
+from roq.protocol.consuming import Moved
+from roq.read.events import BelowFloor
 from roq.read.log_reader import LogReader
 from roq.runtime import sockets
-from roq.spark.offsets import Departed, Span
-from roq.spark.options import Options
+from roq.spark.loss import lose
+from roq.spark.offsets import Departed, Offsets, Span, check_ends, settled
+from roq.spark.options import EARLIEST, LATEST, Options, Place
 
 CACHE_SECONDS: Final = 0.1
 """Spark asks dozens of times a second how far there is something to read."""
@@ -92,6 +99,48 @@ class QueueLogs:
                     found[key] = Span(self._readers[key].following(first, span.end), span.end)
         return found
 
+    def take(self) -> dict[LogId, bytes]:
+        """How far the group is in each log, for `takeover.read_position`; where it is not yet, at
+        the beginning.
+
+        Raises:
+            InvalidRequest: it has members, or its messages are in no order that a query knows.
+            GroupNotFound: there is none of this name.
+            Unavailable: not all exchanges have answered.
+        """
+        spans, name = self.spans(), self._options.group
+        said = takeover.take(self._engine, self._queue, name, self._options.timeout)
+        settings = next(read_position(each).settings for each in said.values())
+        return {
+            key: encode_deltas([GroupDelta(name, span.floor, settings=settings)])
+            for key, span in spans.items()
+        } | said
+
+    def move(self, position: Mapping[LogId, LogPosition], until: Mapping[LogId, int]) -> None:
+        """The work of the group is done up to these offsets.
+
+        Args:
+            position: how far the group was.
+
+        Raises:
+            InvalidRequest: it has members, or was moved back or made anew meanwhile.
+            GroupNotFound, Unavailable: as `take`.
+        """
+        self._queue = self._describe()
+        takeover.move(
+            self._engine, self._queue, self._options.group, next(iter(position.values())).settings,
+            [
+                Moved(key.generation, each.base, until[key], each.created_us)
+                for key, each in position.items()
+                if until.get(key, 0) > each.base
+            ],
+            self._options.timeout,
+        )  # fmt: skip
+
+    @property
+    def _engine(self) -> Engine:
+        return self._cluster._engine  # noqa: SLF001 - as a part of the client does
+
     def address(self, log: LogId) -> str:
         """Data address of the exchange that has this log; empty if none has it any more."""
         exchange = self._present().get(log)
@@ -167,3 +216,55 @@ class QueueLogs:
                 generation=key.generation, timeout=self._options.timeout, context=self._context,
             )  # fmt: skip
         return reader
+
+
+def positions(said: Mapping[LogId, bytes]) -> dict[LogId, LogPosition]:
+    """How far a group is in each log, as its exchanges have said.
+
+    Raises:
+        RemoteProtocolError: that is something else.
+    """
+    return {key: read_position(each) for key, each in said.items()}
+
+
+def offsets_at(
+    place: Place, name: str, logs: QueueLogs, spans: Mapping[LogId, Span], options: Options
+) -> Offsets:
+    """The offsets that the place in this option means, in the logs that there are."""
+    highest = settled(Offsets(logs.queue_id), spans, logs.numbers(), logs.departed())
+    found = _next_at(place, name, logs, spans, options)
+    return Offsets(logs.queue_id, found, highest=highest)
+
+
+def raised(
+    given: Mapping[LogId, int], spans: Mapping[LogId, Span], policy: BelowFloor
+) -> dict[LogId, int]:
+    """The offsets to begin at, with those that are kept no more as the policy wants them."""
+    if policy is BelowFloor.ERROR:
+        return dict(given)  # it counts as a loss, and is told as one
+    latest = policy is BelowFloor.LATEST
+    return {
+        key: (spans[key].end if latest else spans[key].floor)
+        if key in spans and offset < spans[key].floor
+        else offset
+        for key, offset in given.items()
+    }
+
+
+def _next_at(
+    place: Place, name: str, logs: QueueLogs, spans: Mapping[LogId, Span], options: Options
+) -> dict[LogId, int]:
+    if place.time_us is not None:
+        return logs.seek(place.time_us)
+    if place.word == EARLIEST:
+        return {key: span.floor for key, span in spans.items()}
+    if place.word == LATEST:
+        return {key: span.end for key, span in spans.items()}
+    given = dict(place.offsets or {})
+    for key in given:
+        if key not in spans:
+            lose(options, key, f"{name} names a log that is gone: {key}")
+    check_ends(given, spans, name)
+    if name == "startingOffsets":
+        given = raised(given, spans, options.below_floor)
+    return {key: given.get(key, span.floor) for key, span in spans.items()}

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from roq.errors import RemoteProtocolError
+from roq.log.leases import bits_at, runs_of
 from roq.model import LogId
 from roq.protocol.attributes import NO_ATTRIBUTES, Attributes
 from roq.protocol.batch import Kind
@@ -49,8 +50,9 @@ SPARK_SCHEMA: Final = (
 class _Rows:
     """Collects batches until there are enough for a record batch."""
 
-    def __init__(self, log: LogId) -> None:
+    def __init__(self, log: LogId, tags: frozenset[str]) -> None:
         self._log = log
+        self._tags = tags
         self._clear()
 
     def _clear(self) -> None:
@@ -61,6 +63,8 @@ class _Rows:
         """By row; rows without any are not in it."""
         self._counts: list[int] = []
         self._batches: list[LogBatch] = []
+        self._done: list[int] = []
+        """Rows that are left out."""
 
     @property
     def full(self) -> bool:
@@ -70,9 +74,11 @@ class _Rows:
     def __bool__(self) -> bool:
         return self._rows > 0
 
-    def add(self, batch: LogBatch) -> None:
-        """One batch more."""
+    def add(self, batch: LogBatch, done: int) -> None:
+        """One batch more, without these of its messages."""
         payloads, attributes = batch.body()
+        for first, count in runs_of(done & bits_at(0, len(payloads))):
+            self._done += range(self._rows + first, self._rows + first + count)
         if attributes is not None:
             first, row = batch.header.first_sequence, self._rows
             for index in range(len(payloads)):
@@ -130,14 +136,26 @@ class _Rows:
             self._column(rows, _TAGS, lambda given: given.tags or None),
             self._column(rows, _PROPERTIES, lambda given: list(given.properties.items()) or None),
         ]
+        taken = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        if self._done or self._tags:
+            taken = taken.filter(pa.array(self._wanted(rows)))
         self._clear()
-        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        return taken
+
+    def _wanted(self, rows: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        wanted = np.full(rows, not self._tags)
+        for row, given in self._attributes.items() if self._tags else ():
+            wanted[row] = not self._tags.isdisjoint(given.tags)
+        wanted[self._done] = False
+        return wanted
 
 
 def record_batches(
     batches: Iterable[LogBatch],
     log: LogId,
     damaged: Callable[[int, str], None] | None = None,
+    done: Callable[[int], int] | None = None,
+    tags: frozenset[str] = frozenset(),
 ) -> Iterator[pa.RecordBatch]:
     """The messages of one log, in order; what stands in for messages that were given up is no row.
 
@@ -146,15 +164,19 @@ def record_batches(
         log: whose they are.
         damaged: is told of a batch that cannot be read, by its offset and in words; it is passed
             over, unless that raises. None: an error.
+        done: by offset, which messages of a batch are left out, as bits, the lowest first; -1: all.
+            None: none.
+        tags: messages that have none of these are left out; empty: none is.
 
     Raises:
         RemoteProtocolError: a batch cannot be read; names its offset.
     """
-    rows = _Rows(log)
+    rows = _Rows(log, tags)
     for batch in batches:
-        if batch.header.kind == Kind.DATA:
+        left_out = 0 if done is None else done(batch.offset)
+        if batch.header.kind == Kind.DATA and left_out != -1:
             try:
-                rows.add(batch)
+                rows.add(batch, left_out)
             except RemoteProtocolError as error:
                 text = (
                     f"the batch at offset {batch.offset} of exchange x{log.number} (generation "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,10 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
+from roq.client.consume.takeover import LogPosition
 from roq.errors import ConfigError, StaleEpoch, Unavailable
+from roq.log.group_changes import GroupDelta
 from roq.model import LogId
-from roq.read.events import BelowFloor
 from roq.read.log_reader import LogReader
 from roq.spark.filters import Bounds, bounded, narrowed
 from roq.spark.loss import lose
@@ -25,7 +27,6 @@ from roq.spark.offsets import (
     Departed,
     Offsets,
     Part,
-    Span,
     advance,
     came_and_went,
     check_ends,
@@ -34,12 +35,14 @@ from roq.spark.offsets import (
     settled,
     within,
 )
-from roq.spark.options import EARLIEST, LATEST, Options, Place, read_options, write_options
+from roq.spark.options import Options, Place, read_options, write_options
 from roq.spark.query_session import QuerySession
-from roq.spark.queue_logs import QueueLogs
+from roq.spark.queue_logs import QueueLogs, offsets_at, positions
 from roq.spark.rows import SPARK_SCHEMA, record_batches
 from roq.spark.shipping import Shipped
 from roq.spark.sink import BatchWriter, StreamWriter, check
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,6 +111,8 @@ class LogPartition(InputPartition):
     part: Part
     address: str
     queue_id: str
+    position: LogPosition | None = None
+    """How far the group is whose work the query does."""
 
 
 class PickTopics:
@@ -142,6 +147,8 @@ class BatchReader(Shipped, DataSourceReader):
         return PickTopics(self._pick)
 
     def _pick(self, filters: list[Filter]) -> list[Filter]:
+        if self._options.group:
+            return filters
         self._prefixes, left = narrowed(self._prefixes, filters)
         self._bounds = bounded(left)
         return left
@@ -157,14 +164,20 @@ class BatchReader(Shipped, DataSourceReader):
         with QueueLogs(self._options) as logs:
             spans = logs.spans()
             options = self._options
-            start = _offsets_at(options.start, "startingOffsets", logs, spans, options)
-            end = _offsets_at(options.end, "endingOffsets", logs, spans, options)
+            end = offsets_at(options.end, "endingOffsets", logs, spans, options)
+            if options.group:
+                position = positions(options.position or logs.take())
+                known = {key: at for key, at in end.next.items() if key in position}
+                start = replace(end, next={key: position[key].base for key in known})
+                end = replace(end, next=known)
+                return _partitions(start, end, logs, options, position)
+            start = offsets_at(options.start, "startingOffsets", logs, spans, options)
             bounds = self._bounds
             since = logs.seek(bounds.since_us) if bounds.since_us is not None else {}
             before = logs.seek(bounds.before_us) if bounds.before_us is not None else {}
             first, until = bounds.within(start.next, end.next, since, before)
             start, end = replace(start, next=first), replace(end, next=until)
-            return _partitions(start, end, logs, self._options)
+            return _partitions(start, end, logs, self._options, {})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -185,12 +198,17 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target: dict[LogId, int] | None = None
         """Where a query ends that reads what there is now; None: it goes on."""
         self._attendance: QuerySession | None = None
+        self._group: dict[LogId, LogPosition] = {}
+        """Whose work the query does; where it was is not remembered over restarts."""
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's
         """Where a query begins that has no checkpoint."""
         logs = self._open()
         start = self._options.start
-        self._planned = _offsets_at(start, "startingOffsets", logs, logs.spans(), self._options)
+        if self._options.group:
+            self._group = positions(logs.take())
+            start = Place(offsets={key: each.base for key, each in self._group.items()})
+        self._planned = offsets_at(start, "startingOffsets", logs, logs.spans(), self._options)
         self._attend(self._planned)
         return self._planned.document()
 
@@ -250,11 +268,28 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         logs = self._open()
         begun, until = read_offsets(start, logs.queue_id), read_offsets(end, logs.queue_id)
         self._judge(begun, until)  # Spark before 4.2 says only here where it stands
-        return _partitions(begun, until, logs, self._options)
+        return _partitions(begun, until, logs, self._options, self._work(until))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         return _read(partition, self._options, self._options.prefixes)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Everything below is done: the group goes on from there.
+
+        Raises:
+            InvalidRequest: it has got members, or was made anew.
+            GroupNotFound: it was deleted.
+        """
+        if not self._options.group:
+            return
+        logs = self._open()
+        done = read_offsets(end, logs.queue_id)
+        try:
+            if done.next:
+                logs.move(self._work(done), done.next)
+        except Unavailable as error:  # the next micro-batch moves it as far, and farther
+            log.warning("%s", error, extra={"event": "group_not_moved"})
 
     def stop(self) -> None:
         """The query has ended."""
@@ -267,12 +302,30 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __getstate__(self) -> dict[str, object]:
         # Tasks get a copy, and open what they need themselves.
-        return {**self.__dict__, "_logs": None, "_attendance": None}
+        return {**self.__dict__, "_logs": None, "_attendance": None, "_group": {}}
 
     def _open(self) -> QueueLogs:
         if self._logs is None:
             self._logs = QueueLogs(self._options)
         return self._logs
+
+    def _work(self, end: Offsets) -> dict[LogId, LogPosition]:
+        """What of each log is the group's: all, as a micro-batch that is read again is the same.
+
+        Raises:
+            InvalidRequest: it has members.
+        """
+        name = self._options.group
+        if not name:
+            return {}
+        if not self._group:
+            self._group = positions(self._open().take())
+        settings = next(iter(self._group.values())).settings
+        made = {key: each.created_us for key, each in self._group.items()}
+        return {
+            key: LogPosition(settings, GroupDelta(name, 0, created_us=made.get(key, 0)))
+            for key in end.next
+        }
 
     def _attend(self, read: Offsets) -> None:
         if self._attendance is None:
@@ -327,51 +380,12 @@ def _check_schema(schema: StructType) -> None:
         )
 
 
-def _offsets_at(
-    place: Place, name: str, logs: QueueLogs, spans: Mapping[LogId, Span], options: Options
-) -> Offsets:
-    """The offsets that the place in this option means, in the logs that there are."""
-    highest = settled(Offsets(logs.queue_id), spans, logs.numbers(), logs.departed())
-    found = _next_at(place, name, logs, spans, options)
-    return Offsets(logs.queue_id, found, highest=highest)
-
-
-def raised(
-    given: Mapping[LogId, int], spans: Mapping[LogId, Span], policy: BelowFloor
-) -> dict[LogId, int]:
-    """The offsets to begin at, with those that are kept no more as the policy wants them."""
-    if policy is BelowFloor.ERROR:
-        return dict(given)  # it counts as a loss, and is told as one
-    latest = policy is BelowFloor.LATEST
-    return {
-        key: (spans[key].end if latest else spans[key].floor)
-        if key in spans and offset < spans[key].floor
-        else offset
-        for key, offset in given.items()
-    }
-
-
-def _next_at(
-    place: Place, name: str, logs: QueueLogs, spans: Mapping[LogId, Span], options: Options
-) -> dict[LogId, int]:
-    if place.time_us is not None:
-        return logs.seek(place.time_us)
-    if place.word == EARLIEST:
-        return {key: span.floor for key, span in spans.items()}
-    if place.word == LATEST:
-        return {key: span.end for key, span in spans.items()}
-    given = dict(place.offsets or {})
-    for key in given:
-        if key not in spans:
-            lose(options, key, f"{name} names a log that is gone: {key}")
-    check_ends(given, spans, name)
-    if name == "startingOffsets":
-        given = raised(given, spans, options.below_floor)
-    return {key: given.get(key, span.floor) for key, span in spans.items()}
-
-
 def _partitions(
-    start: Offsets, end: Offsets, logs: QueueLogs, options: Options
+    start: Offsets,
+    end: Offsets,
+    logs: QueueLogs,
+    options: Options,
+    work: Mapping[LogId, LogPosition],
 ) -> list[InputPartition]:
     found: list[InputPartition] = []
     for part in parts(start, end, options.partitions):
@@ -381,7 +395,7 @@ def _partitions(
             logs.spans()
             address = logs.address(part.log)
         if address:
-            found.append(LogPartition(part, address, logs.queue_id))
+            found.append(LogPartition(part, address, logs.queue_id, work.get(part.log)))
         else:
             lose(options, part.log, _unread(part))
     return found
@@ -392,7 +406,9 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, LogPartition):
         return  # Spark makes one task of a plan without any
-    part = partition.part
+    part, work = partition.part, partition.position
+    if work is not None:
+        prefixes = work.settings.prefixes
     with LogReader(
         partition.address, bytes.fromhex(partition.queue_id), number=part.log.number,
         generation=part.log.generation, timeout=options.timeout,
@@ -401,6 +417,8 @@ def _read(
             yield from record_batches(
                 reader.read(part.first, part.until, prefixes), part.log,
                 damaged=lambda offset, text: lose(options, part.log, text, below=offset + 1),
+                done=work.done if work is not None else None,
+                tags=frozenset(work.settings.tags) if work is not None else frozenset(),
             )  # fmt: skip
         except StaleEpoch:
             lose(options, part.log, _unread(part))

@@ -117,8 +117,6 @@ class History:
         )
         self.model = Model()
         self.now = self.ticked_at = self.clock = 100.0
-        self.until: dict[tuple[int, int], float] = {}
-        """By lease and message: until when its member holds it in any case."""
         self.sequence = 0
         self.written: list[bytes] = []
         self.unwritten: list[bytes] = []
@@ -130,6 +128,8 @@ class History:
 
     def begin(self) -> None:
         self.numbers = NumberedLeases()
+        self.until: dict[tuple[int, int], float] = {}
+        """By lease and message: until when its member holds it in any case."""
         self.members: dict[bytes, dict[int, Lease]] = {}
         self.group: ConsumerGroup[bytes] = ConsumerGroup(
             "g", self.log, self.settings, 1, 0, self.now
@@ -144,7 +144,7 @@ class History:
                 [self.append, self.append, self.join, self.deliver, self.deliver, self.deliver,
                  self.acknowledge, self.acknowledge, self.part, self.give_back, self.stale,
                  self.die, self.leave, self.come_back, self.pass_time, self.write, self.restart,
-                 self.seek, self.extend]
+                 self.seek, self.extend, self.take_over]
             )()  # fmt: skip
             self.group.check()
 
@@ -391,6 +391,13 @@ class History:
         for name in list(self.members):
             self.drop(name)
         self.model.done = {key for key in self.model.holders if key[0] < offset}
+
+    def take_over(self) -> None:
+        """A batch job has done all of a part of the log, whoever has come and gone meanwhile."""
+        if not self.members and self.random.random() < 0.5:
+            offset = self.random.randint(0, self.log.end)
+            self.group.finish_below(offset)
+            self.model.done |= {key for key in self.model.holders if key[0] < offset}
 
     def restart(self) -> None:
         if self.random.random() > 0.15:

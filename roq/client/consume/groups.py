@@ -30,6 +30,7 @@ from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import (
     GROUP_ORDER,
     GROUPS,
+    OLDEST_TOPICS_MAX,
     GroupOrder,
     Groups,
     GroupsRequest,
@@ -92,6 +93,20 @@ class GroupPart(msgspec.Struct, frozen=True, kw_only=True):
     stalled: str
 
 
+class OldestMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The oldest message of a topic and priority that is not done, over all exchanges that have
+    answered."""
+
+    topic: str | None
+    """None: of all topics that are not named; at most a hundred are, those that wait longest."""
+    priority: int
+    """0 to 9."""
+    seconds: float
+    """Its age, since its exchange has taken it in."""
+    exchange: str
+    """Where it is."""
+
+
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A consumer group over all exchanges of its queue that have answered.
 
@@ -145,6 +160,11 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Exchange by exchange."""
     who: list[GroupMember] = []
     """Its members; only of a group that was asked for by name."""
+    oldest: list[OldestMessage] = []
+    """By topic and priority, the oldest first; only of a group that was asked for by name."""
+    unseen_seconds: float | None = None
+    """Likewise: messages that are as old as this, or younger, were not all looked at for `oldest`.
+    None: all were."""
 
     @property
     def state(self) -> str:
@@ -405,11 +425,42 @@ def _summary(name: str, states: dict[str, GroupState], now: float) -> GroupSumma
         stalled=[f"exchange {part.exchange}: {part.stalled}" for part in parts if part.stalled],
         parts=parts,
         who=who,
+        oldest=_oldest(states, now),
+        unseen_seconds=max(
+            (_age(each.unseen_us, now) for each in states.values() if each.unseen_us), default=None
+        ),
     )
 
 
+def _oldest(states: Mapping[str, GroupState], now: float) -> list[OldestMessage]:
+    """The oldest of each topic and priority, the oldest first."""
+    every = [(each, exchange) for exchange, state in states.items() for each in state.oldest]
+    every.sort(key=lambda pair: pair[0].appended_us)
+    found: dict[tuple[str | None, int], OldestMessage] = {}
+    topics: set[str | None] = {None}
+    for each, exchange in every:
+        topic = None if each.others else each.topic.decode(errors="replace")
+        if topic not in topics and len(topics) <= OLDEST_TOPICS_MAX:
+            topics.add(topic)
+        topic = topic if topic in topics else None
+        found.setdefault(
+            (topic, each.priority),
+            OldestMessage(
+                topic=topic,
+                priority=each.priority,
+                seconds=_age(each.appended_us, now),
+                exchange=exchange,
+            ),
+        )
+    return list(found.values())
+
+
+def _age(time_us: int, now: float) -> float:
+    return max(0.0, now - time_us / MICROSECONDS)
+
+
 def _part(exchange: str, state: GroupState, now: float) -> GroupPart:
-    oldest = max(0.0, now - state.oldest_us / MICROSECONDS) if state.oldest_us else None
+    oldest = _age(state.oldest_us, now) if state.oldest_us else None
     return GroupPart(
         exchange=exchange, base=state.base, end=state.end, out=state.out, waiting=state.waiting,
         oldest_seconds=oldest, members=state.members, paused=state.paused,

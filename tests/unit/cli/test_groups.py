@@ -11,8 +11,14 @@ from click.testing import CliRunner
 
 import roq
 from roq.cli.commands import cli
-from roq.cli.groups import parse_place
-from roq.client.consume.groups import GroupListing, GroupMember, GroupPart, GroupSummary
+from roq.cli.groups import OLDEST_SHOWN, parse_place
+from roq.client.consume.groups import (
+    GroupListing,
+    GroupMember,
+    GroupPart,
+    GroupSummary,
+    OldestMessage,
+)
 
 
 def part(**given: Any) -> GroupPart:
@@ -99,6 +105,30 @@ def test_groups_are_listed_with_what_holds_them_up(use: Any) -> None:
         ["billing", "running"], ["idle", "stalled"], ["night", "paused"],
     ]  # fmt: skip
     assert lines[4] == "idle: exchange x1: it has no member here"
+
+
+def test_the_oldest_of_each_topic_and_priority_is_shown(use: Any) -> None:
+    oldest = [
+        OldestMessage(topic=topic, priority=5, seconds=90.0, exchange="x1")
+        for topic in ("eu.be", "", None, *["t"] * OLDEST_SHOWN)
+    ]
+    use(PaperCluster(summary(oldest=oldest, unseen_seconds=60.0)))
+    result = CliRunner().invoke(cli, ["group", "show", "orders", "billing"])
+    lines = [line.split() for line in result.stdout.splitlines()]
+    at = lines.index(["TOPIC", "PRIORITY", "OLDEST", "EXCHANGE"])
+    assert [line[:-4] for line in lines[at + 1 : at + 4]] == [
+        ["eu.be"], ["(empty)"], ["(all", "others)"],
+    ]  # fmt: skip
+    assert "and 3 that are younger (--json)" in result.stderr
+    assert "Not all was looked at that is as old as 60 s" in result.stderr
+    told = json.loads(
+        CliRunner().invoke(cli, ["group", "show", "orders", "billing", "--json"]).stdout
+    )
+    assert len(told["oldest"]) == len(oldest)
+    assert told["oldest"][0] == {
+        "topic": "eu.be", "priority": 5, "seconds": 90.0, "exchange": "x1",
+    }  # fmt: skip
+    assert told["unseen_seconds"] == 60.0
 
 
 def test_a_partial_answer_is_said_to_be_one(use: Any) -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from paper_console import SCRIPT, PaperConsole, described, group, host, service, summary
 
+from roq.client.consume.groups import OldestMessage
 from roq.client.survey import Finding, Survey
 from roq.console.pages import PAGES, View, failed
 from roq.console.source import Connection
@@ -31,6 +32,10 @@ def test_a_page_is_shown(path: str) -> None:
             assert inline not in answer.text, "the policy forbids it"
 
 
+def oldest(topic: str | None) -> OldestMessage:
+    return OldestMessage(topic=topic, priority=9, seconds=61.0, exchange="x1")
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_what_a_cluster_says_is_text(path: str) -> None:
     with PaperConsole() as console:
@@ -38,7 +43,7 @@ def test_what_a_cluster_says_is_text(path: str) -> None:
         cluster.rows = [summary(Reasons=[SCRIPT], Durability=SCRIPT)]
         cluster.all_hosts = [host(Reason=SCRIPT, State=SCRIPT, Left=[SCRIPT], Stuck=SCRIPT)]
         cluster.all_groups = [
-            group(stalled=[SCRIPT], mode=SCRIPT, topics=[SCRIPT]),
+            group(stalled=[SCRIPT], mode=SCRIPT, topics=[SCRIPT], oldest=[oldest(SCRIPT)]),
             group("answers", service=True),
         ]
         said = Figures(False, SCRIPT, version=SCRIPT, endpoints=[SCRIPT])
@@ -85,6 +90,19 @@ def test_a_queue_page_has_its_moves_publishers_and_rules() -> None:
         text = console.get("/queues/load").text
         for part in ("x1 → x2", "12.5 ms", "abababab", "balanced", "billing", "Add exchange"):
             assert part in text
+
+
+def test_a_group_is_shown_with_its_oldest_messages() -> None:
+    with PaperConsole() as console:
+        every = [oldest("eu.be"), oldest(None), *[oldest("t")] * 20]
+        console.cluster.all_groups = [group(oldest=every, unseen_seconds=7.0)]
+        text = console.get("/queues/load/groups/billing").text
+        for part in ("eu.be", "all others", "and 2 that are younger", "Not all was looked at"):
+            assert part in text
+        console.cluster.all_groups = [group()]
+        console.source.looks.forget()
+        console.get("/queues/load/groups/billing")
+        assert "Nothing is open" in console.get("/queues/load/groups/billing").text
 
 
 def test_services_are_listed_and_shown_with_their_instances() -> None:

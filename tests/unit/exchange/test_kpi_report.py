@@ -1,6 +1,7 @@
 """What an exchange reports of itself."""
 
 from exchange_driver import Publisher, exchange
+from exchange_members import Consumer, filled
 
 from roq.exchange.kpi_report import CpuMeter, busiest_publishers, load_of, memory_bytes
 
@@ -46,3 +47,16 @@ def test_the_processor_meter_reads_zero_when_no_time_has_passed() -> None:
     assert meter.read(1.0) == 0.0
     assert meter.read(1_000_001.0) < 1.0
     assert memory_bytes() > 1_000_000
+
+
+def test_the_load_tells_how_old_the_oldest_is_that_a_group_has_not_done() -> None:
+    there = filled(1, 1)
+    assert load_of(there.core, 0.0).groups_oldest_seconds == 0.0
+    member = Consumer(there)
+    member.enter()
+    there.core.begin(5.0, 5_001_000)
+    assert load_of(there.core, 0.0).groups_oldest_seconds == 5.0, "nobody was handed anything"
+    member.credit()
+    assert load_of(there.core, 0.0).groups_oldest_seconds == 5.0
+    member.done(1, 2)
+    assert load_of(there.core, 0.0).groups_oldest_seconds == 0.0

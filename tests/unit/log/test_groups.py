@@ -19,7 +19,14 @@ from roq.log.ring import Ring
 from roq.log.segments import SegmentLog, perform
 from roq.model import PublisherId
 from roq.protocol.batch import pack
-from roq.protocol.columns import KEY_GROUPS, PRIORITIES, pack_column, pack_lifetime
+from roq.protocol.columns import (
+    KEY_GROUPS,
+    PRIORITIES,
+    pack_column,
+    pack_lifetime,
+    pack_tags,
+    tag_bits,
+)
 from roq.protocol.consuming import MODES, GroupSettings, Run
 
 
@@ -601,3 +608,81 @@ def test_there_is_no_more_time_for_what_is_settled_or_somebody_elses() -> None:
     assert made.group.extend(member, lease.number, 1, 1, 1.0)
     assert made.group.extend(member, lease.number, 0, 2, 2.0), "as far as it is open"
     assert lease.until == 60.0, "never less"
+
+
+# --- the oldest message of each topic and priority ------------------------------------------------
+
+
+def oldest(made: Group) -> list[tuple[int, int]]:
+    """Priority and time."""
+    rows, _ = made.group.oldest()
+    assert [each.topic for each in rows] == [b"t"] * len(rows)
+    return [(each.priority, each.appended_us) for each in rows]
+
+
+def timed(made: Group, time_us: int, ranks: bytes) -> None:
+    made.log.advance_clock(time_us)
+    made.append(len(ranks), area=pack_column(PRIORITIES, ranks))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_oldest_message_of_each_priority_is_known_whatever_the_mode(mode: str) -> None:
+    made = Group(mode=mode)
+    for time_us, ranks in ((10, b"\x00\x05"), (20, b"\x00"), (30, b"\x05\x05")):
+        timed(made, time_us, ranks)
+    assert oldest(made) == [(0, 10), (5, 10)], "also of what no member was handed"
+    assert made.group.next == 0, "which costs the group nothing"
+    member = made.join()
+    leases = made.leases()
+    assert oldest(made) == [(0, 10), (5, 10)], "also of what a member holds"
+    (first, *_) = [each for each in leases if (each.offset, each.first) == (0, 0)]
+    assert made.group.acknowledge(member, first.number, 0, 1)
+    assert oldest(made) == [(5, 10), (0, 20)]
+    assert made.group.oldest_us == 10
+    while leases or (leases := made.leases()):
+        for lease in leases:
+            made.group.acknowledge(member, lease.number)
+        member.granted += 100
+        leases = []
+    assert (oldest(made), made.group.oldest_us) == ([], 0)
+
+
+def test_what_is_the_oldest_is_known_after_a_restart_without_what_is_done() -> None:
+    made = Group()
+    for time_us in (10, 20, 30):
+        timed(made, time_us, b"\x00\x04")
+    member = made.join()
+    first, second, _ = made.leases()
+    made.group.acknowledge(member, first.number, 1, 1)
+    made.group.acknowledge(member, second.number)
+    heir: ConsumerGroup[bytes] = ConsumerGroup("g", made.log, GroupSettings(), 1, 0, 0.0)
+    heir.apply(made.group.snapshot())
+    made.group = heir
+    assert oldest(made) == [(0, 10), (4, 30)]
+
+
+def test_who_asks_has_so_much_looked_at_and_is_told_what_was_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_progress, "PEEK_MAX", 2)
+    made = Group()
+    every = [(rank, 10 * rank) for rank in range(1, 7)]
+    for rank, time_us in every:
+        timed(made, time_us, bytes([rank]))
+    assert (oldest(made), made.group.oldest()[1]) == (every[:2], 30)
+    made.join(credit=1)
+    made.leases()
+    assert made.group.next == 2
+    assert (oldest(made), made.group.oldest()[1]) == (every[:4], 50)
+    monkeypatch.setattr(group_progress, "PEEK_BYTES", 1)
+    assert (oldest(made), made.group.oldest()[1]) == (every[:3], 40)
+
+
+def test_what_is_over_or_of_others_is_not_the_oldest() -> None:
+    made = Group(tags=("eu",))
+    made.group.lifetimes.now_us = 2_000_000
+    made.append(area=pack_tags(tag_bits(["us"])))
+    made.append(area=pack_tags(tag_bits(["eu"])) + pack_lifetime(1))
+    made.log.advance_clock(1_000_000)
+    made.append(area=pack_tags(tag_bits(["eu"])))
+    assert oldest(made) == [(0, 1_000_000)]

@@ -116,3 +116,17 @@ def test_a_log_is_not_read_backwards() -> None:
     read_options({**given, "endingOffsets": '{"1:2": 5}'}, streaming=False)
     with pytest.raises(ConfigError, match=r"x3 \(generation 4\) would be read from 9 up to 8"):
         read_options({**given, "endingOffsets": '{"3:4": 8}'}, streaming=False)
+
+
+def test_a_query_that_works_for_a_group_begins_where_that_is() -> None:
+    given = {**NEEDED, "group": "billing", "groupPosition": '{"1:65537": "AAE="}'}
+    options = read_options(given, streaming=False)
+    assert (options.group, options.position) == ("billing", {(1, 65537): b"\x00\x01"})
+    for other in ("topic", "topics", "startingOffsets", "startingTime", "belowFloor"):
+        with pytest.raises(ConfigError, match=f"group, {other}: give one of them"):
+            read_options({**given, other: "latest"}, streaming=False)
+    with pytest.raises(ConfigError, match="group: "):
+        read_options({**NEEDED, "group": "a group"}, streaming=False)
+    for wrong in ("{", '{"1:65537": 7}', '{"1:65537": "-"}', '{"x": "AAE="}'):
+        with pytest.raises(ConfigError, match=r"is set by roq\.spark\.TakenGroup"):
+            read_options({**given, "groupPosition": wrong}, streaming=False)

@@ -116,3 +116,28 @@ def test_a_batch_that_cannot_be_read_is_an_error_that_names_its_offset_or_passed
     (table,) = rows.record_batches(batches, LogId(3, 1), lambda offset, _text: told.append(offset))
     assert table.column("offset").to_pylist() == [0, 2]
     assert told == [1]
+
+
+def test_messages_that_are_left_out_are_no_rows() -> None:
+    batches = [
+        log_batch(4, [b"a", b"b", b"c"]),
+        log_batch(5, [b"d"], first=3),
+        log_batch(6, [b"e"]),
+    ]
+    (table,) = rows.record_batches(
+        batches, LogId(3, 65537), done=lambda offset: {4: 0b101, 5: -1}.get(offset, 0)
+    )
+    columns = table.to_pydict()
+    assert (columns["payload"], columns["sequence"]) == ([b"b", b"e"], [1, 0])
+
+
+def test_messages_without_a_tag_that_is_wanted_are_no_rows() -> None:
+    packed = pack_attributes({1: Attributes("k", ("paid", "eu")), 2: Attributes("k", ("us",))})
+    data = wire.pack(
+        [b"a", b"b", b"c"], publisher=PUBLISHER, epoch=1, link_number=1, first_sequence=7,
+        created_us=5, attributes=packed,
+    )  # fmt: skip
+    given = LogBatch(4, 7, b"t", wire.read_header(data), data)
+    tags = frozenset({"eu", "de"})
+    (table,) = rows.record_batches([log_batch(3, [b"z"]), given], LogId(3, 65537), tags=tags)
+    assert table.to_pydict()["payload"] == [b"b"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -12,17 +13,22 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from pyspark.sql.datasource import EqualTo
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from roq.errors import ConfigError
+from roq.client.consume.takeover import LogPosition
+from roq.errors import ConfigError, InvalidRequest, RoQError, Unavailable
+from roq.log.group_changes import GroupDelta, encode_deltas
 from roq.model import LogId
+from roq.protocol.consuming import GroupSettings
 from roq.read.events import BelowFloor
+from roq.spark import source
 from roq.spark.loss import DataLoss, lose
 from roq.spark.offsets import Departed, Offsets, Part, Span, read_offsets
 from roq.spark.options import read_options
 from roq.spark.query_session import QuerySession
-from roq.spark.queue_logs import QueueLogs
-from roq.spark.source import LogPartition, StreamReader, raised
+from roq.spark.queue_logs import QueueLogs, raised
+from roq.spark.source import BatchReader, LogPartition, StreamReader
 
 Document = dict[str, Any]
 QUEUE = "ab" * 16
@@ -316,3 +322,117 @@ def test_offsets_that_are_kept_no_more_are_raised_as_is_wanted(
     spans = {low: Span(10, 20), high: Span(0, 9)}
     found = raised({low: 3, high: 4, gone: 1}, spans, policy)
     assert found == {low: begins, high: 4, gone: 1}
+
+
+# --- the work of a consumer group -----------------------------------------------------------------
+
+SETTINGS = GroupSettings(prefixes=(b"eu.",), tags=("paid",))
+
+
+class GroupLogs(FakeLogs):
+    """Logs with a consumer group, which notes how far it is moved."""
+
+    def __init__(self, spans: Mapping[LogId, Span], base: Mapping[LogId, int]) -> None:
+        super().__init__(spans)
+        self.base = base
+        self.moved: list[dict[LogId, tuple[int, int, int]]] = []
+        self.refusal: RoQError | None = None
+
+    def __enter__(self) -> GroupLogs:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def take(self) -> dict[LogId, bytes]:
+        if self.refusal is not None:
+            raise self.refusal
+        return {
+            key: encode_deltas(
+                [GroupDelta("g", base, [(base + 2, 1)], settings=SETTINGS, created_us=7)]
+            )
+            for key, base in self.base.items()
+        }
+
+    def move(self, position: Mapping[LogId, LogPosition], until: Mapping[LogId, int]) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.moved.append(
+            {key: (each.created_us, each.base, until[key]) for key, each in position.items()}
+        )
+
+
+def batch_parts(
+    logs: GroupLogs, monkeypatch: pytest.MonkeyPatch, **options: str
+) -> list[LogPartition]:
+    monkeypatch.setattr(source, "QueueLogs", lambda _: logs)
+    given = {"cluster": "a:1", "queue": "q", "group": "g", **options}
+    made = BatchReader(read_options(given, streaming=False))
+    assert list(made.pushFilters([EqualTo(("topic",), "x")])) == [EqualTo(("topic",), "x")]
+    return cast("list[LogPartition]", list(made.partitions()))
+
+
+def test_a_batch_query_for_a_group_reads_what_that_has_not_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logs = GroupLogs({X1: Span(0, 9), X2: Span(2, 6)}, {X1: 4, X2: 6})
+    (part,) = batch_parts(logs, monkeypatch)
+    assert part.part == Part(X1, 4, 9)
+    assert part.position is not None
+    assert (part.position.settings, part.position.done(6)) == (SETTINGS, -1)
+    logs.refusal = InvalidRequest("group g has 1 members")
+    with pytest.raises(InvalidRequest):
+        batch_parts(logs, monkeypatch)
+
+
+def test_what_was_taken_over_is_read_whatever_the_group_has_done_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logs = GroupLogs({X1: Span(0, 20), X2: Span(3, 6)}, {X1: 4})
+    said = {str(key): b64encode(each).decode() for key, each in logs.take().items()}
+    fixed = {"groupPosition": json.dumps(said), "endingOffsets": f'{{"{X1}": 9}}'}
+    logs.refusal = InvalidRequest("group g has 1 members")
+    (part,) = batch_parts(logs, monkeypatch, **fixed)
+    assert part.part == Part(X1, 4, 9), "and nothing of a log that has come since"
+    with pytest.raises(ConfigError, match="offset 21 is beyond the end"):
+        batch_parts(logs, monkeypatch, **{**fixed, "endingOffsets": f'{{"{X1}": 21}}'})
+    logs.now = {X2: Span(3, 6)}
+    with pytest.raises(DataLoss, match="a log that is gone"):
+        batch_parts(logs, monkeypatch, **fixed)
+
+
+def test_a_stream_moves_its_group_behind_each_micro_batch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logs = GroupLogs({X1: Span(0, 9)}, {X1: 4})
+    stream = reader(logs, group="g")
+    start = stream.initialOffset()
+    assert ends(start) == {X1: 4}
+    logs.now = {X1: Span(0, 9), X2: Span(0, 3)}
+    end = stream.latestOffset(start)
+    one, two = parts_of(stream, start, end)
+    assert (one.part, two.part) == (Part(X1, 4, 9), Part(X2, 0, 3))
+    for part in (one, two):
+        assert part.position is not None
+        assert part.position.settings == SETTINGS
+        assert part.position.done(6) == 0, "what is read again is the same"
+    stream.commit(end)
+    assert logs.moved == [{X1: (7, 0, 9), X2: (0, 0, 3)}]
+    logs.refusal = Unavailable("exchange x1 has not answered")
+    stream.commit(end)
+    assert "x1 has not answered" in caplog.text
+    logs.refusal = InvalidRequest("group g has 1 members")
+    with pytest.raises(InvalidRequest):
+        stream.commit(end)
+    reader(logs).commit(end)  # works for no group
+
+
+def test_a_stream_that_is_started_again_takes_its_group_over_again() -> None:
+    logs = GroupLogs({X1: Span(0, 9)}, {X1: 4})
+    end = Offsets(QUEUE, {X1: 9}).document()
+    stream = reader(logs, group="g")
+    stream.commit(end)
+    assert logs.moved == [{X1: (7, 0, 9)}]
+    logs.refusal = InvalidRequest("group g has 1 members")
+    stream = reader(logs, group="g")
+    with pytest.raises(InvalidRequest):
+        stream.partitions(end, end)

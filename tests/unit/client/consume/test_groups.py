@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-import msgspec
 import pytest
+from paper_exchanges import QUEUE, Answer, PaperEngine, queue, refuses
 
 from roq.client.admin.views import QueueDescription
 from roq.client.consume import groups
-from roq.client.io.engine import Engine
 from roq.errors import GroupNotFound, InvalidRequest, QueueStopped, Unavailable
-from roq.model import Limits
 from roq.protocol import documents
-from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import (
     GROUP_ORDER,
     GROUPS,
+    OLDEST_TOPICS_MAX,
     GroupOrder,
     Groups,
     GroupSettings,
     GroupsRequest,
     GroupState,
     MemberState,
+    OldestMessage,
     Ordered,
 )
-
-QUEUE = b"q" * 16
-Answer = Callable[[list[bytes]], list[bytes]]
 
 
 def state(name: str = "g", **given: Any) -> GroupState:
@@ -50,80 +45,6 @@ def member(letter: bytes, **given: Any) -> MemberState:
     return MemberState(member=letter * 16, **{**fields, **given})
 
 
-class Timer:
-    cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class Connection:
-    def __init__(self, answer: Answer | None, on_answers: Callable[..., None], log: list[str]):
-        self.trouble = "" if answer is not None else "refused by the system"
-        self._answer, self._on_answers, self._log = answer, on_answers, log
-
-    def ask(self, frames: list[bytes]) -> None:
-        if self._answer is not None:
-            self._on_answers([self._answer(frames)])
-
-    def close(self, _farewells: object) -> None:
-        self._log.append("closed")
-
-
-class PaperEngine:
-    """Exchanges by address; the time of a question is over as soon as all were asked."""
-
-    def __init__(self, **exchanges: Answer | None) -> None:
-        self.answers = exchanges
-        self.log: list[str] = []
-        self.timers: list[Callable[[], None]] = []
-        self.reactor = self.exchanges = self
-
-    def call_soon(self, function: Callable[[], None]) -> None:
-        function()
-        for up in self.ups:
-            up()
-        for timer in self.timers:
-            timer()
-
-    def call_later(self, _seconds: float, function: Callable[[], None]) -> Timer:
-        self.timers.append(function)
-        self.ups: list[Callable[[], None]] = []
-        return Timer()
-
-    def open(
-        self, address: str, *, on_up: Callable[[], None], on_down: object,
-        on_answers: Callable[..., None],
-    ) -> Connection:  # fmt: skip
-        del on_down
-        self.ups.append(on_up)
-        return Connection(self.answers[address], on_answers, self.log)
-
-    def translate(self, address: str) -> str:
-        return address
-
-    @property
-    def real(self) -> Engine:
-        return cast("Engine", self)
-
-
-def queue(*exchanges: str, away: str = "", running: bool = True) -> QueueDescription:
-    def row(name: str, *, data: str) -> dict[str, object]:
-        return {
-            "Name": name, "Number": int(name[1:]), "Host": "h", "Data": data, "Live": data,
-            "State": "running" if data else "away", "Epoch": 1, "Pid": 1,
-        }  # fmt: skip
-
-    rows = [row(name, data=name) for name in exchanges]
-    document = {
-        "Name": "orders", "Host": "h", "State": "running", "Running": running, "Monitor": "",
-        "Durability": "none", "Statistics": "", "Created": 0.0, "QueueId": QUEUE.hex(),
-        "Limits": msgspec.to_builtins(Limits()), "Rules": {},
-        "Exchanges": rows + ([row(away, data="")] if away else []),
-    }  # fmt: skip
-    return msgspec.convert(document, QueueDescription)
-
-
 def tells(*states: GroupState) -> Answer:
     def answer(frames: list[bytes]) -> list[bytes]:
         letter, document = frames
@@ -134,10 +55,6 @@ def tells(*states: GroupState) -> Answer:
         return [GROUPS, documents.encode(found)]
 
     return answer
-
-
-def refuses(code: str) -> Answer:
-    return lambda _: [REFUSED, documents.encode(Refused(code=code, text="no"))]
 
 
 def obeys(frames: list[bytes]) -> list[bytes]:
@@ -186,6 +103,27 @@ def test_the_members_of_a_group_are_told_once_each() -> None:
     first = found.who[0]
     assert (first.exchanges, first.held, first.credit) == (["x1", "x2"], 2, 4)
     assert (first.acknowledged, first.silent_seconds) == (6, 0.5)
+
+
+def test_the_oldest_message_of_each_topic_and_priority_is_that_of_all_exchanges() -> None:
+    def open_(topic: bytes, priority: int, seconds: int, *, others: bool = False) -> OldestMessage:
+        time_us = seconds * 1_000_000
+        return OldestMessage(topic=topic, priority=priority, appended_us=time_us, others=others)
+
+    many = [open_(b"m%02d" % index, 0, 80) for index in range(OLDEST_TOPICS_MAX)]
+    engine = PaperEngine(
+        x1=tells(state(oldest=[open_(b"eu", 0, 60), open_(b"eu", 5, 70)], unseen_us=95_000_000)),
+        x2=tells(state(oldest=[open_(b"eu", 0, 50), open_(b"", 0, 90, others=True), *many])),
+    )
+    (found,) = listed(engine, queue("x1", "x2"), "g")
+    assert [
+        (each.topic, each.priority, each.seconds, each.exchange) for each in found.oldest[:2]
+    ] == [("eu", 0, 50.0, "x2"), ("eu", 5, 30.0, "x1")]
+    last = found.oldest[-1]
+    assert (last.topic, last.seconds, len(found.oldest)) == (None, 20.0, OLDEST_TOPICS_MAX + 2)
+    assert found.unseen_seconds == 5.0
+    (calm,) = listed(PaperEngine(x1=tells(state())), queue("x1"), "g")
+    assert (calm.oldest, calm.unseen_seconds) == ([], None)
 
 
 def test_who_has_not_answered_is_named_with_what_is_known() -> None:

@@ -1,0 +1,45 @@
+"""The oldest open message of each topic and priority, of batches in the order of their log."""
+
+from __future__ import annotations
+
+from roq.log.oldest_messages import Glimpse, OldestMessages
+from roq.protocol.columns import PRIORITY_MAX
+from roq.protocol.consuming import OLDEST_TOPICS_MAX
+
+
+def rows(*seen: tuple[bytes, int, bytes, int]) -> list[tuple[bytes | None, int, int]]:
+    found = OldestMessages()
+    for topic, time_us, priorities, bits in seen:
+        found.add(Glimpse(topic, time_us, priorities), bits)
+    return [
+        (None if each.others else each.topic, each.priority, each.appended_us)
+        for each in found.rows()
+    ]
+
+
+def test_each_topic_and_priority_has_its_oldest_message_that_is_open() -> None:
+    assert rows(
+        (b"a", 10, b"\x00", 0b1),
+        (b"b", 11, b"\x00\x05\x05", 0b101),
+        (b"b", 12, b"\x05\x09", 0b01),
+        (b"a", 13, b"\x09", 0b1),
+        (b"b", 14, b"\x09", 0b10),
+    ) == [(b"a", 0, 10), (b"b", 0, 11), (b"b", 5, 11), (b"a", 9, 13), (b"b", 9, 14)]
+
+
+def test_a_priority_counts_only_where_one_of_its_messages_is_open() -> None:
+    assert rows((b"a", 10, b"\x00\x05", 0b01), (b"a", 11, b"\x05", 0b1)) == [
+        (b"a", 0, 10), (b"a", 5, 11),
+    ]  # fmt: skip
+
+
+def test_topics_without_number_are_told_as_one() -> None:
+    many = [(b"%03d" % index, index, b"\x00", 1) for index in range(OLDEST_TOPICS_MAX + 20)]
+    found = rows(*many, (b"000", 999, b"\x03", 1))
+    assert len(found) == OLDEST_TOPICS_MAX + 2
+    assert found[OLDEST_TOPICS_MAX] == (None, 0, OLDEST_TOPICS_MAX), "the oldest of the others"
+    assert found[-1] == (b"000", 3, 999), "one that is named stays so"
+
+
+def test_a_priority_that_there_is_not_counts_as_the_highest() -> None:
+    assert rows((b"a", 1, b"\xff", 1)) == [(b"a", PRIORITY_MAX, 1)]
