@@ -16,7 +16,7 @@ from pyspark.sql.functions import col, lit
 from waiting import eventually
 
 import roq
-from roq.spark import backlog, measured
+from roq.spark import TakenGroup, backlog, measured
 from roq.spark.options import read_options
 from roq.spark.queue_logs import QueueLogs
 from roq.testing.running import RunningCluster
@@ -86,6 +86,27 @@ def test_a_batch_query_reads_all_logs_in_order(
             assert source(spark, roq_cluster, queue).filter(later).count() == 0
     finally:
         spark.conf.unset(pushdown)
+    named = {"cluster": roq_cluster.address, "queue": queue, "group": "night"}
+    with pytest.raises(roq.GroupNotFound):
+        TakenGroup(spark, **named)
+    with cluster.consumer(queue, "night", topic="eu.", prefetch=600) as consumer:
+        done = [consumer.receive(timeout=DEADLINE_SECONDS) for _ in range(101)]
+        for message in done[1:]:  # the first one is given back: what lies above it stays done
+            assert message is not None
+            message.ack()
+        consumer.flush()
+        with pytest.raises(roq.InvalidRequest, match="has 1 members"):
+            TakenGroup(spark, **named)
+    with TakenGroup(spark, **named, partitionsPerExchange="2") as taken:
+        publish(cluster, queue, "eu.be", [b"later"])
+        left = Counter(bytes(row.payload) for row in taken.df.select("payload").collect())
+        acked = Counter(message.payload for message in done[1:] if message is not None)
+        assert left == Counter(numbered(1_000)) - acked
+        assert source(spark, roq_cluster, queue, group="night").count() == 901
+    with cluster.consumer(queue, "night", topic="eu.") as consumer:
+        first = consumer.receive(timeout=DEADLINE_SECONDS)
+        assert first is not None
+        assert first.payload == b"later", "nothing else is left"
 
 
 def test_a_stream_reads_each_message_once_over_a_restart_and_a_new_exchange(
