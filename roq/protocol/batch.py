@@ -31,7 +31,6 @@ DATA batch is msgpack of `[payloads, attributes or nil]`, the attributes one byt
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
 from struct import Struct
@@ -137,8 +136,7 @@ _decode_without_payloads = msgspec.msgpack.Decoder(tuple[msgspec.Raw, bytes | No
 _checksum = xxhash.xxh3_64_intdigest
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(msgspec.Struct, frozen=True, gc=False):
     """The fixed part of a batch, decoded."""
 
     kind: int

@@ -28,10 +28,9 @@ within one log.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from roq.errors import RemoteProtocolError
 from roq.protocol.version import WIRE_VERSION
@@ -65,8 +64,7 @@ FIRST_KINDS: Final = frozenset({int(EntryKind.ENTRY), int(EntryKind.ANNOUNCE)})
 ENTRY_KINDS: Final = frozenset(int(kind) for kind in EntryKind)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """An entry frame, decoded."""
 
     kind: int

@@ -58,14 +58,17 @@ def join_live(topic: bytes, entry: bytes, batch: bytes | memoryview = b"") -> by
     return b"".join((topic, END_OF_TOPIC, entry, batch))
 
 
-def split_live(frame: bytes) -> list[bytes]:
+def split_live(frame: bytes, start: int = 0) -> list[bytes]:
     """Topic and entry of a frame of the fan-out, and the batch if there is one.
 
     One that cannot be taken apart is given back whole, as the only part.
+
+    Args:
+        start: they begin here.
     """
-    at = frame.find(END_OF_TOPIC)
-    if at == 0:
-        at = _CONTROL_TOPIC_BYTES.get(frame[:LETTER_BYTES], 0)
+    at = frame.find(END_OF_TOPIC, start)
+    if at == start:
+        at += _CONTROL_TOPIC_BYTES.get(frame[start : start + LETTER_BYTES], 0)
         if frame[at : at + 1] != END_OF_TOPIC:
             at = -1
     batch_at = at + _ENTRY_AT
@@ -73,8 +76,8 @@ def split_live(frame: bytes) -> list[bytes]:
     if at < 0 or size < batch_at:
         return [frame]
     if size == batch_at:
-        return [frame[:at], frame[at + 1 :]]
-    return [frame[:at], frame[at + 1 : batch_at], frame[batch_at:]]
+        return [frame[start:at], frame[at + 1 :]]
+    return [frame[start:at], frame[at + 1 : batch_at], frame[batch_at:]]
 
 
 def join_answer(parts: Sequence[bytes], batch: bytes = b"") -> bytes:
@@ -110,7 +113,7 @@ def split_answer(frame: bytes, tag_bytes: int = 0) -> list[bytes]:
     elif letter in _FETCHED:
         number_bytes = NUMBER.size
     if number_bytes:
-        parts = split_live(frame[body_at + number_bytes :])
+        parts = split_live(frame, body_at + number_bytes)
         number = frame[body_at : body_at + number_bytes]
         return [letter, number, *parts] if len(parts) > 1 else [frame]
     if letter[:1] != END_OF_TOPIC:

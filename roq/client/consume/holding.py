@@ -7,7 +7,7 @@ one look misses the next one finds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -270,11 +270,13 @@ class Holding:
         return runs
 
 
-def pass_over(holding: Holding, tags: Iterable[str]) -> int:
+def pass_over(holding: Holding, tags: Collection[str]) -> int:
     """Messages with none of these tags are done, as exchanges know tags by a few bits only; how
     many they are. No tags: all are wanted."""
+    if not tags:
+        return 0
     wanted, passed = frozenset(tags), 0
-    for index in range(len(holding.batch)) if wanted else ():
+    for index in range(len(holding.batch)):
         if holding.is_open(index) and not _has_tag(holding.batch, index, wanted):
             passed += holding.settle(index, 1, ACKED)
     return passed

@@ -40,7 +40,7 @@ from roq.runtime.structured_logs import RateLimited
 TICK_SECONDS: Final = 0.25
 FLUSH_SECONDS: Final = 0.002
 """Between two looks at what the user has settled."""
-HURRY_PARTS: Final = 4
+HURRY_PARTS: Final = 2
 """When so large a part of what may be held is settled, it is told at once."""
 
 _LOST: Final = (
