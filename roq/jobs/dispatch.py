@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import logging
 import struct
 import threading
@@ -28,6 +29,7 @@ from roq.client.consume.message import ConsumedMessage
 from roq.client.publish.publisher import Publisher
 from roq.errors import LeaseLost, RoQError
 from roq.jobs.database import MICROSECONDS
+from roq.jobs.held import BLOCK
 from roq.jobs.rows import Look, ReadyJob, Want
 from roq.jobs.states import PRIORITIES
 from roq.jobs.store import JobStore
@@ -41,6 +43,8 @@ LOST_SECONDS: Final = 5.0
 """A message is lost if it was sent so long before the oldest one that is open in its group."""
 LOOK_SECONDS: Final = 5.0
 """Between two searches for lost messages."""
+WHOLE_SECONDS: Final = 60.0
+"""Between two of them that search everything; others go on where the one before has ended."""
 AWAY_SECONDS: Final = 10.0
 """Between two attempts to reach the cluster."""
 ANSWER_SECONDS: Final = 1.0
@@ -161,7 +165,9 @@ class QueueMessages:
         self._cluster: Cluster | None = None
         self._consumers: dict[tuple[int, str], Consumer] = {}
         self._held: dict[ReadyJob, list[ConsumedMessage]] = {}
-        self._tried = self._searched = float("-inf")
+        self._tried = self._searched = self._searched_all = float("-inf")
+        self._sent_before: dict[tuple[str, int], int] = {}
+        """By type and priority: of those whose message is older nothing is lost."""
 
     @property
     def connected(self) -> bool:
@@ -211,7 +217,8 @@ class QueueMessages:
         if self._cluster is not None or monotonic() - self._tried > AWAY_SECONDS:
             self._open()
         with self._store.database.write() as connection:
-            ready = [self._store.unsent(connection, kind) for kind in self._types]
+            have = self._store.have_unsent(connection, self._types)
+            ready = [self._store.unsent(connection, *each) for each in have]
         for each in ready:
             self._sender.send(each)
         searches = self.connected and monotonic() - self._searched > LOOK_SECONDS
@@ -250,16 +257,23 @@ class QueueMessages:
             }
         except RoQError:
             return []  # asked again soon
+        if monotonic() - self._searched_all > WHOLE_SECONDS:
+            self._searched_all = monotonic()
+            self._sent_before.clear()
         found = []
-        for kind in self._types:
-            for priority in PRIORITIES.values():
-                group = groups.get(group_of(kind, priority))
-                open_seconds = (group.oldest_seconds or 0.0) if group is not None else 0.0
-                before = look.now - int((open_seconds + LOST_SECONDS) * MICROSECONDS)
-                with self._store.database.write() as connection:
-                    found += self._store.unsent(
-                        connection, kind, before=before, priorities=(priority,)
-                    )
+        for kind, priority in itertools.product(self._types, PRIORITIES.values()):
+            group = groups.get(group_of(kind, priority))
+            open_seconds = (group.oldest_seconds or 0.0) if group is not None else 0.0
+            before = look.now - int((open_seconds + LOST_SECONDS) * MICROSECONDS)
+            with self._store.database.write() as connection:
+                lost = self._store.unsent(
+                    connection, kind, priority, before=before,
+                    since=self._sent_before.get((kind, priority), 0),
+                )  # fmt: skip
+            found += lost
+            if len(lost) < BLOCK:
+                # Some may have been sent by a transaction that was long under way.
+                self._sent_before[kind, priority] = before - int(WHOLE_SECONDS * MICROSECONDS)
         return found
 
     def close(self) -> None:

@@ -40,6 +40,7 @@ RESULT_SECONDS: Final = 24 * 3600.0
 """So long is a job kept after it is COMPLETE."""
 TIDY_MAX: Final = 500
 """Old jobs that one call of `tidy` deletes."""
+LATE_SECONDS: Final = 120.0
 MECHANISMS: Final = ("database", "queue")
 _BELONGING: Final = (
     ("job_params", "job"),
@@ -187,8 +188,14 @@ class JobInstances:
         ).one()
         JobSlots(self._database).make(connection, name, limits_of(row).cluster_limit or 0)
 
-    def look(self, connection: sa.Connection, owner: int) -> Look:
-        """What an instance has to know several times a second."""
+    def look(self, connection: sa.Connection, owner: int, *, whole: bool = True) -> Look:
+        """What an instance has to know several times a second.
+
+        Args:
+            connection: a transaction.
+            owner: the instance.
+            whole: whether runs are seen that are late since more than `LATE_SECONDS`.
+        """
         run, now = self._database.run, self._database.now(connection)
         settings = {
             row.name: row.value for row in run(connection, "SELECT name, value FROM job_setting")
@@ -209,13 +216,16 @@ class JobInstances:
         checks = run(
             connection,
             "SELECT (SELECT min(due) FROM job WHERE status = 'CREATED' AND held = 'later') AS due,"
-            " (SELECT min(deadline) FROM job WHERE status = 'RUNNING') AS deadline,"
+            " (SELECT min(deadline) FROM job WHERE status = 'RUNNING' AND deadline > :since"
+            " AND deadline <= :now) AS deadline,"
             " (SELECT min(CASE WHEN dead = 1 THEN 0 ELSE expires END) FROM job_instance)"
             " AS expires,"
             " (SELECT min(parent) FROM job_edge WHERE child = :left) AS finished,"
             " (SELECT min(s.next) FROM job_schedule AS s JOIN job_type AS t ON t.name = s.type"
             " WHERE s.enabled = 1 AND t.enabled = 1) AS fires",
             left=LEFT,
+            now=now,
+            since=0 if whole else now - int(LATE_SECONDS * MICROSECONDS),
         ).one()
         return Look(
             now=now,
@@ -227,7 +237,7 @@ class JobInstances:
             interrupt=frozenset((row.id, row.token) for row in stop),
             due=checks.finished is not None or (checks.due is not None and checks.due <= now),
             dead=checks.expires is not None and checks.expires <= now,
-            late=checks.deadline is not None and checks.deadline <= now,
+            late=checks.deadline is not None,
             fires=checks.fires is not None and checks.fires <= now,
             peers=tuple(
                 LivingInstance(row.id, tuple(_list_of(row.types)), tuple(_list_of(row.wants)))

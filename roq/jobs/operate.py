@@ -137,7 +137,7 @@ class JobOperations:
             if cell.oldest is not None:
                 waiting[cell.type] = waiting.get(cell.type, 0) + cell.number
         with self._database.read() as connection:
-            look = self._instances.look(connection, 0)
+            look = self._instances.look(connection, 0, whole=False)
         run = {kind for peer in look.peers for kind in peer.types}
         found = []
         for kind, many in sorted(waiting.items()):
@@ -155,14 +155,7 @@ class JobOperations:
     def _oldest(self, connection: sa.Connection, cell: Row) -> int | None:
         if cell.status != JobStatus.CREATED:
             return None
-        oldest: int | None = self._database.run(
-            connection,
-            "SELECT min(created) FROM job WHERE type = :type AND priority = :priority"
-            " AND status = 'CREATED' AND held = ''",
-            type=cell.type,
-            priority=cell.priority,
-        ).scalar()
-        return oldest
+        return self._store.oldest(connection, cell.type, cell.priority)
 
     def jobs(
         self, wanted: JobFilter, *, below: int | None = None, most: int = PAGE
@@ -253,7 +246,7 @@ class JobOperations:
 
     def _why(self, connection: sa.Connection, job: JobRow) -> str:
         now = self._database.now(connection)
-        look = self._instances.look(connection, 0)
+        look = self._instances.look(connection, 0, whole=False)
         failed = connection.scalars(
             sa.select(JOB.c.id)
             .join(EDGE, EDGE.c.parent == JOB.c.id)

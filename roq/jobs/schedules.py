@@ -341,7 +341,7 @@ class JobSchedules:
     def look(self) -> list[ScheduleRow]:
         """All schedules, by name, with their next time and the last ones."""
         with self._database.read() as connection:
-            look = self._instances.look(connection, 0)
+            look = self._instances.look(connection, 0, whole=False)
             jobs: dict[str, list[FiredRow]] = {}
             for row in self._database.run(
                 connection,

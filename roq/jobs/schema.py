@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from roq.errors import ConfigError
 from roq.jobs.database import JobDatabase
 
-VERSION: Final = 4
+VERSION: Final = 5
 
 
 def _limits_as_one(connection: sa.Connection) -> None:
@@ -40,15 +40,26 @@ def _batches(connection: sa.Connection) -> None:
 
 def _unsent_by_type(connection: sa.Connection) -> None:
     """3 → 4: what is unsent of a type is found without a look at the other types' jobs."""
-    (index,) = (each for each in JOB.indexes if each.name == "job_unsent")
-    index.drop(connection)
-    index.create(connection)
+    _made_anew(connection, "job_unsent")
+
+
+def _late_first(connection: sa.Connection) -> None:
+    """4 → 5: what is late, or is to stop, is found without a look at all that has run."""
+    _made_anew(connection, "job_running", "job_stop")
+
+
+def _made_anew(connection: sa.Connection, *names: str) -> None:
+    for index in JOB.indexes:
+        if index.name in names:
+            index.drop(connection, checkfirst=True)
+            index.create(connection)
 
 
 MIGRATIONS: Final[Mapping[int, Callable[[sa.Connection], None]]] = {
     1: _limits_as_one,
     2: _batches,
     3: _unsent_by_type,
+    4: _late_first,
 }
 """From a version to the step that leads to the next one."""
 METADATA: Final = sa.MetaData()
@@ -104,7 +115,10 @@ JOB: Final = sa.Table(
         "job_waiting", "type", "priority", "created", "batch_sequence", "id",
         **_when("status = 'CREATED' AND held = ''"),
     ),
-    sa.Index("job_running", "owner", "deadline", **_when("status = 'RUNNING'")),
+    # By deadline first: those that have ended, and that the database cannot forget while some
+    # transaction is open, are not in the way of who looks for what is late.
+    sa.Index("job_running", "deadline", "owner", **_when("status = 'RUNNING'")),
+    sa.Index("job_stop", "owner", **_when("status = 'RUNNING' AND stop = 1")),
     sa.Index("job_later", "due", **_when("status = 'CREATED' AND held = 'later'")),
     sa.Index(
         "job_unique", "type", "unique_key", unique=True,

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 
 from roq.errors import JobExists
 from roq.jobs.database import JobDatabase, Row
+from roq.jobs.floors import SLOW_SECONDS, WaitingFloors
 from roq.jobs.held import BLOCK, HeldJobs
 from roq.jobs.limits import begun, may_begin
 from roq.jobs.room import JobPlaces, chosen
@@ -50,6 +51,11 @@ CLAIMED: Final = (
 )
 _GATHERED: Final = "roq_counts"
 _ORDER: Final = "priority, created, batch_sequence, id"
+_STATUS: Final = "(job.status || '')"
+"""So written that jobs are found by their ids: in an index of those that wait or run PostgreSQL
+would pass all that did so since the beginning of any transaction that is open."""
+_UNSENT: Final = "status = 'CREATED' AND held = '' AND dispatched >= 0"
+_LEVELS: Final = tuple(sorted(PRIORITIES.values()))
 
 
 class JobStore(HeldJobs):
@@ -64,6 +70,7 @@ class JobStore(HeldJobs):
         super().__init__(database)
         self.jitter = jitter
         self._slots = JobSlots(database)
+        self._floors = WaitingFloors()
         self._shard = 0 if database.sqlite else os.urandom(1)[0] % SHARDS
         given = database.given
         self._insert = (
@@ -98,8 +105,7 @@ class JobStore(HeldJobs):
             " started = :now, deadline = :now + 2 * d.span, stop = 0, ended = NULL FROM "
             + given(("id", "bigint"), ("token", "bigint"), ("span", "bigint"), ("type", "text"))
             + " AS d WHERE job.id = d.id AND job.token = d.token AND job.type = d.type"
-            " AND job.status = 'CREATED'"
-            f" AND job.held = '' RETURNING {CLAIMED}"
+            f" AND {_STATUS} = 'CREATED' AND job.held = '' RETURNING {CLAIMED}"
         )
         self._finish = (
             "UPDATE job SET status = d.status, token = job.token + d.step, owner = NULL,"
@@ -115,7 +121,7 @@ class JobStore(HeldJobs):
                 ("error", "text"),
             )
             + " AS d WHERE job.id = d.id AND job.token = d.token AND job.owner = d.owner"
-            " AND job.status = 'RUNNING' RETURNING job.id, job.token, job.status, job.type,"
+            f" AND {_STATUS} = 'RUNNING' RETURNING job.id, job.token, job.status, job.type,"
             " job.children, job.key"
         )  # fmt: skip
 
@@ -171,7 +177,8 @@ class JobStore(HeldJobs):
                 found[n] = self._there_already(connection, job, deltas)
         self._write_bodies(connection, "job_params", bodies)
         self.write_edges(connection, edges)
-        self.database.notify(connection)
+        if not sent or not all(told.ready for told in found.values()):
+            self.database.notify(connection)
         if not foreign:
             keyed = {(job.type, job.key) for job in jobs if job.key is not None}
             self.release_keys(connection, keyed)
@@ -224,16 +231,61 @@ class JobStore(HeldJobs):
         found: list[Row] = []
         for want in wants:
             if want.most > 0:
-                found += self.database.run(
-                    connection,
-                    f"SELECT {_ORDER}, token, type FROM job WHERE type = :type"
-                    " AND status = 'CREATED' AND held = ''"
-                    f" ORDER BY {_ORDER} LIMIT :most{self.database.skip_locked}",
-                    type=want.type,
-                    most=min(want.most, most),
-                )
+                found += self._next(connection, want.type, min(want.most, most))
         found.sort(key=lambda row: (row.priority, row.created, row.batch_sequence, row.id))
         return [(row.id, row.token, row.type) for row in found]
+
+    def _next(self, connection: sa.Connection, kind: str, most: int) -> list[Row]:
+        """The next jobs of a type, by priority and age."""
+        asked = (
+            f"SELECT {_ORDER}, token, type FROM job WHERE type = :type AND status = 'CREATED'"
+            f" AND held = ''%s ORDER BY {_ORDER} LIMIT :most{self.database.skip_locked}"
+        )
+        floors = {each: self._floors.floor(kind, each) for each in _LEVELS}
+        found: list[Row] = []
+        if not any(floors.values()):
+            began = self._floors.clock()
+            found += self.database.run(connection, asked % "", type=kind, most=most)
+            last = found[-1].priority if len(found) == most else _LEVELS[-1]
+            first = {row.priority: row.created for row in reversed(found)}
+            self._looked(connection, kind, {p: first.get(p) for p in _LEVELS if p <= last}, began)
+            return found
+        for priority, floor in floors.items():
+            if len(found) < most:
+                began = self._floors.clock()
+                rows = self.database.run(
+                    connection, asked % " AND priority = :priority AND created >= :floor",
+                    type=kind, most=most - len(found), priority=priority, floor=floor,
+                ).all()  # fmt: skip
+                self._looked(connection, kind, {priority: rows[0].created if rows else None}, began)
+                found += rows
+        return found
+
+    def oldest(self, connection: sa.Connection, kind: str, priority: int) -> int | None:
+        """`created` of the oldest job of a type and priority that may be claimed; None: none."""
+        began = self._floors.clock()
+        oldest: int | None = self.database.run(
+            connection,
+            "SELECT min(created) FROM job WHERE type = :type AND priority = :priority"
+            " AND status = 'CREATED' AND held = '' AND created >= :floor",
+            type=kind,
+            priority=priority,
+            floor=self._floors.floor(kind, priority),
+        ).scalar()
+        self._looked(connection, kind, {priority: oldest}, began)
+        return oldest
+
+    def _looked(
+        self, connection: sa.Connection, kind: str, oldest: Mapping[int, int | None], began: float
+    ) -> None:
+        """Remember what a look has found that began then: by priority, `created` of the first."""
+        took = self._floors.clock() - began
+        known = any(self._floors.floor(kind, each) for each in oldest)
+        if self.database.sqlite or not (known or took > SLOW_SECONDS):
+            return  # SQLite forgets at once
+        now = self.database.now(connection)
+        for priority, created in oldest.items():
+            self._floors.looked(kind, priority, now if created is None else created, took)
 
     def claim(
         self,
@@ -316,44 +368,53 @@ class JobStore(HeldJobs):
         Those of `below` itself are not looked at: they may be many that were claimed, and that the
         database cannot forget as long as some transaction is open.
         """
-        first: int | None = self.database.run(
-            connection,
-            "SELECT min(priority) FROM job WHERE type = :type AND status = 'CREATED' AND held = ''"
-            " AND priority < :below",
-            type=kind,
-            below=below,
-        ).scalar()
-        return first
+        for priority in _LEVELS:
+            if priority < below and self.oldest(connection, kind, priority) is not None:
+                return priority
+        return None
 
     def unsent(
         self,
         connection: sa.Connection,
         kind: str,
+        priority: int,
         *,
         before: int = 1,
-        priorities: Iterable[int] = PRIORITIES.values(),
+        since: int = 0,
     ) -> list[ReadyJob]:
         """Jobs of which no message was sent since then; the caller is to send one after the commit.
 
         Args:
             connection: the transaction.
-            kind: their type.
+            kind, priority: theirs.
             before: µs since 1970; 1: of which none was sent at all.
-            priorities: only these.
+            since: without those whose message was sent before that time.
         """
-        which = ", ".join(str(int(each)) for each in sorted(priorities))
         rows = self.database.run(
             connection,
-            "UPDATE job SET dispatched = :now WHERE id IN (SELECT id FROM job"
-            f" WHERE type = :type AND priority IN ({which}) AND status = 'CREATED' AND held = ''"
-            " AND dispatched >= 0 AND dispatched < :before"
-            f" ORDER BY dispatched, id LIMIT {BLOCK}{self.database.skip_locked})"
-            " RETURNING priority, id, token, type",
+            "UPDATE job SET dispatched = :now WHERE id IN (SELECT id FROM job WHERE type = :type"
+            f" AND priority = :priority AND {_UNSENT} AND dispatched >= :since"
+            f" AND dispatched < :before ORDER BY dispatched LIMIT {BLOCK}"
+            f"{self.database.skip_locked}) RETURNING priority, id, token, type",
             now=self.database.now(connection),
             type=kind,
+            priority=priority,
             before=before,
+            since=since,
         )
         return sorted(ReadyJob(row.priority, row.id, row.token, row.type) for row in rows)
+
+    def have_unsent(self, connection: sa.Connection, kinds: Iterable[str]) -> list[tuple[str, int]]:
+        """Of these types, each with a priority: there are jobs whose message nobody has sent."""
+        rows = self.database.run(
+            connection,
+            "SELECT type, priority FROM "
+            + self.database.given(("type", "text"), ("priority", "int"))
+            + " AS d WHERE EXISTS (SELECT 1 FROM job WHERE job.type = d.type"
+            f" AND job.priority = d.priority AND {_UNSENT} AND dispatched < 1)",
+            [[kind, priority] for kind in kinds for priority in _LEVELS],
+        )
+        return [(row.type, row.priority) for row in rows]
 
     def is_alive(self, connection: sa.Connection, owner: int) -> bool:
         """Whether nobody has taken this instance for dead; nobody will in this transaction."""

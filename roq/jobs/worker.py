@@ -172,7 +172,7 @@ class JobWorker:
             open_.callback(self._threads.close)
             if self._processes is not None:
                 open_.callback(self._processes.close)
-            watch = ChangeWatch(self._database, self.hint)
+            watch = ChangeWatch(self._database, self._committed)
             open_.callback(watch.close)
             # Its own thread waits for the database, and that may be what does not answer.
             open_.callback(Ticker(LOOK_SECONDS, self._doubt).close)
@@ -228,10 +228,24 @@ class JobWorker:
         """Whether it has renewed itself lately, so that others know that it lives."""
         return monotonic() - self._renewed <= DOUBT_SECONDS
 
+    @property
+    def _by_queue(self) -> bool:
+        """Whether it hears of jobs by the queue now."""
+        look, messages = self._look, self._messages
+        return (
+            messages is not None and look is not None
+            and look.dispatch == "queue" and messages.connected
+        )  # fmt: skip
+
     def hint(self) -> None:
         """There may be something to claim; from any thread."""
         self._more = True
         self._wake.set()
+
+    def _committed(self) -> None:
+        """Somebody has committed something; by a queue this instance will hear of what it was."""
+        if not self._by_queue:
+            self.hint()
 
     def _done(self, running: Running, ended: Ended) -> None:
         """A run has ended, in the thread that has run it."""
@@ -306,11 +320,12 @@ class JobWorker:
         places = self._places()
         wants = self._wants(places)
         most = max((want.most for want in wants), default=0)
-        look, messages = self._look, self._messages
-        by_queue = messages is not None and look is not None and look.dispatch == "queue"
-        by_queue = by_queue and messages is not None and messages.connected
+        look, messages, by_queue = self._look, self._messages, self._by_queue
         named = messages.take(wants) if messages is not None and by_queue else []
-        claim = bool(named) or (self._more and most > 0) or any(each.limited for each in wants)
+        more = self._more and not by_queue and most > 0
+        # Slots that are not needed are given back.
+        freed = bool(ended or self._more) and any(each.limited for each in wants)
+        claim = bool(named) or more or freed
         # What may have been claimed unheard is given back first: it has slots, too.
         claim = claim and not self._unsure
         if not ended and not claim:
@@ -480,7 +495,8 @@ class JobWorker:
     def _see(self) -> None:
         """Look at the database, and do what is due there."""
         with self._database.read() as connection:
-            look = self._look = self._instances.look(connection, self.id)
+            tidy = monotonic() - self._tidied >= TIDY_SECONDS
+            look = self._look = self._instances.look(connection, self.id, whole=tidy)
         now = self._looked = monotonic()
         self._more = True
         # Before any dead is buried: it might be this one, whose clock was set forward.
@@ -493,7 +509,6 @@ class JobWorker:
             elif running.began is not None and now - running.began > self._time_limit(running):
                 self._interrupt([running], RunEnd.LIMIT)
         self._take_back(now - HEAP_SECONDS)
-        tidy = now - self._tidied >= TIDY_SECONDS
         places = self._moved()
         if tidy or places or look.due or look.dead or look.late or self._unsure:
             self._act(look, places, tidy=tidy)

@@ -8,6 +8,7 @@ from sqlalchemy import event, text
 
 from roq.errors import JobNotFound
 from roq.jobs.batches import write_batch
+from roq.jobs.floors import REST_SECONDS, SLACK, WaitingFloors
 from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Body, Ended, Want
 from roq.jobs.states import DEFAULT, HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd
@@ -134,6 +135,27 @@ class StoreContract:
         lab.store._finish = lab.store._finish.replace(" AND job.token = d.token", "")
         with pytest.raises(AssertionError):
             self.test_the_end_of_an_outdated_run_is_refused(lab)
+
+    def test_after_a_slow_look_the_next_ones_begin_where_it_has_found_something(
+        self, lab: Lab
+    ) -> None:
+        """As if it had been slow: what was claimed is in the way of who looks."""
+        clock = [0.0]
+        lab.store._floors = floors = WaitingFloors(lambda: clock[0])
+        mine = lab.instance()
+        jobs = [lab.submit(priority=each) for each in (LOW, HIGH, DEFAULT)]
+        lab.set("job", "created = 5", jobs[1])
+        for priority in (HIGH, DEFAULT, LOW):
+            floors.looked("A", priority, 10 + SLACK, 0.1)
+        assert [run.id for run in lab.claim(mine, 1)] == [jobs[2]], "a whole look finds the first"
+        with lab.database.read() as connection:
+            assert lab.store.oldest(connection, "A", HIGH) is None
+            assert lab.store.first_priority(connection, "A", LOW) is None
+        clock[0] += REST_SECONDS
+        with lab.database.read() as connection:
+            assert lab.store.first_priority(connection, "A", LOW) == HIGH
+            assert lab.store.oldest(connection, "A", HIGH) == 5
+        assert [run.id for run in lab.claim(mine)] == [jobs[1], jobs[0]]
 
     def test_order_is_priority_then_age(self, lab: Lab) -> None:
         jobs = [new(priority=each) for each in (LOW, HIGH, LOW, HIGH)]

@@ -541,7 +541,7 @@ class JobModel:
         return world
 
     def _send(self, world: World, *, before: int) -> World:
-        ready = self._store.unsent(self._at, KIND, before=before)
+        ready = self._store.unsent(self._at, KIND, DEFAULT, before=before)
         told = [(each.id, each.token) for each in ready]
         return world._replace(messages=tuple(sorted((*world.messages, *told))))
 

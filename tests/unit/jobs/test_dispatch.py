@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from job_lab import Lab, new
 
+from roq.client.cluster import Cluster
 from roq.jobs import dispatch
 from roq.jobs.dispatch import QueueMessages, QueueSender, _by_topic, group_of, topic_of
 from roq.jobs.rows import ReadyJob
@@ -48,7 +49,7 @@ def test_messages_of_a_topic_go_together() -> None:
 
 def unsent(lab: Lab, before: int = 1, priority: int = LOW) -> list[int]:
     with lab.database.write() as connection:
-        found = lab.store.unsent(connection, "A", before=before, priorities=(priority,))
+        found = lab.store.unsent(connection, "A", priority, before=before)
     return [job.id for job in found]
 
 
@@ -65,8 +66,40 @@ def test_what_nobody_has_sent_is_found_once(lab: Lab) -> None:
     lab.time += 60_000_000
     # Sent long before the oldest message that is open: so it is in no queue.
     assert unsent(lab, lab.time - 1, HIGH) == []
+    with lab.database.write() as connection:
+        since = lab.time - 30_000_000
+        assert lab.store.unsent(connection, "A", LOW, before=lab.time, since=since) == []
     assert unsent(lab, lab.time - 1) == [sent.id, held.id, not_sent.id]
     assert unsent(lab, lab.time - 1) == []
+
+
+def test_a_search_for_what_is_lost_goes_on_where_the_one_before_has_ended(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(dispatch, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(dispatch, "BLOCK", 1)
+    monkeypatch.setattr("roq.jobs.store.BLOCK", 1)
+    messages = QueueMessages(
+        "", lab.store, cast("QueueSender", Sink()), ["A"], prefetch=1, ready=lambda: None
+    )
+    with lab.database.write() as connection:
+        jobs = lab.store.submit(connection, [new(), new()], sent=True)
+
+    def search(seconds: float) -> list[int]:
+        lab.time += int(seconds * 1_000_000)
+        clock[0] += seconds
+        with lab.database.read() as connection:
+            look = lab.instances.look(connection, 0)
+        return [each.id for each in messages._lost(cast("Cluster", SlowCluster(clock)), look)]
+
+    assert search(1.0) == []
+    assert search(60.0) == [jobs[0].id]
+    assert search(1.0) == [jobs[1].id], "not all of them were found"
+    assert search(1.0) == search(1.0) == []
+    lab.set("job", "dispatched = 1", jobs[0].id)
+    assert search(1.0) == [], "it was searched there"
+    assert search(60.0) == [jobs[0].id], "once in a while everything is searched"
 
 
 def test_what_runs_or_ran_is_not_sent_before_it_waits_again(lab: Lab) -> None:

@@ -10,7 +10,7 @@ from job_lab import SPAN, Lab, new
 
 from roq.errors import ConfigError
 from roq.jobs import instances
-from roq.jobs.instances import EXPIRE_SECONDS
+from roq.jobs.instances import EXPIRE_SECONDS, LATE_SECONDS
 from roq.jobs.rows import Look
 from roq.jobs.states import JobStatus
 
@@ -89,6 +89,11 @@ def test_a_look_says_what_is_due(lab: Lab) -> None:
     assert not look(lab, mine).due
     after(lab, 2 * SPAN / 1_000_000)
     assert look(lab, mine).late
+    for seconds, seen_late in ((LATE_SECONDS - 1, True), (2, False)):
+        after(lab, seconds)
+        with lab.database.read() as connection:
+            assert lab.instances.look(connection, mine, whole=False).late is seen_late
+    assert look(lab, mine).late, "a whole look sees what was late long ago"
     with lab.database.write() as connection:
         assert lab.instances.end_late(connection) == 1
     assert lab.status(job) is JobStatus.CREATED

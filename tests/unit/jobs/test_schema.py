@@ -69,6 +69,9 @@ def test_the_first_tables_become_those_of_today(tmp_path: Path) -> None:
         connection.exec_driver_sql("DROP TABLE job_batch")
         connection.exec_driver_sql("DROP INDEX job_unsent")
         connection.exec_driver_sql("CREATE INDEX job_unsent ON job (dispatched)")
+        connection.exec_driver_sql("DROP INDEX job_running")
+        connection.exec_driver_sql("CREATE INDEX job_running ON job (owner, deadline)")
+        connection.exec_driver_sql("DROP INDEX job_stop")
     at(database, 1)
     assert migrate(database) == (1, VERSION)
     with database.read() as connection:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from job_contract import StoreContract
-from job_lab import Lab
+from job_lab import Lab, new
 from sqlalchemy import event, text
 
 from roq.jobs.states import DEFAULT
@@ -58,12 +58,28 @@ def test_what_goes_first_and_what_is_unsent_is_found_by_an_index_of_the_type(lab
             "its own is not asked for"
         )
         assert lab.store.first_priority(connection, "A", DEFAULT + 1) == DEFAULT
-        assert len(lab.store.unsent(connection, "A")) == 1
+        assert lab.store.have_unsent(connection, ["A", "B"]) == [("A", DEFAULT)]
+        assert len(lab.store.unsent(connection, "A", DEFAULT)) == 1
         ways = [
             [row.detail for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}", values)]
             for each, values in list(seen)
         ]
     told = " / ".join(line for way in ways for line in way)
-    assert told.count("job_waiting (type=? AND priority<?)") == 2, told
-    assert "job_unsent (type=? AND priority=? AND dispatched>? AND dispatched<?)" in told
+    assert told.count("job_waiting (type=? AND priority=? AND created>?)") == 3, told
+    assert told.count("job_unsent (type=? AND priority=? AND dispatched>? AND dispatched<?)") == 2
     assert "SCAN job" not in told
+    assert "B-TREE" not in told
+
+
+def test_instances_are_not_told_of_jobs_whose_messages_are_sent(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(lab.database, "notify", told.append)
+    with lab.database.write() as connection:
+        lab.store.submit(connection, [new(), new()], sent=True)
+        assert told == []
+        lab.store.submit(connection, [new(), new(due=2**60)], sent=True)
+        assert len(told) == 1, "one of them is not sent"
+        lab.store.submit(connection, [new()])
+    assert len(told) == 2

@@ -18,6 +18,7 @@ import roq
 from roq.jobs import worker
 from roq.jobs.database import POOL
 from roq.jobs.jobs import Jobs
+from roq.jobs.pool import RunThreads
 from roq.jobs.rows import Look, ReadyJob, Want
 from roq.jobs.views import Action, JobFilter
 from roq.jobs.worker import JobWorker
@@ -430,12 +431,12 @@ def test_jobs_stop_when_the_database_does_not_answer(
     running = jobs.start(threads=1)
     look = running._instances.look
 
-    def slow(connection: sa.Connection, owner: int) -> Look:
+    def slow(connection: sa.Connection, owner: int, *, whole: bool) -> Look:
         if begun.is_set() and not stopped:
             frozen.set()
             while not stopped:
                 threading.Event().wait(0.01)
-        return look(connection, owner)
+        return look(connection, owner, whole=whole)
 
     monkeypatch.setattr(running._instances, "look", slow)
     assert handle.wait(SECONDS) is roq.JobStatus.COMPLETE
@@ -575,6 +576,35 @@ def test_messages_of_jobs_without_a_slot_are_kept_and_hold_up_no_others(jobs: Jo
     assert running.stats.stale == 1
     running.stop()
     thread.join()
+
+
+def test_an_instance_with_a_queue_does_nothing_for_commits_of_others(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @jobs.type("A")
+    def run(job: roq.Job) -> None:
+        """Nothing."""
+
+    monkeypatch.setattr(worker, "LOOK_SECONDS", SECONDS)
+    jobs.operate.dispatch("queue", who="me")
+    messages = Messages()
+    running = JobWorker(
+        jobs.store, jobs.instances, jobs.types, threads=1, messages=lambda _ready: messages
+    )
+    running.enter()
+    running._threads = RunThreads(1, running._done)
+    running._turn()
+    writes: list[None] = []
+    monkeypatch.setattr(jobs.store, "write", lambda: writes.append(None))
+    running._committed()
+    assert running._wake._calls.empty(), "it is not even woken"
+    running.hint()
+    running._turn()
+    assert writes == []
+    messages.connected = False
+    running._committed()
+    assert not running._wake._calls.empty(), "without its queue it asks the database"
+    running._threads.close()
 
 
 def test_all_old_results_are_deleted_however_many(jobs: Jobs) -> None:
