@@ -172,12 +172,18 @@ class JobDatabase:
         """Close all connections that nobody uses."""
         self.engine.dispose()
 
+    @property
+    def time(self) -> str:
+        """SQL of `now`."""
+        if self.sqlite:
+            return str(self._clock())
+        return "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+
     def now(self, connection: sa.Connection) -> int:
         """µs since 1970 by the clock of PostgreSQL; on SQLite by that of its one host."""
         if self.sqlite:
             return self._clock()
-        asked = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
-        return int(connection.exec_driver_sql(asked).scalar_one())
+        return int(connection.exec_driver_sql(f"SELECT {self.time}").scalar_one())
 
     def run(
         self,

@@ -71,6 +71,7 @@ class JobInstances:
     def __init__(self, store: JobStore) -> None:
         self._store = store
         self._database: JobDatabase = store.database
+        self._deleted_to = 0
 
     def register(
         self, connection: sa.Connection, name: str, pid: int, threads: int, types: Sequence[str]
@@ -369,10 +370,13 @@ class JobInstances:
         before = self._database.now(connection) - int(RESULT_SECONDS * MICROSECONDS)
         old = run(
             connection,
-            "SELECT id FROM job WHERE status = 'COMPLETE' AND ended <= :before"
-            f" ORDER BY ended LIMIT {TIDY_MAX}{self._database.skip_used}",
+            "SELECT id, ended FROM job WHERE status = 'COMPLETE' AND ended >= :since"
+            f" AND ended <= :before ORDER BY ended LIMIT {TIDY_MAX}{self._database.skip_used}",
+            since=self._deleted_to,
             before=before,
         ).all()
+        # What was deleted may be in the way for long; the last look is a whole one.
+        self._deleted_to = old[-1].ended if len(old) == TIDY_MAX else 0
         self.delete(connection, [row.id for row in old])
         self._store.count(connection, deltas)
         return len(old)

@@ -7,6 +7,7 @@ so nothing begins before fewer run than it allows, whatever becomes of the limit
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import sqlalchemy as sa
@@ -68,6 +69,20 @@ class JobSlots:
             return min(number, max(0, free + len(got)))
         self._give(connection, owner, want, free - number)
         return number
+
+    def give_back(self, connection: sa.Connection, owner: int, wants: Collection[Want]) -> None:
+        """Give back what this instance does not need of the slots of these types."""
+        if not wants:
+            return
+        rows = self._database.run(
+            connection,
+            "SELECT type, count(*) AS number FROM job_slot WHERE owner = :owner GROUP BY type",
+            owner=owner,
+        )
+        held = {row.type: row.number for row in rows}
+        for want in wants:
+            if held.get(want.type, 0) > want.running:
+                self.take(connection, owner, want, 0)
 
     def _held(self, connection: sa.Connection, owner: int, want: Want) -> int:
         held: int = self._database.run(

@@ -14,15 +14,13 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import sqlalchemy as sa
 
 from roq.errors import JobExists
 from roq.jobs.database import JobDatabase, Row
-from roq.jobs.floors import SLOW_SECONDS, WaitingFloors
-from roq.jobs.held import BLOCK, HeldJobs
 from roq.jobs.limits import begun, may_begin
 from roq.jobs.room import JobPlaces, chosen
 from roq.jobs.rows import (
@@ -32,33 +30,32 @@ from roq.jobs.rows import (
     Deltas,
     Ended,
     NewJob,
-    ReadyJob,
     Submitted,
     Trouble,
     Want,
     spread,
 )
 from roq.jobs.slots import JobSlots
-from roq.jobs.states import PRIORITIES, RETRIES, Attempts, JobStatus, after
+from roq.jobs.states import RETRIES, Attempts, JobStatus, after
+from roq.jobs.waiting import WaitingJobs
 
 SHARDS: Final = 8
 OWN_SHARD_MIN: Final = 1_000
 """Counters of transactions that are not ours are rows of their own from here on, so that nobody
 waits for their end; they are folded into the others later."""
+BODIES_BYTES: Final = 16 << 20
+"""Params or results that one statement brings, unless a single one is larger."""
 CLAIMED: Final = (
     "job.id, job.token, job.type, job.priority, job.created, job.batch_sequence, job.failures,"
     " job.timeouts, job.losses, job.restartable, job.items, job.saved, job.tag"
 )
 _GATHERED: Final = "roq_counts"
-_ORDER: Final = "priority, created, batch_sequence, id"
 _STATUS: Final = "(job.status || '')"
 """So written that jobs are found by their ids: in an index of those that wait or run PostgreSQL
 would pass all that did so since the beginning of any transaction that is open."""
-_UNSENT: Final = "status = 'CREATED' AND held = '' AND dispatched >= 0"
-_LEVELS: Final = tuple(sorted(PRIORITIES.values()))
 
 
-class JobStore(HeldJobs):
+class JobStore(WaitingJobs):
     """The SQL of a job's life.
 
     Args:
@@ -70,7 +67,6 @@ class JobStore(HeldJobs):
         super().__init__(database)
         self.jitter = jitter
         self._slots = JobSlots(database)
-        self._floors = WaitingFloors()
         self._shard = 0 if database.sqlite else os.urandom(1)[0] % SHARDS
         given = database.given
         self._insert = (
@@ -165,12 +161,13 @@ class JobStore(HeldJobs):
         for row in self.database.run(connection, self._insert, rows, now=now, sent=at):
             found[row.batch_sequence] = Submitted(row.id, "new", row.priority, ready=not row.held)
         deltas = Deltas()
-        bodies, edges = [], []
+        bodies: list[tuple[int, Body]] = []
+        edges = []
         for n, told in found.items():
             job = jobs[n]
             deltas.add(job.type, told.priority, JobStatus.CREATED, 1, job.items, 0)
             if job.params is not None:
-                bodies.append(_body_row(told.id, job.params))
+                bodies.append((told.id, job.params))
             edges += [[each, told.id] for each in set(job.parents) & open_parents]
         for n, job in enumerate(jobs):
             if n not in found:
@@ -215,77 +212,11 @@ class JobStore(HeldJobs):
             return Submitted(row.id, "exists")
         self.database.run(connection, "DELETE FROM job_params WHERE job = :id", id=row.id)
         if job.params is not None:
-            self._write_bodies(connection, "job_params", [_body_row(row.id, job.params)])
+            self._write_bodies(connection, "job_params", [(row.id, job.params)])
         deltas.add(job.type, row.priority, JobStatus.CREATED, 0, job.items - row.items, 0)
         return Submitted(row.id, "replaced")
 
     # --- claim ------------------------------------------------------------------------------------
-
-    def candidates(
-        self, connection: sa.Connection, wants: Iterable[Want], most: int
-    ) -> list[tuple[int, int, str]]:
-        """The next jobs (id, token, type) of each of these types, together by priority and age.
-
-        They are more than may be claimed: which of them is decided when their slots are known.
-        """
-        found: list[Row] = []
-        for want in wants:
-            if want.most > 0:
-                found += self._next(connection, want.type, min(want.most, most))
-        found.sort(key=lambda row: (row.priority, row.created, row.batch_sequence, row.id))
-        return [(row.id, row.token, row.type) for row in found]
-
-    def _next(self, connection: sa.Connection, kind: str, most: int) -> list[Row]:
-        """The next jobs of a type, by priority and age."""
-        asked = (
-            f"SELECT {_ORDER}, token, type FROM job WHERE type = :type AND status = 'CREATED'"
-            f" AND held = ''%s ORDER BY {_ORDER} LIMIT :most{self.database.skip_locked}"
-        )
-        floors = {each: self._floors.floor(kind, each) for each in _LEVELS}
-        found: list[Row] = []
-        if not any(floors.values()):
-            began = self._floors.clock()
-            found += self.database.run(connection, asked % "", type=kind, most=most)
-            last = found[-1].priority if len(found) == most else _LEVELS[-1]
-            first = {row.priority: row.created for row in reversed(found)}
-            self._looked(connection, kind, {p: first.get(p) for p in _LEVELS if p <= last}, began)
-            return found
-        for priority, floor in floors.items():
-            if len(found) < most:
-                began = self._floors.clock()
-                rows = self.database.run(
-                    connection, asked % " AND priority = :priority AND created >= :floor",
-                    type=kind, most=most - len(found), priority=priority, floor=floor,
-                ).all()  # fmt: skip
-                self._looked(connection, kind, {priority: rows[0].created if rows else None}, began)
-                found += rows
-        return found
-
-    def oldest(self, connection: sa.Connection, kind: str, priority: int) -> int | None:
-        """`created` of the oldest job of a type and priority that may be claimed; None: none."""
-        began = self._floors.clock()
-        oldest: int | None = self.database.run(
-            connection,
-            "SELECT min(created) FROM job WHERE type = :type AND priority = :priority"
-            " AND status = 'CREATED' AND held = '' AND created >= :floor",
-            type=kind,
-            priority=priority,
-            floor=self._floors.floor(kind, priority),
-        ).scalar()
-        self._looked(connection, kind, {priority: oldest}, began)
-        return oldest
-
-    def _looked(
-        self, connection: sa.Connection, kind: str, oldest: Mapping[int, int | None], began: float
-    ) -> None:
-        """Remember what a look has found that began then: by priority, `created` of the first."""
-        took = self._floors.clock() - began
-        known = any(self._floors.floor(kind, each) for each in oldest)
-        if self.database.sqlite or not (known or took > SLOW_SECONDS):
-            return  # SQLite forgets at once
-        now = self.database.now(connection)
-        for priority, created in oldest.items():
-            self._floors.looked(kind, priority, now if created is None else created, took)
 
     def claim(
         self,
@@ -308,17 +239,18 @@ class JobStore(HeldJobs):
             jobs: (id, token, type), in the order in which they are to run.
             places: of the instance.
         """
-        if not self.is_alive(connection, owner):
+        now = self._alive(connection, owner)
+        if now is None:
             return Claims(passed=frozenset(id_ for id_, _, _ in jobs))
         allowed = {want.type: want for want in wants}
         most = {want.type: want.most for want in wants}
         short = set()
         rated = {want.type: want.rate for want in wants if want.rate and want.most}
         rested = self._rested(connection, sorted({kind for _, _, kind in jobs} & rated.keys()))
-        asked_at = self.database.now(connection) if rated else 0
+        now = self.database.now(connection) if rated else now
         for kind, rate in rated.items():
             next_ = rested.get(kind)
-            may = 0 if next_ is None else may_begin(rate, next_, asked_at)
+            may = 0 if next_ is None else may_begin(rate, next_, now)
             most[kind] = min(most[kind], may)
         slots = {kind: want for kind, want in allowed.items() if want.limited}
         while True:
@@ -334,13 +266,11 @@ class JobStore(HeldJobs):
             slots = {kind: want for kind, want in slots.items() if not asked[kind]}
             if not lacking:
                 break
-        for want in slots.values():
-            self._slots.take(connection, owner, want, 0)
+        self._slots.give_back(connection, owner, slots.values())
         rows = [[job, token, allowed[kind].limit, kind] for job, token, kind in picked]
         passed = {id_ for id_, _, _ in jobs} - {id_ for id_, _, _ in picked}
         if not rows:
             return Claims(passed=frozenset(passed), short=frozenset(short))
-        now = self.database.now(connection)
         taken = self.database.run(connection, self._claim, rows, owner=owner, now=now).all()
         for kind, next_ in rested.items():
             number = sum(row.type == kind for row in taken)
@@ -348,7 +278,7 @@ class JobStore(HeldJobs):
                 self.database.run(
                     connection,
                     "UPDATE job_type SET rate_next = :next WHERE name = :name",
-                    next=begun(rated[kind], next_, asked_at, number),
+                    next=begun(rated[kind], next_, now, number),
                     name=kind,
                 )
         params = self._params(connection, [row.id for row in taken])
@@ -361,72 +291,16 @@ class JobStore(HeldJobs):
             sorted(claimed, key=lambda run: run.order), frozenset(passed), frozenset(short)
         )
 
-    def first_priority(self, connection: sa.Connection, kind: str, below: int) -> int | None:
-        """The priority of the next job of a type that goes before those of `below`; None: none may
-        be claimed.
-
-        Those of `below` itself are not looked at: they may be many that were claimed, and that the
-        database cannot forget as long as some transaction is open.
-        """
-        for priority in _LEVELS:
-            if priority < below and self.oldest(connection, kind, priority) is not None:
-                return priority
-        return None
-
-    def unsent(
-        self,
-        connection: sa.Connection,
-        kind: str,
-        priority: int,
-        *,
-        before: int = 1,
-        since: int = 0,
-    ) -> list[ReadyJob]:
-        """Jobs of which no message was sent since then; the caller is to send one after the commit.
-
-        Args:
-            connection: the transaction.
-            kind, priority: theirs.
-            before: µs since 1970; 1: of which none was sent at all.
-            since: without those whose message was sent before that time.
-        """
-        rows = self.database.run(
-            connection,
-            "UPDATE job SET dispatched = :now WHERE id IN (SELECT id FROM job WHERE type = :type"
-            f" AND priority = :priority AND {_UNSENT} AND dispatched >= :since"
-            f" AND dispatched < :before ORDER BY dispatched LIMIT {BLOCK}"
-            f"{self.database.skip_locked}) RETURNING priority, id, token, type",
-            now=self.database.now(connection),
-            type=kind,
-            priority=priority,
-            before=before,
-            since=since,
-        )
-        return sorted(ReadyJob(row.priority, row.id, row.token, row.type) for row in rows)
-
-    def have_unsent(self, connection: sa.Connection, kinds: Iterable[str]) -> list[tuple[str, int]]:
-        """Of these types, each with a priority: there are jobs whose message nobody has sent."""
-        rows = self.database.run(
-            connection,
-            "SELECT type, priority FROM "
-            + self.database.given(("type", "text"), ("priority", "int"))
-            + " AS d WHERE EXISTS (SELECT 1 FROM job WHERE job.type = d.type"
-            f" AND job.priority = d.priority AND {_UNSENT} AND dispatched < 1)",
-            [[kind, priority] for kind in kinds for priority in _LEVELS],
-        )
-        return [(row.type, row.priority) for row in rows]
-
-    def is_alive(self, connection: sa.Connection, owner: int) -> bool:
-        """Whether nobody has taken this instance for dead; nobody will in this transaction."""
+    def _alive(self, connection: sa.Connection, owner: int) -> int | None:
+        """Now, by the database's clock, if nobody has taken this instance for dead, and nobody will
+        in this transaction; else None."""
         shared = "" if self.database.sqlite else " FOR SHARE"
-        return (
-            self.database.run(
-                connection,
-                f"SELECT id FROM job_instance WHERE id = :owner AND dead = 0{shared}",
-                owner=owner,
-            ).first()
-            is not None
-        )
+        now: int | None = self.database.run(
+            connection,
+            f"SELECT {self.database.time} FROM job_instance WHERE id = :owner AND dead = 0{shared}",
+            owner=owner,
+        ).scalar()
+        return now
 
     def _rested(self, connection: sa.Connection, kinds: Sequence[str]) -> dict[str, int]:
         """What `may_begin` wants of each of these types, for this transaction alone.
@@ -511,14 +385,15 @@ class JobStore(HeldJobs):
             for row in self.database.run(connection, self._finish, rows)
         }
         deltas = Deltas()
-        results, troubles = [], []
+        results: list[tuple[int, Body]] = []
+        troubles = []
         for each in ended:
             if (each.run.id, each.run.token) not in hit:
                 continue
             verdict = verdicts[each.run.id, each.run.token]
             deltas.move(each.run, JobStatus.RUNNING, verdict.status, verdict.attempts.failures)
             if each.result is not None and verdict.status is JobStatus.COMPLETE:
-                results.append(_body_row(each.run.id, each.result))
+                results.append((each.run.id, each.result))
             if each.trouble is not None:
                 troubles.append(_trouble_row(each, each.trouble, now, instance))
         self._write_bodies(connection, "job_result", results)
@@ -571,15 +446,43 @@ class JobStore(HeldJobs):
             self.database.run(connection, self._count, rows)
 
     def _write_bodies(
-        self, connection: sa.Connection, table: str, rows: Sequence[dict[str, object]]
+        self, connection: sa.Connection, table: str, bodies: Sequence[tuple[int, Body]]
     ) -> None:
-        self.database.run_each(
-            connection,
-            f"INSERT INTO {table} (job, codec, version, body)"
-            " VALUES (:job, :codec, :version, :body) ON CONFLICT (job) DO UPDATE SET"
-            " codec = excluded.codec, version = excluded.version, body = excluded.body",
-            rows,
+        insert = f"INSERT INTO {table} (job, codec, version, body) "
+        also = (
+            " ON CONFLICT (job) DO UPDATE SET codec = excluded.codec, version = excluded.version,"
+            " body = excluded.body"
         )
+        if self.database.sqlite:
+            rows = [{"job": job, **body._asdict()} for job, body in bodies]
+            values = "VALUES (:job, :codec, :version, :body)"
+            self.database.run_each(connection, insert + values + also, rows)
+            return
+        # Arrays in binary are several times as fast as a statement for each row, and than COPY.
+        arrays = (
+            "SELECT * FROM unnest(%(job)b::bigint[], %(codec)b::text[], %(version)b::int[],"
+            " %(body)b::bytea[])"
+        )
+        for some in _portions(bodies):
+            columns = {
+                "job": [job for job, _ in some],
+                **{name: [getattr(body, name) for _, body in some] for name in Body._fields},
+            }
+            connection.exec_driver_sql(insert + arrays + also, columns)
+
+
+def _portions(bodies: Sequence[tuple[int, Body]]) -> Iterator[list[tuple[int, Body]]]:
+    """As many at a time as one statement may bring."""
+    some: list[tuple[int, Body]] = []
+    size = 0
+    for each in bodies:
+        size += len(each[1].body)
+        if some and size > BODIES_BYTES:
+            yield some
+            some, size = [], len(each[1].body)
+        some.append(each)
+    if some:
+        yield some
 
 
 class Gone(Exception):
@@ -601,10 +504,6 @@ def refuse(jobs: Sequence[NewJob], told: Sequence[Submitted]) -> None:
             )
     if any(each.outcome == "exists" for each in told):
         raise Gone
-
-
-def _body_row(job: int, body: Body) -> dict[str, object]:
-    return {"job": job, "codec": body.codec, "version": body.version, "body": body.body}
 
 
 def _trouble_row(ended: Ended, trouble: Trouble, now: int, instance: str) -> dict[str, object]:

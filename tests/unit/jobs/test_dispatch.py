@@ -79,7 +79,7 @@ def test_a_search_for_what_is_lost_goes_on_where_the_one_before_has_ended(
     clock = [1000.0]
     monkeypatch.setattr(dispatch, "monotonic", lambda: clock[0])
     monkeypatch.setattr(dispatch, "BLOCK", 1)
-    monkeypatch.setattr("roq.jobs.store.BLOCK", 1)
+    monkeypatch.setattr("roq.jobs.waiting.BLOCK", 1)
     messages = QueueMessages(
         "", lab.store, cast("QueueSender", Sink()), ["A"], prefetch=1, ready=lambda: None
     )
