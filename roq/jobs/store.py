@@ -458,7 +458,7 @@ class JobStore(WaitingJobs):
             values = "VALUES (:job, :codec, :version, :body)"
             self.database.run_each(connection, insert + values + also, rows)
             return
-        # Arrays in binary are several times as fast as a statement for each row, and than COPY.
+        # In binary: a sixth of the work of a statement for each row, and less than COPY.
         arrays = (
             "SELECT * FROM unnest(%(job)b::bigint[], %(codec)b::text[], %(version)b::int[],"
             " %(body)b::bytea[])"
