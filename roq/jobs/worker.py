@@ -232,10 +232,7 @@ class JobWorker:
     def _by_queue(self) -> bool:
         """Whether it hears of jobs by the queue now."""
         look, messages = self._look, self._messages
-        return (
-            messages is not None and look is not None
-            and look.dispatch == "queue" and messages.connected
-        )  # fmt: skip
+        return bool(look and look.dispatch == "queue" and messages and messages.connected)
 
     def hint(self) -> None:
         """There may be something to claim; from any thread."""
