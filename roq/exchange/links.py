@@ -195,6 +195,11 @@ class LinkTable:
         """The publisher's link, if it is known."""
         return self._links.get(publisher)
 
+    def route_of(self, publisher: bytes) -> bytes | None:
+        """The publisher's present connection; None: it has none."""
+        link = self._links.get(PublisherId(publisher))
+        return None if link is None else link.route
+
     def full(self) -> bool:
         """Whether a new publisher needs another one to be forgotten."""
         return len(self._links) >= self._max

@@ -155,6 +155,7 @@ class ExchangeCore(Generic[B]):
         services = self.consumers.services
         services.keep_delayed(self.later)
         services.publish = self.later.publish
+        services.find_links(self.links.route_of)
         self.later.wanted = services.deleted_before
         ready = Ready(
             exchange=number, exchange_epoch=epoch, generation=log.generation, expected=1,

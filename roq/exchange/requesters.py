@@ -7,7 +7,7 @@ be told comes out of `take`, and is sent when it is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -49,6 +49,8 @@ PUBLISHERS_MAX: Final = 100
 """Of one requester."""
 FRAME_BYTES: Final = 1024 * 1024
 """Ends that travel together."""
+LINK_BYTES: Final = 256 * 1024
+"""What is larger does not travel between the acknowledgements of a publisher."""
 PROBE_SECONDS: Final = 5.0
 """A requester to which nothing was sent for so long is sent something: see whether it is there."""
 
@@ -60,6 +62,8 @@ class Asker:
     route: bytes
     tag: bytes
     told_at: float
+    link: bytes = b""
+    """It is told over the connection of this publisher, if that has one; empty: of none."""
     publishers: set[bytes] = field(default_factory=set)
     wanted: dict[str, set[Position]] = field(default_factory=dict)
     """By service: what it has asked for."""
@@ -76,10 +80,12 @@ class Requesters(Generic[B]):
 
     Attributes:
         keeper: what has the delayed requests that are not due.
+        link_of: gives the connection by which a publisher publishes here; None: it has none.
     """
 
     def __init__(self, log: Log[B], deleted: Mapping[str, int]) -> None:
         self.keeper: Keeper | None = None
+        self.link_of: Callable[[bytes], bytes | None] = lambda _: None
         self._log = log
         self._deleted = deleted
         self._now = 0.0
@@ -107,6 +113,7 @@ class Requesters(Generic[B]):
             if attend.publisher not in publishers and len(publishers) >= PUBLISHERS_MAX:
                 raise RefusedRequest("full", f"{PUBLISHERS_MAX} publishers are a requester's most")
             publishers.add(attend.publisher)
+            requester.link = attend.publisher if attend.by_link else b""
             self._by_publisher[attend.publisher] = requester
         answer = Attended(id=attend.id, generation=self._log.generation, settings=group.service)
         return Send(asked.route, (ATTEND + asked.reader, documents.encode(answer)))
@@ -223,11 +230,15 @@ class Requesters(Generic[B]):
             return []
         sends: list[Send] = []
         for requester in self._due:
-            requester.told_at = self._now
+            link = self.link_of(requester.link) if requester.link else None
             for service, outcomes in requester.due.items():
                 for some in _portions(outcomes):
                     told = requesting.encode(RequestEnds(service, some))
-                    sends.append(Send(requester.route, (OUTCOMES + requester.tag, told)))
+                    if link is not None and len(told) <= LINK_BYTES:
+                        sends.append(Send(link, (OUTCOMES, told)))
+                    else:
+                        requester.told_at = self._now
+                        sends.append(Send(requester.route, (OUTCOMES + requester.tag, told)))
             requester.due = {}
         self._due.clear()
         return sends

@@ -146,6 +146,10 @@ class Services(Generic[B]):
         """All services."""
         return list(self._services.values())
 
+    def find_links(self, link_of: Callable[[bytes], bytes | None]) -> None:
+        """This gives the connection by which a publisher publishes here; None: it has none."""
+        self._requesters.link_of = link_of
+
     def keep_delayed(self, keeper: Keeper) -> None:
         """This has the delayed requests that are not due."""
         self._keeper = self._requesters.keeper = keeper

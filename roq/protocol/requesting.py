@@ -251,6 +251,9 @@ class Attend(msgspec.Struct, frozen=True, kw_only=True):
     settings: ServiceSettings = ServiceSettings()
     publisher: bytes = b""
     """What this publisher has requested and ends is told without being asked for; empty: none."""
+    by_link: bool = False
+    """And over the connection by which it publishes here, as long as it has one: whoever waits for
+    its acknowledgements reads that himself."""
 
 
 class Attended(msgspec.Struct, frozen=True, kw_only=True):

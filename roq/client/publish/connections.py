@@ -22,10 +22,14 @@ class Connections:
 
     Attributes:
         all: those that are there now.
+        on_outcomes: called with the number of a link, and what its exchange tells of requests.
+        on_cut: called when one is given up: what was on its way here may be lost.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.all: tuple[Connection, ...] = ()
+        self.on_outcomes: Callable[[int, list[bytes]], None] = lambda *_: None
+        self.on_cut: Callable[[], None] = lambda: None
         self._engine = engine
         self._by_link: dict[int, Connection] = {}
         self._awaited: dict[int, int] = {}
@@ -77,6 +81,7 @@ class Connections:
         self._engine.call_soon(lambda: connection.close(GOODBYE_MS if bye else 0))
         del self._by_link[link]
         self.all = tuple(self._by_link.values())
+        self.on_cut()
 
     def retire_all(self) -> None:
         """Close whatever there is: no connection is wanted any more."""

@@ -56,6 +56,7 @@ from roq.machine import Tick
 from roq.model import Limits, PublisherId
 from roq.protocol import control as wire
 from roq.protocol.control import Assigned, Relocated, Topology
+from roq.protocol.requesting import OUTCOMES
 from roq.runtime import descriptors
 
 LOOK_SECONDS: Final = 0.25
@@ -323,8 +324,10 @@ class PublisherShell:
     def _read_one(self, connection: Connection, now: float) -> None:
         links, link, connections = self.machine.links, connection.link, self._connections
         for _ in range(READ_MAX):
-            effects = links.receive(link, connection.receive(), now)
-            if effects:
+            parts = connection.receive()
+            if parts[0] == OUTCOMES:
+                connections.on_outcomes(link, parts)
+            elif effects := links.receive(link, parts, now):
                 self._perform(effects, now)
             if not connections.is_current(connection) or not connection.pending:
                 return
@@ -425,6 +428,11 @@ class PublisherShell:
                 if not self._connections.watched:
                     self._alarm.need(now)  # nobody but the I/O thread reads from here on
             return done
+
+    def wake(self) -> None:
+        """Have those look again who wait: something has happened elsewhere."""
+        with self.lock:
+            self._waiters.ring()
 
     def _look(self, condition: Callable[[], bool], bell: int) -> tuple[bool, list[int]]:
         """Read what is there and ask the condition; the descriptors to wait for."""

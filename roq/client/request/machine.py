@@ -145,6 +145,12 @@ class RequesterMachine:
             for ask in self._ask(log, place, service, now)
         ]
 
+    def ask_all(self, now: float) -> None:
+        """Ask for everything that is open: what was said of it may be lost."""
+        for place in self.places.values():
+            for service in place.open if place.up else ():
+                self._want_all(place, service, now)
+
     def attended(self, service: str) -> bool:
         """Whether every exchange that is there has answered."""
         return bool(self.places) and all(
@@ -265,12 +271,20 @@ class RequesterMachine:
         return asks
 
     @property
+    def talks(self) -> bool:
+        """Whether `say` has something, or will have."""
+        return any(place.words for place in self.places.values())
+
+    @property
     def open_count(self) -> int:
         """Requests that are open."""
         return sum(len(some) for place in self.places.values() for some in place.open.values())
 
     def _words(self, place: Home, service: str) -> _Words:
-        return place.words.setdefault(service, _Words())
+        words = place.words.get(service)
+        if words is None:
+            words = place.words[service] = _Words()
+        return words
 
     def _want_all(self, place: Home, service: str, now: float) -> None:
         """Ask for everything that is open, and later to be sure."""
@@ -287,7 +301,7 @@ class RequesterMachine:
         place.ask_at = now + ASK_SECONDS
         attend = Attend(
             id=self._questions, queue=place.queue, service=service, settings=settings,
-            publisher=publisher,
+            publisher=publisher, by_link=bool(publisher),
         )  # fmt: skip
         return [AskExchange(log, [ATTEND, documents.encode(attend)])]
 

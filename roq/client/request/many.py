@@ -72,6 +72,11 @@ class ManyPart:
         """Which of all have not ended."""
         return [member for member in self.members if self.many.ends[member] is None]
 
+    def recount(self) -> None:
+        """Whoever was settling some of them was interrupted."""
+        self.left = len(self.open_members())
+        self.many.recount()
+
     def settle(self, index: int, outcome: RequestEnd | None, error: RoQError | None) -> None:
         """What stands at this index of the batch has ended."""
         self.left -= self.many.settle(self.members[index - self.first], outcome, error)
@@ -274,9 +279,19 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
             self._waits.let_go(self)
         if single is not None:
             single.settle(outcome, error)
-        for ring in rings:
-            ring()
+        if rings:
+            self._waits.ring(rings)
         return True
+
+    def recount(self) -> None:
+        """Whoever was settling some of them was interrupted."""
+        with REGISTERING:
+            self._left = self.ends.count(None)
+            rings: list[Callable[[], None]] = []
+            if not self._left:
+                rings, self._callbacks = self._callbacks, []
+        if rings:
+            self._waits.ring(rings)
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -83,6 +83,10 @@ class Waits(Protocol):
 
     def let_go(self, requested: Requested) -> None:
         """It will not be sent once more."""
+        ...
+
+    def ring(self, rings: Sequence[Callable[[], None]]) -> None:
+        """Call these; they do not wait."""
         ...
 
 
@@ -278,19 +282,19 @@ class Pending(Generic[R]):
 
     def settle(self, outcome: RequestEnd | None, error: RoQError | None = None) -> bool:
         """It has ended so, or this cannot be known; False: that was known already."""
-        if self.done():
-            return False
-        self._outcome, self._error = outcome, error
-        if self.repeat is not None:
-            self._waits.let_go(self)
-        with REGISTERING:
-            rings, self._callbacks = self._callbacks, None
-            held = self._held
-        if not held:
-            self._waits.confirm(self)
-        for ring in rings or ():
-            ring()
-        return True
+        new = not self.done()
+        if new:
+            self._outcome, self._error = outcome, error
+            if self.repeat is not None:
+                self._waits.let_go(self)
+            with REGISTERING:
+                held = self._held
+            if not held:
+                self._waits.confirm(self)
+        if self._callbacks:  # also of one that was settled by who was interrupted here
+            self._waits.ring(self._callbacks)
+            self._callbacks = None
+        return new
 
     def _ring(self, ring: Callable[[], None]) -> None:
         with REGISTERING:

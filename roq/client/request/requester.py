@@ -20,8 +20,9 @@ from roq.client.publish.receipt import Receipt
 from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.many import ManyPart, PendingMany
+from roq.client.request.open_book import Sent, Waiter
 from roq.client.request.pending import Pending
-from roq.client.request.shell import OPEN_MAX, Collector, Sent, Waiter
+from roq.client.request.shell import OPEN_MAX, Collector
 from roq.errors import InvalidRequest, MessageTooLarge, RoQError, Unavailable, WouldBlock
 from roq.protocol.attributes import attributes_of
 from roq.protocol.later import LATER_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
@@ -142,6 +143,8 @@ class Requester:
         links.replay.keep_nothing()
         self._once = links.bound.topics
         self._collector = make_collector(self._was_lost)
+        if collect:
+            self._collector.read_by(self._shell)
         farewell.opened(self)
 
     def request(
@@ -358,6 +361,8 @@ class Requester:
     ) -> tuple[int, bytes] | None:
         """When a request is to be handed out, and the id of its message; None: at once."""
         seconds = self._collector.settings(endpoint.service).delay if delay is None else delay
+        if seconds == 0:  # as nearly always
+            return None
         now = time()
         due_us = due_of(seconds, now)
         if due_us <= now * SECOND_US:

@@ -1,8 +1,9 @@
 """Connections, timers and threads around a `RequesterMachine`: waits for the ends of requests.
 
-The machine belongs to the client's I/O thread. Requests that an exchange has accepted come to it by
-way of a list, which that thread looks at once however many there are; what has ended settles the
-`Pending` there, and callbacks have a thread of their own.
+Connections and timers belong to the client's I/O thread. Requests that an exchange has accepted
+come by way of a list, and so do their ends, as far as exchanges tell them over the connections of
+the publisher: a thread that waits reads these itself, and takes in what is on the lists; else the
+I/O thread does. So both change what is here with a lock. Callbacks have a thread of their own.
 """
 
 from __future__ import annotations
@@ -10,19 +11,21 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic, time
 from typing import Any, Final
 
-from roq.client.consume.seat import AskExchange
 from roq.client.io.engine import Engine
-from roq.client.io.exchange_connections import ExchangeConnection
-from roq.client.publish.receipt import Outcome, Receipt, failure
+from roq.client.publish.receipt import Outcome, SendStatus, failure
+from roq.client.publish.shell import PublisherShell
+from roq.client.request.exchange_lines import ExchangeLines
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.many import ManyPart, PendingMany
+from roq.client.request.open_book import TICK_SECONDS, OpenBook, Sent, Waiter
 from roq.client.request.pending import Pending, Requested
+from roq.client.request.reader import OutcomeReader
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.errors import (
@@ -40,37 +43,18 @@ from roq.protocol.requesting import Position, RequestEnd, RequestState, ServiceS
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
 
-TICK_SECONDS: Final = 0.25
 GRACE_SECONDS: Final = 5.0
 """After its time a request has so long for its exchange to say how it has ended."""
 OPEN_MAX: Final = 100_000
 """Requests that one client waits for at most, by queue and requester."""
-EARLY_MAX: Final = 100_000
-"""Ends that may come before it is known where the request is."""
-EARLY_SECONDS: Final = 60.0
 SECOND_US: Final = 1_000_000
 LOOK_SECONDS: Final = 1.0
 REPEAT_BYTES: Final = 64 * 1024 * 1024
 """What a requester keeps of idempotent requests, for exchanges that die."""
 
+_DEFAULTS: Final = ServiceSettings()
+
 log = logging.getLogger(__name__)
-
-_At = tuple[LogId, Position]
-Waiter = Pending[Any] | ManyPart
-"""What waits for the end of a request: itself, or those that were made with it."""
-
-
-class Sent:
-    """Requests of one batch, in order, and its receipt."""
-
-    __slots__ = ("pendings", "receipt", "taken")
-
-    def __init__(self, receipt: Receipt) -> None:
-        self.receipt = receipt
-        self.pendings: list[Waiter | None] = []
-        """None: nobody waits for this one. A part stands in the place of each that it has."""
-        self.taken = 0
-        """So many of them have been looked at."""
 
 
 class Collector:
@@ -97,22 +81,26 @@ class Collector:
         self.condition = threading.Condition()
         self._waiting = 0
         """Threads that wait for `condition`."""
+        self._guard = engine.guard(f"what waits for requests of queue {queue}")
+        self._reader: OutcomeReader | None = None
+        self._told: deque[tuple[LogId, list[bytes]]] = deque()
+        """What has come beside acknowledgements; each stays until it is taken in."""
         self._engine = engine
         self._machine = RequesterMachine()
         self._publisher = publisher
         self._on_lost = on_lost
-        self._connections: dict[LogId, ExchangeConnection] = {}
-        self._open: dict[_At, tuple[Waiter, ...]] = {}
-        self.open_count = 0
-        """Requests that are accepted, or asked for by their ids, and have not ended."""
-        self._early: OrderedDict[_At, tuple[float, RequestEnd]] = OrderedDict()
-        self._due: dict[int, set[Waiter]] = {}
-        """By the quarter of a second in which their time is over."""
+        self._lines = ExchangeLines(engine, self._machine, self._guard.lock, self._take)
+        self._perform = self._lines.perform
+        self._book = OpenBook()
         self._accepted: deque[Sent] = deque()
         self._confirmed: deque[Requested] = deque()
         self._cancelled: deque[tuple[Requested, bool]] = deque()
         self._looking = False
         """Whether `_look` is about to be called."""
+        self._changed = False
+        """Whether those who wait have reason to look."""
+        self._torn = False
+        """A signal handler has ended in the middle what a thread has taken in."""
         self._timer: Timer | None = None
         self._keeping = threading.Lock()
         self._kept_bytes = 0
@@ -141,7 +129,8 @@ class Collector:
 
         def ask() -> None:
             now = self._engine.reactor.now()
-            self._perform(machine.attend(service, settings, self._publisher, now))
+            with self._guard.lock:
+                self._perform(machine.attend(service, settings, self._publisher, now))
 
         self._engine.run_sync(ask)
 
@@ -159,9 +148,14 @@ class Collector:
                 f"{self.trouble or 'they are slow'}"
             )
 
+    @property
+    def open_count(self) -> int:
+        """Requests that are accepted, or asked for by their ids, and have not ended."""
+        return self._book.count
+
     def settings(self, service: str) -> ServiceSettings:
         """Those of a service that is attended."""
-        return self._machine.settings.get(service, ServiceSettings())
+        return self._machine.settings.get(service, _DEFAULTS)
 
     @property
     def trouble(self) -> str:
@@ -192,10 +186,17 @@ class Collector:
         """Whether it waits for nothing any more."""
         return self._error is not None
 
+    def read_by(self, shell: PublisherShell) -> None:
+        """Those who wait read what exchanges tell over the connections of the publisher."""
+        self._reader = OutcomeReader(
+            self._engine, shell, self._guard, self._told, has_news=self._has_news,
+            take_in=self._take_in_here, on_news=self._news, on_cut=self._ask_all,
+        )  # fmt: skip
+
     def accepted(self, sent: Sent) -> None:
         """A batch of requests has a fate; neither waits nor raises."""
         self._accepted.append(sent)
-        self._soon()
+        self._news()
 
     def expect(self, pending: Pending[Any] | PendingMany[Any], seconds: float) -> None:
         """A request is to end within so many seconds; I/O thread, or before anybody else has it."""
@@ -214,7 +215,8 @@ class Collector:
             )
 
         def wait() -> None:
-            self._wait(pending, ask=True)
+            with self._guard.lock:
+                self._wait(pending, ask=True)
             self._tell()
 
         self._engine.call_soon(wait)
@@ -223,6 +225,14 @@ class Collector:
         """Wait until this is so; False: it was not in time."""
         self._engine.check_outside()
         deadline = float("inf") if timeout is None else monotonic() + timeout
+        if self._reader is not None and not self._engine.inside:
+            try:
+                done = self._reader.wait_for(condition, deadline)
+            finally:
+                if self._has_news():  # somebody else has to look
+                    self._news()
+            if done is not None:
+                return done
         with self.condition:
             self._waiting += 1
             try:
@@ -260,6 +270,19 @@ class Collector:
                 self._kept_bytes += size
                 many.repeat = data
 
+    def ring(self, rings: Sequence[Callable[[], None]]) -> None:
+        """Call these in the I/O thread."""
+
+        def call() -> None:
+            for ring in rings:
+                ring()
+
+        if not self._engine.inside:
+            with suppress(Closed):
+                self._engine.call_soon(call)
+                return
+        call()
+
     def let_go(self, requested: Requested) -> None:
         """It will not be sent once more."""
         with self._keeping:
@@ -279,7 +302,8 @@ class Collector:
         """It is not sent once more, and this is why."""
 
         def settle() -> None:
-            self._settle_all(waiter, None, error)
+            with self._guard.lock:
+                self._settle_all(waiter, None, error)
             self._tell()
 
         try:
@@ -294,7 +318,46 @@ class Collector:
             self._session.close()
             self._engine.run_sync(lambda: self._end(Closed("the requester is closed")))
 
+    # --- any thread, with the lock ----------------------------------------------------------------
+
+    def _has_news(self) -> bool:
+        return bool(self._told or self._accepted)
+
+    def _take_in(self) -> None:
+        """What is on the lists. It goes from there afterwards: a signal handler that raises may end
+        this anywhere, and then it is done once more."""
+        if self._torn:
+            self._torn = False
+            self._book.recount()
+        while self._accepted:
+            self._take_accepted(self._accepted[0])
+            self._accepted.popleft()
+        while self._told:
+            log, parts = self._told[0]
+            self._take_each(log, [parts])
+            self._told.popleft()
+
+    def _take_in_here(self) -> bool:
+        """Likewise, in a thread that waits; the I/O thread says what there is to be said."""
+        self._looking = True  # below: in one go
+        changed = self._changed
+        try:
+            self._take_in()
+        except BaseException:
+            self._torn = True
+            raise
+        finally:
+            self._changed = changed  # those who wait here were woken by what has come
+            self._looking = False
+            if self._confirmed or self._cancelled or self._machine.talks:
+                self._soon()
+        return True
+
     # --- the I/O thread ---------------------------------------------------------------------------
+
+    def _news(self) -> None:
+        if self._reader is None or not self._reader.threads:
+            self._soon()
 
     def _soon(self) -> None:
         if not self._looking:
@@ -302,14 +365,25 @@ class Collector:
             try:
                 self._engine.call_soon(self._look)
             except Closed:
-                if not self._engine.forked:
-                    self._look()  # nobody else does any more
+                if not self._engine.forked:  # nobody else does any more
+                    self._guard.within(LOOK_SECONDS, self._look)
+
+    def _ask_all(self) -> None:
+        with self._guard.lock:
+            self._machine.ask_all(self._engine.reactor.now())
+            self._perform(self._machine.say())
 
     def _look(self) -> None:
         """What other threads have left here since the last look."""
+        with self._guard.lock:
+            self._take_in()
+            self._say()
+        self._tell()
+        if self._has_news():  # since the look, and before it was over
+            self._news()
+
+    def _say(self) -> None:
         self._looking = False
-        while self._accepted:
-            self._take_accepted(self._accepted.popleft())
         machine = self._machine
         while self._confirmed:
             done = self._confirmed.popleft()
@@ -323,30 +397,32 @@ class Collector:
             elif not requested.done():
                 self._cancelled.append((requested, late))  # when it is known where it is
         self._perform(machine.say())
-        self._tell()
 
     def _take_accepted(self, sent: Sent) -> None:
         status = sent.receipt.status
         if status is None:
             return
-        first, sent.taken = sent.taken, len(sent.pendings)
         before: Waiter | None = None
-        for index in range(first, sent.taken):
-            waiter, sent.pendings[index] = sent.pendings[index], None
-            if waiter is None or waiter is before:
-                continue
-            before = waiter
-            if status.ok and status.offset is not None:
-                if isinstance(waiter, ManyPart):
-                    self._wait_all(waiter)
-                else:
-                    self._wait(waiter, ask=False)
-            elif status.ok or status.outcome is Outcome.UNKNOWN:
-                where = f"exchange {status.exchange} has it and does not know where any more"
-                why = status.reason or where
-                self._settle_all(waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=why), None)
+        for index in range(sent.taken, len(sent.pendings)):
+            waiter = sent.pendings[index]
+            if waiter is not None and waiter is not before:
+                before = waiter
+                self._take_waiter(waiter, status)
+            sent.pendings[index] = None
+            sent.taken = index + 1
+
+    def _take_waiter(self, waiter: Waiter, status: SendStatus) -> None:
+        if status.ok and status.offset is not None:
+            if isinstance(waiter, ManyPart):
+                self._wait_all(waiter)
             else:
-                self._settle_all(waiter, None, failure(status, 1))
+                self._wait(waiter, ask=False)
+        elif status.ok or status.outcome is Outcome.UNKNOWN:
+            where = f"exchange {status.exchange} has it and does not know where any more"
+            why = status.reason or where
+            self._settle_all(waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=why), None)
+        else:
+            self._settle_all(waiter, None, failure(status, 1))
 
     def _wait(self, pending: Pending[Any], *, ask: bool) -> None:
         place = pending.at
@@ -355,7 +431,7 @@ class Collector:
         if self._error is not None:
             self._settle(pending, None, self._error)
             return
-        early = self._early.pop(place, None)
+        early = self._book.early.pop(place, None)
         if early is not None:
             self._settle(pending, early[1], None)
             return
@@ -366,62 +442,37 @@ class Collector:
         if not self._machine.wait(pending.endpoint.service, *place, now, ask=ask, after=after):
             self._lost(pending)
             return
-        self._open[place] = (*self._open.get(place, ()), pending)
-        self.open_count += 1
-        self._is_due(pending)
+        self._book.add(place[0], place[1:], pending)
         if ask:
             self._soon()
 
     def _wait_all(self, part: ManyPart) -> None:
         """As `_wait`, of those that are accepted together."""
-        place = part.place()
+        place, book = part.place(), self._book
         if place is None:
             return
         if self._error is not None:
             self._settle_all(part, None, self._error)
             return
         log, service, positions = place[0], part.many.endpoint.service, part.positions()
-        if self._early:
+        if book.early:
             for position in positions:
-                early = self._early.pop((log, position), None)
+                early = book.early.pop((log, position), None)
                 if early is not None:
                     self._settle_part(part, log, position, early[1])
             positions = part.open()
             if not positions:
                 return
-        if not self._machine.wait_all(service, log, positions, self._engine.reactor.now()):
+        if self._machine.wait_all(service, log, positions, self._engine.reactor.now()):
+            book.add(log, positions, part)
+        else:
             self._lost(part)
-            return
-        waiters, opened = (part,), self._open
-        for position in positions:
-            key = log, position
-            opened[key] = waiters if key not in opened else (*opened[key], part)
-        self.open_count += len(positions)
-        self._is_due(part)
-
-    def _is_due(self, waiter: Waiter) -> None:
-        if waiter.due < float("inf"):
-            self._due.setdefault(int(waiter.due / TICK_SECONDS) + 1, set()).add(waiter)
-
-    def _not_due(self, waiter: Waiter) -> None:
-        slot = int(waiter.due / TICK_SECONDS) + 1 if waiter.due < float("inf") else -1
-        some = self._due.get(slot)
-        if some is not None:
-            some.discard(waiter)
-            if not some:
-                del self._due[slot]
-
-    def _closed(self, place: _At) -> tuple[Waiter, ...]:
-        """Nothing is waited for there any more; what was."""
-        waiters = self._open.pop(place, ())
-        self.open_count -= len(waiters)
-        return waiters
 
     def _lost(self, waiter: Waiter) -> None:
         """The exchange is gone that had it."""
         if self._on_lost is not None and self._on_lost(waiter):
             if isinstance(waiter, ManyPart):
-                self._not_due(waiter)  # what is sent once more is another part
+                self._book.not_due(waiter)  # what is sent once more is another part
             return
         gone = "its exchange is gone, with all that it knew"
         if isinstance(waiter, ManyPart) or waiter.accepted is not None:
@@ -430,9 +481,10 @@ class Collector:
             self._settle(waiter, None, ResponseLost(f"{waiter.endpoint.name}: {gone}"))
 
     def _take(self, name: LogId, answers: list[list[bytes]]) -> None:
-        self._looking = True  # below: what is confirmed meanwhile is said in one go
+        self._looking = self._changed = True  # below: what is confirmed is said in one go
         try:
-            self._take_each(name, answers)
+            with self._guard.lock:
+                self._take_each(name, answers)
         finally:
             self._look()
 
@@ -444,35 +496,39 @@ class Collector:
             except RemoteProtocolError as error:
                 self._limited.warning("malformed", now, "an exchange's message: %s", error)
                 continue
-            for outcome in ended:
-                place = name, Position(outcome.offset, outcome.index)
-                waiters = self._closed(place)
-                if not waiters:
-                    self._early[place] = now, outcome
-                    if len(self._early) > EARLY_MAX:
-                        self._early.popitem(last=False)
-                    continue
-                for waiter in waiters:
-                    if isinstance(waiter, ManyPart):
-                        self._settle_part(waiter, *place, outcome)
-                    else:
-                        self._settle(waiter, outcome, None)
+            self._take_ends(name, ended)
+
+    def _take_ends(self, name: LogId, ended: list[RequestEnd]) -> None:
+        for outcome in ended:
+            place = name, Position(outcome.offset, outcome.index)
+            waiters = self._book.open.get(place)
+            if waiters is None:
+                self._book.came_early(place, outcome, self._engine.reactor.now())
+                continue
+            for waiter in waiters:
+                if isinstance(waiter, ManyPart):
+                    self._settle_part(waiter, *place, outcome)
+                else:
+                    self._settle(waiter, outcome, None)
+            self._book.close(place)
 
     def _settle(
         self, pending: Pending[Any], outcome: RequestEnd | None, error: RoQError | None
     ) -> None:
-        self._not_due(pending)
+        self._changed = True
+        self._book.not_due(pending)
         pending.settle(outcome, error)
 
     def _settle_part(
         self, part: ManyPart, log: LogId, position: Position, outcome: RequestEnd
     ) -> None:
         """One of those that were made together has ended."""
+        self._changed = True
         part.settle(position.at, outcome, None)
         if not part.many.held:
             self._machine.fetched(part.many.endpoint.service, log, position)
         if not part.left:
-            self._not_due(part)
+            self._book.not_due(part)
 
     def _settle_all(
         self, waiter: Waiter, outcome: RequestEnd | None, error: RoQError | None
@@ -481,70 +537,48 @@ class Collector:
         if not isinstance(waiter, ManyPart):
             self._settle(waiter, outcome, error)
             return
-        self._not_due(waiter)
+        self._changed = True
+        self._book.not_due(waiter)
         for member in waiter.open_members():
             waiter.many.settle(member, outcome, error)
         waiter.left = 0
 
     def _tell(self) -> None:
+        """Have those look who wait, if they have reason to; without the lock."""
+        if not self._changed:
+            return
+        self._changed = False
+        if self._reader is not None:
+            self._reader.wake()
         if self._waiting:
             with self.condition:
                 self.condition.notify_all()
 
     def _topology(self, topology: Topology) -> None:
-        if self._error is not None:
-            return
-        if self._timer is None:
-            self._tick()
-        wanted = {exchange.log: exchange for exchange in topology.exchanges}
-        numbers = {log.number for log in wanted}
-        for name in [name for name in self._machine.places if name not in wanted]:
-            if name.number in topology.logs and name.number not in numbers:
-                continue  # it comes back with its log
-            connection = self._connections.pop(name, None)
-            if connection is not None:
-                connection.close([])
-            lost = [
-                waiter
-                for _, position in self._machine.leave(name)
-                for waiter in self._closed((name, position))
-            ]
-            for waiter in dict.fromkeys(lost):  # a part once
-                self._lost(waiter)
-        for name, exchange in wanted.items():
-            place = self._machine.places.get(name)
-            moved = place is not None and place.exchange.data != exchange.data
-            self._machine.open(exchange, topology.queue_id)
-            if moved and name in self._connections:
-                self._connections.pop(name).close([])
-                self._machine.down(name)
-            if name not in self._connections:
-                self._connect(name, exchange.data)
-        self._known.set()
-        self._tell()
-
-    def _connect(self, name: LogId, address: str) -> None:
-        self._connections[name] = self._engine.exchanges.open(
-            self._engine.translate(address),
-            on_up=lambda: self._perform(self._machine.up(name, self._engine.reactor.now())),
-            on_down=lambda: self._machine.down(name),
-            on_answers=lambda answers: self._take(name, answers),
-        )
+        if self._error is None:
+            if self._timer is None:
+                self._tick()
+            with self._guard.lock:
+                places = self._lines.use(topology)
+                lost = [waiter for place in places for waiter in self._book.close(place)]
+                for waiter in dict.fromkeys(lost):  # a part once
+                    self._lost(waiter)
+            self._known.set()
+            self._changed = True
+            self._tell()
 
     def _tick(self) -> None:
         if self._error is not None:
             return
-        now = monotonic()
-        for slot in [slot for slot in self._due if slot * TICK_SECONDS <= now]:
-            for waiter in self._due.pop(slot):
-                self._overdue(waiter, now)
-        while self._early and next(iter(self._early.values()))[0] < now - EARLY_SECONDS:
-            self._early.popitem(last=False)
-        self._perform(self._machine.tick(self._engine.reactor.now()))
-        if self._accepted or self._confirmed or self._cancelled:
-            self._soon()
-        self._tell()
+        with self._guard.lock:
+            self._pass_time(monotonic())
+        self._look()
         self._timer = self._engine.reactor.call_later(TICK_SECONDS, self._tick)
+
+    def _pass_time(self, now: float) -> None:
+        for waiter in self._book.overdue(now):
+            self._overdue(waiter, now)
+        self._perform(self._machine.tick(self._engine.reactor.now()))
 
     def _overdue(self, waiter: Waiter, now: float) -> None:
         """Its time is over: its exchange decides; if that says nothing, it is not known here."""
@@ -566,20 +600,13 @@ class Collector:
                 machine.cancel(endpoint.service, *place, late=True)
                 # And ask soon what it has said, if it does not say it.
                 machine.wait(endpoint.service, *place, clock, ask=False)
-            again = int((waiter.due + GRACE_SECONDS) / TICK_SECONDS) + 1
-            self._due.setdefault(again, set()).add(waiter)
+            self._book.due_again(waiter, waiter.due + GRACE_SECONDS)
             return
         for place in places:
             machine.forget(endpoint.service, *place)
-            self._closed(place)
+            self._book.close(place)
         why = f"its exchange has not said how it has ended: {self.trouble or 'it is silent'}"
         self._settle_all(waiter, None, Unavailable(f"{endpoint.name}: {why}"))
-
-    def _perform(self, asks: list[AskExchange]) -> None:
-        for ask in asks:
-            connection = self._connections.get(ask.log)
-            if connection is not None:
-                connection.ask(ask.frames)
 
     def _state(self, state: str, reason: str) -> None:
         if state == SessionState.REMOVED:
@@ -591,19 +618,14 @@ class Collector:
     def _end(self, error: RoQError) -> None:
         if self._error is not None:
             return
-        self._error = error
-        if self._timer is not None:
-            self._timer.cancel()
-        self._perform(self._machine.say())
-        for connection in self._connections.values():
-            connection.close([])
-        self._connections.clear()
-        self._known.set()
-        while self._accepted:
-            self._take_accepted(self._accepted.popleft())
-        waiters = dict.fromkeys(each for some in self._open.values() for each in some)
-        self._open.clear()
-        self.open_count = 0
-        for waiter in waiters:
-            self._settle_all(waiter, None, error)
+        with self._guard.lock:
+            self._error = error
+            if self._timer is not None:
+                self._timer.cancel()
+            self._take_in()
+            self._perform(self._machine.say())
+            self._lines.close()
+            self._known.set()
+            for waiter in self._book.clear():
+                self._settle_all(waiter, None, error)
         self._tell()

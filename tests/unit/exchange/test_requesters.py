@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from roq.exchange.events import Send
-from roq.exchange.requesters import Requesters
+from roq.exchange.requesters import LINK_BYTES, Requesters
 from roq.exchange.requests import Request
 from roq.log.ring import Ring
 from roq.log.service_group import ServiceGroup
@@ -77,3 +77,22 @@ def test_nothing_is_told_to_who_has_gone() -> None:
     assert requesters.take() == []
     assert len(requesters) == 0
     requesters.check()
+
+
+def test_ends_go_with_the_acknowledgements_of_who_has_made_the_requests() -> None:
+    requesters, group = made()
+    links: dict[bytes, bytes] = {b"p" * 16: b"link"}
+    requesters.link_of = links.get
+    wish = Attend(id=1, queue=b"q" * 16, service="s", publisher=b"p" * 16, by_link=True)
+    requesters.attend(Request(b"a", ATTEND, b"", b"tag1"), wish, group, 0.0)
+
+    def tell(value: bytes) -> list[tuple[bytes, bytes]]:
+        end = RequestEnd(0, 0, RequestState.DONE, value)
+        group.ended.append((b"p" * 16, end))  # type: ignore[arg-type]
+        requesters.ended(group)
+        return [(send.route, send.parts[0]) for send in requesters.take()]
+
+    assert tell(b"") == [(b"link", OUTCOMES)]
+    assert tell(bytes(LINK_BYTES)) == [(b"a", OUTCOMES + b"tag1")], "acknowledgements do not wait"
+    links.clear()
+    assert tell(b"") == [(b"a", OUTCOMES + b"tag1")], "it publishes elsewhere now"

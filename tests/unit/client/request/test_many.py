@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -36,6 +36,10 @@ class Waits:
 
     def cancel(self, pending: object, *, late: bool = False) -> None:
         self.calls.append(("cancel", pending))
+
+    def ring(self, rings: Sequence[Callable[[], None]]) -> None:
+        for ring in rings:
+            ring()
 
     def let_go(self, pending: Any) -> None:
         pending.repeat = None

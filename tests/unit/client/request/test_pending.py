@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -39,6 +39,10 @@ class Waits:
 
     def cancel(self, pending: Pending[Any], *, late: bool = False) -> None:
         self.calls.append("cancel")
+
+    def ring(self, rings: Sequence[Callable[[], None]]) -> None:
+        for ring in rings:
+            ring()
 
     def let_go(self, pending: Pending[Any]) -> None:
         pending.repeat = None

@@ -15,8 +15,9 @@ from roq.client.request import shell
 from roq.client.request.endpoint import endpoint
 from roq.client.request.machine import SURE_SECONDS
 from roq.client.request.many import ManyPart, PendingMany
+from roq.client.request.open_book import Sent
 from roq.client.request.pending import Pending
-from roq.client.request.shell import GRACE_SECONDS, Collector, Sent
+from roq.client.request.shell import GRACE_SECONDS, Collector
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import requesting
 from roq.protocol.control import Topology
@@ -228,13 +229,15 @@ def test_many_end_one_after_the_other_and_are_confirmed_as_they_come(scene: Scen
     sent, many = together(scene)
     scene.collector.accepted(sent)
     scene.inside(lambda: None)
-    assert (scene.collector.open_count, len(scene.collector._due)) == (3, 1)
+    assert (scene.collector.open_count, len(scene.collector._book.due)) == (3, 1)
     ended(scene, 0, 2)
     assert not many.done()
     assert fetched(scene) == [Position(3, 0), Position(3, 2)]
     ended(scene, 1)
     assert many.result(20) == [b"v"] * 3
-    assert (scene.collector.open_count, scene.collector._due) == (0, {}), "nothing is left of them"
+    assert (scene.collector.open_count, scene.collector._book.due) == (0, {}), (
+        "nothing is left of them"
+    )
     assert len(fetched(scene)) == 3
 
 
@@ -260,7 +263,7 @@ def test_many_may_end_before_it_is_known_where_they_are(scene: Scene) -> None:
     assert scene.collector.open_count == 1
     ended(scene, 2)
     assert many.done()
-    assert not scene.collector._early
+    assert not scene.collector._book.early
 
 
 def test_one_of_many_that_another_asks_for_is_told_to_both(scene: Scene) -> None:
@@ -324,7 +327,7 @@ def test_many_that_are_sent_once_more_are_looked_after_as_what_they_are_then(
     nobody = Topology(queue_id=b"q" * 16, epoch=1, version=2, exchanges=[])
     scene.inside(lambda: scene.collector._topology(nobody))
     assert not many.done()
-    assert scene.collector._due == {}, "else it ends those that are open elsewhere"
+    assert scene.collector._book.due == {}, "else it ends those that are open elsewhere"
 
 
 def test_many_are_told_when_all_ends(scene: Scene) -> None:

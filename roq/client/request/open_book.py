@@ -1,0 +1,113 @@
+"""Which requests a client waits for: where each is, who waits for it, and until when. Pure.
+
+Ends may come before it is known where their requests are; they wait for that here.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any, Final
+
+from roq.client.publish.receipt import Receipt
+from roq.client.request.many import ManyPart
+from roq.client.request.pending import Pending
+from roq.model import LogId
+from roq.protocol.requesting import Position, RequestEnd
+
+TICK_SECONDS: Final = 0.25
+EARLY_MAX: Final = 100_000
+"""Ends that may come before it is known where the request is."""
+EARLY_SECONDS: Final = 60.0
+_ENDLESS: Final = float("inf")
+
+At = tuple[LogId, Position]
+Waiter = Pending[Any] | ManyPart
+"""What waits for the end of a request: itself, or those that were made with it."""
+
+
+class Sent:
+    """Requests of one batch, in order, and its receipt."""
+
+    __slots__ = ("pendings", "receipt", "taken")
+
+    def __init__(self, receipt: Receipt) -> None:
+        self.receipt = receipt
+        self.pendings: list[Waiter | None] = []
+        """None: nobody waits for this one. A part stands in the place of each that it has."""
+        self.taken = 0
+        """So many of them have been looked at."""
+
+
+class OpenBook:
+    """Who waits for what.
+
+    Attributes:
+        open: by place.
+        count: requests that are accepted, or asked for by their ids, and have not ended.
+        due: by the quarter of a second in which their time is over.
+        early: ends of requests that are not known here, and when they came.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[At, tuple[Waiter, ...]] = {}
+        self.count = 0
+        self.due: dict[int, set[Waiter]] = {}
+        self.early: OrderedDict[At, tuple[float, RequestEnd]] = OrderedDict()
+
+    def add(self, log: LogId, positions: Iterable[Position], waiter: Waiter) -> None:
+        """This one waits for these, until its time is over."""
+        waiters, opened = (waiter,), self.open
+        for position in positions:
+            key = log, position
+            opened[key] = waiters if key not in opened else (*opened[key], waiter)
+            self.count += 1
+        if waiter.due < _ENDLESS:
+            self.due.setdefault(int(waiter.due / TICK_SECONDS) + 1, set()).add(waiter)
+
+    def close(self, place: At) -> tuple[Waiter, ...]:
+        """Nothing is waited for there any more; what was."""
+        waiters = self.open.pop(place, ())
+        self.count -= len(waiters)
+        return waiters
+
+    def clear(self) -> list[Waiter]:
+        """Nothing is waited for any more; what was."""
+        waiters = list(dict.fromkeys(each for some in self.open.values() for each in some))
+        self.open.clear()
+        self.count = 0
+        return waiters
+
+    def not_due(self, waiter: Waiter) -> None:
+        """Its time is of no matter any more."""
+        slot = int(waiter.due / TICK_SECONDS) + 1 if waiter.due < _ENDLESS else -1
+        some = self.due.get(slot)
+        if some is not None:
+            some.discard(waiter)
+            if not some:
+                del self.due[slot]
+
+    def due_again(self, waiter: Waiter, at: float) -> None:
+        """Look at it once more then."""
+        self.due.setdefault(int(at / TICK_SECONDS) + 1, set()).add(waiter)
+
+    def overdue(self, now: float) -> list[Waiter]:
+        """Those whose time is over by now; and what is early for too long goes."""
+        early = self.early
+        while early and next(iter(early.values()))[0] < now - EARLY_SECONDS:
+            early.popitem(last=False)
+        slots = [slot for slot in self.due if slot * TICK_SECONDS <= now]
+        return [waiter for slot in slots for waiter in self.due.pop(slot)]
+
+    def came_early(self, place: At, end: RequestEnd, now: float) -> None:
+        """This is the end of a request that is not known here yet, or never will be."""
+        self.early[place] = now, end
+        if len(self.early) > EARLY_MAX:
+            self.early.popitem(last=False)
+
+    def recount(self) -> None:
+        """Whoever was changing something here was interrupted in the middle of it."""
+        self.count = sum(map(len, self.open.values()))
+        for waiter in {each for some in self.open.values() for each in some}:
+            if isinstance(waiter, ManyPart):
+                waiter.recount()

@@ -1,0 +1,102 @@
+"""Reads what exchanges tell of requests, in the threads that wait for that.
+
+It comes over the connections of the publisher that has made the requests, with its
+acknowledgements, so who waits for an end reads both, and wakes no other thread
+(`roq.client.publish.shell` has the lock).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Final
+
+from roq.client.io.engine import Engine
+from roq.client.io.lock import ClientLock
+from roq.client.publish.shell import PublisherShell
+from roq.errors import Closed
+from roq.model import LogId
+
+SLICE_SECONDS: Final = 1.0
+"""So long a thread waits at once at most."""
+TURN_SECONDS: Final = 0.1
+"""And for another one that takes something in."""
+
+
+class OutcomeReader:
+    """The threads that wait for the requests of one publisher.
+
+    Args:
+        engine: the client's threads.
+        shell: the publisher's.
+        guard: the lock of what waits.
+        told: what comes is added here, with the log of its exchange.
+        has_news: whether something has come that was not taken in.
+        take_in: takes it in; called with the lock.
+        on_news: called when something has come.
+        on_cut: called in the I/O thread when something of it may be lost.
+
+    Attributes:
+        threads: so many wait.
+    """
+
+    def __init__(
+        self, engine: Engine, shell: PublisherShell, guard: ClientLock,
+        told: deque[tuple[LogId, list[bytes]]], *, has_news: Callable[[], bool],
+        take_in: Callable[[], bool], on_news: Callable[[], None], on_cut: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.threads = 0
+        self._counting = threading.Lock()
+        self._shell = shell
+        self._guard = guard
+        self._has_news = has_news
+        self._take_in = take_in
+        links = shell.machine.links
+
+        def come(number: int, parts: list[bytes]) -> None:
+            for link in links.all:
+                if link.number == number:
+                    told.append((link.log, parts))
+            on_news()
+
+        def cut() -> None:
+            with suppress(Closed):
+                engine.call_soon(on_cut)
+
+        connections = shell._connections  # noqa: SLF001 - made for this
+        connections.on_outcomes, connections.on_cut = come, cut
+
+    def wait_for(self, condition: Callable[[], bool], deadline: float) -> bool | None:
+        """Wait until this is so; False: it was not by then, on the monotonic clock; None: the
+        publisher has ended, and nothing comes this way any more."""
+        has_news, shell = self._has_news, self._shell
+
+        def look() -> bool:
+            return has_news() or condition()
+
+        self._count(1)
+        try:
+            while not condition():
+                if has_news() and self._guard.within(TURN_SECONDS, self._take_in):
+                    continue
+                remaining = deadline - monotonic()
+                if remaining <= 0:
+                    return False
+                if shell.failure is not None:
+                    return None
+                shell.wait_for(look, min(remaining, SLICE_SECONDS))
+        finally:
+            self._count(-1)
+        return True
+
+    def wake(self) -> None:
+        """Something has happened elsewhere."""
+        if self.threads:
+            self._shell.wake()
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self.threads += more
