@@ -16,9 +16,11 @@ from roq.log.group_changes import Known
 from roq.protocol.requesting import (
     DURATION_BOUNDS,
     Durations,
+    FetchedRun,
     Position,
     RequestEnd,
     RequestState,
+    quick,
 )
 
 REMEMBER_SECONDS: Final = 600.0
@@ -90,6 +92,7 @@ class OutcomeStore:
         self._new: list[RequestEnd] = []
         self._known: list[Known] = []
         """What has come since `take_changes`, and of what only the state is known since then."""
+        self._noting = True
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -137,7 +140,8 @@ class OutcomeStore:
         if position not in self._stored:
             self._stored[position] = outcome
             self._lives.append((until, position, outcome))
-            self._new.append(outcome)
+            if self._noting:
+                self._new.append(outcome)
             self.bytes += size
         return True
 
@@ -162,13 +166,18 @@ class OutcomeStore:
         Args:
             time_us: by the clock of the log; 0: it is not noted how long that has taken.
         """
-        return self.fetched_all([position], now, time_us) == 1
+        return self.fetched_all([(*position, 1)], now, time_us) == 1
 
-    def fetched_all(self, positions: Iterable[Position], now: float, time_us: int = 0) -> int:
+    def fetched_all(self, runs: Iterable[FetchedRun], now: float, time_us: int = 0) -> int:
         """Likewise, of several; how many were here."""
         stored, remembered, known = self._stored, self._remembered, self._known
         memory = now + REMEMBER_SECONDS, RequestState.RETRIEVED
         count = ended_us = alike = 0
+        positions = [
+            quick(Position, (offset, index))
+            for offset, first, length in runs
+            for index in range(first, first + length)
+        ]
         for position in positions:
             outcome = stored.pop(position, None)
             if outcome is None:
@@ -178,7 +187,8 @@ class OutcomeStore:
             if remembered.pop(position, None) is None and len(remembered) >= REMEMBER_MAX:
                 remembered.popitem(last=False)
             remembered[position] = memory
-            known.append(Known(position, RequestState.RETRIEVED))
+            if self._noting:
+                known.append(quick(Known, (position, RequestState.RETRIEVED)))
             if outcome.ended_us != ended_us:  # those that were answered together are alike
                 self._note_unfetched(ended_us, time_us, alike)
                 ended_us, alike = outcome.ended_us, 0
@@ -193,7 +203,8 @@ class OutcomeStore:
     def put_state(self, position: Position, state: RequestState, now: float) -> None:
         """A request has ended in this way, or runs again; more is not kept of it."""
         self.note(position, state, now)
-        self._known.append(Known(position, state))
+        if self._noting:
+            self._known.append(Known(position, state))
 
     def note(self, position: Position, state: RequestState, now: float) -> None:
         """A request has ended in this way, and nobody wants to fetch that."""
@@ -246,8 +257,13 @@ class OutcomeStore:
         return come, known
 
     def drop_changes(self) -> None:
-        """Nobody wants to know what has come."""
+        """What has come is known already."""
         self._new, self._known = [], []
+
+    def note_no_changes(self) -> None:
+        """Nobody ever wants to know what has come."""
+        self._noting = False
+        self.drop_changes()
 
     def know(self, known: Known, now: float) -> None:
         """An earlier process has written that no more is known of this one."""

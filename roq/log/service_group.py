@@ -48,6 +48,7 @@ from roq.protocol.requesting import (
     RequestView,
     ServiceSettings,
     delayed_message,
+    quick,
     shortened,
 )
 
@@ -423,9 +424,9 @@ class ServiceGroup(ConsumerGroup[B]):
         return msgspec.structs.replace(delta, ends=ends, known=known, begun=begun)
 
     def drop_changes(self) -> None:
-        """Nobody wants to know what has changed."""
+        """Nobody wants to know what has changed, now or later."""
         super().drop_changes()
-        self.outcomes.drop_changes()
+        self.outcomes.note_no_changes()
         self._requests.take_begun()
 
     def snapshot(self) -> GroupDelta:
@@ -593,7 +594,7 @@ class ServiceGroup(ConsumerGroup[B]):
         self, outcome: RequestEnd, publisher: bytes, most: int, *, silent: bool = False
     ) -> None:
         """A request has ended, and is done; it is kept if all that is has so many bytes at most."""
-        position = Position(outcome.offset, outcome.index)
+        position = quick(Position, (outcome.offset, outcome.index))
         self._requests.ended(position)
         delayed = self.delayed.ended(position)
         if delayed is not None:
@@ -603,10 +604,9 @@ class ServiceGroup(ConsumerGroup[B]):
         if silent:
             self.outcomes.note(position, outcome.state, self._clock)
             return
-        until = self._clock + self.service.keep_result
-        if not self.outcomes.keep(outcome, until, most, position):
+        if not self.outcomes.keep(outcome, self._clock + self.service.keep_result, most, position):
             self.outcomes.put_state(position, outcome.state, self._clock)
-        self.ended.append(Ended(publisher, outcome))
+        self.ended.append(quick(Ended, (publisher, outcome)))
 
     def _due(self, appended_us: int) -> float:
         """When a request that was accepted then is over."""

@@ -57,6 +57,9 @@ TEXT_MAX: Final = 64 * 1024
 """Bytes of what is told of an error."""
 POSITIONS_MAX: Final = 100_000
 """Requests that one message of a requester names."""
+RUNS_MAX: Final = 1_000
+RUN_MAX: Final = 100
+"""Requests of one `FetchedRun`."""
 LISTED_MAX: Final = 1_000
 """Requests that one answer to a query names."""
 TEXT_LISTED: Final = 1_000
@@ -79,6 +82,10 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 _Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 _Name = Annotated[str, msgspec.Meta(max_length=TOPIC_BYTES_MAX)]
 ServiceName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
+
+
+quick: Final = tuple.__new__
+"""Makes a named tuple in half the time that its class takes: `quick(Position, (offset, index))`."""
 
 
 class RequestState(StrEnum):
@@ -177,6 +184,8 @@ def named_by(properties: Mapping[str, str]) -> Position | None:
     return Position(int(offset), int(index)) if valid else None
 
 
+FetchedRun = tuple[Offset, _Index, Annotated[int, msgspec.Meta(ge=1, le=RUN_MAX)]]
+"""Requests of one batch that follow each other: offset, index of the first, and how many."""
 _Positions = Annotated[list[Position], msgspec.Meta(max_length=POSITIONS_MAX)]
 
 
@@ -214,7 +223,7 @@ class Begun(msgspec.Struct, frozen=True, array_like=True):
     """They must not be begun again."""
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
+class Answer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What has become of one request; acknowledges it."""
 
     lease: Whole
@@ -228,7 +237,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
     """Nobody waits for it."""
 
 
-class RequestEnd(msgspec.Struct, frozen=True, array_like=True):
+class RequestEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How a request has ended."""
 
     offset: Offset
@@ -270,7 +279,7 @@ class Want(msgspec.Struct, frozen=True, array_like=True):
     service: ServiceName
     wanted: _Positions = []
     """Tell how these have ended, as soon as they have."""
-    fetched: _Positions = []
+    fetched: Annotated[list[FetchedRun], msgspec.Meta(max_length=RUNS_MAX)] = []
     """Their outcomes have arrived and need not be kept."""
     cancelled: _Positions = []
     """They are not to be done; one that runs is told so."""

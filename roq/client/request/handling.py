@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from roq.client.consume.message import Settlement
 from roq.client.request.context import CURRENT, RequestContext, RequestId
 from roq.client.request.endpoint import Endpoint, is_async
@@ -36,6 +38,7 @@ from roq.protocol.requesting import (
     Position,
     RequestState,
     named_by,
+    quick,
 )
 
 SECOND_US: Final = 1_000_000
@@ -228,7 +231,7 @@ class Handling:
             self.stats.received += len(indexes)
             self.waiting += len(indexes)
         registered = self.handlers.get(holding.batch.topic)
-        works = [Work(holding, index) for index in indexes]
+        works = [quick(Work, (holding, index)) for index in indexes]
         loop = self._loop
         if registered is None:
             self._workers.put(works)
@@ -450,7 +453,8 @@ class Handling:
         if began is not None:
             self._times.append(monotonic() - began)
         if answered.text:
-            answered = answered._replace(text=clean(answered.text, TEXT_MAX))
+            text = clean(answered.text, TEXT_MAX)
+            answered = msgspec.structs.replace(answered, text=text)
         answers = [_marked(work, answered)]
         self._tell_answers(work.holding, work.at, answers, ran=began is not None)
 
@@ -568,7 +572,7 @@ def _marked(work: Work, answered: HandlerResult) -> HandlerResult:
     """An answer that nobody waits for has no value."""
     flags = work.holding.batch.payloads[work.at][1:2]
     if flags and flags[0] & SILENT:
-        return answered._replace(silent=True, value=b"")
+        return msgspec.structs.replace(answered, silent=True, value=b"")
     return answered
 
 

@@ -8,7 +8,7 @@ or the lease is over, as acknowledgements are.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -37,7 +37,7 @@ ANSWER_OVERHEAD_BYTES: Final = 64
 """For what an answer has beside its value and its text."""
 
 
-class HandlerResult(NamedTuple):
+class HandlerResult(msgspec.Struct, frozen=True, gc=False):
     """What has become of a request."""
 
     state: RequestState
@@ -127,7 +127,9 @@ class InstanceMachine(ConsumerMachine):
                                 told.append((holding, [Run(run.offset, begin, index - begin)], 0))
                             send()
                             begin = index
-                        answers.append(Answer(lease, index, *result))
+                        answers.append(Answer(
+                            lease, index, result.state, result.value, result.text, result.silent
+                        ))  # fmt: skip
                         size += bytes_
                     told.append((holding, [Run(run.offset, begin, first + length - begin)], 0))
         if answers:
@@ -211,7 +213,7 @@ class InstanceMachine(ConsumerMachine):
 
 def _fitting(result: HandlerResult, most: int) -> tuple[HandlerResult, int]:
     """A result as far as one message of so many bytes has room for it, and what it takes there."""
-    text = result.text.encode()
+    text = result.text.encode() if result.text else b""
     size = ANSWER_OVERHEAD_BYTES + len(result.value) + len(text)
     if size <= most:
         return result, size
@@ -223,7 +225,7 @@ def _fitting(result: HandlerResult, most: int) -> tuple[HandlerResult, int]:
         failed = HandlerResult(RequestState.FAILED, text=told, silent=result.silent)
         return failed, ANSWER_OVERHEAD_BYTES + len(told)
     cut = text[: most - ANSWER_OVERHEAD_BYTES].decode(errors="ignore")
-    return result._replace(text=cut), most
+    return msgspec.structs.replace(result, text=cut), most
 
 
 def _holding_of(seat: Seat, lease: int) -> Holding | None:

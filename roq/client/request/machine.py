@@ -21,14 +21,17 @@ from roq.protocol.requesting import (
     DELAYED_FROM,
     DELAYED_LOOKS,
     OUTCOMES,
+    RUN_MAX,
     WANT,
     Attend,
     Attended,
+    FetchedRun,
     Position,
     RequestEnd,
     RequestEnds,
     ServiceSettings,
     Want,
+    quick,
 )
 
 ASK_SECONDS: Final = 3.0
@@ -39,7 +42,7 @@ knew whom to tell."""
 AGAIN_SECONDS: Final = 10.0
 """And again after so long, as long as it is open: what was said may be lost with a connection."""
 WANT_MAX: Final = 1_000
-"""Positions of one kind in one message."""
+"""Positions of one kind in one message, or runs of them."""
 
 
 @dataclass(slots=True)
@@ -47,17 +50,18 @@ class _Words:
     """What is to be said to an exchange of one service."""
 
     wanted: list[Position] = field(default_factory=list)
-    fetched: list[Position] = field(default_factory=list)
+    fetched: list[FetchedRun] = field(default_factory=list)
     cancelled: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
 
     def wants(self, service: str) -> Iterator[Want]:
         """All of it, in messages that are not too large."""
-        lists = self.wanted, self.fetched, self.cancelled, self.late
+        fetched, lists = self.fetched, (self.wanted, self.cancelled, self.late)
         delayed = any(each.offset >= DELAYED_FROM for each in (*self.cancelled, *self.late))
         most = DELAYED_LOOKS // 2 if delayed else WANT_MAX  # of both kinds
-        for at in range(0, max(map(len, lists)), most):
-            yield Want(service, *(each[at : at + most] for each in lists))
+        for at in range(0, max(len(fetched), *map(len, lists)), most):
+            wanted, cancelled, late = (each[at : at + most] for each in lists)
+            yield Want(service, wanted, fetched[at : at + most], cancelled, late)
 
 
 @dataclass(slots=True)
@@ -191,7 +195,14 @@ class RequesterMachine:
         """The outcome is here, and need not be kept there."""
         place = self.places.get(log)
         if place is not None:
-            self._words(place, service).fetched.append(position)
+            offset, at = position
+            fetched = self._words(place, service).fetched
+            if fetched:
+                last, first, count = fetched[-1]
+                if last == offset and first + count == at and count < RUN_MAX:
+                    fetched[-1] = offset, first, count + 1
+                    return
+            fetched.append((offset, at, 1))
 
     def cancel(self, service: str, log: LogId, position: Position, *, late: bool) -> None:
         """It is not wanted any more."""
@@ -221,8 +232,8 @@ class RequesterMachine:
         if letter == OUTCOMES:
             told = requesting.decode(parts[1], RequestEnds)
             known = place.open.get(told.service, {})
-            for outcome in told.ended:
-                known.pop(Position(outcome.offset, outcome.index), None)
+            for outcome in told.ended if known else ():
+                known.pop(quick(Position, (outcome.offset, outcome.index)), None)
             return told.service, told.ended
         if letter == ATTEND:
             self._was_attended(place, documents.decode(parts[1], Attended), now)

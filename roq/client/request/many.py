@@ -16,7 +16,7 @@ from roq.client.request.endpoint import Endpoint, is_async
 from roq.client.request.pending import ASYNC, REGISTERING, Pending, Waits
 from roq.errors import InvalidRequest, RoQError, Unavailable
 from roq.model import LogId
-from roq.protocol.requesting import Position, RequestEnd, RequestState
+from roq.protocol.requesting import Position, RequestEnd, RequestState, quick
 
 R = TypeVar("R")
 
@@ -60,7 +60,8 @@ class ManyPart:
         if at is None:
             return []
         offset, first = at[1], self.first
-        return [Position(offset, index) for index in range(first, first + len(self.members))]
+        indexes = range(first, first + len(self.members))
+        return [quick(Position, (offset, index)) for index in indexes]
 
     def open(self) -> list[Position]:
         """Where those are that have not ended."""
@@ -71,6 +72,20 @@ class ManyPart:
     def open_members(self) -> list[int]:
         """Which of all have not ended."""
         return [member for member in self.members if self.many.ends[member] is None]
+
+    @property
+    def endpoint(self) -> Endpoint[Any, Any]:
+        """What was requested."""
+        return self.many.endpoint
+
+    def done(self) -> bool:
+        """Whether all of them have ended."""
+        return not self.left
+
+    def places(self) -> list[tuple[LogId, Position]]:
+        """Where those are that have not ended, as far as that is known."""
+        at = self.place()
+        return [] if at is None else [(at[0], position) for position in self.open()]
 
     def recount(self) -> None:
         """Whoever was settling some of them was interrupted."""

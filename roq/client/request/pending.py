@@ -13,7 +13,7 @@ from roq.client.request.context import RequestId
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.errors import NO_RESPONSES, DeliveryError, InvalidRequest, RoQError, Unavailable
 from roq.model import LogId
-from roq.protocol.requesting import Position, RequestEnd, RequestState, delayed_position
+from roq.protocol.requesting import Position, RequestEnd, RequestState, delayed_position, quick
 
 R = TypeVar("R")
 
@@ -165,9 +165,7 @@ class Pending(Generic[R]):
             DeliveryError: the request was not accepted.
             Unavailable: not in time, or its exchange cannot be reached: ask again by its id.
         """
-        if not self.done():
-            self._waits.wait_for(self.done, timeout)
-        if not self.done():
+        if not self.done() and not self._waits.wait_for(self.done, timeout) and not self.done():
             raise Unavailable(f"no response of {self.endpoint.name} within {timeout} s")
         return self._value()
 
@@ -249,7 +247,8 @@ class Pending(Generic[R]):
             status = self.accepted.status
             if status is not None and status.ok and status.offset is not None:
                 named = None if self.delayed is None else delayed_position(self.delayed[1])
-                self._at = status.log, named or Position(status.offset, self._index)
+                here = quick(Position, (status.offset, self._index))
+                self._at = status.log, named or here
         return self._at
 
     def sent(self, receipt: Receipt, index: int) -> None:
@@ -265,7 +264,8 @@ class Pending(Generic[R]):
 
     def places(self) -> list[tuple[LogId, Position]]:
         """Where it is, if that is known."""
-        return [] if self.at is None else [self.at]
+        at = self.at
+        return [] if at is None else [at]
 
     def forget_repeat(self) -> int:
         """It will not be sent once more; how many bytes were kept for that."""

@@ -54,6 +54,7 @@ class OutcomeReader:
         self._guard = guard
         self._has_news = has_news
         self._take_in = take_in
+        self._on_news = on_news
         links = shell.machine.links
 
         def come(number: int, parts: list[bytes]) -> None:
@@ -90,6 +91,8 @@ class OutcomeReader:
                 shell.wait_for(look, min(remaining, SLICE_SECONDS))
         finally:
             self._count(-1)
+            if has_news():
+                self._on_news()  # somebody else has to look
         return True
 
     def wake(self) -> None:

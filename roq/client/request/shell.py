@@ -39,7 +39,7 @@ from roq.errors import (
 )
 from roq.model import LogId
 from roq.protocol.control import Topology
-from roq.protocol.requesting import Position, RequestEnd, RequestState, ServiceSettings
+from roq.protocol.requesting import Position, RequestEnd, RequestState, ServiceSettings, quick
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
 
@@ -226,11 +226,7 @@ class Collector:
         self._engine.check_outside()
         deadline = float("inf") if timeout is None else monotonic() + timeout
         if self._reader is not None and not self._engine.inside:
-            try:
-                done = self._reader.wait_for(condition, deadline)
-            finally:
-                if self._has_news():  # somebody else has to look
-                    self._news()
+            done = self._reader.wait_for(condition, deadline)
             if done is not None:
                 return done
         with self.condition:
@@ -272,16 +268,13 @@ class Collector:
 
     def ring(self, rings: Sequence[Callable[[], None]]) -> None:
         """Call these in the I/O thread."""
-
-        def call() -> None:
-            for ring in rings:
-                ring()
-
-        if not self._engine.inside:
-            with suppress(Closed):
-                self._engine.call_soon(call)
-                return
-        call()
+        inside = self._engine.inside
+        for ring in rings:
+            if not inside:
+                with suppress(Closed):
+                    self._engine.call_soon(ring)
+                    continue
+            ring()
 
     def let_go(self, requested: Requested) -> None:
         """It will not be sent once more."""
@@ -500,7 +493,7 @@ class Collector:
 
     def _take_ends(self, name: LogId, ended: list[RequestEnd]) -> None:
         for outcome in ended:
-            place = name, Position(outcome.offset, outcome.index)
+            place = name, quick(Position, (outcome.offset, outcome.index))
             waiters = self._book.open.get(place)
             if waiters is None:
                 self._book.came_early(place, outcome, self._engine.reactor.now())
@@ -582,15 +575,9 @@ class Collector:
 
     def _overdue(self, waiter: Waiter, now: float) -> None:
         """Its time is over: its exchange decides; if that says nothing, it is not known here."""
-        if isinstance(waiter, ManyPart):
-            endpoint, at = waiter.many.endpoint, waiter.place()
-            places = [] if at is None else [(at[0], position) for position in waiter.open()]
-            done = not waiter.left
-        else:
-            endpoint, done = waiter.endpoint, waiter.done()
-            places = [] if waiter.at is None else [waiter.at]
-        if done:
+        if waiter.done():
             return
+        endpoint, places = waiter.endpoint, waiter.places()
         machine = self._machine
         if now < waiter.due + GRACE_SECONDS:
             clock = self._engine.reactor.now()

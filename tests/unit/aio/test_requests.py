@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -40,6 +40,10 @@ class Waits:
     def cancel(self, pending: sync_pending.Pending[Any], *, late: bool = False) -> None: ...
 
     def let_go(self, pending: sync_pending.Pending[Any]) -> None: ...
+
+    def ring(self, rings: Sequence[Callable[[], None]]) -> None:
+        for ring in rings:
+            ring()
 
 
 def made() -> tuple[Pending[bytes], sync_pending.Pending[bytes], Waits]:

@@ -78,7 +78,7 @@ def test_a_delayed_request_is_known_before_it_is_due_and_answered_to_who_has_mad
     assert ends == {tuple(first): b"1", tuple(second): b"2"}, "once each, asked for or not"
     asker.want(second)
     assert [each.value for each in asker.ends()] == [b"2"], "it is kept by that name"
-    asker.want(second, fetched=[second])
+    asker.want(second, fetched=[(*second, 1)])
     assert [each.state for each in asker.ends()] == ["retrieved"]
     there.core.check()
 
@@ -291,7 +291,7 @@ def test_what_cannot_run_again_is_refused() -> None:
         patch.setattr(there.core.consumers.services, "publish", lambda *_: None)
         again(asker, 0, 0)
         assert asker.refusal() == "full"
-    asker.want((0, 0), fetched=[Position(0, 0)])
+    asker.want((0, 0), fetched=[(0, 0, 1)])
     assert [each.state for each in asker.ends()] == ["retrieved"]
     again(asker, 0, 0)
     assert asker.refusal() == "invalid_request", "its outcome was fetched"

@@ -70,7 +70,7 @@ def test_who_has_asked_is_told_without_asking_again() -> None:
     assert (end.index, end.state, end.value, end.instance) == (1, "done", b"v", "instance")
     asker.want((0, 1))
     assert [each.value for each in asker.ends()] == [b"v"], "it is kept until that is confirmed"
-    asker.want(fetched=[Position(0, 1)])
+    asker.want(fetched=[(0, 1, 1)])
     asker.want((0, 1))
     assert [each.state for each in asker.ends()] == ["retrieved"]
 
@@ -507,7 +507,7 @@ def test_what_has_become_of_requests_is_reported() -> None:
     instance.done(
         answers=[Answer(number, 0, value=b"v"), Answer(number, 1, state=RequestState.FAILED)]
     )
-    asker.want(fetched=[Position(0, 1)])
+    asker.want(fetched=[(0, 1, 1)])
     load = load_of(there.core, 0.0)
     assert (load.requests_accepted, load.requests_open, load.requests_done) == (3, 1, 1)
     assert (load.requests_failed, load.responses_stored, load.responses_fetched) == (1, 1, 1)

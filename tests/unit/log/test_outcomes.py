@@ -31,6 +31,18 @@ def test_one_that_is_fetched_is_remembered_as_such() -> None:
     store.check()
 
 
+def test_of_a_log_that_nobody_writes_nothing_is_noted() -> None:
+    store = OutcomeStore()
+    store.put(done(), 10.0)
+    assert store.changed
+    store.note_no_changes()
+    store.put(done(at=Position(4, 0)), 10.0)
+    assert store.fetched_all([(3, 0, 2), (4, 0, 1)], 1.0) == 2
+    store.put_state(AT, RequestState.EXPIRED, 1.0)
+    assert not store.changed
+    assert store.remembered(AT) is RequestState.EXPIRED
+
+
 def test_one_that_nobody_fetches_expires_and_is_forgotten_in_the_end() -> None:
     store = OutcomeStore()
     store.put(done(), 10.0)

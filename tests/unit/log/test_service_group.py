@@ -415,7 +415,7 @@ def test_that_a_request_runs_again_is_known_to_another_process() -> None:
     (lease,) = desk.leases()
     desk.group.answer(member, Answer(lease.number, 0, state=RequestState.FAILED))
     deltas = [desk.group.snapshot()]
-    desk.group.drop_changes()
+    desk.group.take_changes()
 
     def recovered() -> RequestState | None:
         delta = desk.group.take_changes()

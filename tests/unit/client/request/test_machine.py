@@ -153,7 +153,7 @@ def test_after_a_connection_was_lost_everything_is_asked_for_again() -> None:
     (ask,) = script.machine.up(ONE, script.now)
     script.attended(ask)
     (want,) = script.said()
-    assert (want.wanted, want.fetched) == ([at(1), at(2)], [at(0)])
+    assert (want.wanted, want.fetched) == ([at(1), at(2)], [(*at(0), 1)])
 
 
 def test_what_others_have_requested_is_asked_for_again_when_the_connection_is_back() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -222,7 +225,8 @@ def ended(scene: Scene, *indexes: int, offset: int = 3) -> None:
 
 def fetched(scene: Scene) -> list[Position]:
     wants = [requesting.decode(each[1], Want) for each in scene.lines.asked if each[0] == WANT]
-    return [position for want in wants for position in want.fetched]
+    runs = [run for want in wants for run in want.fetched]
+    return [Position(offset, first + at) for offset, first, count in runs for at in range(count)]
 
 
 def test_many_end_one_after_the_other_and_are_confirmed_as_they_come(scene: Scene) -> None:
@@ -347,3 +351,89 @@ def test_the_allowance_of_many_is_given_back(scene: Scene, monkeypatch: pytest.M
     assert (others.repeat, scene.collector._kept_bytes) == (None, 20)
     scene.collector.let_go(many)
     assert scene.collector._kept_bytes == 0
+
+
+# --- what comes with the acknowledgements of the publisher ----------------------------------------
+
+
+class PaperPublisher:
+    """Whoever waits for it hears this next."""
+
+    failure: Exception | None = None
+
+    def __init__(self, collector: Collector) -> None:
+        self._connections = SimpleNamespace()
+        link = SimpleNamespace(number=4, log=ONE)
+        self.machine = SimpleNamespace(links=SimpleNamespace(all=[link]))
+        self.heard: deque[Callable[[], None]] = deque()
+        collector.read_by(cast("Any", self))
+
+    def says(self, *indexes: int) -> None:
+        ends = RequestEnds("s", [RequestEnd(3, at, RequestState.DONE, b"v") for at in indexes])
+        parts = [OUTCOMES, requesting.encode(ends)]
+        self.heard.append(lambda: self._connections.on_outcomes(4, parts))
+
+    def wait_for(self, condition: Callable[[], bool], _timeout: float) -> bool:
+        if self.heard:
+            self.heard.popleft()()
+        return condition()
+
+    def wake(self) -> None: ...
+
+
+def test_who_waits_takes_in_what_comes_and_others_are_called_as_ever(scene: Scene) -> None:
+    publisher = PaperPublisher(scene.collector)
+    (sent, pending), called = scene.accepted(), Future[int | None]()
+    pending.future().add_done_callback(lambda _: called.set_result(threading.get_ident()))
+    publisher.heard.append(lambda: scene.collector.accepted(sent))
+    publisher.says(0)
+    assert pending.result(20) == b"v"
+    assert called.result(20) == scene.engine._thread.ident, "it must not wait, so not here"
+    scene.inside(lambda: None)
+    assert fetched(scene) == [Position(3, 0)]
+    assert scene.collector.open_count == 0
+
+
+def test_what_comes_while_nobody_waits_is_taken_in_as_well(scene: Scene) -> None:
+    publisher = PaperPublisher(scene.collector)
+    sent, pending = scene.accepted()
+    scene.collector.accepted(sent)
+    publisher.says(0)
+    publisher.heard.popleft()()
+    scene.inside(lambda: None)
+    assert pending.done()
+
+
+def test_what_may_be_lost_with_a_connection_is_asked_for(scene: Scene) -> None:
+    publisher = PaperPublisher(scene.collector)
+    sent, _ = scene.accepted()
+    scene.collector.accepted(sent)
+    scene.inside(lambda: None)
+    scene.lines.asked.clear()
+    publisher._connections.on_cut()
+    scene.inside(lambda: None)
+    assert scene.lines.wanted == [Position(3, 0)]
+
+
+def test_who_is_interrupted_while_it_takes_in_does_so_once_more(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = PaperPublisher(scene.collector)
+    sent, many = together(scene)
+    settle, interrupts = PendingMany.settle, [1]
+
+    def interrupted(
+        self: PendingMany[Any], member: int, outcome: RequestEnd | None, error: Any
+    ) -> bool:
+        if interrupts and member == 1:
+            self.ends[interrupts.pop()] = outcome  # and nothing is counted
+            raise KeyboardInterrupt
+        return settle(self, member, outcome, error)
+
+    monkeypatch.setattr(PendingMany, "settle", interrupted)
+    publisher.heard.append(lambda: scene.collector.accepted(sent))
+    publisher.says(0, 1, 2)
+    with pytest.raises(KeyboardInterrupt):
+        many.results(20)
+    assert many.results(20) == [b"v"] * 3
+    assert scene.collector.open_count == 0
