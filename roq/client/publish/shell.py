@@ -88,6 +88,7 @@ class PublisherShell:
         lock: taken here; the fast path of `publish` takes it, too.
         machine: what decides.
         failure: why the publisher can never publish again.
+        away_seconds: so long a thread that has waited may be away before the I/O thread reads.
     """
 
     def __init__(
@@ -123,8 +124,8 @@ class PublisherShell:
             resumed=resumed,
         )
         self.failure: RoQError | None = None
-        self._full_seen = 0
-        self._unread = 0
+        self.away_seconds = self._away_until = 0.0
+        self._full_seen = self._unread = 0
         self._engine = engine
         self._publisher = publisher
         self._on_change = on_change
@@ -324,8 +325,7 @@ class PublisherShell:
     def _read_one(self, connection: Connection, now: float) -> None:
         links, link, connections = self.machine.links, connection.link, self._connections
         for _ in range(READ_MAX):
-            parts = connection.receive()
-            if parts[0] == OUTCOMES:
+            if (parts := connection.receive())[0] == OUTCOMES:
                 connections.on_outcomes(link, parts)
             elif effects := links.receive(link, parts, now):
                 self._perform(effects, now)
@@ -406,8 +406,9 @@ class PublisherShell:
         finally:
             with self.lock:
                 self._waiters.leave(visit)
+                self._away_until = (now := monotonic()) + self.away_seconds
                 if not self._connections.watched:
-                    self._alarm.need(monotonic() + BUSY_LOOK_SECONDS)
+                    self._alarm.need(max(self._away_until, now + BUSY_LOOK_SECONDS))
 
     def attempt(self, condition: Callable[[], bool], wake: Callable[[], None]) -> bool:
         """As `wait_for`, but does not wait, for event loops.
@@ -553,13 +554,16 @@ class PublisherShell:
         due, links = self._seal_due(now), self.machine.links
         # Who waits in `wait_for` reads as well; who waits in an event loop does not.
         filling = self.machine.full_batches != self._full_seen and not self._waiters.loops
-        busy = filling or self._waiters.threads
+        away = now < self._away_until and not self._waiters.loops
+        busy = filling or away or self._waiters.threads
         self._full_seen = self.machine.full_batches
         self._connections.watch(wanted=not busy)
         if not busy and self._read(now):
             due = self._seal_due(now)
         self._waiters.ring()
-        times = [due] if due is not None else []
+        times = [] if due is None else [due]
+        if away:
+            times.append(self._away_until)
         if filling:
             times.append(now + BUSY_LOOK_SECONDS)
         if links.unsettled:

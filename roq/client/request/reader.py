@@ -22,6 +22,9 @@ from roq.model import LogId
 
 SLICE_SECONDS: Final = 1.0
 """So long a thread waits at once at most."""
+AWAY_SECONDS: Final = 0.01
+"""Who waits again and again is the only one to read, if it comes back within so long: both would be
+woken else, and be in each other's way."""
 TURN_SECONDS: Final = 0.1
 """And for another one that takes something in."""
 
@@ -49,6 +52,7 @@ class OutcomeReader:
         take_in: Callable[[], bool], on_news: Callable[[], None], on_cut: Callable[[], None],
     ) -> None:  # fmt: skip
         self.threads = 0
+        shell.away_seconds = AWAY_SECONDS
         self._counting = threading.Lock()
         self._shell = shell
         self._guard = guard
