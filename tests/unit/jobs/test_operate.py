@@ -9,8 +9,8 @@ import pytest
 from job_lab import Lab, new
 
 from roq.errors import InvalidRequest, JobNotFound
+from roq.jobs.held import BLOCK
 from roq.jobs.states import JobStatus
-from roq.jobs.store import BLOCK
 from roq.jobs.views import Action, JobFilter
 
 
