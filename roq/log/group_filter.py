@@ -36,16 +36,21 @@ class Lifetimes:
         """Whether any batch that was looked at may have one."""
         return self.told or self.queue_us > 0
 
-    def over(self, record: Record[object]) -> bool:
+    def over(self, record: Record[object], area: bytes | None = None) -> bool:
         """Whether no message of this batch is to be handed out any more.
 
         Of its own time to live and that of the queue the shorter one counts.
+
+        Args:
+            area: its extension area; None: it is read.
         """
         _, frame, batch, size = record
         lives_us = self.queue_us
         if size >= HEADER_BYTES:
-            _, ext_bytes, _ = _KIND_EXT_COUNT.unpack_from(cast("bytes", batch))
-            if ext_bytes and LIFETIME in (area := _area(batch, ext_bytes)):
+            if area is None:
+                _, ext_bytes, _ = _KIND_EXT_COUNT.unpack_from(cast("bytes", batch))
+                area = _area(batch, ext_bytes) if ext_bytes else b""
+            if LIFETIME in area:
                 told_us = read_lifetime(area) * 1_000
                 self.told = self.told or told_us > 0
                 lives_us = min(told_us, lives_us) if told_us and lives_us else told_us or lives_us

@@ -21,6 +21,7 @@ from roq.log.patient_reads import PatientReads
 from roq.log.ranked_messages import RankedMessages
 from roq.protocol.columns import read_column
 from roq.protocol.consuming import GroupSettings, OldestMessage
+from roq.protocol.entry import appended_us
 
 B = TypeVar("B")
 
@@ -87,7 +88,7 @@ class GroupProgress(Generic[B]):
     def oldest_us(self) -> int:
         """When the oldest batch that is not done was appended, µs UTC; 0: everything is done."""
         seen = self._open.seen.get(self.base)
-        return self.reads.appended_us(self.base) if seen is None else seen.appended_us
+        return self.reads.appended_us(self.base) if seen is None else appended_us(seen[1])
 
     def oldest(self) -> tuple[list[OldestMessage], int]:
         """The oldest open message of each topic and priority, the oldest first; and when the first
@@ -97,7 +98,7 @@ class GroupProgress(Generic[B]):
         """
         found = OldestMessages()
         for offset, bits in self._open.bits.items():
-            found.add(self._open.seen[offset], bits)
+            found.add(self._open.seen[offset], self._open.size(offset), bits)
         peek, left = GroupFilter(self.settings), PEEK_BYTES
         offset = self._log.following(self.next)
         for _ in range(PEEK_MAX):
@@ -110,7 +111,7 @@ class GroupProgress(Generic[B]):
                 count, area = peek.look_at(record)
                 bits = bits_at(0, count) & ~done
                 if bits and not (self.lifetimes.over(record) and not self.settings.bury_expired):
-                    found.add(glimpse_of(record, area, count), bits)
+                    found.add(glimpse_of(record, area, count), count, bits)
             offset = self._log.following(offset + 1)
         return found.rows(), self.reads.appended_us(offset)
 
@@ -151,8 +152,10 @@ class GroupProgress(Generic[B]):
         done, tried = self._journal.take_known(offset)
         open_bits = bits_at(0, count) & ~done
         record = self.reads.last
-        seen = glimpse_of(record, area, count) if open_bits and record is not None else None
-        self._open.open(count, open_bits, seen)
+        if open_bits and record is not None:
+            seen = glimpse_of(record, area, count) if area else (record[0].name, record[1], b"")
+            self._open.seen[offset] = seen  # built here, as a call costs more than all else of it
+        self._open.open(count, open_bits)
         if open_bits and not isinstance(self._free, FreeMessages):
             self._free.open(offset, read_column(area, self._free.column, count), self.base)
         runs = runs_of(open_bits) if done else [(0, count)] if count else []
@@ -173,7 +176,7 @@ class GroupProgress(Generic[B]):
             return 0, b""
         count, area = self._filter.look_at(record)
         lives = self._filter.extended or self.lifetimes.any
-        over = count and lives and self.lifetimes.over(record)
+        over = count and lives and self.lifetimes.over(record, area)
         if over and not self.settings.bury_expired:
             self.stale += (bits_at(0, count) & ~(self._journal.known(offset) or 0)).bit_count()
             return 0, b""

@@ -1,34 +1,32 @@
 """The oldest open message of each topic and priority of a consumer group. Pure.
 
 What stands here of a batch is kept while it is open (`roq.log.open_batches`), so that to ask reads
-nothing. Topics are without number: those whose messages wait longest are named, the others count as
+nothing; that is looked into only then, as each batch goes this way and hardly anybody asks. Topics are without number: those whose messages wait longest are named, the others count as
 one.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final
 
 from roq.log.leases import bits_of_column
 from roq.log.log import Record
-from roq.protocol.columns import PRIORITIES, PRIORITY_MAX, read_column
+from roq.protocol.columns import PRIORITIES, PRIORITY_MAX, pack_column, read_column
 from roq.protocol.consuming import OLDEST_TOPICS_MAX, OldestMessage
 from roq.protocol.entry import appended_us
 
+AREA_MAX: Final = 256
+"""A larger extension area is not kept: only what it says of priorities."""
 
-class Glimpse(NamedTuple):
-    """Of a batch, what of it is asked for later."""
-
-    topic: bytes
-    appended_us: int
-    priorities: bytes
-    """A column (`roq.protocol.columns`)."""
+Glimpse = tuple[bytes, bytes, bytes]
+"""Of a batch, what of it is asked for later: topic, entry frame, and extension area."""
 
 
 def glimpse_of(record: Record[object], area: bytes, count: int) -> Glimpse:
     """Of a batch of so many messages, with this extension area."""
-    column = read_column(area, PRIORITIES, count) if PRIORITIES in area else b"\x00"
-    return Glimpse(record[0].name, appended_us(record[1]), column)
+    if len(area) > AREA_MAX:
+        area = pack_column(PRIORITIES, read_column(area, PRIORITIES, count))
+    return record[0].name, record[1], area
 
 
 class OldestMessages:
@@ -39,23 +37,25 @@ class OldestMessages:
         """By topic, None: of all others, and priority: when it was appended. The oldest first."""
         self._topics: set[bytes] = set()
 
-    def add(self, seen: Glimpse, bits: int) -> None:
+    def add(self, seen: Glimpse, count: int, bits: int) -> None:
         """These messages of a batch are open.
 
         Args:
+            count: of its messages.
             bits: of which at least one belongs to the batch.
         """
-        topic: bytes | None = seen.topic
-        if seen.topic not in self._topics:
+        name, frame, area = seen
+        topic: bytes | None = name
+        if name not in self._topics:
             if len(self._topics) < OLDEST_TOPICS_MAX:
-                self._topics.add(seen.topic)
+                self._topics.add(name)
             else:
                 topic = None
-        column = seen.priorities
+        column = read_column(area, PRIORITIES, count) if PRIORITIES in area else b"\x00"
         for value in column if len(column) == 1 else sorted(set(column)):
             key = topic, min(value, PRIORITY_MAX)
             if key not in self._found and bits & bits_of_column(column, value):
-                self._found[key] = seen.appended_us
+                self._found[key] = appended_us(frame)
 
     def rows(self) -> list[OldestMessage]:
         """One for each topic and priority, the oldest first."""

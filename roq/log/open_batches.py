@@ -21,7 +21,7 @@ class OpenBatches:
         next: the first one that was not looked at.
         messages: of the batches that are not done, done ones included.
         bits: of each batch that is not done, a bit for each message that is not.
-        seen: what else is known of it, if that was said.
+        seen: what else is known of it, if that was put there before it was opened.
         moved: `base` has moved since this was reset.
     """
 
@@ -70,11 +70,9 @@ class OpenBatches:
         self.next = to
         self._advance()
 
-    def open(self, size: int, bits: int, seen: Glimpse | None = None) -> None:
+    def open(self, size: int, bits: int) -> None:
         """The one at `next` has so many messages, of which these are not done."""
         if bits:
-            if seen is not None:
-                self.seen[self.next] = seen
             self.bits[self.next] = bits
             self._sizes[self.next] = size
             self.messages += size

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from roq.log.oldest_messages import Glimpse, OldestMessages
-from roq.protocol.columns import PRIORITY_MAX
+from roq.log.oldest_messages import AREA_MAX, Glimpse, OldestMessages, glimpse_of
+from roq.log.ring import TopicLog
+from roq.protocol.columns import PRIORITIES, PRIORITY_MAX, pack_column, pack_keys
 from roq.protocol.consuming import OLDEST_TOPICS_MAX
+from roq.protocol.entry import pack_entry
+
+
+def glimpse(topic: bytes, time_us: int, area: bytes, count: int) -> Glimpse:
+    frame = pack_entry(0, 1, bytes(16), 1, 0, 0, time_us)
+    return glimpse_of((TopicLog(topic), frame, b"", 0), area, count)
 
 
 def rows(*seen: tuple[bytes, int, bytes, int]) -> list[tuple[bytes | None, int, int]]:
     found = OldestMessages()
     for topic, time_us, priorities, bits in seen:
-        found.add(Glimpse(topic, time_us, priorities), bits)
+        count = len(priorities)
+        found.add(glimpse(topic, time_us, pack_column(PRIORITIES, priorities), count), count, bits)
     return [
         (None if each.others else each.topic, each.priority, each.appended_us)
         for each in found.rows()
@@ -43,3 +51,13 @@ def test_topics_without_number_are_told_as_one() -> None:
 
 def test_a_priority_that_there_is_not_counts_as_the_highest() -> None:
     assert rows((b"a", 1, b"\xff", 1)) == [(b"a", PRIORITY_MAX, 1)]
+
+
+def test_of_a_large_extension_area_only_priorities_are_kept() -> None:
+    column = pack_column(PRIORITIES, b"\x00\x05" * 150)
+    kept = glimpse(b"a", 1, pack_keys(set(range(99))) + column, 300)
+    assert kept == glimpse(b"a", 1, column, 300)
+    assert len(column) > AREA_MAX
+    found = OldestMessages()
+    found.add(kept, 300, 0b10)
+    assert [(each.priority, each.appended_us) for each in found.rows()] == [(5, 1)]
