@@ -99,7 +99,7 @@ class GroupProgress(Generic[B]):
         found = OldestMessages()
         for offset, bits in self._open.bits.items():
             found.add(self._open.seen[offset], self._open.size(offset), bits)
-        peek, left = GroupFilter(self.settings), PEEK_BYTES
+        peek, left, last_us = GroupFilter(self.settings), PEEK_BYTES, 1
         offset = self._log.following(self.next)
         for _ in range(PEEK_MAX):
             if offset >= self._log.committed or left <= 0:
@@ -107,13 +107,17 @@ class GroupProgress(Generic[B]):
             done = self._journal.known(offset)
             record = None if done is None else self._log.record(offset)
             if record is not None and done is not None:
-                left -= record[3]
+                left, last_us = left - record[3], appended_us(record[1])
                 count, area = peek.look_at(record)
                 bits = bits_at(0, count) & ~done
                 if bits and not (self.lifetimes.over(record) and not self.settings.bury_expired):
                     found.add(glimpse_of(record, area, count), count, bits)
+            elif done is not None and not self._log.is_lost(offset):
+                return found.rows(), last_us  # the disk refuses: who asks waits for that once
             offset = self._log.following(offset + 1)
-        return found.rows(), self.reads.appended_us(offset)
+        if offset >= self._log.committed:
+            return found.rows(), 0
+        return found.rows(), self.reads.appended_us(offset) or last_us
 
     def _may_open(self) -> bool:
         more = self.next < self._log.committed and not self._is_full

@@ -1,8 +1,8 @@
 """The oldest open message of each topic and priority of a consumer group. Pure.
 
 What stands here of a batch is kept while it is open (`roq.log.open_batches`), so that to ask reads
-nothing; that is looked into only then, as each batch goes this way and hardly anybody asks. Topics are without number: those whose messages wait longest are named, the others count as
-one.
+nothing; it is looked into only then, as every batch goes this way, and hardly anybody asks. Topics
+are without number: those whose messages wait longest are named, the others count as one.
 """
 
 from __future__ import annotations

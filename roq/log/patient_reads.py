@@ -113,13 +113,15 @@ class PatientReads(Generic[B]):
 
     def appended_us(self, offset: int) -> int:
         """When the entry at this offset, or the first one above that is there, was appended, µs
-        UTC; 0: there is none."""
+        UTC; 0: there is none, or the disk has not given it when this was asked first.
+
+        It is asked often, and waits for the disk: which may take long to refuse."""
         offset = self._log.following(max(offset, self._log.floor))
+        if offset >= self._log.committed:
+            return 0
         if offset != self._appended[0]:
-            record = self._log.record(offset) if offset < self._log.committed else None
-            if record is None:
-                return 0
-            self._appended = offset, appended_us(record[1])
+            record = self._log.record(offset)
+            self._appended = offset, 0 if record is None else appended_us(record[1])
         return self._appended[1]
 
     def _note(self, question: object, now: float) -> None:

@@ -686,3 +686,28 @@ def test_what_is_over_or_of_others_is_not_the_oldest() -> None:
     made.log.advance_clock(1_000_000)
     made.append(area=pack_tags(tag_bits(["eu"])))
     assert oldest(made) == [(0, 1_000_000)]
+
+
+def test_who_asks_for_the_oldest_does_not_wait_again_and_again_for_a_disk_that_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = OnDisk()
+    for time_us in range(10, 22):
+        made.log.advance_clock(time_us)
+        made.append()
+    asked: list[str] = []
+
+    def refuse_all(_: MemoryFiles, name: str, *__: object) -> bytes:
+        asked.append(name)
+        return refuse()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFiles, "read", refuse_all)
+        for _ in range(9):
+            assert made.group.oldest_us == 0
+        assert len(asked) == 1, "a report each second asks once"
+        rows, unseen_us = made.group.oldest()
+        assert (rows, unseen_us) == ([], 1), "nothing is known"
+        assert len(asked) == 2
+    assert oldest(made) == [(0, 10)]
+    assert made.group.oldest()[1] == 0
