@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
+from roq.errors import Busy
 from roq.exchange.events import Send
 from roq.exchange.readers import RefusedRequest, checked_prefixes
 from roq.exchange.services import answered
@@ -26,6 +29,7 @@ from roq.protocol.consuming import (
     GroupOrder,
     GroupSettings,
     Join,
+    Moved,
     decode,
     encode,
     pack_lease,
@@ -246,35 +250,35 @@ def taken_over(group: ConsumerGroup[B], order: GroupOrder, log: Log[B]) -> bytes
     job has done a part of the log (`move`).
 
     Returns:
-        what of the group was done before, as `GroupDelta`.
+        what of the group is done, as `GroupDelta`; of a `move` nothing.
 
     Raises:
         RefusedRequest: it may not, or the group is not where it was; nothing has changed then.
     """
     _check_taken(group.name, group.settings)
-    if len(group) or group.returning:
-        who = f"{len(group)} members" if len(group) else "members that may come back in a moment"
+    if len(group):
         raise _refused(
-            f"group {group.name} has {who}: a batch job takes over only from a group without. Stop "
-            "its consumers first (`roq group show` names them)"
+            f"group {group.name} has {len(group)} members: a batch job takes over only from a "
+            "group without. Stop its consumers first (`roq group show` names them)"
         )
-    position = encode_deltas([group.snapshot()])
-    for move in order.moves:
-        if move.generation != log.generation:
-            continue
-        if move.created_us not in {0, group.created_us}:
-            raise _refused(f"group {group.name} was deleted meanwhile, and this is another one")
-        if group.base < move.first:
-            raise _refused(
-                f"group {group.name} was moved back to offset {group.base} meanwhile, below "
-                f"{move.first}, where the batch job began: what lies between was not done"
-            )
-        if move.until > log.committed:
-            raise _refused(
-                f"offset {move.until} lies beyond the end of the log, which is {log.committed}"
-            )
-        group.finish_below(move.until)
-    return position
+    if group.returning:
+        raise RefusedRequest(
+            Busy.code, "it was started anew, and members of the group may come back in a moment"
+        )
+    if order.order == "take":
+        return encode_deltas([msgspec.structs.replace(group.snapshot(), tried=[])])
+    move = _own(order, log)
+    if move is None:
+        return b""
+    if move.created_us not in {0, group.created_us}:
+        raise _refused(f"group {group.name} was deleted meanwhile, and this is another one")
+    if move.sought_us != group.sought_us or group.base < move.first:
+        raise _refused(
+            f"group {group.name} was moved to another offset meanwhile: what is to be done again "
+            f"was perhaps not done by the batch job, which began at {move.first}"
+        )
+    group.finish_below(move.until)
+    return b""
 
 
 def made_by(order: GroupOrder, log: Log[B]) -> tuple[GroupSettings, int] | None:
@@ -282,16 +286,25 @@ def made_by(order: GroupOrder, log: Log[B]) -> tuple[GroupSettings, int] | None:
     it begins; None: it is none.
 
     Raises:
-        RefusedRequest: there is no such group.
+        RefusedRequest: it cannot be made, or has an end that the log has not.
     """
-    for move in order.moves if order.order == "move" and order.settings is not None else ():
-        if move.generation == log.generation and not move.created_us:
-            assert order.settings is not None  # noqa: S101 - narrows the type
-            _check_taken(order.group, order.settings)
-            if not checked_prefixes(order.settings.prefixes):
-                raise _refused("a group has at least one topic, if only an empty one")
-            return order.settings, min(move.first, log.committed)
-    return None
+    move = _own(order, log) if order.order == "move" else None
+    if move is None or move.created_us or order.settings is None:
+        return None
+    _check_taken(order.group, order.settings)
+    if not checked_prefixes(order.settings.prefixes):
+        raise _refused("a group has at least one topic, if only an empty one")
+    return order.settings, min(move.first, log.committed)
+
+
+def _own(order: GroupOrder, log: Log[B]) -> Moved | None:
+    """What the order says of this log: once, as each look at all that is open takes its time."""
+    move = next((each for each in order.moves if each.generation == log.generation), None)
+    if move is not None and move.until > log.committed:
+        raise _refused(
+            f"offset {move.until} lies beyond the end of the log, which is {log.committed}"
+        )
+    return move
 
 
 def _check_taken(group: str, settings: GroupSettings) -> None:

@@ -71,6 +71,8 @@ class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
     """Of a service: requests that are done, and whose outcomes are not stored, or not any more."""
     begun: list[BegunBy] = []
     """By batch and member, all requests that were begun and must not be begun again."""
+    sought_us: Whole = 0
+    """When an operator has moved it last; 0: never. With `settings`."""
 
 
 _Deltas = Annotated[list[GroupDelta], msgspec.Meta(max_length=DELTA_RUNS_MAX)]

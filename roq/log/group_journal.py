@@ -80,7 +80,13 @@ class GroupJournal:
         self._changed_tried.clear()
 
     def snapshot(
-        self, tried: Iterable[Tried], settings: GroupSettings, created_us: int, *, paused: bool
+        self,
+        tried: Iterable[Tried],
+        settings: GroupSettings,
+        created_us: int,
+        *,
+        paused: bool,
+        sought_us: int = 0,
     ) -> GroupDelta:
         """All of the group, as it stands.
 
@@ -95,7 +101,7 @@ class GroupJournal:
         before = [each for runs in self._tried.values() for each in runs]
         return GroupDelta(
             self._name, self._open.base, stretches_of(done), parts, [*before, *tried], settings,
-            created_us, paused,
+            created_us, paused, sought_us=sought_us,
         )  # fmt: skip
 
     # --- what an earlier process has left ---------------------------------------------------------

@@ -68,6 +68,7 @@ class ConsumerGroup(GroupProgress[B]):
 
     Attributes:
         out: messages that members hold.
+        sought_us: when an operator has moved it last, µs UTC; 0: never.
         acknowledged, failed, lapsed: as `GroupState` says.
     """
 
@@ -76,7 +77,7 @@ class ConsumerGroup(GroupProgress[B]):
         now: float,
     ) -> None:  # fmt: skip
         super().__init__(name, log, settings, start, now)
-        self.created_us = created_us
+        self.created_us, self.sought_us = created_us, 0
         self.out = self.acknowledged = self.failed = self.lapsed = 0
         self.paused = False
         self._members: OrderedDict[bytes, Member] = OrderedDict()
@@ -303,6 +304,7 @@ class ConsumerGroup(GroupProgress[B]):
             member.held = 0
             member.restart()
         self._members.clear()
+        self.sought_us = max(self._log.time_us, self.sought_us + 1)
         self.out = 0
         self._free.clear()
         self._open.restart(min(max(offset, self._log.floor), self._log.committed))
@@ -376,14 +378,16 @@ class ConsumerGroup(GroupProgress[B]):
             if each.attempts
             for start, length in runs_of(each.open if isinstance(each, Lease) else each.bits)
         ]
-        return self._journal.snapshot(tried, self.settings, self.created_us, paused=self.paused)
+        return self._journal.snapshot(
+            tried, self.settings, self.created_us, paused=self.paused, sought_us=self.sought_us
+        )
 
     def apply(self, delta: GroupDelta) -> None:
         """Take in what an earlier process has written, in order; before anything else happens."""
         if delta.settings is not None:
             self.settings = delta.settings
             self._filter = GroupFilter(delta.settings)
-            self.created_us = delta.created_us
+            self.created_us, self.sought_us = delta.created_us, delta.sought_us
             self.paused = delta.paused
         self._journal.apply(delta, group_progress.WINDOW)
 

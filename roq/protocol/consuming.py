@@ -383,6 +383,8 @@ class Moved(NamedTuple):
     """and from there up to here the job has done what was left."""
     created_us: Whole
     """When the group was made; 0: it was not there, and is made if there still is none."""
+    sought_us: Whole = 0
+    """When an operator has moved it last (`seek`), before the job began; 0: never."""
 
 
 class GroupOrder(msgspec.Struct, frozen=True, kw_only=True):

@@ -123,14 +123,14 @@ class QueueLogs:
             position: how far the group was.
 
         Raises:
-            InvalidRequest: it has members, or was moved back or made anew meanwhile.
+            InvalidRequest: it has members, or was sought or made anew meanwhile.
             GroupNotFound, Unavailable: as `take`.
         """
         self._queue = self._describe()
         takeover.move(
             self._engine, self._queue, self._options.group, next(iter(position.values())).settings,
             [
-                Moved(key.generation, each.base, until[key], each.created_us)
+                Moved(key.generation, each.base, until[key], each.created_us, each.sought_us)
                 for key, each in position.items()
                 if until.get(key, 0) > each.base
             ],

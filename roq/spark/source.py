@@ -278,7 +278,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Everything below is done: the group goes on from there.
 
         Raises:
-            InvalidRequest: it has got members, or was made anew.
+            InvalidRequest: it has got members, or was made anew or sought.
             GroupNotFound: it was deleted.
         """
         if not self._options.group:
@@ -321,10 +321,14 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         if not self._group:
             self._group = positions(self._open().take())
         settings = next(iter(self._group.values())).settings
-        made = {key: each.created_us for key, each in self._group.items()}
+        new = LogPosition(settings, GroupDelta(name, 0))
+        known = {key: self._group.get(key, new) for key in end.next}
         return {
-            key: LogPosition(settings, GroupDelta(name, 0, created_us=made.get(key, 0)))
-            for key in end.next
+            key: LogPosition(
+                settings,
+                GroupDelta(name, 0, created_us=each.created_us, sought_us=each.sought_us),
+            )
+            for key, each in known.items()
         }
 
     def _attend(self, read: Offsets) -> None:

@@ -66,7 +66,7 @@ class TakenGroup:
         """The rows are done: the group goes on behind them. May be repeated.
 
         Raises:
-            InvalidRequest: it has got members meanwhile, or was moved back, or deleted and made
+            InvalidRequest: it has got members meanwhile, or was sought, or deleted and made
                 anew. Where it was not moved its messages are handed out, or read by the next query.
             GroupNotFound: it was deleted.
             Unavailable: not all exchanges have answered: repeat it.

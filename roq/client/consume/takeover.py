@@ -31,11 +31,13 @@ class LogPosition:
     Attributes:
         settings: likewise.
         created_us: when it was made.
+        sought_us: when an operator has moved it last; 0: never.
         base: everything below is done.
     """
 
     def __init__(self, settings: GroupSettings, delta: GroupDelta) -> None:
-        self.settings, self.created_us, self.base = settings, delta.created_us, delta.base
+        self.settings, self.base = settings, delta.base
+        self.created_us, self.sought_us = delta.created_us, delta.sought_us
         self._whole = sorted(delta.whole)
         self._firsts = [first for first, _ in self._whole]
         self._parts = {offset: int.from_bytes(done, "little") for offset, done in delta.parts}
@@ -95,7 +97,7 @@ def move(
         settings: of the group, for exchanges that did not have it yet.
 
     Raises:
-        As `take`; and InvalidRequest: the group was deleted or moved back meanwhile.
+        As `take`; and InvalidRequest: the group was made anew or sought meanwhile.
     """
     order = GroupOrder(
         id=_REQUEST, queue=bytes.fromhex(queue.queue_id), group=group, order="move",

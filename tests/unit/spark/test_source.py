@@ -348,7 +348,11 @@ class GroupLogs(FakeLogs):
             raise self.refusal
         return {
             key: encode_deltas(
-                [GroupDelta("g", base, [(base + 2, 1)], settings=SETTINGS, created_us=7)]
+                [
+                    GroupDelta(
+                        "g", base, [(base + 2, 1)], settings=SETTINGS, created_us=7, sought_us=3
+                    )
+                ]
             )
             for key, base in self.base.items()
         }
@@ -415,6 +419,7 @@ def test_a_stream_moves_its_group_behind_each_micro_batch(
         assert part.position is not None
         assert part.position.settings == SETTINGS
         assert part.position.done(6) == 0, "what is read again is the same"
+        assert part.position.sought_us == (3 if part is one else 0), "who seeks now is noticed"
     stream.commit(end)
     assert logs.moved == [{X1: (7, 0, 9), X2: (0, 0, 3)}]
     logs.refusal = Unavailable("exchange x1 has not answered")

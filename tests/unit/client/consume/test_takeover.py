@@ -64,6 +64,9 @@ def test_why_it_cannot_be_done_is_said() -> None:
     told = answers([], 7)
     with pytest.raises(InvalidRequest, match="queue orders: no"):
         take(PaperEngine(x1=told, x2=refuses("invalid_request")).real, queue("x1", "x2"), "g", 0.1)
+    again = PaperEngine(x1=told, x2=refuses("busy")).real
+    with pytest.raises(Unavailable, match=r"exchange x2: no \(busy\)\. Not all .* repeat it"):
+        move(again, queue("x1", "x2"), "g", SETTINGS, [MOVE], 0.1)
     with pytest.raises(Unavailable, match=r"exchange x2: it is away\. Not all .* nothing is read"):
         take(PaperEngine(x1=told).real, queue("x1", away="x2"), "g", 0.1)
     with pytest.raises(GroupNotFound, match="queue orders has no group g"):
