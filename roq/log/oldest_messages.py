@@ -18,6 +18,8 @@ from roq.protocol.entry import appended_us
 AREA_MAX: Final = 256
 """A larger extension area is not kept: only what it says of priorities."""
 
+_MISSING: Final = ord("1")
+
 Glimpse = tuple[bytes, bytes, bytes]
 """Of a batch, what of it is asked for later: topic, entry frame, and extension area."""
 
@@ -35,7 +37,8 @@ class OldestMessages:
     def __init__(self) -> None:
         self._found: dict[tuple[bytes | None, int], int] = {}
         """By topic, None: of all others, and priority: when it was appended. The oldest first."""
-        self._topics: set[bytes] = set()
+        self._missing: dict[bytes | None, bytearray] = {}
+        """By topic, for each value of a priority: "1", nothing was found that has it; or "0"."""
 
     def add(self, seen: Glimpse, count: int, bits: int) -> None:
         """These messages of a batch are open.
@@ -46,16 +49,19 @@ class OldestMessages:
         """
         name, frame, area = seen
         topic: bytes | None = name
-        if name not in self._topics:
-            if len(self._topics) < OLDEST_TOPICS_MAX:
-                self._topics.add(name)
-            else:
-                topic = None
+        missing = self._missing.get(name)
+        if missing is None:
+            topic = name if len(self._missing) < OLDEST_TOPICS_MAX else None
+            missing = self._missing.setdefault(topic, bytearray(b"1" * 256))
         column = read_column(area, PRIORITIES, count) if PRIORITIES in area else b"\x00"
-        for value in column if len(column) == 1 else sorted(set(column)):
-            key = topic, min(value, PRIORITY_MAX)
-            if key not in self._found and bits & bits_of_column(column, value):
-                self._found[key] = appended_us(frame)
+        if len(column) > 1 and not bits & int(column.translate(missing)[::-1], 2):
+            return  # as nearly always: all that is open here was found before
+        for value in sorted(set(column)):
+            if missing[value] == _MISSING and bits & bits_of_column(column, value):
+                priority = min(value, PRIORITY_MAX)
+                self._found[topic, priority] = appended_us(frame)
+                same = slice(priority, None if priority == PRIORITY_MAX else value + 1)
+                missing[same] = b"0" * len(missing[same])
 
     def rows(self) -> list[OldestMessage]:
         """One for each topic and priority, the oldest first."""

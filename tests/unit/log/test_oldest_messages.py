@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from roq.log.oldest_messages import AREA_MAX, Glimpse, OldestMessages, glimpse_of
 from roq.log.ring import TopicLog
 from roq.protocol.columns import PRIORITIES, PRIORITY_MAX, pack_column, pack_keys
@@ -61,3 +65,20 @@ def test_of_a_large_extension_area_only_priorities_are_kept() -> None:
     found = OldestMessages()
     found.add(kept, 300, 0b10)
     assert [(each.priority, each.appended_us) for each in found.rows()] == [(5, 1)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_found_is_the_oldest_of_all_that_is_open(seed: int) -> None:
+    chance = random.Random(seed)
+    expected: dict[tuple[bytes | None, int], int] = {}
+    seen: list[tuple[bytes, int, bytes, int]] = []
+    for time_us in range(1, 60):
+        topic = chance.choice([b"a", b"b"])
+        column = bytes(chance.choices([0, 1, 5, 9, 10, 255], k=chance.randint(1, 5)))
+        bits = chance.randrange(1, 1 << len(column))
+        seen.append((topic, time_us, column, bits))
+        for index, value in enumerate(column):
+            if bits >> index & 1:
+                expected.setdefault((topic, min(value, PRIORITY_MAX)), time_us)
+    found = {(topic, priority): at for topic, priority, at in rows(*seen)}
+    assert found == expected
