@@ -15,7 +15,7 @@ from roq.log.group_journal import GroupJournal
 from roq.log.keyed_messages import KeyedMessages
 from roq.log.leases import Piece, bits_at, runs_of, split_by_attempts
 from roq.log.log import Log
-from roq.log.oldest_messages import OldestMessages, glimpse_of
+from roq.log.oldest_messages import AREA_MAX, OldestMessages, glimpse_of
 from roq.log.open_batches import OpenBatches
 from roq.log.patient_reads import PatientReads
 from roq.log.ranked_messages import RankedMessages
@@ -157,8 +157,9 @@ class GroupProgress(Generic[B]):
         open_bits = bits_at(0, count) & ~done
         record = self.reads.last
         if open_bits and record is not None:
-            seen = glimpse_of(record, area, count) if area else (record[0].name, record[1], b"")
-            self._open.seen[offset] = seen  # built here, as a call costs more than all else of it
+            small = len(area) <= AREA_MAX  # built here, as a call costs more than all else of it
+            seen = (record[0].name, record[1], area) if small else glimpse_of(record, area, count)
+            self._open.seen[offset] = seen
         self._open.open(count, open_bits)
         if open_bits and not isinstance(self._free, FreeMessages):
             self._free.open(offset, read_column(area, self._free.column, count), self.base)
