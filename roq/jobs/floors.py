@@ -38,18 +38,19 @@ class WaitingFloors:
         floor, until = self._floors.get((kind, priority), (0, 0.0))
         return floor if self.clock() < until else 0
 
-    def looked(self, kind: str, priority: int, oldest: int, seconds: float) -> None:
+    def looked(self, kind: str, priority: int, floor: int, oldest: int, seconds: float) -> None:
         """Jobs were looked for.
 
         Args:
             kind: type of the jobs.
             priority: theirs.
+            floor: where the look began.
             oldest: `created` of the first that was found, or now if there was none.
             seconds: that the look took.
         """
         cell = (kind, priority)
-        if self.floor(kind, priority):
-            until = self._floors[cell][1]
+        if floor:
+            _, until = self._floors.get(cell, (0, 0.0))
         elif seconds > SLOW_SECONDS:
             until = self.clock() + min(REST * seconds, REST_SECONDS)
         else:

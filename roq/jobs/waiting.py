@@ -58,7 +58,8 @@ class WaitingJobs(HeldJobs):
             found += self.database.run(connection, asked % "", type=kind, most=most)
             last = found[-1].priority if len(found) == most else _LEVELS[-1]
             first = {row.priority: row.created for row in reversed(found)}
-            self._looked(connection, kind, {p: first.get(p) for p in _LEVELS if p <= last}, began)
+            seen = {p: first.get(p) for p in _LEVELS if p <= last}
+            self._looked(connection, kind, seen, began, 0)
             return found
         for priority, floor in floors.items():
             if len(found) < most:
@@ -67,35 +68,41 @@ class WaitingJobs(HeldJobs):
                     connection, asked % " AND priority = :priority AND created >= :floor",
                     type=kind, most=most - len(found), priority=priority, floor=floor,
                 ).all()  # fmt: skip
-                self._looked(connection, kind, {priority: rows[0].created if rows else None}, began)
+                seen = {priority: rows[0].created if rows else None}
+                self._looked(connection, kind, seen, began, floor)
                 found += rows
         return found
 
     def oldest(self, connection: sa.Connection, kind: str, priority: int) -> int | None:
         """`created` of the oldest job of a type and priority that may be claimed; None: none."""
-        began = self._floors.clock()
+        began, floor = self._floors.clock(), self._floors.floor(kind, priority)
         oldest: int | None = self.database.run(
             connection,
             "SELECT min(created) FROM job WHERE type = :type AND priority = :priority"
             " AND status = 'CREATED' AND held = '' AND created >= :floor",
             type=kind,
             priority=priority,
-            floor=self._floors.floor(kind, priority),
+            floor=floor,
         ).scalar()
-        self._looked(connection, kind, {priority: oldest}, began)
+        self._looked(connection, kind, {priority: oldest}, began, floor)
         return oldest
 
     def _looked(
-        self, connection: sa.Connection, kind: str, oldest: Mapping[int, int | None], began: float
+        self,
+        connection: sa.Connection,
+        kind: str,
+        oldest: Mapping[int, int | None],
+        began: float,
+        floor: int,
     ) -> None:
-        """Remember what a look has found that began then: by priority, `created` of the first."""
+        """Remember what a look has found that began then and there: by priority, `created` of the
+        first."""
         took = self._floors.clock() - began
-        known = any(self._floors.floor(kind, each) for each in oldest)
-        if self.database.sqlite or not (known or took > SLOW_SECONDS):
+        if self.database.sqlite or not (floor or took > SLOW_SECONDS):
             return  # SQLite forgets at once
         now = self.database.now(connection)
         for priority, created in oldest.items():
-            self._floors.looked(kind, priority, now if created is None else created, took)
+            self._floors.looked(kind, priority, floor, now if created is None else created, took)
 
     def first_priority(self, connection: sa.Connection, kind: str, below: int) -> int | None:
         """The priority of the next job of a type that goes before those of `below`; None: none may

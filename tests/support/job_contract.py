@@ -146,7 +146,7 @@ class StoreContract:
         jobs = [lab.submit(priority=each) for each in (LOW, HIGH, DEFAULT)]
         lab.set("job", "created = 5", jobs[1])
         for priority in (HIGH, DEFAULT, LOW):
-            floors.looked("A", priority, 10 + SLACK, 0.1)
+            floors.looked("A", priority, 0, 10 + SLACK, 0.1)
         assert [run.id for run in lab.claim(mine, 1)] == [jobs[2]], "a whole look finds the first"
         with lab.database.read() as connection:
             assert lab.store.oldest(connection, "A", HIGH) is None
