@@ -453,7 +453,7 @@ class JobStore(WaitingJobs):
             " ON CONFLICT (job) DO UPDATE SET codec = excluded.codec, version = excluded.version,"
             " body = excluded.body"
         )
-        if self.database.sqlite:
+        if connection.dialect.driver != "psycopg":  # SQLite, or a user's connection
             rows = [{"job": job, **body._asdict()} for job, body in bodies]
             values = "VALUES (:job, :codec, :version, :body)"
             self.database.run_each(connection, insert + values + also, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from job_contract import StoreContract
@@ -11,6 +12,7 @@ from job_lab import Lab, new
 from sqlalchemy import text
 
 from roq.jobs import store
+from roq.jobs.database import JobDatabase
 from roq.jobs.rows import Body
 
 
@@ -54,3 +56,18 @@ def test_large_bodies_are_brought_by_several_statements(monkeypatch: pytest.Monk
     portions = [[job for job, _ in some] for some in store._portions(bodies)]
     assert portions == [[0, 1], [2], [3], [4, 5]]
     assert list(store._portions([])) == []
+
+
+def test_params_go_over_a_users_connection_of_another_driver() -> None:
+    """As psycopg2 does: it puts each value into the text."""
+    told: list[str] = []
+    connection = SimpleNamespace(
+        dialect=SimpleNamespace(driver="psycopg2"),
+        exec_driver_sql=lambda statement, rows: told.extend(statement % row for row in rows),
+    )
+    jobs = store.JobStore(JobDatabase("postgresql://nobody@nowhere/none"))
+    bodies = [(each, Body("json", 1, b"b")) for each in (1, 2)]
+    jobs._write_bodies(connection, "job_params", bodies)  # type: ignore[arg-type]
+    assert [each.partition("VALUES ")[2][:17] for each in told] == [
+        "(1, json, 1, b'b'", "(2, json, 1, b'b'",
+    ]  # fmt: skip
