@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from time import monotonic
@@ -314,8 +314,11 @@ class JobWorker:
     def _commit(self) -> None:
         """One transaction: what has ended, and what is claimed."""
         ended = self._take_ended()
-        places = self._places()
-        wants = self._wants(places)
+        # What has ended has no place any more: others are claimed with its end.
+        over = {(each.run.id, each.run.token) for _, each in ended}
+        going = [each for key, each in self._running.items() if key not in over]
+        places = self._places(going)
+        wants = self._wants(places, going)
         most = max((want.most for want in wants), default=0)
         look, messages, by_queue = self._look, self._messages, self._by_queue
         named = messages.take(wants) if messages is not None and by_queue else []
@@ -444,25 +447,22 @@ class JobWorker:
 
     # --- how much is claimed ----------------------------------------------------------------------
 
-    def _places(self) -> JobPlaces:
-        """What there is room for now."""
+    def _places(self, going: Iterable[Running]) -> JobPlaces:
+        """What there is room for beside these."""
         if self._stopping or monotonic() - self._renewed > DOUBT_SECONDS:
             return JobPlaces(0)
         now = monotonic()
         return self._room.places(
-            (each.kind.name, 0.0 if each.began is None else now - each.began)
-            for each in self._running.values()
+            (each.kind.name, 0.0 if each.began is None else now - each.began) for each in going
         )
 
-    def _wants(self, places: JobPlaces) -> list[Want]:
+    def _wants(self, places: JobPlaces, going: Iterable[Running]) -> list[Want]:
         look = self._look
         if look is None or not look.on:
             return []
-        running: dict[str, int] = {}
-        for each in self._running.values():
-            running[each.kind.name] = running.get(each.kind.name, 0) + 1
+        running = Counter(each.kind.name for each in going)
         return [
-            self._want(kind, places, running.get(kind.name, 0), look)
+            self._want(kind, places, running[kind.name], look)
             for kind in self._types.values()
             if kind.name not in look.off
         ]

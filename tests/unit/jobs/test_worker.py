@@ -607,6 +607,38 @@ def test_an_instance_with_a_queue_does_nothing_for_commits_of_others(
     running._threads.close()
 
 
+@pytest.mark.parametrize("limit", [None, 1])
+@pytest.mark.parametrize("queue", [False, True])
+def test_the_next_job_is_claimed_with_the_end_of_a_long_one(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, limit: int | None, queue: bool
+) -> None:
+    goes_on = threading.Semaphore(0)
+
+    @jobs.type("A", cluster_limit=limit)
+    def run(job: roq.Job) -> None:
+        goes_on.acquire()
+
+    monkeypatch.setattr(worker, "LOOK_SECONDS", SECONDS)
+    messages = Messages()
+    jobs.operate.dispatch("queue" if queue else "database", who="me")
+    running = JobWorker(
+        jobs.store, jobs.instances, jobs.types, threads=1, messages=lambda _ready: messages
+    )
+    running.enter()
+    ended = threading.Semaphore(0)
+    monkeypatch.setattr(running._wake, "set", ended.release)
+    running._threads = RunThreads(1, running._done)
+    messages.held = [ReadyJob(roq.DEFAULT, run.submit().id, 1, "A") for _ in range(3)]
+    for number in range(1, 4):
+        running._turn()
+        assert running.stats.claimed == number, "in the transaction that has the end of the last"
+        goes_on.release()
+        assert ended.acquire(timeout=SECONDS)
+    running._turn()
+    assert running.stats.complete == 3
+    running._threads.close()
+
+
 def test_all_old_results_are_deleted_however_many(jobs: Jobs) -> None:
     @jobs.type("A")
     def run(job: roq.Job) -> None:
