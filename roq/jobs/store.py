@@ -169,10 +169,10 @@ class JobStore(WaitingJobs):
             if job.params is not None:
                 bodies.append((told.id, job.params))
             edges += [[each, told.id] for each in set(job.parents) & open_parents]
-        for n, job in enumerate(jobs):
+        self._write_bodies(connection, "job_params", bodies)
+        for n, job in enumerate(jobs):  # one of these itself may be replaced by a later one
             if n not in found:
                 found[n] = self._there_already(connection, job, deltas)
-        self._write_bodies(connection, "job_params", bodies)
         self.write_edges(connection, edges)
         if not sent or not all(told.ready for told in found.values()):
             self.database.notify(connection)

@@ -345,6 +345,16 @@ class StoreContract:
         lab.check()
         assert len(lab.claim(mine)) == 4
 
+    def test_what_replaces_a_job_of_the_same_submission_has_the_last_word(self, lab: Lab) -> None:
+        lab.submit_all(
+            [
+                new(unique="u", on_unique="replace", params=Body("json", 1, each))
+                for each in (b"1", b"2", b"3")
+            ]
+        )
+        (run,) = lab.claim(lab.instance())
+        assert run.params == Body("json", 1, b"3")
+
     def test_a_restart_does_not_break_unique(self, lab: Lab) -> None:
         mine = lab.instance()
         for _ in range(2):
