@@ -335,7 +335,7 @@ class ExchangeServer:
         # A subscriber that reads slowly is full: if its connection breaks, to answer a heartbeat
         # that came before ends its process (docs/decisions/0009). The system finds who takes
         # nothing.
-        self._live.setsockopt(zmq.HEARTBEAT_IVL, 0)
+        sockets.without_heartbeats(self._live)
         self._live.setsockopt(zmq.TCP_MAXRT, int(1_000 * FETCH_GIVE_UP_SECONDS))
         self._live.setsockopt(zmq.SNDHWM, live_high_water_mark(spec.limits))
         self._live.setsockopt(zmq.XPUB_VERBOSER, 1)

@@ -59,10 +59,15 @@ def router(context: Dialer[S], *, maximum_bytes: int = CONTROL_BYTES_MAX) -> S:
     """A server socket. It must only be sent to with NOBLOCK: see `send_to`."""
     socket = _new(context, zmq.ROUTER, maximum_bytes)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    without_heartbeats(socket)
+    return socket
+
+
+def without_heartbeats(socket: Socket) -> None:
+    """Have the system find out, by TCP's own, that the others are gone; before bind or connect."""
     socket.setsockopt(zmq.HEARTBEAT_IVL, 0)
     for option, value in _KEEPALIVE.items():
         socket.setsockopt(option, value)
-    return socket
 
 
 def dealer(context: Dialer[S], *, maximum_bytes: int = CONTROL_BYTES_MAX) -> S:

@@ -301,7 +301,8 @@ class Killing:
     def _tell_rest(self) -> None:
         """How everything stands, if jobs do not end."""
         for each in self._programs:
-            self._tell(f"instance {each.pid}: {psutil.Process(each.pid).status()}")
+            status = psutil.Process(each.pid).status() if each.alive() else "it has ended"
+            self._tell(f"instance {each.pid}: {status}")
         with self._jobs.database.read() as connection:
             for asked in _RESTS:
                 for row in connection.exec_driver_sql(asked):

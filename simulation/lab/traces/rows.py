@@ -161,7 +161,9 @@ def _document(document: Mapping[str, object]) -> dict[str, object]:
     if isinstance(known, ExchangeKpi):
         values["top"] = [msgspec.structs.asdict(each) for each in known.top]
     later = {
-        name: value for name, value in document.items() if name not in {"CMD", "exchange", *columns}
+        name: value
+        for name, value in document.items()
+        if name not in {"CMD", *known.__struct_fields__}
     }
     values["other"] = msgspec.json.encode(later).decode() if later else None
     return values

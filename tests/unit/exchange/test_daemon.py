@@ -23,5 +23,7 @@ def test_its_fan_out_sends_no_heartbeats_and_gives_up_who_takes_nothing() -> Non
     try:
         assert server._live.getsockopt(zmq.HEARTBEAT_IVL) == 0
         assert server._live.getsockopt(zmq.TCP_MAXRT) == 10_000
+        # Nothing is on its way to one that has asked for nothing that comes.
+        assert server._live.getsockopt(zmq.TCP_KEEPALIVE) == 1
     finally:
         server.close()

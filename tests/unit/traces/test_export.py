@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from runs import run_of
 from traces import Story, exchange, queue
@@ -13,7 +15,7 @@ from roq.protocol.kpi import SubscriberKpi
 from roq.simulation.lab.archive.folder import write_run
 from roq.simulation.lab.traces.export import lines, main
 from roq.simulation.lab.traces.place import TracesError
-from roq.simulation.lab.traces.tables import KPI
+from roq.simulation.lab.traces.tables import KPI, SCHEMAS, TABLE
 
 
 def listener(received: int) -> SubscriberKpi:
@@ -57,6 +59,18 @@ def test_each_kind_of_line_has_its_columns(tmp_path: Path) -> None:
         ["PROD", "FINISH", "publisher-0", "10"],
     ])  # fmt: skip
     assert found[-1][1] == "FINISH"
+
+
+def test_numbers_that_an_earlier_release_kept_in_32_bits_are_read(tmp_path: Path) -> None:
+    new, old = written(tmp_path / "new"), written(tmp_path / "old")
+    for file in old.glob(f"**/{TABLE}={KPI}/*.parquet"):
+        rows = pq.read_table(file, partitioning=None)
+        types = {"exchange": pa.int32(), "sources": pa.list_(pa.int32())}
+        narrow = [pa.field(each.name, types.get(each.name, each.type)) for each in rows.schema]
+        pq.write_table(rows.cast(pa.schema(narrow)), file)
+        whole = pq.read_table(file, schema=SCHEMAS[KPI], partitioning=None)
+        assert whole.to_pylist() == rows.select(SCHEMAS[KPI].names).to_pylist()
+    assert list(lines(old)) == list(lines(new))
 
 
 def test_the_program_prints_them_and_names_what_is_damaged(

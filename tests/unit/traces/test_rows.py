@@ -125,9 +125,10 @@ def test_what_a_later_monitor_tells_beyond_is_kept() -> None:
     story = Story()
     story.document(0.0, queue(1))
     trace = json.loads(story.messages[0].payload)
-    trace["document"]["groups"] = 4
+    later = {"groups": 4, "exchange": "x2"}
+    trace["document"] |= later
     row = row_of(message(json.dumps(trace).encode()), RUN, BEGAN_US)
-    assert json.loads(str(row.values["other"])) == {"groups": 4}
+    assert json.loads(str(row.values["other"])) == later
 
 
 def test_one_bad_value_does_not_spoil_its_neighbours() -> None:
