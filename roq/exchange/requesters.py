@@ -64,6 +64,9 @@ class Asker:
     told_at: float
     link: bytes = b""
     """It is told over the connection of this publisher, if that has one; empty: of none."""
+    asked: bool = False
+    """Some of what it is to be told it has asked for: it may wait as that connection is cut, and
+    hears it where it has asked."""
     publishers: set[bytes] = field(default_factory=set)
     wanted: dict[str, set[Position]] = field(default_factory=dict)
     """By service: what it has asked for."""
@@ -144,6 +147,7 @@ class Requesters(Generic[B]):
             else:
                 outcome = _outcome_at(group, position)
             if outcome is not None:
+                requester.asked = True
                 self._tell(requester, want.service, [outcome])
                 continue
             if position not in wanted:
@@ -230,7 +234,8 @@ class Requesters(Generic[B]):
             return []
         sends: list[Send] = []
         for requester in self._due:
-            link = self.link_of(requester.link) if requester.link else None
+            by_link = requester.link and not requester.asked
+            link = self.link_of(requester.link) if by_link else None
             for service, outcomes in requester.due.items():
                 for some in _portions(outcomes):
                     told = requesting.encode(RequestEnds(service, some))
@@ -239,7 +244,7 @@ class Requesters(Generic[B]):
                     else:
                         requester.told_at = self._now
                         sends.append(Send(requester.route, (OUTCOMES + requester.tag, told)))
-            requester.due = {}
+            requester.due, requester.asked = {}, False
         self._due.clear()
         return sends
 
@@ -319,6 +324,7 @@ class Requesters(Generic[B]):
         """Whoever has asked for this one is told, but for who was told already."""
         self._unseen.pop((service, position), None)
         for requester in self._waiting.pop((service, position), ()):
+            requester.asked = True
             requester.wanted[service].discard(position)
             if not requester.wanted[service]:
                 del requester.wanted[service]

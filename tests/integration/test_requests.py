@@ -132,11 +132,13 @@ def test_a_response_comes_by_result_future_callback_and_id(
         requester.request(ECHO, b"c").on_done(note)
         assert ready.wait(10)
         assert called == [b"c"]
-        pending = requester.request(SLOW, 0.3)
+        pending, fetched = requester.request(SLOW, 0.3), threading.Event()
+        pending.on_done(lambda _: fetched.wait(20))  # its retrieval is confirmed afterwards
         assert pending.accepted is not None
         assert pending.accepted.wait(10).ok
         with running.connect() as other:
             assert other.response(SLOW, pending.id).result(10) == "done"
+        fetched.set()
         assert pending.result(10) == "done"
         assert requester.send(ECHO, b"nobody waits").wait(10).ok
         began = time.monotonic()

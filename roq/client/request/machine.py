@@ -158,7 +158,7 @@ class RequesterMachine:
     def attended(self, service: str) -> bool:
         """Whether every exchange that is there has answered."""
         return bool(self.places) and all(
-            place.attended.get(service) == 0 for place in self.places.values()
+            place.attended.get(service) == 0 for place in list(self.places.values())
         )
 
     def wait(

@@ -287,26 +287,18 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
             self.ends[member] = error if outcome is None else outcome
             single = self._singles.get(member)
             self._left -= 1
-            rings: list[Callable[[], None]] = []
-            if not self._left:
-                rings, self._callbacks = self._callbacks, []
         if not self._left and self.repeat is not None:
             self._waits.let_go(self)
         if single is not None:
             single.settle(outcome, error)
-        if rings:
-            self._waits.ring(rings)
+        self._ring_all()
         return True
 
     def recount(self) -> None:
         """Whoever was settling some of them was interrupted."""
         with REGISTERING:
             self._left = self.ends.count(None)
-            rings: list[Callable[[], None]] = []
-            if not self._left:
-                rings, self._callbacks = self._callbacks, []
-        if rings:
-            self._waits.ring(rings)
+        self._ring_all()
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -342,6 +334,10 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
             elif end is not None:
                 single.settle(None, end)
         return single
+
+    def _ring_all(self) -> None:
+        if not self._left and self._callbacks:
+            self._waits.ring(self._callbacks)
 
     def _ring(self, ring: Callable[[], None]) -> None:
         with REGISTERING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -85,8 +85,8 @@ class Waits(Protocol):
         """It will not be sent once more."""
         ...
 
-    def ring(self, rings: Sequence[Callable[[], None]]) -> None:
-        """Call these; they do not wait."""
+    def ring(self, rings: list[Callable[[], None]]) -> None:
+        """Call these, and take them off, also if this is said again; they do not wait."""
         ...
 
 

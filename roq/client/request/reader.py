@@ -7,10 +7,10 @@ acknowledgements, so who waits for an end reads both, and wakes no other thread
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from threading import get_ident
 from time import monotonic
 from typing import Final
 
@@ -43,7 +43,8 @@ class OutcomeReader:
         on_cut: called in the I/O thread when something of it may be lost.
 
     Attributes:
-        threads: so many wait.
+        threads: those that wait. One that is interrupted here may stay among them until it waits
+            again.
     """
 
     def __init__(
@@ -51,9 +52,8 @@ class OutcomeReader:
         told: deque[tuple[LogId, list[bytes]]], *, has_news: Callable[[], bool],
         take_in: Callable[[], bool], on_news: Callable[[], None], on_cut: Callable[[], None],
     ) -> None:  # fmt: skip
-        self.threads = 0
+        self.threads: set[int] = set()
         shell.away_seconds = AWAY_SECONDS
-        self._counting = threading.Lock()
         self._shell = shell
         self._guard = guard
         self._has_news = has_news
@@ -82,19 +82,20 @@ class OutcomeReader:
         def look() -> bool:
             return has_news() or condition()
 
-        self._count(1)
         try:
+            self.threads.add(get_ident())
             while not condition():
-                if has_news() and self._guard.within(TURN_SECONDS, self._take_in):
-                    continue
                 remaining = deadline - monotonic()
+                turn = max(0.0, min(remaining, TURN_SECONDS))
+                if has_news() and self._guard.within(turn, self._take_in) and remaining > 0:
+                    continue
                 if remaining <= 0:
-                    return False
+                    return condition()
                 if shell.failure is not None:
                     return None
                 shell.wait_for(look, min(remaining, SLICE_SECONDS))
         finally:
-            self._count(-1)
+            self.threads.discard(get_ident())
             if has_news():
                 self._on_news()  # somebody else has to look
         return True
@@ -103,7 +104,3 @@ class OutcomeReader:
         """Something has happened elsewhere."""
         if self.threads:
             self._shell.wake()
-
-    def _count(self, more: int) -> None:
-        with self._counting:
-            self.threads += more

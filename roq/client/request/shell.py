@@ -266,15 +266,20 @@ class Collector:
                 self._kept_bytes += size
                 many.repeat = data
 
-    def ring(self, rings: Sequence[Callable[[], None]]) -> None:
-        """Call these in the I/O thread."""
+    def ring(self, rings: list[Callable[[], None]]) -> None:
+        """Call these in the I/O thread, and take them off: once, however often this is said."""
+
+        def call() -> None:
+            while rings:
+                rings.pop(0)()
+
         inside = self._engine.inside
-        for ring in rings:
+        for _ in list(rings):  # so often, as one may raise
             if not inside:
                 with suppress(Closed):
-                    self._engine.call_soon(ring)
+                    self._engine.call_soon(call)
                     continue
-            ring()
+            call()
 
     def let_go(self, requested: Requested) -> None:
         """It will not be sent once more."""
@@ -552,6 +557,7 @@ class Collector:
             if self._timer is None:
                 self._tick()
             with self._guard.lock:
+                self._take_in()  # what has come is not lost
                 places = self._lines.use(topology)
                 lost = [waiter for place in places for waiter in self._book.close(place)]
                 for waiter in dict.fromkeys(lost):  # a part once
@@ -564,6 +570,7 @@ class Collector:
         if self._error is not None:
             return
         with self._guard.lock:
+            self._take_in()
             self._pass_time(monotonic())
         self._look()
         self._timer = self._engine.reactor.call_later(TICK_SECONDS, self._tick)

@@ -96,3 +96,22 @@ def test_ends_go_with_the_acknowledgements_of_who_has_made_the_requests() -> Non
     assert tell(bytes(LINK_BYTES)) == [(b"a", OUTCOMES + b"tag1")], "acknowledgements do not wait"
     links.clear()
     assert tell(b"") == [(b"a", OUTCOMES + b"tag1")], "it publishes elsewhere now"
+
+
+def test_what_was_asked_for_is_told_where_it_was_asked_as_the_link_may_be_cut() -> None:
+    requesters, group = made()
+    requesters.link_of = {b"p" * 16: b"link"}.get
+    wish = Attend(id=1, queue=b"q" * 16, service="s", publisher=b"p" * 16, by_link=True)
+    requesters.attend(Request(b"a", ATTEND, b"", b"tag1"), wish, group, 0.0)
+    end = RequestEnd(0, 0, RequestState.DONE, b"v")
+
+    def ends_so() -> list[bytes]:
+        group.ended.append((b"p" * 16, end))  # type: ignore[arg-type]
+        requesters.ended(group)
+        return [send.route for send in requesters.take()]
+
+    requesters.want(b"a", b"tag1", Want("s", [Position(0, 0)]), None, 0.0)
+    assert [send.route for send in requesters.take()] == [b"a"], "it has ended already"
+    requesters.want(b"a", b"tag1", Want("s", [Position(0, 0)]), group, 0.0)
+    assert ends_so() == [b"a"], "it ends later"
+    assert ends_so() == [b"link"], "nobody has asked for this one"

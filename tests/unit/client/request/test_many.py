@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -37,9 +37,9 @@ class Waits:
     def cancel(self, pending: object, *, late: bool = False) -> None:
         self.calls.append(("cancel", pending))
 
-    def ring(self, rings: Sequence[Callable[[], None]]) -> None:
-        for ring in rings:
-            ring()
+    def ring(self, rings: list[Callable[[], None]]) -> None:
+        while rings:
+            rings.pop(0)()
 
     def let_go(self, pending: Any) -> None:
         pending.repeat = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -40,9 +40,9 @@ class Waits:
     def cancel(self, pending: Pending[Any], *, late: bool = False) -> None:
         self.calls.append("cancel")
 
-    def ring(self, rings: Sequence[Callable[[], None]]) -> None:
-        for ring in rings:
-            ring()
+    def ring(self, rings: list[Callable[[], None]]) -> None:
+        while rings:
+            rings.pop(0)()
 
     def let_go(self, pending: Pending[Any]) -> None:
         pending.repeat = None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from roq.client.io.lock import ClientLock
 from roq.client.request.reader import OutcomeReader
@@ -49,7 +52,7 @@ class Scene:
         self.reader = OutcomeReader(
             cast("Any", engine), cast("Any", self.shell), self.guard, self.told,
             has_news=lambda: bool(self.told), take_in=self.take_in,
-            on_news=lambda: self.heard.append(self.reader.threads), on_cut=lambda: None,
+            on_news=lambda: self.heard.append(len(self.reader.threads)), on_cut=lambda: None,
         )  # fmt: skip
 
     def take_in(self) -> bool:
@@ -68,7 +71,7 @@ def test_who_waits_takes_in_what_comes() -> None:
     assert scene.wait(2, 20.0)
     assert scene.taken == [(ONE, [b"a"]), (ONE, [b"b"])]
     assert scene.heard == [1, 1], "nobody else need look while a thread waits"
-    assert scene.reader.threads == 0
+    assert not scene.reader.threads
 
 
 def test_it_ends_in_time_whoever_has_the_lock() -> None:
@@ -102,6 +105,47 @@ def test_what_may_be_lost_is_asked_for_and_only_who_waits_is_woken() -> None:
     assert len(scene.calls) == 1
     scene.reader.wake()
     assert scene.shell.woken == 0
-    scene.reader.threads = 1
+    scene.reader.threads = {1}
     scene.reader.wake()
     assert scene.shell.woken == 1
+
+
+def test_it_ends_in_time_however_much_comes_for_others() -> None:
+    scene, turns = Scene(), [0]
+
+    def take_in() -> bool:
+        turns[0] += 1
+        assert turns[0] < 3, "for ever"
+        return True
+
+    scene.reader._take_in = take_in
+    scene.told.append((ONE, [b"a"]))
+    assert scene.wait(1, 0.0) is False
+
+
+def test_who_is_interrupted_anywhere_waits_no_more_when_it_has_waited_again() -> None:
+    for line in range(1, 30):
+        scene, lines = Scene(), [line]
+
+        def trace(frame: FrameType, event: str, _: object, lines: list[int] = lines) -> Any:
+            if frame.f_code.co_filename.endswith("request/reader.py") and event == "line":
+                lines[0] -= 1
+                if not lines[0]:
+                    raise KeyboardInterrupt
+            return trace
+
+        scene.shell.coming.append(b"a")
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            scene.wait(1, 20.0)
+        except KeyboardInterrupt:
+            pass
+        else:
+            break
+        finally:
+            sys.settrace(before)
+        scene.wait(5, 0.0)
+        assert not scene.reader.threads, line
+    else:
+        pytest.fail("it was interrupted every time")

@@ -437,3 +437,47 @@ def test_who_is_interrupted_while_it_takes_in_does_so_once_more(
         many.results(20)
     assert many.results(20) == [b"v"] * 3
     assert scene.collector.open_count == 0
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("said", [False, True])
+def test_who_is_interrupted_while_it_has_callbacks_called_has_each_called_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, several: bool, said: bool
+) -> None:
+    publisher = PaperPublisher(scene.collector)
+    sent, pending = together(scene, 1) if several else scene.accepted()
+    called: list[object] = []
+    pending.when_done(lambda: called.append(pending))
+    ring, interrupts = scene.collector.ring, [1]
+
+    def interrupted(rings: list[Callable[[], None]]) -> None:
+        if not interrupts or said:
+            ring(rings)
+        if interrupts:
+            interrupts.clear()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(scene.collector, "ring", interrupted)
+    publisher.heard.append(lambda: scene.collector.accepted(sent))
+    publisher.says(0)
+    with pytest.raises(KeyboardInterrupt):
+        pending.result(20)
+    scene.inside(lambda: None)
+    scene.inside(lambda: None)
+    assert pending.result(20) == ([b"v"] if several else b"v")
+    assert called == [pending]
+
+
+def test_what_has_come_is_not_lost_with_its_exchange(scene: Scene) -> None:
+    publisher = PaperPublisher(scene.collector)
+    sent, pending = scene.accepted()
+    publisher.says(0)
+    empty = Topology(queue_id=b"q" * 16, epoch=1, version=2, exchanges=[])
+
+    def come_and_go() -> None:
+        scene.collector.accepted(sent)
+        publisher.heard.popleft()()
+        scene.collector._topology(empty)
+
+    scene.inside(come_and_go)
+    assert pending.state == "done"
