@@ -70,13 +70,9 @@ class Collector:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        managers: Sequence[str],
-        queue: str,
-        publisher: bytes = b"",
+        self, engine: Engine, managers: Sequence[str], queue: str, publisher: bytes = b"",
         on_lost: Callable[[Waiter], bool] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.queue = queue
         self.condition = threading.Condition()
         self._waiting = 0
@@ -273,9 +269,8 @@ class Collector:
             while rings:
                 rings.pop(0)()
 
-        inside = self._engine.inside
         for _ in list(rings):  # so often, as one may raise
-            if not inside:
+            if not self._engine.inside:
                 with suppress(Closed):
                     self._engine.call_soon(call)
                     continue
@@ -570,7 +565,6 @@ class Collector:
         if self._error is not None:
             return
         with self._guard.lock:
-            self._take_in()
             self._pass_time(monotonic())
         self._look()
         self._timer = self._engine.reactor.call_later(TICK_SECONDS, self._tick)
