@@ -80,7 +80,7 @@ def show(target: Target, queue: str, group: str) -> None:
     \b
     Example:
       roq group show orders billing
-      roq group show orders billing --json | jq '.oldest[] | select(.priority == 9)'
+      roq group show orders billing --json | jq '.oldest[]'
     """
     with target.connect() as cluster:
         rows = cluster.groups(queue, group, timeout=target.timeout)
