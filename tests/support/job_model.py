@@ -119,6 +119,7 @@ class _Connection:
         self.raw = driver
         self.raw.isolation_level = None
         self._engine = engine
+        self.dialect = engine.dialect
         self._breaks = breaks
         self._known: dict[str, str] = {}
         self._rows: dict[str, Callable[[Any], Any]] = {}
