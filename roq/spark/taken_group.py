@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import json
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from roq.errors import ConfigError
@@ -77,11 +76,6 @@ class TakenGroup:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.move()
