@@ -16,13 +16,13 @@ from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.request.context import parse_id
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.open_book import Waiter
 from roq.client.request.orders import order_instances, run_again
 from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
 from roq.client.request.service import THREADS, InstanceState, Service, settings_of
 from roq.client.request.shell import Collector
 from roq.client.request.views import ServiceView, describe_service
+from roq.client.request.waiting_requests import Waiter
 from roq.errors import GroupNotFound, InvalidRequest
 from roq.model import check_name
 from roq.protocol.requesting import ServiceSettings

@@ -20,9 +20,9 @@ from roq.client.publish.receipt import Receipt
 from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.many import ManyPart, PendingMany
-from roq.client.request.open_book import Sent, Waiter
 from roq.client.request.pending import Pending
 from roq.client.request.shell import OPEN_MAX, Collector
+from roq.client.request.waiting_requests import Sent, Waiter
 from roq.errors import InvalidRequest, MessageTooLarge, RoQError, Unavailable, WouldBlock
 from roq.protocol.attributes import attributes_of
 from roq.protocol.later import LATER_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed

@@ -20,12 +20,12 @@ from typing import Any, Final
 from roq.client.io.engine import Engine
 from roq.client.publish.receipt import Outcome, SendStatus, failure
 from roq.client.publish.shell import PublisherShell
-from roq.client.request.exchange_lines import ExchangeLines
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.many import ManyPart, PendingMany
-from roq.client.request.open_book import TICK_SECONDS, OpenBook, Sent, Waiter
 from roq.client.request.pending import Pending, Requested
 from roq.client.request.reader import OutcomeReader
+from roq.client.request.request_connections import RequestConnections
+from roq.client.request.waiting_requests import TICK_SECONDS, Sent, Waiter, WaitingRequests
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.errors import (
@@ -85,9 +85,9 @@ class Collector:
         self._machine = RequesterMachine()
         self._publisher = publisher
         self._on_lost = on_lost
-        self._lines = ExchangeLines(engine, self._machine, self._guard.lock, self._take)
-        self._perform = self._lines.perform
-        self._book = OpenBook()
+        self._connections = RequestConnections(engine, self._machine, self._guard.lock, self._take)
+        self._perform = self._connections.perform
+        self._requests = WaitingRequests()
         self._accepted: deque[Sent] = deque()
         self._confirmed: deque[Requested] = deque()
         self._cancelled: deque[tuple[Requested, bool]] = deque()
@@ -147,7 +147,7 @@ class Collector:
     @property
     def open_count(self) -> int:
         """Requests that are accepted, or asked for by their ids, and have not ended."""
-        return self._book.count
+        return self._requests.count
 
     def settings(self, service: str) -> ServiceSettings:
         """Those of a service that is attended."""
@@ -321,7 +321,7 @@ class Collector:
         this anywhere, and then it is done once more."""
         if self._torn:
             self._torn = False
-            self._book.recount()
+            self._requests.recount()
         while self._accepted:
             self._take_accepted(self._accepted[0])
             self._accepted.popleft()
@@ -424,7 +424,7 @@ class Collector:
         if self._error is not None:
             self._settle(pending, None, self._error)
             return
-        early = self._book.early.pop(place, None)
+        early = self._requests.early.pop(place, None)
         if early is not None:
             self._settle(pending, early[1], None)
             return
@@ -435,29 +435,29 @@ class Collector:
         if not self._machine.wait(pending.endpoint.service, *place, now, ask=ask, after=after):
             self._lost(pending)
             return
-        self._book.add(place[0], place[1:], pending)
+        self._requests.add(place[0], place[1:], pending)
         if ask:
             self._soon()
 
     def _wait_all(self, part: ManyPart) -> None:
         """As `_wait`, of those that are accepted together."""
-        place, book = part.place(), self._book
+        place, requests = part.place(), self._requests
         if place is None:
             return
         if self._error is not None:
             self._settle_all(part, None, self._error)
             return
         log, service, positions = place[0], part.many.endpoint.service, part.positions()
-        if book.early:
+        if requests.early:
             for position in positions:
-                early = book.early.pop((log, position), None)
+                early = requests.early.pop((log, position), None)
                 if early is not None:
                     self._settle_part(part, log, position, early[1])
             positions = part.open()
             if not positions:
                 return
         if self._machine.wait_all(service, log, positions, self._engine.reactor.now()):
-            book.add(log, positions, part)
+            requests.add(log, positions, part)
         else:
             self._lost(part)
 
@@ -465,7 +465,7 @@ class Collector:
         """The exchange is gone that had it."""
         if self._on_lost is not None and self._on_lost(waiter):
             if isinstance(waiter, ManyPart):
-                self._book.not_due(waiter)  # what is sent once more is another part
+                self._requests.not_due(waiter)  # what is sent once more is another part
             return
         gone = "its exchange is gone, with all that it knew"
         if isinstance(waiter, ManyPart) or waiter.accepted is not None:
@@ -494,22 +494,22 @@ class Collector:
     def _take_ends(self, name: LogId, ended: list[RequestEnd]) -> None:
         for outcome in ended:
             place = name, quick(Position, (outcome.offset, outcome.index))
-            waiters = self._book.open.get(place)
+            waiters = self._requests.open.get(place)
             if waiters is None:
-                self._book.came_early(place, outcome, self._engine.reactor.now())
+                self._requests.came_early(place, outcome, self._engine.reactor.now())
                 continue
             for waiter in waiters:
                 if isinstance(waiter, ManyPart):
                     self._settle_part(waiter, *place, outcome)
                 else:
                     self._settle(waiter, outcome, None)
-            self._book.close(place)
+            self._requests.close(place)
 
     def _settle(
         self, pending: Pending[Any], outcome: RequestEnd | None, error: RoQError | None
     ) -> None:
         self._changed = True
-        self._book.not_due(pending)
+        self._requests.not_due(pending)
         pending.settle(outcome, error)
 
     def _settle_part(
@@ -521,7 +521,7 @@ class Collector:
         if not part.many.held:
             self._machine.fetched(part.many.endpoint.service, log, position)
         if not part.left:
-            self._book.not_due(part)
+            self._requests.not_due(part)
 
     def _settle_all(
         self, waiter: Waiter, outcome: RequestEnd | None, error: RoQError | None
@@ -531,7 +531,7 @@ class Collector:
             self._settle(waiter, outcome, error)
             return
         self._changed = True
-        self._book.not_due(waiter)
+        self._requests.not_due(waiter)
         for member in waiter.open_members():
             waiter.many.settle(member, outcome, error)
         waiter.left = 0
@@ -553,8 +553,8 @@ class Collector:
                 self._tick()
             with self._guard.lock:
                 self._take_in()  # what has come is not lost
-                places = self._lines.use(topology)
-                lost = [waiter for place in places for waiter in self._book.close(place)]
+                places = self._connections.use(topology)
+                lost = [waiter for place in places for waiter in self._requests.close(place)]
                 for waiter in dict.fromkeys(lost):  # a part once
                     self._lost(waiter)
             self._known.set()
@@ -570,7 +570,7 @@ class Collector:
         self._timer = self._engine.reactor.call_later(TICK_SECONDS, self._tick)
 
     def _pass_time(self, now: float) -> None:
-        for waiter in self._book.overdue(now):
+        for waiter in self._requests.overdue(now):
             self._overdue(waiter, now)
         self._perform(self._machine.tick(self._engine.reactor.now()))
 
@@ -588,11 +588,11 @@ class Collector:
                 machine.cancel(endpoint.service, *place, late=True)
                 # And ask soon what it has said, if it does not say it.
                 machine.wait(endpoint.service, *place, clock, ask=False)
-            self._book.due_again(waiter, waiter.due + GRACE_SECONDS)
+            self._requests.due_again(waiter, waiter.due + GRACE_SECONDS)
             return
         for place in places:
             machine.forget(endpoint.service, *place)
-            self._book.close(place)
+            self._requests.close(place)
         why = f"its exchange has not said how it has ended: {self.trouble or 'it is silent'}"
         self._settle_all(waiter, None, Unavailable(f"{endpoint.name}: {why}"))
 
@@ -612,8 +612,8 @@ class Collector:
                 self._timer.cancel()
             self._take_in()
             self._perform(self._machine.say())
-            self._lines.close()
+            self._connections.close()
             self._known.set()
-            for waiter in self._book.clear():
+            for waiter in self._requests.clear():
                 self._settle_all(waiter, None, error)
         self._tell()

@@ -14,9 +14,9 @@ import roq
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request.endpoint import endpoint
 from roq.client.request.many import PendingMany
-from roq.client.request.open_book import Sent
 from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
+from roq.client.request.waiting_requests import Sent
 from roq.model import LogId
 from roq.protocol.later import LATER_TOPIC, decode_delayed
 from roq.protocol.requesting import Position, ServiceSettings, delayed_position

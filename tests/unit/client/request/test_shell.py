@@ -18,9 +18,9 @@ from roq.client.request import shell
 from roq.client.request.endpoint import endpoint
 from roq.client.request.machine import SURE_SECONDS
 from roq.client.request.many import ManyPart, PendingMany
-from roq.client.request.open_book import Sent
 from roq.client.request.pending import Pending
 from roq.client.request.shell import GRACE_SECONDS, Collector
+from roq.client.request.waiting_requests import Sent
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import requesting
 from roq.protocol.control import Topology
@@ -233,13 +233,13 @@ def test_many_end_one_after_the_other_and_are_confirmed_as_they_come(scene: Scen
     sent, many = together(scene)
     scene.collector.accepted(sent)
     scene.inside(lambda: None)
-    assert (scene.collector.open_count, len(scene.collector._book.due)) == (3, 1)
+    assert (scene.collector.open_count, len(scene.collector._requests.due)) == (3, 1)
     ended(scene, 0, 2)
     assert not many.done()
     assert fetched(scene) == [Position(3, 0), Position(3, 2)]
     ended(scene, 1)
     assert many.result(20) == [b"v"] * 3
-    assert (scene.collector.open_count, scene.collector._book.due) == (0, {}), (
+    assert (scene.collector.open_count, scene.collector._requests.due) == (0, {}), (
         "nothing is left of them"
     )
     assert len(fetched(scene)) == 3
@@ -267,7 +267,7 @@ def test_many_may_end_before_it_is_known_where_they_are(scene: Scene) -> None:
     assert scene.collector.open_count == 1
     ended(scene, 2)
     assert many.done()
-    assert not scene.collector._book.early
+    assert not scene.collector._requests.early
 
 
 def test_one_of_many_that_another_asks_for_is_told_to_both(scene: Scene) -> None:
@@ -331,7 +331,7 @@ def test_many_that_are_sent_once_more_are_looked_after_as_what_they_are_then(
     nobody = Topology(queue_id=b"q" * 16, epoch=1, version=2, exchanges=[])
     scene.inside(lambda: scene.collector._topology(nobody))
     assert not many.done()
-    assert scene.collector._book.due == {}, "else it ends those that are open elsewhere"
+    assert scene.collector._requests.due == {}, "else it ends those that are open elsewhere"
 
 
 def test_many_are_told_when_all_ends(scene: Scene) -> None:
@@ -415,6 +415,15 @@ def test_what_may_be_lost_with_a_connection_is_asked_for(scene: Scene) -> None:
     assert scene.lines.wanted == [Position(3, 0)]
 
 
+def taken_in_by_the_io_thread(scene: Scene, sent: Sent) -> None:
+    """Requests are accepted, and the I/O thread has said all of it and is idle: what comes now is
+    taken in by who waits."""
+    scene.inside(lambda: cast("Any", scene.collector._timer).cancel())
+    scene.collector.accepted(sent)
+    while scene.collector._has_news() or scene.collector._looking:
+        scene.inside(lambda: None)
+
+
 def test_who_is_interrupted_while_it_takes_in_does_so_once_more(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,7 +440,7 @@ def test_who_is_interrupted_while_it_takes_in_does_so_once_more(
         return settle(self, member, outcome, error)
 
     monkeypatch.setattr(PendingMany, "settle", interrupted)
-    publisher.heard.append(lambda: scene.collector.accepted(sent))
+    taken_in_by_the_io_thread(scene, sent)
     publisher.says(0, 1, 2)
     with pytest.raises(KeyboardInterrupt):
         many.results(20)
@@ -447,7 +456,6 @@ def test_who_is_interrupted_while_it_has_callbacks_called_has_each_called_once(
     publisher = PaperPublisher(scene.collector)
     sent, pending = together(scene, 1) if several else scene.accepted()
     called: list[object] = []
-    scene.inside(cast("Any", scene.collector._timer).cancel)  # nobody else takes it in
     pending.when_done(lambda: called.append(pending))
     ring, interrupts = scene.collector.ring, [1]
 
@@ -459,7 +467,7 @@ def test_who_is_interrupted_while_it_has_callbacks_called_has_each_called_once(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(scene.collector, "ring", interrupted)
-    publisher.heard.append(lambda: scene.collector.accepted(sent))
+    taken_in_by_the_io_thread(scene, sent)
     publisher.says(0)
     with pytest.raises(KeyboardInterrupt):
         pending.result(20)

@@ -14,7 +14,7 @@ from roq.protocol.control import Topology
 from roq.protocol.requesting import Position
 
 
-class ExchangeLines:
+class RequestConnections:
     """Those of one collector. All but what its connections call is called with its lock.
 
     Args:

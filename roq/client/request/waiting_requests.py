@@ -39,7 +39,7 @@ class Sent:
         """So many of them have been looked at."""
 
 
-class OpenBook:
+class WaitingRequests:
     """Who waits for what.
 
     Attributes:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from roq.client.consume.seat import AskExchange
-from roq.client.request.exchange_lines import ExchangeLines
 from roq.client.request.machine import RequesterMachine
+from roq.client.request.request_connections import RequestConnections
 from roq.model import ExchangeInfo, LogId
 from roq.protocol.control import Topology
 from roq.protocol.requesting import Position
@@ -49,7 +49,7 @@ def test_it_follows_an_exchange_and_keeps_what_is_open_at_a_log_that_comes_back(
     engine: Any = SimpleNamespace(
         exchanges=connections, translate=str, reactor=SimpleNamespace(now=lambda: 0.0)
     )
-    lines = ExchangeLines(engine, machine, threading.RLock(), lambda *_: None)
+    lines = RequestConnections(engine, machine, threading.RLock(), lambda *_: None)
     assert lines.use(topology("a")) == []
     connections.ups[0]()
     assert machine.places[ONE].up

@@ -1,0 +1,69 @@
+"""Who waits for what, and until when."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from roq.client.publish.receipt import Receipt
+from roq.client.request.endpoint import endpoint
+from roq.client.request.many import ManyPart, PendingMany
+from roq.client.request.pending import Pending
+from roq.client.request.waiting_requests import EARLY_SECONDS, WaitingRequests
+from roq.model import LogId
+from roq.protocol.requesting import Position, RequestEnd, RequestState
+
+ECHO = endpoint("s.echo", request=bytes, response=bytes)
+ONE = LogId(1, 1)
+AT = Position(3, 0)
+END = RequestEnd(3, 0, RequestState.DONE)
+
+
+def pending(due: float = float("inf")) -> Pending[bytes]:
+    made = Pending(cast("Any", None), "work", ECHO)
+    made.due = due
+    return made
+
+
+def test_several_wait_for_the_same() -> None:
+    requests, one, other = WaitingRequests(), pending(), pending()
+    requests.add(ONE, [AT], one)
+    requests.add(ONE, [AT, Position(3, 1)], other)
+    assert requests.count == 3
+    assert requests.close((ONE, AT)) == (one, other)
+    assert requests.close((ONE, AT)) == ()
+    assert requests.clear() == [other]
+    assert requests.count == 0
+
+
+def test_each_is_overdue_once_and_not_before() -> None:
+    requests, one, other, endless = WaitingRequests(), pending(10.0), pending(10.0), pending()
+    for each in (one, other, endless):
+        requests.add(ONE, [AT], each)
+    requests.not_due(other)
+    assert requests.overdue(9.9) == []
+    assert requests.overdue(10.3) == [one]
+    assert requests.overdue(99.0) == []
+    requests.due_again(one, 15.0)
+    assert requests.overdue(15.3) == [one]
+
+
+def test_what_came_early_is_kept_for_a_while() -> None:
+    requests = WaitingRequests()
+    requests.came_early((ONE, AT), END, 5.0)
+    requests.overdue(5.0 + EARLY_SECONDS)
+    assert requests.early
+    requests.overdue(5.1 + EARLY_SECONDS)
+    assert not requests.early
+
+
+def test_what_was_interrupted_is_counted_again() -> None:
+    many: PendingMany[bytes] = PendingMany(cast("Any", None), "work", ECHO, 2)
+    part = ManyPart(many, Receipt(cast("Any", None)), 0, range(2))
+    requests = WaitingRequests()
+    requests.add(ONE, [Position(3, 0), Position(3, 1)], part)
+    many.ends[0] = END  # and nothing was counted
+    requests.count = 7
+    requests.recount()
+    assert (requests.count, part.left, many.done()) == (2, 1, False)
+    many.settle(1, END, None)
+    assert many.done()
