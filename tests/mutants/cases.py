@@ -587,7 +587,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/client/request/shell.py",
         REQUESTS,
         ("        if not part.many.held:\n", "        if True:\n"),
-        ("        if not part.left:\n            self._book.not_due(part)\n", ""),
+        ("        if not part.left:\n            self._requests.not_due(part)\n", ""),
         ("            positions = part.open()\n", ""),
     ),
     *_of(
