@@ -93,8 +93,8 @@ def _limited(system: RoqJobs, directory: Path) -> tuple[float, float]:
     before = {each.id for each in system.jobs.operate.instance_list()}
     system.add(directory, THREADS)
 
-    def entered() -> bool:
-        """Until then there is always enough to do."""
+    def feed() -> None:
+        """There is always enough to do."""
         waiting = sum(
             each.number
             for each in system.jobs.operate.counts()
@@ -102,11 +102,18 @@ def _limited(system: RoqJobs, directory: Path) -> tuple[float, float]:
         )
         if waiting < LIMITED_JOBS // 2:
             handles.extend(limited.submit_many([SLEEP_SECONDS] * LIMITED_JOBS))
+
+    def entered() -> bool:
+        feed()
         return len(system.jobs.operate.instance_list()) > len(before)
+
+    def shared() -> bool:
+        feed()
+        return sum(each.owner not in before for each in _running(system)) >= LIMIT // 2
 
     _until(entered)
     began = time.monotonic()
-    _until(lambda: sum(each.owner not in before for each in _running(system)) >= LIMIT // 2)
+    _until(shared)
     handed = time.monotonic() - began
     for each in handles:
         each.wait(WAIT_SECONDS)

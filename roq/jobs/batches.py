@@ -172,7 +172,7 @@ def write_batch(
     name: str,
     jobs: Sequence[NewJob],
     last: NewJob,
-    **how: bool,
+    **how: Any,
 ) -> list[Submitted]:
     """Write a batch down, the last job last.
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +34,8 @@ BUSY_SECONDS: Final = 10.0
 POOL: Final = 16
 OWN_POOL: Final = 3
 """Connections of an instance itself: transactions of handlers never take them all."""
+FRESH_SECONDS: Final = 1.0
+"""A connection that was in use so shortly before is not asked whether it is still there."""
 LOCK_SECONDS: Final = 2.0
 """How long an instance waits for a row that a transaction of some program has changed."""
 _PATIENCE: Final[Mapping[str, int]] = {
@@ -46,6 +50,7 @@ _AGAIN: Final = frozenset({"40001", "40P01"})
 CHANNEL: Final = "roq_jobs"
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 _READ: Final = "roq_read"
+_USED: Final = "roq_used"
 
 
 Row = Any
@@ -103,13 +108,15 @@ class JobDatabase:
                 pool_size=self._pool,
                 max_overflow=0,
                 pool_timeout=BUSY_SECONDS,
-                pool_pre_ping=not self.sqlite,
             )
         except ImportError:
             raise ConfigError("PostgreSQL needs: pip install 'roq-cluster[postgres]'") from None
         if self.sqlite:
             sa.event.listen(engine, "connect", _connected)
             sa.event.listen(engine, "begin", _begun)
+        else:
+            sa.event.listen(engine, "checkin", _used)
+            sa.event.listen(engine, "checkout", partial(_asked, engine.dialect))
         self._reading = engine.execution_options(**{_READ: True})
         return engine
 
@@ -320,6 +327,7 @@ def _host_clock() -> int:
     return time_ns() // 1000
 
 
+@lru_cache(256)
 def _of_psycopg(statement: str) -> str:
     return _PARAMETER.sub(r"%(\1)s", statement)
 
@@ -334,6 +342,20 @@ def _connected(connection: Any, _record: object) -> None:
 def _impatient(connection: Any, _record: object) -> None:
     connection.execute(f"SET lock_timeout = {int(LOCK_SECONDS * 1000)}")
     connection.commit()
+
+
+def _used(_connection: object, record: Any) -> None:
+    record.info[_USED] = monotonic()
+
+
+def _asked(dialect: sa.Dialect, connection: Any, record: Any, _proxy: object) -> None:
+    """Ask a connection that was not used for a while whether it is still there; the pool has
+    another one if not (SQLAlchemy's `pool_pre_ping` asks each time, which is a round trip)."""
+    if monotonic() - record.info.get(_USED, math.inf) > FRESH_SECONDS:
+        try:
+            dialect.do_ping(connection)
+        except dialect.loaded_dbapi.Error as error:
+            raise exc.DisconnectionError from error
 
 
 def _begun(connection: sa.Connection) -> None:

@@ -276,7 +276,7 @@ class Jobs:
         if not jobs:
             return []
 
-        def write(within: sa.Connection, **how: bool) -> list[Submitted]:
+        def write(within: sa.Connection, **how: Any) -> list[Submitted]:
             told = self.store.submit(within, jobs, **how)
             refuse(jobs, told)
             return told
@@ -307,7 +307,7 @@ class Jobs:
             JobExists, JobNotFound, Unavailable: as `JobType.submit`.
         """
 
-        def write(within: sa.Connection, **how: bool) -> list[Submitted]:
+        def write(within: sa.Connection, **how: Any) -> list[Submitted]:
             return write_batch(self.store, within, name, jobs, last, **how)
 
         return self._submitted([*jobs, last], write, connection)
@@ -345,8 +345,8 @@ class Jobs:
         for left in reversed(range(TRIES)):
             try:
                 with self.store.write() as connection:
-                    sent = self._by_queue(connection)
-                    told = write(connection, sent=sent)
+                    sent, now = self._by_queue(connection)
+                    told = write(connection, sent=sent, now=now)
                 break
             except Undone:
                 if not left:
@@ -364,14 +364,16 @@ class Jobs:
             worker.hint()
         return told
 
-    def _by_queue(self, connection: sa.Connection) -> bool:
-        """Whether messages of new jobs are to be sent."""
+    def _by_queue(self, connection: sa.Connection) -> tuple[bool, int | None]:
+        """Whether messages of new jobs are to be sent, and the time if it was asked."""
         if self.cluster is None:
-            return False
-        chosen = self.database.run(
-            connection, "SELECT value FROM job_setting WHERE name = 'dispatch'"
-        ).scalar()
-        return chosen == "queue"
+            return False, None
+        told = self.database.run(
+            connection,
+            f"SELECT {self.database.time} AS now,"
+            " (SELECT value FROM job_setting WHERE name = 'dispatch') AS dispatch",
+        ).one()
+        return told.dispatch == "queue", told.now
 
     def _sending(self) -> QueueSender:
         with self._preparing:

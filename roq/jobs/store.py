@@ -33,7 +33,6 @@ from roq.jobs.rows import (
     Submitted,
     Trouble,
     Want,
-    spread,
 )
 from roq.jobs.slots import JobSlots
 from roq.jobs.states import RETRIES, Attempts, JobStatus, after
@@ -48,6 +47,10 @@ BODIES_BYTES: Final = 16 << 20
 CLAIMED: Final = (
     "job.id, job.token, job.type, job.priority, job.created, job.batch_sequence, job.failures,"
     " job.timeouts, job.losses, job.restartable, job.items, job.saved, job.tag"
+)
+_PARAMS: Final = ", ".join(
+    f"(SELECT p.{each} FROM job_params AS p WHERE p.job = job.id) AS {each}"
+    for each in Body._fields
 )
 _GATHERED: Final = "roq_counts"
 _STATUS: Final = "(job.status || '')"
@@ -101,7 +104,7 @@ class JobStore(WaitingJobs):
             " started = :now, deadline = :now + 2 * d.span, stop = 0, ended = NULL FROM "
             + given(("id", "bigint"), ("token", "bigint"), ("span", "bigint"), ("type", "text"))
             + " AS d WHERE job.id = d.id AND job.token = d.token AND job.type = d.type"
-            f" AND {_STATUS} = 'CREATED' AND job.held = '' RETURNING {CLAIMED}"
+            f" AND {_STATUS} = 'CREATED' AND job.held = '' RETURNING {CLAIMED}, {_PARAMS}"
         )
         self._finish = (
             "UPDATE job SET status = d.status, token = job.token + d.step, owner = NULL,"
@@ -131,6 +134,7 @@ class JobStore(WaitingJobs):
         foreign: bool = False,
         sent: bool = False,
         fresh: bool = False,
+        now: int | None = None,
     ) -> list[Submitted]:
         """Write jobs down, in this order.
 
@@ -140,11 +144,12 @@ class JobStore(WaitingJobs):
             foreign: the transaction is the user's, and may take long: nobody is to wait for it.
             sent: the caller will send messages of those that may be claimed at once.
             fresh: what they wait for is new in this transaction: nobody else looks at it yet.
+            now: the database's time, if it was asked in this transaction.
 
         Raises:
             JobNotFound: a job that one of them is to wait for does not exist.
         """
-        now = self.database.now(connection)
+        now = self.database.now(connection) if now is None else now
         later = foreign and not fresh
         open_parents = self.open_parents(connection, jobs, foreign=later)
         rows = []
@@ -239,9 +244,10 @@ class JobStore(WaitingJobs):
             jobs: (id, token, type), in the order in which they are to run.
             places: of the instance.
         """
-        now = self._alive(connection, owner)
-        if now is None:
+        alive = self._alive(connection, owner)
+        if alive is None:
             return Claims(passed=frozenset(id_ for id_, _, _ in jobs))
+        now = alive.now
         allowed = {want.type: want for want in wants}
         most = {want.type: want.most for want in wants}
         short = set()
@@ -266,7 +272,8 @@ class JobStore(WaitingJobs):
             slots = {kind: want for kind, want in slots.items() if not asked[kind]}
             if not lacking:
                 break
-        self._slots.give_back(connection, owner, slots.values())
+        if alive.slots:
+            self._slots.give_back(connection, owner, slots.values())
         rows = [[job, token, allowed[kind].limit, kind] for job, token, kind in picked]
         passed = {id_ for id_, _, _ in jobs} - {id_ for id_, _, _ in picked}
         if not rows:
@@ -281,8 +288,7 @@ class JobStore(WaitingJobs):
                     next=begun(rated[kind], next_, now, number),
                     name=kind,
                 )
-        params = self._params(connection, [row.id for row in taken])
-        claimed = [claimed_of(row, params.get(row.id)) for row in taken]
+        claimed = [claimed_of(row, _params_of(row)) for row in taken]
         deltas = Deltas()
         for run in claimed:
             deltas.move(run, JobStatus.CREATED, JobStatus.RUNNING, run.attempts.failures)
@@ -291,16 +297,16 @@ class JobStore(WaitingJobs):
             sorted(claimed, key=lambda run: run.order), frozenset(passed), frozenset(short)
         )
 
-    def _alive(self, connection: sa.Connection, owner: int) -> int | None:
-        """Now, by the database's clock, if nobody has taken this instance for dead, and nobody will
-        in this transaction; else None."""
+    def _alive(self, connection: sa.Connection, owner: int) -> Row | None:
+        """Now, by the database's clock, and whether it has slots, if nobody has taken this instance
+        for dead, and nobody will in this transaction; else None."""
         shared = "" if self.database.sqlite else " FOR SHARE"
-        now: int | None = self.database.run(
+        return self.database.run(
             connection,
-            f"SELECT {self.database.time} FROM job_instance WHERE id = :owner AND dead = 0{shared}",
+            f"SELECT {self.database.time} AS now, EXISTS (SELECT 1 FROM job_slot WHERE"
+            f" owner = :owner) AS slots FROM job_instance WHERE id = :owner AND dead = 0{shared}",
             owner=owner,
-        ).scalar()
-        return now
+        ).first()
 
     def _rested(self, connection: sa.Connection, kinds: Sequence[str]) -> dict[str, int]:
         """What `may_begin` wants of each of these types, for this transaction alone.
@@ -317,17 +323,6 @@ class JobStore(WaitingJobs):
             [[each] for each in kinds],
         )
         return {row.name: row.rate_next for row in rows}
-
-    def _params(self, connection: sa.Connection, ids: Sequence[int]) -> dict[int, Body]:
-        if not ids:
-            return {}
-        found = self.database.run(
-            connection,
-            "SELECT job, codec, version, body FROM job_params WHERE job IN (SELECT id FROM"
-            f" {self.database.given(('id', 'bigint'))} AS d)",
-            spread(ids),
-        )
-        return {row.job: Body(row.codec, row.version, bytes(row.body)) for row in found}
 
     # --- the end of a run -------------------------------------------------------------------------
 
@@ -512,6 +507,10 @@ def _trouble_row(ended: Ended, trouble: Trouble, now: int, instance: str) -> dic
         "ending": ended.end.value, "fingerprint": trouble.fingerprint, "text": trouble.text,
         "trace": trouble.trace, "instance": instance,
     }  # fmt: skip
+
+
+def _params_of(row: Row) -> Body | None:
+    return None if row.codec is None else Body(row.codec, row.version, bytes(row.body))
 
 
 def claimed_of(row: Row, params: Body | None = None) -> Claimed:

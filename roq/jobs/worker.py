@@ -146,7 +146,7 @@ class JobWorker:
         self._unsure = False
         """A commit has failed, and may have claimed something nevertheless."""
         self._room = JobRoom(threads)
-        self._short: frozenset[str] = frozenset()
+        self._short = self._told_short = frozenset[str]()
         self._written_places: dict[tuple[int, int], int] = {}
         self._loop: RunLoop | None = None
         self._programs_loop = loop
@@ -325,9 +325,8 @@ class JobWorker:
         more = self._more and not by_queue and most > 0
         # Slots that are not needed are given back.
         freed = bool(ended or self._more) and any(each.limited for each in wants)
-        claim = bool(named) or more or freed
         # What may have been claimed unheard is given back first: it has slots, too.
-        claim = claim and not self._unsure
+        claim = (bool(named) or more or freed) and not self._unsure
         if not ended and not claim:
             return
         self._more = False
@@ -397,10 +396,7 @@ class JobWorker:
         return looked, jobs
 
     def _take_ended(self) -> list[tuple[Running, Ended]]:
-        taken = []
-        while self._ended:
-            taken.append(self._ended.popleft())
-        return taken
+        return [self._ended.popleft() for _ in range(len(self._ended))]
 
     def _written(self, ended: list[tuple[Running, Ended]], hit: set[tuple[int, int]]) -> None:
         """The ends are committed: threads and slots of these runs are free."""
@@ -497,7 +493,9 @@ class JobWorker:
         now = self._looked = monotonic()
         self._more = True
         # Before any dead is buried: it might be this one, whose clock was set forward.
-        if (now - self._renewed >= RENEW_SECONDS or look.dead) and not self._renew():
+        # What it lacks others learn at once: they are to give it back.
+        soon = look.dead or not self._short <= self._told_short
+        if (now - self._renewed >= RENEW_SECONDS or soon) and not self._renew():
             return
         for running in list(self._running.values()):
             key = (running.job.id, running.job.token)
@@ -528,9 +526,10 @@ class JobWorker:
 
     def _renew(self) -> bool:
         """Say that this instance lives, in a transaction that waits for nobody."""
-        began = monotonic()
+        began, short = monotonic(), self._short
         with self._database.write() as connection:
-            alive = self._instances.renew(connection, self.id, self._short)
+            alive = self._instances.renew(connection, self.id, short)
+        self._told_short = short
         if alive:
             # From before it was asked: the database's time began no earlier.
             self._renewed = began

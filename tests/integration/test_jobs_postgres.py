@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import sqlalchemy as sa
 from job_contract import HeldContract, StoreContract
 from job_lab import Lab, new
 from postgres import frozen, postgres
@@ -15,8 +16,8 @@ from schedule_contract import MINUTE, ScheduleContract, schedule
 from waiting import eventually
 
 import roq
-from roq.errors import InvalidRequest
-from roq.jobs import worker
+from roq.errors import InvalidRequest, Unavailable
+from roq.jobs import database, worker
 from roq.jobs.database import Undone
 from roq.jobs.instances import JobInstances
 from roq.jobs.room import JobPlaces
@@ -92,6 +93,27 @@ def test_a_claim_and_the_funeral_of_its_instance_exclude_each_other(lab: Lab) ->
             assert lab.instances.reap(reaping) == 0
     lab.kill(mine)
     assert lab.status(job) is roq.JobStatus.CREATED
+    lab.check()
+
+
+def test_a_connection_that_the_server_has_ended_is_replaced_unless_it_was_just_used(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off() -> None:
+        with lab.database.read() as connection:
+            lab.database.now(connection)
+        with sa.create_engine(lab.database.url, poolclass=sa.NullPool).begin() as other:
+            other.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            )
+
+    cut_off()
+    with pytest.raises(Unavailable):
+        lab.submit()
+    monkeypatch.setattr(database, "FRESH_SECONDS", 0.0)
+    cut_off()
+    lab.submit()
     lab.check()
 
 

@@ -717,7 +717,11 @@ def test_what_waits_for_a_job_goes_on_when_its_handler_has_committed_it(jobs: Jo
         assert each.wait(SECONDS) is roq.JobStatus.COMPLETE
 
 
-def test_a_type_without_slots_does_not_hold_up_others(jobs: Jobs) -> None:
+def test_a_type_without_slots_does_not_hold_up_others_and_is_told_at_once(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "RENEW_SECONDS", SECONDS)
+
     @jobs.type("Limited", cluster_limit=1)
     def limited(job: roq.Job) -> None:
         """Nothing."""
@@ -732,6 +736,13 @@ def test_a_type_without_slots_does_not_hold_up_others(jobs: Jobs) -> None:
         other = jobs.instances.register(connection, "other", 1, 1, ["Limited"])
         connection.exec_driver_sql("UPDATE job_slot SET owner = :other", {"other": other})
     handle = free.submit()
-    jobs.start(threads=1)
+    running = jobs.start(threads=1)
     assert handle.wait(SECONDS) is roq.JobStatus.COMPLETE
     assert {each.status() for each in waiting} == {roq.JobStatus.CREATED}
+    eventually(
+        jobs,
+        lambda: (
+            (running.id, ["Limited"])
+            in [(each.id, each.wants) for each in jobs.operate.instance_list()]
+        ),
+    )
