@@ -61,7 +61,7 @@ def _environment() -> Environment:
     """One for all consoles of the process: templates are compiled once."""
     environment = Environment(
         loader=PackageLoader("roq.console"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        trim_blocks=True, lstrip_blocks=True, auto_reload=False,
     )  # fmt: skip
     environment.filters.update(
         size=bytes_text, age=age_text, num=number, ms=milliseconds, utc=utc, clock=clock,
