@@ -228,3 +228,19 @@ def test_a_callback_may_publish_and_wait(scene: Scene) -> None:
             lambda: outcomes.append(publisher.publish(b"y").wait(30).ok)
         )
         eventually(lambda: outcomes == [True])
+
+
+def test_who_waits_for_each_answer_reads_it_alone_until_there_is_a_callback(scene: Scene) -> None:
+    with scene.publisher() as publisher:
+        shell = publisher._shell
+        shell.away_seconds = 3_600.0
+
+        def reads_alone() -> bool:
+            publisher.publish(b"x").result(30)
+            return not shell._connections.watched
+
+        eventually(reads_alone)
+        called = threading.Event()
+        publisher.publish(b"y").on_settled(called.set)
+        assert called.wait(30)
+        eventually(lambda: shell._connections.watched)

@@ -133,19 +133,11 @@ class Publisher(LaterPublishing):
             engine, f"publisher of queue {queue}", self._status, self._losses, on_state
         )
         self._shell = PublisherShell(
-            engine,
-            addresses,
-            queue,
-            publisher=self.id,
-            name=shown,
-            linger_seconds=linger,
-            delivery_seconds=delivery_timeout,
-            new_receipt=lambda: receipt(self),
-            on_change=self._reporter.look_soon,
-            offsets=offsets,
-            resumed=resumed,
+            engine, addresses, queue, publisher=self.id, name=shown, linger_seconds=linger,
+            delivery_seconds=delivery_timeout, new_receipt=lambda: receipt(self),
+            on_change=self._reporter.look_soon, offsets=offsets, resumed=resumed,
             latency=None if avoid_slower_than is None else LatencyBook(avoid_slower_than),
-        )
+        )  # fmt: skip
         self._packer = self._shell.machine.packer
         _opened.add(self)
         farewell.opened(self)
@@ -418,12 +410,16 @@ class Publisher(LaterPublishing):
     # --- for receipts and event loops -------------------------------------------------------------
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Work on the connection until `condition()`; see `LinkDriver.wait_for`."""
+        """Work on the connection until `condition()`; see `PublisherShell.wait_for`."""
         return self._shell.wait_for(condition, timeout)
 
     def attempt(self, condition: Callable[[], bool], wake: Callable[[], None]) -> bool:
         """Ask `condition` once, and `wake` when it is worth asking again."""
         return self._shell.attempt(condition, wake)
+
+    def attend(self) -> None:
+        """Have what arrives be read at once: a callback wants to know of it."""
+        self._shell.attend()
 
     def call_back(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:
         """Have this called in the client's thread for callbacks, or `left_out`; for receipts."""

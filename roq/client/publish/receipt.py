@@ -79,6 +79,10 @@ class Waiter(Protocol):
         """Have this called in the thread for callbacks, or at once `left_out` if that cannot be."""
         ...
 
+    def attend(self) -> None:
+        """Have what arrives be read at once."""
+        ...
+
 
 class Receipt:
     """The fate of one batch; `publish()` gives it to every message of the batch.
@@ -165,6 +169,7 @@ class Receipt:
                 does not wait for anybody.
         """
         self._ring_when_settled(lambda: self._waiter.call_back(callback, left_out))
+        self._waiter.attend()
 
     def _ring_when_settled(self, ring: Callable[[], None]) -> None:
         """Call this once, in the thread that learns the fate; it neither blocks nor raises."""

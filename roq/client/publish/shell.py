@@ -63,6 +63,7 @@ LOOK_SECONDS: Final = 0.25
 """While anything is unacknowledged, the I/O thread looks in at least so often."""
 BUSY_LOOK_SECONDS: Final = 0.003
 """How often the I/O thread looks whether the caller still reads the acknowledgements itself."""
+AWAY_SECONDS: Final = 0.02
 READ_EVERY: Final = 8
 """Batches that a caller whom nobody waits for sends between two looks at what has arrived."""
 READ_MAX: Final = 1_000
@@ -88,7 +89,8 @@ class PublisherShell:
         lock: taken here; the fast path of `publish` takes it, too.
         machine: what decides.
         failure: why the publisher can never publish again.
-        away_seconds: so long a thread that has waited may be away before the I/O thread reads.
+        away_seconds: so long a thread that has waited may be away before the I/O thread reads: one
+            that waits for each message has its own answers, and no other thread is woken for them.
     """
 
     def __init__(
@@ -110,21 +112,14 @@ class PublisherShell:
         self.guard = engine.guard(f"the publisher of queue {queue}")
         self.lock = self.guard.lock
         self.machine = PublisherMachine(
-            publisher,
-            queue,
-            Limits(),
-            linger_seconds=linger_seconds,
-            delivery_seconds=delivery_seconds,
-            new_receipt=new_receipt,
-            wall_us=lambda: time_ns() // 1000,
-            now=monotonic(),
-            jitter=engine.jitter,
-            offsets=offsets,
-            latency=latency,
-            resumed=resumed,
-        )
+            publisher, queue, Limits(), linger_seconds=linger_seconds,
+            delivery_seconds=delivery_seconds, new_receipt=new_receipt,
+            wall_us=lambda: time_ns() // 1000, now=monotonic(), jitter=engine.jitter,
+            offsets=offsets, latency=latency, resumed=resumed,
+        )  # fmt: skip
         self.failure: RoQError | None = None
-        self.away_seconds = self._away_until = 0.0
+        # Who judges exchanges by how soon they answer reads their answers at once.
+        self.away_seconds, self._away_until = 0.0 if latency else AWAY_SECONDS, 0.0
         self._full_seen = self._unread = 0
         self._engine = engine
         self._publisher = publisher
@@ -135,18 +130,10 @@ class PublisherShell:
         self._alarm = Alarm(engine, self.lock, self._tick)
         self._waiters = Waiters()
         self._session = MonitorSession(
-            engine,
-            addresses,
-            queue,
-            client_id=publisher,
-            name=name,
-            role=PUBLISHER,
-            on_assigned=self._assigned,
-            on_relocate=self._relocate,
-            on_topology=self._topology,
-            on_state=self._state,
-            alive=self._alive,
-        )
+            engine, addresses, queue, client_id=publisher, name=name, role=PUBLISHER,
+            on_assigned=self._assigned, on_relocate=self._relocate, on_topology=self._topology,
+            on_state=self._state, alive=self._alive,
+        )  # fmt: skip
 
     def start(self) -> None:
         """Look for an exchange."""
@@ -429,6 +416,13 @@ class PublisherShell:
                 if not self._connections.watched:
                     self._alarm.need(now)  # nobody but the I/O thread reads from here on
             return done
+
+    def attend(self) -> None:
+        """Have what arrives be read at once: somebody is to be called, and may not wait here."""
+        with self.lock:
+            if (now := monotonic()) < self._away_until:
+                self._away_until = 0.0
+                self._alarm.need(now)
 
     def wake(self) -> None:
         """Have those look again who wait: something has happened elsewhere."""

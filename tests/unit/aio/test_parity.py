@@ -51,8 +51,8 @@ PAIRS = [
         publisher.Publisher,
         roq.aio.Publisher,
         shells=frozenset(
-            {"attempt", "call_back", "failed", "flushed", "has_room", "is_flushed", "publish_from"}
-            | {"publish_raw"}
+            {"attempt", "attend", "call_back", "failed", "flushed", "has_room", "is_flushed"}
+            | {"publish_from", "publish_raw"}
             | {"raise_no_room", "wait_for", "watch", "tries_again", "send_async"}
             | {"delivery_timeout", "retry_times", "retry_times_async"}
         ),

@@ -28,6 +28,9 @@ class Waiter:
             self.receipt.settle(self.status)
         return condition()
 
+    def attend(self) -> None:
+        """Whoever tells the fate here does so at once."""
+
     def call_back(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:
         self.posted.append(callback)
 

@@ -47,6 +47,9 @@ class Fates:
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         return condition()
 
+    def attend(self) -> None:
+        """Whoever tells the fate here does so at once."""
+
     def call_back(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:
         if self.calls is None:
             callback()
