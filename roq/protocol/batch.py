@@ -272,11 +272,8 @@ def unpack_body(
     Raises:
         RemoteProtocolError: checksum, encoding or count do not fit.
     """
-    body = memoryview(batch)[HEADER_BYTES:]
-    if _checksum(body) & 0xFFFFFFFF != checksum:
-        raise RemoteProtocolError("checksum of a batch does not match its body")
     try:
-        payloads, attributes = _decode_body(body[ext_bytes:])
+        payloads, attributes = _decode_body(checked_body(batch, ext_bytes, checksum))
     except UNREADABLE as error:
         raise RemoteProtocolError(
             f"body of a batch: {str(error) or type(error).__name__}"
@@ -284,6 +281,18 @@ def unpack_body(
     if len(payloads) != count:
         raise RemoteProtocolError(f"batch of {count} messages holds {len(payloads)}")
     return payloads, attributes
+
+
+def checked_body(batch: bytes | memoryview, ext_bytes: int, checksum: int) -> memoryview:
+    """The body of a DATA batch, as it travelled.
+
+    Raises:
+        RemoteProtocolError: the checksum does not fit.
+    """
+    body = memoryview(batch)[HEADER_BYTES:]
+    if _checksum(body) & 0xFFFFFFFF != checksum:
+        raise RemoteProtocolError("checksum of a batch does not match its body")
+    return body[ext_bytes:]
 
 
 def read_attributes(batch: bytes, header: Header) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from roq.errors import RemoteProtocolError
 from roq.log.leases import bits_at, runs_of
 from roq.model import LogId
 from roq.protocol.attributes import NO_ATTRIBUTES, Attributes
-from roq.protocol.batch import Kind
+from roq.protocol.batch import Kind, checked_body
 from roq.ranges import TIME_US_MAX, in_range
 from roq.read.range_reader import LogBatch
 
@@ -40,11 +41,61 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """See docs/spark.md for what each column means."""
+TABLE_ROWS_MIN: Final = 128
+"""With fewer messages a batch is read more quickly one by one."""
+_LENGTH_BYTES: Final = {0xC4: 2, 0xC5: 3, 0xC6: 5}
+"""Of msgpack: the first byte of a byte string, and how many bytes come before its content."""
+_NIL: Final = 0xC0
 SPARK_SCHEMA: Final = (
     "payload BINARY, topic STRING, key STRING, publisher BINARY, sequence BIGINT, "
     "timestamp TIMESTAMP, appended TIMESTAMP, exchange INT, generation BIGINT, offset BIGINT, "
     "tags ARRAY<STRING>, properties MAP<STRING,STRING>"
 )
+
+
+_Table = np.ndarray[tuple[int, int], np.dtype[np.uint8]]
+"""Payloads of one size, one in each row."""
+
+
+def _of_one_size(body: memoryview, count: int) -> _Table | None:
+    """The payloads of a body in which all have one size and none has attributes, without an object
+    of Python for each; None: it is another one, or is to be looked at more closely.
+
+    It is msgpack: an array of two, an array of byte strings with the same header each, nil.
+    """
+    if count < TABLE_ROWS_MIN:
+        return None
+    wide = count >= 1 << 16
+    head = (b"\x92\xdd" if wide else b"\x92\xdc") + count.to_bytes(4 if wide else 2, "big")
+    begin, end = len(head), len(body) - 1
+    before = _LENGTH_BYTES.get(body[begin], 0) if end > begin else 0
+    size = int.from_bytes(body[begin + 1 : begin + before], "big")
+    if not before or (before + size) * count != end - begin:
+        return None
+    if body[:begin] != head or body[end] != _NIL:
+        return None
+    table = np.frombuffer(body[begin:end], np.uint8).reshape(count, before + size)
+    if (table[:, :before] != table[0, :before]).any():
+        return None
+    return table[:, before:]
+
+
+def _values(parts: list[pa.Array | _Table]) -> pa.Array:
+    """The payloads of several batches."""
+    arrays: list[pa.Array] = []
+    for size, some in groupby(parts, lambda part: part.shape[1] if _is_table(part) else -1):
+        if size < 0:
+            arrays += some
+            continue
+        table = np.concatenate(list(some))
+        offsets = np.arange(len(table) + 1, dtype=np.int32) * np.int32(size)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(table)]
+        arrays.append(pa.Array.from_buffers(pa.binary(), len(table), buffers))
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _is_table(part: pa.Array | _Table) -> bool:
+    return isinstance(part, np.ndarray)
 
 
 class _Rows:
@@ -57,8 +108,8 @@ class _Rows:
 
     def _clear(self) -> None:
         self.bytes = self._rows = 0
-        self._payloads: list[pa.Array] = []
-        """One array for each batch: what Python holds of a message goes while it is still near."""
+        self._payloads: list[pa.Array | _Table] = []
+        """One for each batch: what Python holds of a message goes while it is still near."""
         self._attributes: dict[int, Attributes] = {}
         """By row; rows without any are not in it."""
         self._counts: list[int] = []
@@ -76,21 +127,27 @@ class _Rows:
 
     def add(self, batch: LogBatch, done: int) -> None:
         """One batch more, without these of its messages."""
-        payloads, attributes = batch.body()
-        for first, count in runs_of(done & bits_at(0, len(payloads))):
+        header = batch.header
+        body = checked_body(batch.data, header.ext_bytes, header.checksum)
+        payloads: pa.Array | _Table | None = _of_one_size(body, header.count)
+        attributes = None
+        if payloads is None:
+            given, attributes = batch.body()
+            payloads = pa.array(given, pa.binary())
+        for first, count in runs_of(done & bits_at(0, header.count)):
             self._done += range(self._rows + first, self._rows + first + count)
         if attributes is not None:
-            first, row = batch.header.first_sequence, self._rows
-            for index in range(len(payloads)):
+            first, row = header.first_sequence, self._rows
+            for index in range(header.count):
                 try:
-                    given = attributes.of(first + index)
+                    its = attributes.of(first + index)
                 except RemoteProtocolError:
                     break  # the payloads are whole; docs/spark.md says what stands there then
-                if given != NO_ATTRIBUTES:
-                    self._attributes[row + index] = given
-        self._payloads.append(pa.array(payloads, pa.binary()))
-        self._rows += len(payloads)
-        self._counts.append(batch.header.count)
+                if its != NO_ATTRIBUTES:
+                    self._attributes[row + index] = its
+        self._payloads.append(payloads)
+        self._rows += header.count
+        self._counts.append(header.count)
         self._batches.append(batch)
         self.bytes += len(batch.data)
 
@@ -123,7 +180,7 @@ class _Rows:
         before = np.cumsum(counts) - counts
         within = np.arange(rows) - np.repeat(before, counts)
         columns = [
-            pa.concat_arrays(self._payloads),
+            _values(self._payloads),
             words([batch.topic for batch in self._batches], pa.binary()).cast(pa.string()),
             self._column(rows, pa.string(), lambda given: given.key),
             words([bytes(header.publisher) for header in headers], pa.binary()),

@@ -141,3 +141,38 @@ def test_messages_without_a_tag_that_is_wanted_are_no_rows() -> None:
     tags = frozenset({"eu", "de"})
     (table,) = rows.record_batches([log_batch(3, [b"z"]), given], LogId(3, 65537), tags=tags)
     assert table.to_pydict()["payload"] == [b"b"]
+
+
+SIZES = [[0], [1], [255], [256], [65_535], [65_536], [3, 4], [255, 256]]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("count", [rows.TABLE_ROWS_MIN - 1, rows.TABLE_ROWS_MIN])
+def test_payloads_of_one_size_and_of_several_are_the_same_rows(
+    sizes: list[int], count: int
+) -> None:
+    payloads = [bytes([n % 251]) * sizes[n % len(sizes)] for n in range(count)]
+    given = [log_batch(0, payloads), log_batch(1, [b"x"]), log_batch(2, payloads[::-1])]
+    tables = list(rows.record_batches(given, LogId(1, 1)))
+    found = [each for table in tables for each in table.column("payload").to_pylist()]
+    assert found == [*payloads, b"x", *payloads[::-1]]
+    for table in tables:
+        table.validate(full=True)
+
+
+def test_more_payloads_than_two_bytes_can_count_are_rows_too() -> None:
+    payloads = [bytes([n % 251]) for n in range(1 << 16)]
+    (table,) = rows.record_batches([log_batch(0, payloads)], LogId(1, 1))
+    assert table.column("payload").to_pylist() == payloads
+
+
+@pytest.mark.parametrize("at", [0, 1, 4, 5, -2, -1])
+def test_a_body_that_only_looks_like_payloads_of_one_size_is_refused(at: int) -> None:
+    whole = log_batch(0, [b""] * 200)
+    broken = bytearray(whole.data)
+    broken[(wire.HEADER_BYTES if at >= 0 else 0) + at] ^= 0x40
+    checksum = xxhash.xxh3_64_intdigest(broken[wire.HEADER_BYTES :]) & 0xFFFFFFFF
+    broken[12:16] = checksum.to_bytes(4, "little")
+    given = LogBatch(0, 7, b"t", wire.read_header(broken), bytes(broken))
+    with pytest.raises(RemoteProtocolError, match="offset 0"):
+        list(rows.record_batches([given], LogId(1, 1)))
