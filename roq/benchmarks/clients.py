@@ -10,6 +10,7 @@ import asyncio
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from struct import Struct
 from typing import Protocol
@@ -136,6 +137,36 @@ class AsyncClient:
         assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
 
 
+class Asking:
+    """The asking side of a library that makes a request, and waits for its response apart.
+
+    Args:
+        ask: makes a request, and gives what waits for the response.
+
+    Attributes:
+        ack_us: how long each response took, when that was measured.
+    """
+
+    def __init__(self, ask: Callable[[bytes], Callable[[], bytes]]) -> None:
+        self.ack_us: list[float] = []
+        self._ask = ask
+
+    def open(self, run: Run) -> None:
+        """Wait for a response: it is served."""
+        assert len(self._ask(bytes(run.size))()) == run.size  # noqa: S101 - must not go unseen
+
+    def publish(self, run: Run, payloads: list[bytes]) -> None:
+        """Keep as many requests under way as there are payloads."""
+        asked(run, payloads, self._ask)
+
+    def pace(self, run: Run) -> None:
+        """Ask at a rate, one after the other."""
+        self.ack_us = timed(run, lambda payload: self._ask(payload)())
+
+    def close(self) -> None:
+        """Nothing to do: the connection stays."""
+
+
 class Answering:
     """The answering side of a contender with requests: it answers in the background."""
 
@@ -148,6 +179,13 @@ class Answering:
 
     def close(self) -> None:
         """Nothing: it serves until its process ends."""
+
+
+class AnsweredElsewhere(Answering):
+    """That of a library whose own program answers: the server has started it."""
+
+    def open(self, run: Run) -> None:
+        """Nothing to do."""
 
 
 class AsyncAnswering(Answering):
@@ -173,6 +211,17 @@ def parts(run: Run, payloads: list[bytes]) -> Iterator[list[bytes]]:
     yield from [payloads] * full
     if rest:
         yield payloads[:rest]
+
+
+def asked(run: Run, payloads: list[bytes], ask: Callable[[bytes], Callable[[], bytes]]) -> None:
+    """Keep as many requests under way as there are payloads, each response waited for in turn."""
+    under_way, size = deque[Callable[[], bytes]](), 0
+    for number in range(run.count):
+        if len(under_way) == len(payloads):
+            size += len(under_way.popleft()())
+        under_way.append(ask(payloads[number % len(payloads)]))
+    size += sum(len(wait()) for wait in under_way)
+    assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
 
 
 def timed(run: Run, send: Callable[[bytes], object]) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -79,6 +80,14 @@ def measured(worker: Worker, run: Run) -> Answer:
     worker.ask("close")
     worker.answer(OPEN_SECONDS)
     return answer
+
+
+def not_installed(*names: str) -> str | None:
+    """Which of these libraries is missing; None: none is."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            return f"{name} is not installed: pip install {name}"
+    return None
 
 
 class ProgramServer:

@@ -1,4 +1,4 @@
-"""Jobs that do nothing, beside Dramatiq and procrastinate: `roq bench --jobs`.
+"""Jobs that do nothing, beside those of other libraries: `roq bench --jobs`.
 
 Two processes with eight threads each, one submitter; from the first submission until all have
 ended. All take turns in each round; a ratio is the median of those within the rounds. Contenders
@@ -20,7 +20,15 @@ from rich.table import Table
 
 from roq.benchmarks import report
 from roq.benchmarks.cluster import RoqCluster
-from roq.benchmarks.contenders import dramatiq_jobs, postgres_server, procrastinate_jobs
+from roq.benchmarks.contenders import (
+    celery_redis,
+    dramatiq_redis,
+    oban_jobs,
+    pgqueuer_jobs,
+    postgres_server,
+    procrastinate_jobs,
+    river_jobs,
+)
 from roq.benchmarks.contenders.roq_jobs import RoqJobs
 from roq.benchmarks.durable import Store, ratio
 from roq.benchmarks.processes import BenchmarkError, temporary_directory
@@ -30,6 +38,9 @@ from roq.errors import RoQError
 JSON_NAME: Final = "jobs.json"
 PROCESSES: Final = 2
 THREADS: Final = 8
+MANY: Final = 500
+"""Jobs that run at once in each process of those that take no more than may run: RoQ claims as many
+ahead."""
 FIRST_JOBS: Final = 200
 RUN_SECONDS: Final = 120.0
 LOOK_SECONDS: Final = 0.02
@@ -39,6 +50,10 @@ POSTGRES_QUEUE: Final = "roq_postgres_queue"
 POSTGRES: Final = "roq_postgres"
 DRAMATIQ: Final = "dramatiq_redis"
 PROCRASTINATE: Final = "procrastinate"
+CELERY: Final = "celery_redis"
+PGQUEUER: Final = "pgqueuer"
+OBAN: Final = "oban"
+RIVER: Final = "river"
 WANTED: Final = (
     (SQLITE_QUEUE, DRAMATIQ, 3.0),
     (POSTGRES_QUEUE, DRAMATIQ, 1.5),
@@ -62,6 +77,9 @@ class JobSystem(Protocol):
 
     def stop(self) -> None:
         """End its workers; idempotent."""
+
+
+_OnPostgres = Callable[[Callable[[], str], int | None], JobSystem]
 
 
 class JobResults(msgspec.Struct, kw_only=True):
@@ -146,6 +164,25 @@ def _everybody(
 ) -> list[tuple[Store, JobSystem, Callable[[], str | None]]]:
     once = "each run has a token, so an outdated one changes nothing; results kept a day"
     synced = f"on the disk when submit returns; {once}"
+    disk, aged = "on the disk when", "run again by age"
+    kept = "kept a day, with what a job records"
+    peers: list[tuple[str, str, str, _OnPostgres, Callable[[], str | None]]] = [
+        (
+            PGQUEUER, "PgQueuer, PostgreSQL",
+            f"{disk} enqueue returns; {aged} of its worker's last sign of life; no results",
+            pgqueuer_jobs.PgQueuerJobs, pgqueuer_jobs.missing,
+        ),
+        (
+            OBAN, "Oban for Python, PostgreSQL",
+            f"{disk} enqueue_many returns; {aged}, an outdated run changes nothing; {kept}",
+            oban_jobs.ObanJobs, oban_jobs.missing,
+        ),
+        (
+            RIVER, "River (Go), PostgreSQL",
+            f"{disk} InsertManyFast returns; {aged}; {kept}",
+            river_jobs.RiverJobs, river_jobs.missing,
+        ),
+    ]  # fmt: skip
     return [
         (
             Store(SQLITE_QUEUE, "RoQ, SQLite, queue", synced),
@@ -168,7 +205,14 @@ def _everybody(
                 DRAMATIQ, "Dramatiq, Redis",
                 "in the memory of Redis; run again when a worker dies, by age; no results",
             ),
-            dramatiq_jobs.DramatiqJobs(), dramatiq_jobs.missing,
+            dramatiq_redis.DramatiqJobs(), dramatiq_redis.missing,
+        ),
+        (
+            Store(
+                CELERY, "Celery, Redis, acks_late",
+                "in the memory of Redis; run again when a worker dies, by age; no results",
+            ),
+            celery_redis.CeleryJobs(), celery_redis.missing,
         ),
         (
             Store(
@@ -177,6 +221,14 @@ def _everybody(
                 "own; no results",
             ),
             procrastinate_jobs.ProcrastinateJobs(servers.postgres), procrastinate_jobs.missing,
+        ),
+        *(
+            (
+                Store(f"{key}_{many or THREADS}", f"{title}, {many or THREADS} at once", guarantee),
+                kind(servers.postgres, many), missing,
+            )
+            for key, title, guarantee, kind, missing in peers
+            for many in (None, MANY)
         ),
     ]  # fmt: skip
 

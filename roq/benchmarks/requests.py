@@ -1,4 +1,4 @@
-"""Requests and their responses beside NATS and RabbitMQ: `roq bench --requests`.
+"""Requests and their responses beside those of others: `roq bench --requests`.
 
 One client, one service, a process each; both ends Python. All take turns in each round; a ratio is
 the median of those within the rounds.
@@ -19,6 +19,8 @@ from roq.benchmarks.case import Case, Run
 from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import OPEN_SECONDS, Server, measured, start
 from roq.benchmarks.contenders import (
+    celery_redis,
+    dramatiq_redis,
     nats_core,
     nats_requests,
     rabbitmq,
@@ -38,7 +40,20 @@ UNDER_WAY: Final = 256
 RATE: Final = 200
 NATS: Final = "nats"
 RABBIT: Final = "rabbitmq"
-_MISSING: Final = {NATS: nats_core.missing, RABBIT: rabbitmq.missing}
+CELERY: Final = "celery"
+DRAMATIQ: Final = "dramatiq"
+_MISSING: Final = {
+    NATS: nats_core.missing,
+    RABBIT: rabbitmq.missing,
+    CELERY: celery_redis.missing,
+    DRAMATIQ: dramatiq_redis.missing,
+}
+_WANTED: Final = {
+    ("responses/s", CELERY): "15",
+    ("responses/s", DRAMATIQ): "15",
+    ("p50", CELERY): "below 1",
+}
+"""How RoQ is to stand to peers, asked one by one as they are."""
 _QUEUE: Final = Case(size=SIZE)
 
 
@@ -168,6 +183,7 @@ def _everybody(cluster: RoqCluster) -> list[_Asking]:
         )
     ]  # fmt: skip
     lost = "nothing is kept, nothing is repeated"
+    in_memory = "kept in the memory of Redis, as is its result; acknowledged"
     peers = [
         _Asking(
             Store(NATS, "NATS core, nats-py", lost), nats_requests.MODULE, nats_core.NatsServer()
@@ -175,6 +191,14 @@ def _everybody(cluster: RoqCluster) -> list[_Asking]:
         _Asking(
             Store(RABBIT, "RabbitMQ, direct reply-to, aio-pika", lost), rabbitmq_requests.MODULE,
             rabbitmq.RabbitServer(),
+        ),
+        _Asking(
+            Store(CELERY, "Celery, Redis results", f"{in_memory} at once, lost with its worker"),
+            celery_redis.MODULE, celery_redis.workers(1, roq_requests.THREADS),
+        ),
+        _Asking(
+            Store(DRAMATIQ, "Dramatiq, Redis results", f"{in_memory} late: repeated, by age"),
+            dramatiq_redis.MODULE, dramatiq_redis.workers(1, roq_requests.THREADS),
         ),
     ]  # fmt: skip
     return [*found, *peers]
@@ -235,20 +259,27 @@ def show(results: RequestResults, console: Console) -> None:
 
 
 def comparisons(results: RequestResults) -> list[tuple[str, str]]:
-    """RoQ against NATS and RabbitMQ, disk against memory, and accepted against published."""
+    """RoQ against its peers, disk against memory, and accepted against published."""
     memory, disk = f"roq_{VOLATILE}", f"roq_{FLUSH}"
     told = []
     for title, figures, one, other in (
         ("responses/s", results.rates, memory, NATS),
         ("responses/s", results.rates, memory, RABBIT),
+        ("responses/s", results.rates, memory, CELERY),
+        ("responses/s", results.rates, memory, DRAMATIQ),
         ("p50", results.p50_us, memory, NATS),
         ("p50", results.p50_us, memory, RABBIT),
+        ("p50", results.p50_us, memory, CELERY),
+        ("p50", results.p50_us, memory, DRAMATIQ),
         ("p99", results.p99_us, memory, NATS),
         ("responses/s", results.rates, disk, memory),
     ):
         text = ratio(figures.get(one, []), figures.get(other, []))
         if text:
-            told.append((f"{title}, {one} by {other}", text))
+            wanted = _WANTED.get((title, other))
+            told.append(
+                (f"{title}, {one} by {other}", text + (f", wanted {wanted}" if wanted else ""))
+            )
     for key in (memory, disk):
         text = ratio(results.many_rates.get(key, []), results.rates.get(NATS, []))
         if text:

@@ -36,9 +36,7 @@ RESULTS: Final = Path("benchmarks/results")
 @click.option(
     "--requests", is_flag=True, help="Measure requests and responses instead: beside peers."
 )
-@click.option(
-    "--jobs", is_flag=True, help="Measure jobs instead: beside Dramatiq and procrastinate."
-)
+@click.option("--jobs", is_flag=True, help="Measure jobs instead: beside peers.")
 @click.option(
     "--backlog",
     type=click.IntRange(1, 100_000_000),

@@ -22,17 +22,13 @@ benchmarks/arrow_source
 benchmarks/benchmark
 benchmarks/burner
 benchmarks/case
-benchmarks/clients
 benchmarks/contender
 benchmarks/contenders/bare_server
-benchmarks/contenders/dramatiq_jobs
 benchmarks/contenders/nats_core
 benchmarks/contenders/nats_requests
-benchmarks/contenders/postgres_server
 benchmarks/contenders/procrastinate_jobs
 benchmarks/contenders/rabbitmq_requests
 benchmarks/contenders/raw_hop
-benchmarks/contenders/redis_streams
 benchmarks/contenders/roq
 benchmarks/contenders/roq_aio
 benchmarks/contenders/roq_groups

@@ -1,5 +1,5 @@
 """A PostgreSQL server of its own in a temporary folder, over a socket there; it syncs what it
-commits, as it does without any settings."""
+commits, as it does without any settings; and what peers whose jobs are there have in common."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import contextlib
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
-from roq.benchmarks.processes import BenchmarkError
+from roq.benchmarks.contender import not_installed
+from roq.benchmarks.processes import BenchmarkError, Program
 
 USER: Final = "nobody"
 """initdb refuses root."""
 START_SECONDS: Final = 120.0
+BLOCK: Final = 500
+"""Jobs that peers submit at once, as many as RoQ's."""
 
 
 def missing() -> str | None:
@@ -26,6 +30,11 @@ def missing() -> str | None:
     if os.getuid() == 0 and shutil.which("setpriv") is None:
         return "PostgreSQL refuses root, and there is no setpriv: apt-get install util-linux"
     return None
+
+
+def worker_missing(*libraries: str) -> str | None:
+    """Why one that works with these libraries cannot take part; None: it can."""
+    return not_installed(*libraries, "psycopg") or missing()
 
 
 class PostgresServer:
@@ -97,6 +106,54 @@ class PostgresServer:
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as error:
             raise BenchmarkError(f"PostgreSQL: {error}") from None
+
+
+class PostgresJobs:
+    """Workers, and a submitter here.
+
+    Args:
+        url: gives the database, when it runs.
+        left: SQL for the number of jobs that have not ended.
+    """
+
+    def __init__(self, url: Callable[[], str], left: str) -> None:
+        self._url = url
+        self._left = left
+        self._programs: list[Program] = []
+        self._connection: Any = None
+
+    def open(self) -> str:
+        """Connect to the database; gives where it is."""
+        import psycopg  # noqa: PLC0415 - only if it is installed
+
+        url = self._url()
+        self._connection = psycopg.connect(url, autocommit=True)
+        return url
+
+    def work(
+        self, directory: Path, processes: int, command: Sequence[str], env: Mapping[str, str]
+    ) -> None:
+        """Start the workers."""
+        for number in range(processes):
+            log = directory / f"{type(self).__name__}-{number}.log"
+            self._programs.append(Program(command, log, env=env))
+
+    def left(self) -> int:
+        """Jobs that have not ended."""
+        return int(self._connection.execute(self._left).fetchone()[0])
+
+    def stop(self) -> None:
+        """End the workers; idempotent."""
+        while self._programs:
+            self._programs.pop().stop()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def blocks(number: int) -> list[range]:
+    """So many jobs, in lists."""
+    return [range(first, min(first + BLOCK, number)) for first in range(0, number, BLOCK)]
 
 
 def _programs() -> Path | None:

@@ -11,6 +11,7 @@ import importlib.util
 import shutil
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roq.benchmarks.case import Run
 from roq.benchmarks.clients import age_us, parts, timed
-from roq.benchmarks.contender import Contender, ProgramServer
-from roq.benchmarks.processes import BenchmarkError, free_port
+from roq.benchmarks.contender import Contender, ProgramServer, not_installed
+from roq.benchmarks.processes import PYTHON, BenchmarkError, Program, free_port
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 MODULE: Final = "redis_streams"
 BLOCK_MS: Final = 1_000
 GROUP: Final = "bench"
+PORT: Final = "ROQ_BENCH_REDIS_PORT"
+"""The variable that tells workers where Redis is."""
 
 
 class RedisServer(ProgramServer):
@@ -71,6 +74,37 @@ class RedisServer(ProgramServer):
         }
         words = [word for name, value in settings.items() for word in (f"--{name}", value)]
         return [str(shutil.which("redis-server")), *words]
+
+
+class RedisWorkers(RedisServer):
+    """Redis and workers, started and stopped together.
+
+    Args:
+        commands: what Python runs, for each program.
+    """
+
+    def __init__(self, *commands: Sequence[str]) -> None:
+        super().__init__()
+        self._commands = commands
+        self._programs: list[Program] = []
+
+    @property
+    def port(self) -> str:
+        """Of Redis, once it was started."""
+        return self._options["port"]
+
+    def start(self, directory: Path) -> None:
+        """Start Redis, then the workers."""
+        super().start(directory)
+        for number, command in enumerate(self._commands):
+            log = directory / f"{command[0]}-{number}.log"
+            self._programs.append(Program([*PYTHON, *command], log, env={PORT: self.port}))
+
+    def stop(self) -> None:
+        """End all; idempotent."""
+        while self._programs:
+            self._programs.pop().stop()
+        super().stop()
 
 
 def _serves(port: int) -> bool:
@@ -214,6 +248,11 @@ def missing() -> str | None:
     if importlib.util.find_spec("redis") is None:
         return "redis-py is not installed (pip install 'roq-cluster[bench]')"
     return None
+
+
+def worker_missing(library: str) -> str | None:
+    """Why one that works with this library cannot take part; None: it can."""
+    return missing() or not_installed(library)
 
 
 def contenders() -> list[Contender]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from functools import partial
 from typing import Final
 
 import roq
 from roq.benchmarks.case import Run
-from roq.benchmarks.clients import Answering, BenchPublisher, BenchSubscriber, paced
+from roq.benchmarks.clients import Answering, BenchPublisher, BenchSubscriber, asked, paced
 from roq.benchmarks.contender import OPEN_SECONDS, RUN_SECONDS
 
 MODULE: Final = "roq_requests"
@@ -53,14 +54,8 @@ class RoqRequester:
         if self._many:
             self._publish_many(run, payloads)
             return
-        requester, under_way, size = self._asker(), deque[roq.Pending[bytes]](), 0
-        for number in range(run.count):
-            if len(under_way) == len(payloads):
-                size += len(under_way.popleft().result(RUN_SECONDS))
-            under_way.append(requester.request(ECHO, payloads[number % len(payloads)]))
-        for pending in under_way:
-            size += len(pending.result(RUN_SECONDS))
-        assert size == run.count * run.size  # noqa: S101 - a broken benchmark must not go unseen
+        request = self._asker().request
+        asked(run, payloads, lambda each: partial(request(ECHO, each).result, RUN_SECONDS))
 
     def _publish_many(self, run: Run, payloads: list[bytes]) -> None:
         requester, under_way, size = self._asker(), deque[roq.PendingMany[bytes]](), 0

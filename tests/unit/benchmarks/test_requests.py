@@ -26,7 +26,11 @@ def results() -> RequestResults:
         ],
         skipped={"gone": "it is not installed"},
         failures=["a peer: it broke"],
-        rates={"roq_none": [1_000.0, 3_000.0, 900.0], "nats": [2_000.0, 4_000.0, 1_000.0]},
+        rates={
+            "roq_none": [1_000.0, 3_000.0, 900.0],
+            "nats": [2_000.0, 4_000.0, 1_000.0],
+            "celery": [50.0, 100.0, 90.0],
+        },
         p50_us={"roq_none": [500.0, 600.0, 700.0], "nats": [250.0, 300.0, 350.0]},
         accepted_us={"roq_none": [120.0, 110.0, 130.0]},
         published_us={"roq_none": [100.0, 100.0, 100.0]},
@@ -36,6 +40,7 @@ def results() -> RequestResults:
 def test_requests_are_compared_within_each_round(results: RequestResults) -> None:
     told = dict(requests.comparisons(results))
     assert told["responses/s, roq_none by nats"] == "0.75 (0.50 – 0.90)"
+    assert told["responses/s, roq_none by celery"] == "20.00 (10.00 – 30.00), wanted 15"
     assert told["p50, roq_none by nats"] == "2.00 (2.00 – 2.00)"
     assert told["roq_none: accepted by published"] == "1.20 (1.10 – 1.30)"
     assert not any("flush" in title or "p99" in title for title in told)
