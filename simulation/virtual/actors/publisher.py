@@ -55,6 +55,10 @@ class NobodyWaits:
         """Never called."""
         raise AssertionError("a simulated publisher has nobody to call back")
 
+    def attend(self) -> None:
+        """Never called."""
+        raise AssertionError("a simulated publisher is not read by threads")
+
 
 class Publisher:
     """One publisher.
