@@ -270,8 +270,9 @@ class Consumers(Generic[B]):
                 for name, group in self._groups.items():
                     if len(group):
                         self._awake[name] = group
-        blocked = self._blocked.next_at
-        return bool(self._awake) or (blocked is not None and blocked <= self._now)
+        if not self._awake and (blocked := self._blocked.next_at) is not None:
+            return blocked <= self._now
+        return bool(self._awake)
 
     def next_deadline(self) -> float | None:
         """When the first connection that is full is to be tried again."""

@@ -128,6 +128,11 @@ class GroupJournal:
         self.drop_below(self._open.base)
         self.note_all()
 
+    @property
+    def remembers(self) -> bool:
+        """Whether anything is known of batches that were not looked at."""
+        return bool(self._known or self._tried)
+
     def known(self, offset: int) -> int | None:
         """Which messages of a batch that was not looked at are done, as bits; None: all."""
         return self._known.get(offset, 0)

@@ -391,6 +391,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        self._settle(lease, bits, done=False)\n        divided", "        divided"),
         ("        for member in gone:\n            del self._members[member.id]\n", ""),
         ("        if exclusive and leases:\n", "        if False:\n"),
+        ("        if member is None or member.share(count) < count:\n",
+         "        if member is None:\n"),
         ("min(max(0.0, now - self._ticked_at), STEP_SECONDS_MAX)",
          "max(0.0, now - self._ticked_at)"),
     ),

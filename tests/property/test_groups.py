@@ -161,6 +161,8 @@ class History:
             lanes = bytes(self.random.choice([0, 1, 2, 3, 200]) for _ in range(count))
             ranks = bytes(self.random.choice([0, 0, 0, 4, 9]) for _ in range(count))
             area = pack_column(KEY_GROUPS, lanes) + pack_column(PRIORITIES, ranks)
+            if self.mode == "shared" and self.random.random() < 0.5:
+                area = b""  # what says nothing of its messages goes out in fewer steps
             batch = (
                 pack_empty(Kind.VOID, count=count, **place)  # type: ignore[arg-type]
                 if void

@@ -18,7 +18,7 @@ def test_only_what_has_changed_is_written() -> None:
     for _ in range(4):
         batches.open(3, 0b111)
     kept = journal(batches)
-    assert not kept.changed
+    assert not (kept.changed or kept.remembers)
     for offset, bits in ((1, 0b111), (2, 0b001)):
         batches.finish(offset, bits)
         kept.note_done(offset)
@@ -58,6 +58,7 @@ def test_another_process_knows_what_was_done_and_tried() -> None:
     kept.apply(written, 100)
     assert found.base == 5
     assert [kept.known(offset) for offset in (5, 6, 7, 8)] == [0, None, 0b10, 0]
+    assert kept.remembers
     assert kept.snapshot([], GroupSettings(), 1, paused=False) == written
     assert kept.take_known(5) == (0, [Tried(5, 0, 1, 2, "no")])
     assert kept.take_known(5) == (0, []), "it is looked at once"

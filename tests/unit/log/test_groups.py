@@ -18,7 +18,7 @@ from roq.log.recovery import LogSettings, open_log
 from roq.log.ring import Ring
 from roq.log.segments import SegmentLog, perform
 from roq.model import PublisherId
-from roq.protocol.batch import pack
+from roq.protocol.batch import HEADER_BYTES, pack
 from roq.protocol.columns import (
     KEY_GROUPS,
     PRIORITIES,
@@ -711,3 +711,66 @@ def test_who_asks_for_the_oldest_does_not_wait_again_and_again_for_a_disk_that_r
         assert len(asked) == 2
     assert oldest(made) == [(0, 10)]
     assert made.group.oldest()[1] == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_straight_way_out_gives_what_the_long_one_does(seed: int) -> None:
+    dice = random.Random(seed)
+    one = Group(prefixes=(b"t",))
+    other: ConsumerGroup[bytes] = ConsumerGroup("g", one.log, one.group.settings, 1, 0, 0.0)
+    other._plain = False
+    pairs = [(one.group, one.numbers), (other, NumberedLeases())]
+    held: list[int] = []
+    straight = list[object]()
+    way = one.group._next_straight
+
+    def noted(numbers: NumberedLeases) -> object:
+        straight.append(way(numbers))
+        return straight[-1]
+
+    one.group._next_straight = noted  # type: ignore[assignment, method-assign]
+    for at in range(200):
+        area = pack_column(PRIORITIES, b"\1") if dice.random() < 0.1 else b""
+        for _ in range(dice.randint(0, 3)):
+            count, name = dice.randint(1, 9), dice.choice([b"t", b"t", b"t", b"no"])
+            data = pack(
+                [b"x"] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
+                first_sequence=0, created_us=0, extensions=area,
+            )  # fmt: skip
+            data = data[: dice.choice([len(data)] * 9 + [HEADER_BYTES])]  # too short for its count
+            one.log.append(name, data, len(data))
+        who = dice.choice([b"a" * 16, b"b" * 16])
+        credit, settle, back = dice.choice([0, 3, 20, 50]), dice.random() < 0.9, dice.random() < 0.1
+        number = held.pop(dice.randrange(len(held))) if held and (settle or back) else 0
+        gone = dice.random() < 0.03
+        told = []
+        for group, numbers in pairs:
+            member = group.member(who) or group.join(who, "m")
+            assert member is not None
+            member.granted, member.granted_bytes, member.window = (
+                member.granted + credit, 1 << 20, 8,
+            )  # fmt: skip
+            owner = next((m for m in map(group.member, (b"a" * 16, b"b" * 16))
+                          if m is not None and number in m.leases), None)  # fmt: skip
+            if owner is not None and back:
+                lease = owner.leases[number]
+                group.give_back(
+                    owner, number, lease.first, lease.length, 0.0, counted=True, reason="no"
+                )
+            elif owner is not None:
+                group.acknowledge(owner, number)
+            if gone:
+                group.gone(who)
+            group.tick(at * 0.5)
+            found = []
+            for _ in range(4):
+                given = group.next_lease(numbers)
+                if given is not None:
+                    found.append((given[0].number, given[0].member.id, given[0].offset,
+                                  given[0].first, given[0].length, given[0].attempts))  # fmt: skip
+            group.check()
+            told.append((found, group.busy, group.take_changes(), group.state(who=True, most=9)))
+        assert told[0] == told[1]
+        held += [each[0] for each in told[0][0]]
+    assert None in straight
+    assert sum(each is not None for each in straight) > 20
