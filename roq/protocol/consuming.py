@@ -239,6 +239,8 @@ def parts_of(done: Done, frame_bytes: int) -> list[Done]:
     if done.answers or done.begun:
         return [done]
     room = max(0, frame_bytes - DONE_BYTES)
+    if not done.returned and (len(done.whole) + len(done.parts)) * SETTLED_BYTES <= room:
+        return [done]  # as nearly always
     parts, left = [Done(0)], room
     every: list[int | tuple[int, int, int] | Returned] = [
         *done.whole, *done.parts, *done.returned,

@@ -166,7 +166,19 @@ class Holding:
 
     def take_acked(self) -> list[Run]:
         """What was acknowledged and not told; it counts as told from now on."""
-        return self._take(_ACKED, TOLD)
+        states, size = self.states, len(self.states)
+        if states.count(_ACKED) == size:  # as nearly always
+            states[:] = _TOLD * size
+            return [Run(self.offset, self.first, size)]
+        runs: list[Run] = []
+        at = states.find(_ACKED)
+        while at >= 0:
+            rest = states[at:]
+            end = size - len(rest.lstrip(_ACKED))
+            states[at:end] = _TOLD * (end - at)
+            runs.append(Run(self.offset, self.first + at, end - at))
+            at = states.find(_ACKED, end)
+        return runs
 
     def given(self, run: Run) -> int:
         """The exchange is told that these are returned; how many still are the member's."""
@@ -254,20 +266,6 @@ class Holding:
             if begin < end:
                 found.append((lease, begin, end - begin))
         return found
-
-    def _take(self, wanted: bytes, becomes: int) -> list[Run]:
-        states, runs = self.states, list[Run]()
-        if states.count(wanted) == len(states):  # as nearly always
-            states[:] = bytes((becomes,)) * len(states)
-            return [Run(self.offset, self.first, len(states))]
-        at = states.find(wanted)
-        while at >= 0:
-            rest = states[at:]
-            end = len(states) - len(rest.lstrip(wanted))
-            states[at:end] = bytes((becomes,)) * (end - at)
-            runs.append(Run(self.offset, self.first + at, end - at))
-            at = states.find(wanted, end)
-        return runs
 
 
 def pass_over(holding: Holding, tags: Collection[str]) -> int:

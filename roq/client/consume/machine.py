@@ -24,7 +24,7 @@ from roq.client.consume.holding import (
     pass_over,
 )
 from roq.client.consume.ordering import ORDERED
-from roq.client.consume.seat import AskExchange, Membership, Return, Seat, SeatPhase, Told
+from roq.client.consume.seat import IN, AskExchange, Membership, Return, Seat, SeatPhase, Told
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import consuming, documents
@@ -159,10 +159,11 @@ class ConsumerMachine:
             return []
         if self._lapsed(seat, now):
             return self._join(log, seat, now)
-        letter, asks = parts[0], list[AskExchange]()
+        letter = parts[0]
         if letter == LEASED and len(parts) == _LEASED_PARTS:
-            asks = self._leased(log, seat, parts, now)
-        elif letter == DONE:
+            return self._leased(log, seat, parts, now)
+        asks: list[AskExchange] = []
+        if letter == DONE:
             returning = self._ordered and seat.returning
             self._confirmed(seat, consuming.decode(parts[1], DoneConfirmed))
             if returning and not seat.returning and seat.phase is SeatPhase.IN:
@@ -272,7 +273,7 @@ class ConsumerMachine:
     def _lapsed(self, seat: Seat, now: float) -> bool:
         """Whether this process was silent for so long that others have what it holds: what has come
         meanwhile is not to be believed."""
-        return seat.phase is SeatPhase.IN and now - seat.told_at > seat.lease_seconds
+        return seat.phase is IN and now - seat.told_at > seat.lease_seconds
 
     def _rejoin(self, now: float) -> list[AskExchange]:
         """Join again where this process was silent for too long, before it says anything there."""
@@ -421,7 +422,7 @@ class ConsumerMachine:
         attempt = told & ~OVERDUE
         count = bits.bit_count()
         entry = read_entry(frame)
-        if seat.phase is not SeatPhase.IN or (entry.exchange, entry.generation) != log:
+        if seat.phase is not IN or (entry.exchange, entry.generation) != log:
             return []  # of an earlier stay: it is over
         seat.arrived += count
         seat.arrived_bytes += len(packed)
@@ -440,14 +441,13 @@ class ConsumerMachine:
         holding.overdue = told != attempt
         if count < length:
             holding.leave_out(bits)
-        mode = self._member.settings.mode
+        mode, tags = self._member.settings.mode, self._member.settings.tags
         if mode == "keyed":
             holding.lanes = column_of(packed, KEY_GROUPS, first, length)
         elif mode == "priority":
             holding.priority = column_of(packed, PRIORITIES, first, length)[0]
         self._keep(seat, holding)
-        passed = pass_over(holding, self._member.settings.tags)
-        if passed:
+        if tags and (passed := pass_over(holding, tags)):
             count -= passed
             self.stats.passed_over += passed
             self.passed_over.append(holding)
@@ -473,7 +473,7 @@ class ConsumerMachine:
         """What was acknowledged of a holding goes into the next Done."""
         seat = self._seats.get(holding.log)
         holding.dirty = False
-        if seat is None or holding.lost or seat.phase is not SeatPhase.IN:
+        if seat is None or holding.lost or seat.phase is not IN:
             return
         runs = holding.take_acked()
         if not runs:

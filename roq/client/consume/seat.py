@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from roq.client.consume.extensions import Extensions
 from roq.client.consume.holding import Holding
@@ -26,6 +27,10 @@ class SeatPhase(Enum):
     WAITING = "waiting"
     """There is no group yet: whether it is made depends on the other exchanges."""
     IN = "in"
+
+
+IN: Final = SeatPhase.IN
+"""To look it up in its class takes as long as a call."""
 
 
 @dataclass(frozen=True, slots=True)

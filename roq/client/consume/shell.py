@@ -20,7 +20,7 @@ from roq.client.consume.holding import ACKED, RETURNED, ConsumerStats, Holding
 from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.message import DONE, NOT_TRIED, Settlement
 from roq.client.consume.ordering import ORDERED, Ordering
-from roq.client.consume.seat import AskExchange, Membership, Seat, SeatPhase
+from roq.client.consume.seat import IN, AskExchange, Membership, Seat, SeatPhase
 from roq.client.io.engine import Translate
 from roq.errors import (
     Closed,
@@ -351,14 +351,16 @@ class ConsumerShell:
     @property
     def ready(self) -> bool:
         """Whether `take` has something, or it is over."""
-        return self.error is not None or any(
+        if not self.arrived or self.error is not None:
+            return self.error is not None
+        return any(
             not holding.lost and self._is_certain(holding) for holding in tuple(self.arrived)
         )
 
     def _is_certain(self, holding: Holding) -> bool:
         seat = self._machine.seats.get(holding.log)
         late = self._engine.reactor.now() - self._looked_at
-        return seat is not None and seat.phase is SeatPhase.IN and late < seat.lease_seconds
+        return seat is not None and seat.phase is IN and late < seat.lease_seconds
 
     @property
     def unsettled(self) -> int:
@@ -473,7 +475,7 @@ class ConsumerShell:
             self._settled.extend(machine.passed_over)
             machine.passed_over.clear()
             self._flush_soon()
-        if machine.arrived:
+        if more := bool(machine.arrived):
             self._arrive(machine.arrived)
             machine.arrived.clear()
             self._tell_user()
@@ -487,7 +489,7 @@ class ConsumerShell:
         elif not self.joined and machine.joined:
             self.joined = True
             self._on_joined()
-        if self.waiting and (self.arrived or not self.unsettled):
+        if self.waiting and not more and (self.arrived or not self.unsettled):
             self._tell_user()
 
     def _arrive(self, holdings: list[Holding]) -> None:

@@ -345,11 +345,12 @@ class _Connection:
                 come.setdefault(self._answers.tag, []).append(parts)
         if come:
             self.heard_at = self._reactor.now()
-            for tag in self._fetching.keys() & come.keys():
-                self._fetching[tag] = self.heard_at
-                if any(parts[0] in _ENDS for parts in come[tag]):
-                    del self._fetching[tag]
-            self._fetch_next()
+            if self._fetching:  # else none waits for its turn either
+                for tag in self._fetching.keys() & come.keys():
+                    self._fetching[tag] = self.heard_at
+                    if any(parts[0] in _ENDS for parts in come[tag]):
+                        del self._fetching[tag]
+                self._fetch_next()
         for tag, answers in come.items():
             user = self.users.get(tag)
             if user is not None and user.up:
