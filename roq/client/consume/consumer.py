@@ -44,8 +44,9 @@ from roq.model import encode_topic
 from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
 from roq.protocol.consuming import EXTEND_SECONDS_MAX, MODES, GroupSettings
 
-PREFETCH: Final = 4_096
-"""Messages that a consumer holds at most."""
+PREFETCH: Final = 16_384
+"""Messages that a consumer holds at most. A few batches of 500 would be done before their exchange
+has heard of it."""
 PREFETCH_BYTES: Final = 16 * 1024 * 1024
 CLOSE_SECONDS: Final = 5.0
 EXPIRED: Final = "expired"
