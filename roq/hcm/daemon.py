@@ -41,6 +41,7 @@ from roq.hcm.events import (
     Registered,
     Release,
     Remember,
+    RememberLeader,
     Reply,
     ReportToLeader,
     Requested,
@@ -369,8 +370,8 @@ class HostManager:
                 self._events.extend(map(Pressed, self._processor.sample_if_old()))
                 self._events.extend(self._processes.perform(effect))
             case (
-                Spawn() | Release() | Remember() | Terminate() | Kill() | Discard() | Forget()
-                | Erase()
+                Spawn() | Release() | Remember() | RememberLeader() | Terminate() | Kill()
+                | Discard() | Forget() | Erase()
             ):  # fmt: skip
                 self._events.extend(self._processes.perform(effect))
             case ReportToLeader(endpoint, report):

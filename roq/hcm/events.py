@@ -53,9 +53,15 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class Rested:
-    """Ports that children of an earlier life have used or kept away from; comes first."""
+    """What an earlier life has left behind beside its children; comes first.
+
+    Attributes:
+        ports: that children have used or kept away from.
+        leader_epoch: the highest of a leader that it has obeyed.
+    """
 
     ports: tuple[int, ...]
+    leader_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +205,13 @@ class Remember:
 
 
 @dataclass(frozen=True, slots=True)
+class RememberLeader:
+    """Write down that a leader of this epoch is obeyed, for the next life: it obeys none before."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """Look how the process of a child is."""
 
@@ -296,6 +309,6 @@ class Finished:
 
 
 Effect = (
-    Reply | Spawn | Remember | Probe | Release | Terminate | Kill | Discard | Forget | Erase
-    | ReportToLeader | Announce | Note | Finished
+    Reply | Spawn | Remember | RememberLeader | Probe | Release | Terminate | Kill | Discard
+    | Forget | Erase | ReportToLeader | Announce | Note | Finished
 )  # fmt: skip

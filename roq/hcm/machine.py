@@ -50,6 +50,7 @@ from roq.hcm.events import (
     Pressed,
     Probed,
     Registered,
+    RememberLeader,
     Reply,
     ReportToLeader,
     Requested,
@@ -100,7 +101,7 @@ class HostMachine:
         self._settings = settings
         self._leader = Leader(settings.managers)
         self._supervisor = Supervisor(settings, self._leader)
-        self._leader_epoch = 0
+        self._leader_epoch = self._remembered = 0
         self._trouble = ""
         self._refusal = ""
         self._short = False
@@ -141,6 +142,9 @@ class HostMachine:
                 return routine
         effects = self._handle(event, now) + self._supervisor.time_passed(now)
         effects += self._drained(now) + self._finish(now)
+        if self._obeyed > self._remembered:
+            self._remembered = self._obeyed
+            effects.insert(0, RememberLeader(self._remembered))
         if self._leader.take_due(now):
             effects.append(ReportToLeader(self._leader.endpoint, self._report()))
         self._due_at = self._next_due(now)
@@ -178,7 +182,10 @@ class HostMachine:
                 return []
             case Requested(peer, message):
                 return self._requested(peer, message, now)
-            case Rested() | Adopted() | Spawned() | SpawnFailed() | Exited() | Probed():
+            case Rested(_, leader_epoch):
+                self._leader_epoch = self._remembered = leader_epoch
+                return self._supervisor.handle(event, now)
+            case Adopted() | Spawned() | SpawnFailed() | Exited() | Probed():
                 return self._supervisor.handle(event, now)
             case LeaderAnswered() | LeaderLost():
                 return self._leader_said(event, now)

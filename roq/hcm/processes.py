@@ -30,6 +30,7 @@ from roq.hcm.events import (
     Probed,
     Release,
     Remember,
+    RememberLeader,
     Rested,
     Spawn,
     Spawned,
@@ -64,7 +65,10 @@ _ADVICE: Final = {
 log = logging.getLogger(__name__)
 
 Process = process.Child | process.Adopted
-ProcessEffect = Spawn | Release | Remember | Probe | Terminate | Kill | Discard | Forget | Erase
+ProcessEffect = (
+    Spawn | Release | Remember | RememberLeader | Probe | Terminate | Kill | Discard | Forget
+    | Erase
+)  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)
@@ -145,7 +149,7 @@ class Processes:
             found[record.pid] = running
             self._add(running, spec)
             adopted.append(Adopted(spec, record.pid, tuple(record.ports)))
-        return Rested(tuple(sorted(left.resting))), adopted
+        return Rested(tuple(sorted(left.resting)), self._records.leader_epoch()), adopted
 
     def perform(self, effect: ProcessEffect) -> Iterator[Spawned | SpawnFailed | Probed]:
         """Do what the machine wants done to a process or its files; gives its answer, if any."""
@@ -156,6 +160,8 @@ class Processes:
                 self.release(child, retire=retire)
             case Remember(child, ports):
                 self._records.write_ports(child, ports)
+            case RememberLeader(epoch):
+                self._records.write_leader(epoch)
             case Probe(child, epoch):
                 yield self.probe(child, epoch)
             case Terminate(child):

@@ -21,7 +21,7 @@ from roq.errors import InvalidName, InvalidRequest
 from roq.hcm.children import child_name
 from roq.model import HOST_EPOCH_MAX, check_name, host_epoch
 from roq.protocol.spec import ExchangeSpec, Spec, encode_spec
-from roq.ranges import ChildEpoch, Int32, Port, Whole
+from roq.ranges import ChildEpoch, HostEpoch, Int32, Port, Whole
 from roq.runtime import procfs
 from roq.runtime.files import DRAFT, write_whole
 
@@ -29,6 +29,7 @@ RECORD_BYTES_MAX: Final = 4_096
 SPEC_BYTES_MAX: Final = 1024 * 1024
 PORTS_MAX: Final = 8
 PIPE: Final = ".pipe"
+LEADER: Final = "leader.epoch"
 PROCESS: Final = re.compile("monitors-[0-9]{1,6}")
 
 log = logging.getLogger(__name__)
@@ -117,6 +118,26 @@ class Records:
                 log.warning(
                     "%s: %s", self._record(child), error.strerror, extra={"event": "not_recorded"}
                 )
+
+    def write_leader(self, epoch: int) -> None:
+        """Write down which leader is obeyed. Without it, a later life may hear an earlier one."""
+        path = self._folder / LEADER
+        try:
+            write_whole(path, b"%d" % epoch)
+        except OSError as error:
+            log.warning("%s: %s", path, error.strerror, extra={"event": "not_recorded"})
+
+    def leader_epoch(self) -> int:
+        """The highest epoch of a leader that was obeyed; 0: none is known."""
+        path = self._folder / LEADER
+        try:
+            epoch: int = msgspec.json.decode(_read(path, RECORD_BYTES_MAX), type=HostEpoch)
+        except FileNotFoundError:
+            return 0
+        except (OSError, msgspec.MsgspecError, InvalidRequest) as error:
+            log.warning("%s is of no use: %s", path, error, extra={"event": "record_refused"})
+            return 0
+        return epoch
 
     def ended(self, child: str) -> None:
         """The process of a child has ended; its spec is kept."""

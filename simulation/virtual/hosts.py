@@ -89,6 +89,8 @@ class Host:
         self.running: dict[str, Running] = {}
         self.start_seconds = start_seconds
         self.up = True
+        self.leader_epoch = 0
+        """The highest of a leader that was obeyed, as it stands on the disk."""
         self.clocks = clocks
         self.settings = settings
         self.world = world
@@ -240,6 +242,7 @@ class ManagerOfHost:
             process, self.machine, Tick(), self._perform
         )
         self._server = Server(process, host.settings.control, self._request)
+        self._driver.feed(events.Rested((), host.leader_epoch))
         for child in list(host.running.values()):
             self._driver.feed(events.Adopted(child.spec, child.pid))
         self._registry = ensemble.registry(process)
@@ -291,6 +294,8 @@ class ManagerOfHost:
                 self._server.send(peer, message)
             case events.Spawn(spec):
                 self._driver.feed(self._host.spawn(spec))
+            case events.RememberLeader(epoch):
+                self._host.leader_epoch = epoch
             case events.Probe():
                 self._driver.feed(self._host.probe(effect))
             case events.Terminate(child):

@@ -22,6 +22,7 @@ from roq.hcm.events import (
     Registered,
     Release,
     Remember,
+    RememberLeader,
     Reply,
     ReportToLeader,
     Requested,
@@ -103,6 +104,7 @@ class Host:
         """Processes that no other monitor may join."""
         self._settings = settings(**changes)
         self.machine = HostMachine(self._settings)
+        self.leader_epoch = 0
         self.effects: list[Effect] = []
         self.processes: dict[str, Process] = {}
         self.remembered: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -213,7 +215,7 @@ class Host:
         """The host manager is killed, and started again; it finds what still runs."""
         self.machine = HostMachine(self._settings)
         resting = {port for each in self.processes.values() for port in each.spec.avoid_ports}
-        self.handle(Rested(tuple(sorted(resting))))
+        self.handle(Rested(tuple(sorted(resting)), self.leader_epoch))
         for child, process in list(self.processes.items()):
             ports = self.remembered.get((child, process.spec.epoch), ())
             self.handle(Adopted(process.spec, process.pid, ports))
@@ -240,7 +242,7 @@ class Host:
 
     # --- effects ----------------------------------------------------------------------------------
 
-    def _perform(self, effect: Effect) -> list[Event]:
+    def _perform(self, effect: Effect) -> list[Event]:  # noqa: C901, PLR0912 - one per effect
         match effect:
             case Spawn(spec, alone):
                 return [self._spawn(spec, alone=alone)]
@@ -250,6 +252,8 @@ class Host:
                     self._alone.add(process.pid)
             case Remember(child, ports):
                 self.remembered[child, self.processes[child].spec.epoch] = ports
+            case RememberLeader(epoch):
+                self.leader_epoch = epoch
             case Probe(child, epoch):
                 return [self._probe(child, epoch)]
             case Terminate(child):

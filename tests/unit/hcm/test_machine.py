@@ -203,6 +203,18 @@ def test_a_host_reports_which_leader_it_has_obeyed_last() -> None:
     assert host.reports[-1].report.leader_epoch == 9
 
 
+def test_a_later_life_obeys_no_leader_before_the_one_that_the_earlier_life_has_obeyed() -> None:
+    host = Host()
+    host.answers_leader = False
+    host.advance(2.0)
+    host.leader(HostReportAck(cluster="c1", leader_epoch=9))
+    host.next_life()
+    host.advance(2.0)
+    assert host.reports[-1].report.leader_epoch == 9
+    assert failure(host.start_monitor(leader_epoch=8)).CODE == "stale_epoch"
+    assert host.start_monitor(leader_epoch=9) == []
+
+
 def test_a_lower_leader_epoch_is_refused_everywhere() -> None:
     host = Host()
     host.start_exchange(1, leader_epoch=5)

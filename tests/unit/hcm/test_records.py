@@ -219,3 +219,19 @@ def test_a_record_with_ports_that_cannot_be_is_refused(tmp_path, start, ports) -
     start(spec_of())
     change(tmp_path, "q.x1", ports=ports)
     assert Records(tmp_path).left().living == []
+
+
+def test_the_leader_that_was_obeyed_is_known_to_a_later_life(tmp_path: Path) -> None:
+    assert Records(tmp_path).leader_epoch() == 0
+    Records(tmp_path).write_leader(7)
+    Records(tmp_path).left()  # tidies up
+    assert Records(tmp_path).leader_epoch() == 7
+
+
+@pytest.mark.parametrize("text", [b"", b"x", b"-1", b"1048576", b"7" * 10_000, b"[7]"])
+def test_a_leader_that_cannot_be_is_not_believed(
+    tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "leader.epoch").write_bytes(text)
+    assert Records(tmp_path).leader_epoch() == 0
+    assert "leader.epoch is of no use" in caplog.text
