@@ -28,8 +28,9 @@ from roq.benchmarks.processes import PYTHON, Program, rss_bytes
 from roq.exchange.commit import UNCOMMITTED_BYTES_MAX, UNCOMMITTED_ENTRIES_MAX
 from roq.exchange.machine import ExchangeCore
 from roq.log.disk import DiskFiles
+from roq.log.disk_groups import perform
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import SegmentLog, perform
+from roq.log.segments import SegmentLog
 from roq.log.streams import spare_of
 from roq.model import Limits, PublisherId
 from roq.protocol import batch, channel, documents

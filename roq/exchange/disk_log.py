@@ -11,12 +11,14 @@ from typing import Final, Protocol, TypeVar, cast
 import zmq
 
 from roq.exchange.disk_room import Room
+from roq.exchange.group_writer import GroupWriter
 from roq.exchange.log_writer import LogWriter
 from roq.log.disk import DiskFiles
+from roq.log.disk_groups import Group, Sync, perform_sync, settle, write
 from roq.log.files import LogRefused
 from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import Group, SegmentLog, Sync, perform, perform_sync
+from roq.log.segments import SegmentLog
 from roq.log.streams import spare_of
 from roq.protocol.spec import ExchangeSpec
 
@@ -103,8 +105,8 @@ class DiskLog:
         self.readable = True
         self.failure = ""
         """Why nothing can be written any more; empty: all is well."""
-        self._writer: LogWriter[Group[Batch]] = LogWriter(
-            self._perform, loop.call_soon, self._written, self._failed
+        self._writer: GroupWriter[Group[Batch]] = GroupWriter(
+            partial(write, self._files), self._settle, loop.call_soon, self._written, self._failed
         )
         self._reader: LogWriter[_Load] = LogWriter(
             _Load.run, loop.call_soon, self._was_read, self._unreadable, "log reader"
@@ -189,8 +191,8 @@ class DiskLog:
             self._files.close()
         return ended
 
-    def _perform(self, group: Group[Batch]) -> None:
-        perform(self._files, group)
+    def _settle(self, groups: list[Group[Batch]]) -> None:
+        settle(self._files, groups)
         self._room = self._measure()
 
     def _measure(self) -> Room | None:
@@ -209,12 +211,13 @@ class DiskLog:
         if then is not None:
             then()
 
-    def _written(self, group: Group[Batch]) -> None:
-        self.log.commit(group.end)
-        if group.changes is not None or group.anew:  # then they stand in its snapshot
-            self.changes_kept()
-        self._keep_room(self._room)
+    def _written(self, groups: list[Group[Batch]]) -> None:
+        for group in groups:
+            self.log.commit(group.end)
+            if group.changes is not None or group.anew:  # then they stand in its snapshot
+                self.changes_kept()
         self._committed()
+        self._keep_room(self._room)
         self._pace()
         self._index_on()
 

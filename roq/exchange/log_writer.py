@@ -1,8 +1,7 @@
-"""The thread that writes an exchange's log: the loop never waits for the disk.
+"""A thread that reads an exchange's log, or syncs it: the loop never waits for the disk.
 
-One group at a time. What gathers while the disk works is the next group, so a slow disk gets few
-large groups and a fast one many small ones, and nothing ever lingers. A failure is final: what the
-system has dropped after a failed sync nobody knows, so nothing more is written.
+One thing at a time. A failure is final: what the system has dropped after a failed sync nobody
+knows. What writes the log is a `roq.exchange.group_writer.GroupWriter`.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ log = logging.getLogger(__name__)
 
 
 class LogWriter(Generic[G]):
-    """Performs one group after the other.
+    """Performs one thing after the other.
 
     Args:
-        perform: writes a group and syncs it, however long that takes; called in the thread.
+        perform: reads or syncs, however long that takes; called in the thread.
         call_soon: has a function called in the loop, from any thread.
-        done: called in the loop when a group is on the disk.
-        failed: called in the loop when one is not; nothing more is written.
+        done: called in the loop when that is done.
+        failed: called in the loop when it has failed; nothing more is done.
         name: of the thread.
 
     Attributes:
-        busy: a group is being written, or one has failed: none may be handed over.
+        busy: something is being done, or has failed: nothing may be handed over.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class LogWriter(Generic[G]):
         call_soon: Callable[[Callable[[], None]], None],
         done: Callable[[G], None],
         failed: Callable[[Exception], None],
-        name: str = "log writer",
+        name: str = "log syncer",
     ) -> None:
         self.busy = False
         self._perform = perform
@@ -54,12 +53,12 @@ class LogWriter(Generic[G]):
         self._thread.start()
 
     def write(self, group: G) -> None:
-        """Have a group written; only while not `busy`. Loop thread only."""
+        """Have it performed; only while not `busy`. Loop thread only."""
         self.busy = True
         self._groups.put(group)
 
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:
-        """Let the group that is being written be completed; whether the thread has ended."""
+        """Let what is being done be completed; whether the thread has ended."""
         self._groups.put(None)
         self._thread.join(seconds)
         return not self._thread.is_alive()

@@ -189,6 +189,8 @@ def _write_all(descriptor: int, at: int, buffers: list[bytes | memoryview]) -> i
         if not written and any(len(memoryview(each)) for each in buffers):
             raise OSError(errno.EIO, "nothing was written")
         at += written
+        if written == sum(map(len, buffers)):  # as nearly always; they are bytes, and so is this
+            return at
         first = 0
         while first < len(buffers) and written >= _bytes_of(buffers[first]):
             written -= _bytes_of(buffers[first])

@@ -1,10 +1,13 @@
 """The log of a durable queue: segments on disk, and a ring of the newest batches in memory.
 
-    append -> hot tail --gather--> Group --perform--> segment file --commit--> committed
+    append -> hot tail --gather--> Group --write, settle--> segment file --commit--> committed
 
 `append` puts a batch into the hot tail. `gather` makes one group of all that was appended since
 the last one; `perform`, in a thread that may wait for the disk, writes it with one gathered write
 and syncs it; `commit` says that it is there. Nothing is read back for it, and no body is copied.
+
+While a group is synced, the next ones may be gathered and written behind it, and are synced
+together afterwards (`roq.log.disk_groups`). They are committed in order.
 
 A log that runs *ahead* of its disk commits what is written, and has it synced later: by
 `gather_sync`, `perform_sync` and `commit_sync`, beside the groups. What it has shown to others may
@@ -21,28 +24,23 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar
 
+from roq.log.disk_groups import Group, Sync
 from roq.log.files import Files
 from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
 from roq.log.key_index import keys_name
 from roq.log.key_search import KeySearch, Places
 from roq.log.log import Record
-from roq.log.meta import NEW_SUFFIX
 from roq.log.records import (
     HEAD_BYTES,
-    RecordKind,
     SegmentHead,
     pack_head,
-    pack_record,
     record_bytes,
 )
 from roq.log.segment_reader import (
-    SEGMENT_SUFFIX,
     Segment,
     SegmentReader,
     index_name,
@@ -60,56 +58,11 @@ SEGMENT_ENTRIES: Final = 50_000
 start of a process so much is read at most, and a group."""
 CHANGES_BYTES: Final = 4 * 1024 * 1024
 """After so much about consumer groups a snapshot is due, so that a start reads little more."""
+FOLLOWS_BYTES: Final = 1024 * 1024
+"""As `SegmentLog.follows_bytes`. With half of it more changes of threads cost large batches a sixth
+of their rate; with twice as much, batches of 10 kB are written later than they could be."""
 UNSYNCED_ENTRIES_MAX: Final = 1 << 19
 """A log that runs ahead of its disk does so by so many entries at most."""
-
-
-@dataclass(slots=True)
-class Group(Generic[B]):
-    """What is written and synced together; made by `gather`, for `perform`.
-
-    Attributes:
-        segment: name of the file; empty: nothing is written, only files are removed.
-        head: of a segment that is new; None: the file is there.
-        at: where in the file it is written.
-        changes: of consumer groups, behind the entries: the body of a record, and its frame.
-        snapshot: likewise of a snapshot, behind those.
-        records: the entries.
-        synced: below it everything was on the disk when this was made.
-        end: what may be committed when it is on the disk.
-        indexes: of segments that are complete: name of the file and what stands in it.
-        removed: names of files that have left.
-        told: `SegmentLog.told` when it is on the disk.
-        sync: it is committed when it is synced, and not before.
-        anew: it takes the place of all that stands in the segment.
-    """
-
-    segment: str = ""
-    head: bytes | None = None
-    at: int = 0
-    changes: tuple[bytes, bytes] | None = None
-    snapshot: tuple[bytes, bytes] | None = None
-    records: list[Record[B]] = field(default_factory=list)
-    synced: int = 0
-    end: int = 0
-    indexes: list[tuple[str, bytes]] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    told: int = 0
-    sync: bool = True
-    anew: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sync:
-    """What is synced beside the groups; made by `gather_sync`, for `perform_sync`.
-
-    Attributes:
-        segment: name of the file.
-        end: below it everything is on the disk afterwards.
-    """
-
-    segment: str
-    end: int
 
 
 class SegmentLog(Generic[B]):
@@ -135,6 +88,7 @@ class SegmentLog(Generic[B]):
         sync_wanted: nothing can be gathered before a sync.
         pinned_from, pressed_below: as `LateLog` says.
         told: the snapshots up to this one of `want_snapshot` are on the disk.
+        follows_bytes: so much is gathered while another group is under way; less waits for that.
         recovered: what an earlier process has left.
         keys: where keys are, in segments that are complete.
     """
@@ -174,7 +128,7 @@ class SegmentLog(Generic[B]):
         self._written = active.size > 0
         """Whether the active segment has its head."""
         self._gathered = hot.end
-        self._under_way: Group[B | bytes] | None = None
+        self._under_way: deque[Group[B | bytes]] = deque()
         self._syncs = False
         """Whether a sync is under way."""
         self._unsynced: deque[tuple[int, int]] = deque()
@@ -188,6 +142,7 @@ class SegmentLog(Generic[B]):
         self._indexes: list[tuple[str, bytes]] = []
         self._removed: list[str] = []
         self.pinned_from, self.pressed_below = 1 << 62, 0
+        self.follows_bytes = FOLLOWS_BYTES
         self.kept = sum(each.kept for each in closed) + active.kept
         self.gone = 0
         self.floor = (closed[0] if closed else active).follows
@@ -336,8 +291,8 @@ class SegmentLog(Generic[B]):
     ) -> Group[B | bytes] | None:
         """All that was appended since the last call, for `perform`; None if there is nothing to do.
 
-        One group at a time: None also until the last one is committed, so that each begins where
-        everything before is written. Likewise a segment begins where everything before is synced.
+        None also while another one is under way, unless there is much, which may be written behind
+        it. Changes are taken once at a time. A segment begins where everything before is synced.
 
         Args:
             snapshot: gives what the exchange wants to know again; called when it is due only, and
@@ -345,7 +300,7 @@ class SegmentLog(Generic[B]):
             changes: gives what of its consumer groups has changed since it was called last; empty:
                 nothing has. They come back in order, from the newest snapshot on.
         """
-        if self._under_way is not None:
+        if self._under_way and not self._may_follow():
             return None
         self._expire()
         # The only snapshot does not leave before another one is on the disk.
@@ -356,7 +311,7 @@ class SegmentLog(Generic[B]):
         self.sync_wanted = (full or far) and self.synced < self._gathered
         if self.sync_wanted:
             return None
-        changed = changes()
+        changed = b"" if any(group.changes for group in self._under_way) else changes()
         wanted = self._wanted > self._told_next
         if self._gathered == self.end and not (alone or changed or wanted or old):
             if not (self._removed or self._indexes):
@@ -418,8 +373,19 @@ class SegmentLog(Generic[B]):
         self._indexes.clear()
         group.removed, self._removed = self._removed, []
         group.told = self._told_next
-        self._under_way = group
+        self._under_way.append(group)
         return group
+
+    def _may_follow(self) -> bool:
+        """Whether a group may be written before the ones under way are committed: there is much,
+        none of them does more than to add to a file, and no snapshot is due, which would tell of
+        changes that were not taken."""
+        return (
+            self._ungathered_bytes >= self.follows_bytes
+            and not self._snapshot_due
+            and self._wanted == self._told_next
+            and all(group.follows for group in self._under_way)
+        )
 
     def _is_full(self) -> bool:
         """Whether the active segment is complete. One without entries is not: the next one would
@@ -443,8 +409,8 @@ class SegmentLog(Generic[B]):
         )
 
     def commit(self, end: int) -> None:
-        """The group that ended here was performed."""
-        group, self._under_way = self._under_way, None
+        """The group that ended here was performed, and all before."""
+        group = self._under_way.popleft() if self._under_way else None
         self.committed = max(self.committed, end)
         self.told = self.told if group is None else group.told
         if group is None or group.sync:
@@ -560,55 +526,3 @@ class SegmentLog(Generic[B]):
                 return -1
             last = entry.previous if entry.previous >= self.floor else -1
         return last
-
-
-def perform(files: Files, group: Group[B]) -> None:
-    """Write a group and, if it says so, wait until it is on the disk.
-
-    Raises:
-        OSError: it is not known to be there, and never will be: nothing more may be written.
-    """
-    if group.segment:
-        buffers: list[bytes | memoryview] = []
-        name = group.segment + NEW_SUFFIX * group.anew
-        if group.head is not None:
-            files.create(name)
-            buffers.append(group.head)
-        for topic, frame, batch, size in group.records:
-            before, behind = pack_record(
-                RecordKind.BATCH, topic.name, frame, batch, size, group.synced
-            )
-            buffers += (before, cast("bytes", batch), behind) if behind else (before, batch)  # type: ignore[arg-type]
-        for kind, record in (
-            (RecordKind.GROUPS, group.changes),
-            (RecordKind.SNAPSHOT, group.snapshot),
-        ):
-            if record is not None:
-                body, frame = record
-                before, behind = pack_record(kind, b"", frame, body, len(body), group.synced)
-                buffers += (before, body, behind)
-        files.write(name, group.at, buffers)
-        if group.sync:
-            files.sync(name)
-        if group.anew:
-            files.rename(name, group.segment)
-        if group.head is not None:
-            files.sync_folder()
-    for name, data in group.indexes:
-        with suppress(OSError):  # a help and no truth: it is made again from the segment
-            files.create(name)
-            files.write(name, 0, [data])
-    for name in group.removed:
-        files.remove(name)
-        if name.endswith(SEGMENT_SUFFIX):
-            # One after the other, or a power cut might bring back an old one behind a hole.
-            files.sync_folder()
-
-
-def perform_sync(files: Files, sync: Sync) -> None:
-    """Wait until what was written is on the disk; in a thread of its own, beside `perform`.
-
-    Raises:
-        OSError: as `perform`.
-    """
-    files.sync_beside(sync.segment)

@@ -12,9 +12,10 @@ from random import Random
 from typing import Final
 
 from roq.errors import LocalProtocolError
+from roq.log.disk_groups import Group, perform
 from roq.log.files import LogRefused
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import Group, SegmentLog, perform
+from roq.log.segments import SegmentLog
 from roq.log.streams import spare_of
 from roq.log.survey import holds_nothing
 from roq.protocol.spec import ExchangeSpec

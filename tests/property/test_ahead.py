@@ -19,8 +19,9 @@ from roq.client.publish.receipt import Receipt
 from roq.exchange.events import Received as Arrived
 from roq.exchange.events import Send, Unreachable
 from roq.exchange.machine import ExchangeCore
+from roq.log.disk_groups import Sync, perform, perform_sync
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import SegmentLog, Sync, perform, perform_sync
+from roq.log.segments import SegmentLog
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import batch as wire

@@ -24,8 +24,9 @@ from roq.client.consume.message import Settlement
 from roq.client.consume.seat import AskExchange, Membership, SeatPhase
 from roq.exchange.events import Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
+from roq.log.disk_groups import Group, perform
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import Group, SegmentLog, perform
+from roq.log.segments import SegmentLog
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, LogId, PublisherId
 from roq.protocol.batch import pack

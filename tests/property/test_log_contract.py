@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from memory_files import MemoryFiles
 from segmented_log import SEGMENT_ENTRIES, SegmentedLog
 
+from roq.log.disk_groups import perform
 from roq.log.log import Log
 from roq.log.records import record_bytes
 from roq.log.recovery import LogSettings, open_log
 from roq.log.ring import ENTRY_OVERHEAD, Ring
-from roq.log.segments import perform
 from roq.protocol.entry import NONE, EntryKind, read_entry
 
 QUEUE = b"q" * 16

@@ -14,10 +14,11 @@ from hashlib import blake2b
 import pytest
 
 from roq.log.cursors import cursor
+from roq.log.disk_groups import Group, Sync, perform, perform_sync, settle, write
 from roq.log.files import LogRefused
 from roq.log.patient_reads import PatientReads
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import SegmentLog, Sync, perform, perform_sync
+from roq.log.segments import SegmentLog
 from roq.protocol.channel import FetchRequest
 from roq.protocol.entry import NONE, EntryKind, read_entry
 from roq.simulation.virtual.lossy_files import LossyFiles, failing
@@ -53,6 +54,9 @@ class History:
     limits: dict[str, int] = field(default_factory=dict)
     floor: int = 0
     """Below it, what has left may be there again, or not."""
+    most: int = 1
+    """Groups that are under way at once."""
+    followed: int = 0
 
     def live(self) -> None:
         """Open the log, look at all of it, append for a while, and die."""
@@ -105,6 +109,48 @@ class History:
 
     def turn(self, log: SegmentLog[bytes]) -> bool:
         """Append some batches and have them written; whether the process lives on."""
+        if self.most > 1:
+            return self.crowd(log)
+        self.append(log)
+        group = log.gather(lambda: self.digest(log.end))
+        assert group is not None
+        self.floor = max(self.floor, log.floor)
+        perform(self.files, group)
+        if self.chance.random() < 0.1:
+            return False  # before it has heard of it
+        self.commit(log, [group])
+        return True
+
+    def crowd(self, log: SegmentLog[bytes]) -> bool:
+        """As `turn`; groups are written while others are synced."""
+        log.follows_bytes = 1
+        written: list[Group[bytes]] = []
+        told: list[Group[bytes]] = []
+        for _ in range(self.most):
+            self.append(log)
+            group = log.gather(lambda: self.digest(log.end))
+            self.floor = max(self.floor, log.floor)
+            if group is not None:
+                self.followed += bool(written or told)
+                write(self.files, group)
+                written.append(group)
+            if written and (group is None or self.chance.random() < 0.4):
+                settle(self.files, written)  # what comes next may be written before it is heard of
+                told, written = told + written, []
+            if group is None or self.chance.random() < 0.4:
+                self.commit(log, told)
+                told = []
+            if self.chance.random() < 0.1:
+                return False
+        if written:
+            settle(self.files, written)
+        self.commit(log, told + written)
+        while log.committed < log.end and (group := log.gather(lambda: self.digest(log.end))):
+            perform(self.files, group)
+            self.commit(log, [group])
+        return True
+
+    def append(self, log: SegmentLog[bytes]) -> None:
         for _ in range(self.chance.randrange(1, 8)):
             topic = self.chance.choice(TOPICS)
             batch = self.chance.randbytes(self.chance.choice([0, 5, 90, 700]))
@@ -115,17 +161,13 @@ class History:
             assert entry.kind == EntryKind.ENTRY
             assert entry.previous == (NONE if before < 0 else before)
             self.entries.append((topic, frame, batch))
-        group = log.gather(lambda: self.digest(log.end))
-        assert group is not None
-        self.floor = max(self.floor, log.floor)
-        perform(self.files, group)
-        if self.chance.random() < 0.1:
-            return False  # before it has heard of it
-        log.commit(group.end)
-        self.promised = group.end
-        self.floor = max(self.floor, log.floor)
-        log.check()
-        return True
+
+    def commit(self, log: SegmentLog[bytes], groups: list[Group[bytes]]) -> None:
+        for group in groups:
+            log.commit(group.end)
+            self.promised = group.end
+            self.floor = max(self.floor, log.floor)
+            log.check()
 
     def idle(self, log: SegmentLog[bytes]) -> bool:
         """Time passes, and what is too old leaves; whether the process lives on."""
@@ -301,12 +343,14 @@ def play_ahead(seed: int) -> AheadHistory:
     return history
 
 
-def play(seed: int) -> History:
+def play(seed: int, most: int = 1) -> History:
     """One history: lives that end by themselves, by a failure, or with the power."""
     chance = random.Random(seed)
-    history = History(chance)
+    history = History(chance, most=most)
+    if most > 1:
+        history.limits = {"segment_bytes": 9_000, "segment_entries": 100}
     if seed % 2:
-        history.limits = {
+        history.limits |= {
             "capacity_bytes": chance.choice([3_000, 20_000, 1 << 40]),
             "keep_us": chance.choice([100, 3_000, 1 << 50]),
         }
@@ -324,6 +368,13 @@ def test_what_was_committed_is_there_and_nothing_else(first: int) -> None:
     assert sum(history.promised for history in histories) > 500
 
 
+@pytest.mark.parametrize("first", [0, 50])
+def test_what_is_written_behind_what_is_synced_is_there_or_is_not_promised(first: int) -> None:
+    histories = [play(seed, most=3) for seed in range(first, first + 50)]
+    assert sum(history.promised for history in histories) > 500
+    assert sum(history.followed for history in histories) > 50
+
+
 @pytest.mark.parametrize("first", range(0, len(SEEDS), 50))
 def test_what_runs_ahead_loses_only_what_was_not_synced(first: int) -> None:
     histories = [play_ahead(seed) for seed in SEEDS[first : first + 50]]
@@ -336,6 +387,7 @@ if __name__ == "__main__":
     for number in range(int(sys.argv[1]), int(sys.argv[2])):
         try:
             play(number)
+            play(number, most=3)
             play_ahead(number)
         except Exception as error:
             raise SystemExit(f"seed {number}: {type(error).__name__}: {error}") from error

@@ -30,7 +30,8 @@ from roq.hcm.children import Child, ChildEpochs
 from roq.hcm.events import Effect
 from roq.hcm.liveness import Liveness
 from roq.hcm.supervisor import Supervisor
-from roq.log.segments import Group, SegmentLog
+from roq.log.disk_groups import Group
+from roq.log.segments import SegmentLog
 from roq.model import FLUSH, child_epoch
 from roq.monitor.sessions import Sessions
 from roq.protocol.batch import read_header

@@ -9,8 +9,9 @@ from exchange_driver import NUMBER, QUEUE, publisher_id
 
 from roq.exchange.events import Effect, Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
+from roq.log.disk_groups import perform
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import SegmentLog, perform
+from roq.log.segments import SegmentLog
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import batch, channel, documents

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from roq.cli.commands import cli
 from roq.exchange.machine import ExchangeCore
 from roq.log.disk import DiskFiles
+from roq.log.disk_groups import perform
 from roq.log.records import HEAD_BYTES
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import perform
 from roq.model import Limits, PublisherId
 from roq.protocol.batch import pack
 

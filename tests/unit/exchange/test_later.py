@@ -13,9 +13,10 @@ from roq.exchange import later as later_module
 from roq.exchange.disk_room import Room
 from roq.exchange.events import Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
+from roq.log.disk_groups import perform
 from roq.log.files import LogRefused
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import SegmentLog, perform
+from roq.log.segments import SegmentLog
 from roq.log.steady_clock import SteadyClock
 from roq.machine import Tick
 from roq.model import Limits

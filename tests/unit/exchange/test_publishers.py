@@ -8,8 +8,9 @@ from segmented_log import SegmentedLog
 from roq.exchange.events import Passed, Received, Stop, Unreachable
 from roq.exchange.links import LINK_SECONDS
 from roq.exchange.machine import ExchangeCore
+from roq.log.disk_groups import perform
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import SegmentLog, perform
+from roq.log.segments import SegmentLog
 from roq.machine import Tick
 from roq.protocol import channel, documents
 from roq.protocol.batch import Kind

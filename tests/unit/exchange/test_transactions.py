@@ -9,7 +9,7 @@ from transaction_driver import START_US, Durable, half, name
 from roq.exchange import commit, later
 from roq.exchange import transactions as module
 from roq.exchange.events import Received
-from roq.log.segments import perform
+from roq.log.disk_groups import perform
 from roq.protocol import batch, documents
 from roq.protocol.channel import HELLO, READER_BYTES, Hello
 from roq.protocol.later import (

@@ -11,8 +11,8 @@ from waiting import eventually
 from roq.hcm.events import Erase
 from roq.hcm.log_folders import LogFolders
 from roq.log.disk import DiskFiles
+from roq.log.disk_groups import perform
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import perform
 from roq.protocol.control import Done, Failure, Started
 from roq.protocol.spec import ExchangeSpec
 

@@ -9,6 +9,7 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.log import group_progress, groups
+from roq.log.disk_groups import perform
 from roq.log.free_messages import FreeMessages
 from roq.log.groups import SCAN_MAX, ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases
@@ -16,7 +17,7 @@ from roq.log.log import NotAtHand
 from roq.log.patient_reads import REFUSED_SECONDS
 from roq.log.recovery import LogSettings, open_log
 from roq.log.ring import Ring
-from roq.log.segments import SegmentLog, perform
+from roq.log.segments import SegmentLog
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, pack
 from roq.protocol.columns import (

@@ -7,6 +7,7 @@ import random
 import pytest
 from memory_files import MemoryFiles
 
+from roq.log.disk_groups import perform
 from roq.log.index import (
     BRIEF_BYTES_MAX,
     TOPICS_FILTERED_MAX,
@@ -17,7 +18,6 @@ from roq.log.index import (
 from roq.log.records import HEAD_BYTES
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX
-from roq.log.segments import perform
 
 BATCH = b"x" * 100
 

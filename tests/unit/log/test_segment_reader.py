@@ -8,11 +8,12 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.log.cursors import Cursor, cursor
+from roq.log.disk_groups import perform
 from roq.log.log import NotAtHand
 from roq.log.patient_reads import PatientReads
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segment_reader import CHUNKS_MAX, READ_AHEAD_BYTES
-from roq.log.segments import SegmentLog, perform
+from roq.log.segments import SegmentLog
 from roq.protocol.channel import FetchRequest
 
 TOPICS = [b"a", b"b", b"c"]

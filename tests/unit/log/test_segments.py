@@ -8,6 +8,7 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.log.cursors import cursor
+from roq.log.disk_groups import perform, perform_sync
 from roq.log.files import LogRefused
 from roq.log.log import NotAtHand, NotGiven
 from roq.log.meta import META
@@ -15,7 +16,7 @@ from roq.log.patient_reads import PatientReads
 from roq.log.records import HEAD_BYTES, Found, RecordKind
 from roq.log.recovery import LEAP, LogSettings, open_log
 from roq.log.segment_reader import INDEX_SUFFIX, INDEXES_MAX, SEGMENT_SUFFIX, scan
-from roq.log.segments import SegmentLog, perform, perform_sync
+from roq.log.segments import SegmentLog
 from roq.log.survey import LogSurvey
 from roq.protocol.channel import FetchRequest
 

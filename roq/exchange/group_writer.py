@@ -1,0 +1,116 @@
+"""The threads that write an exchange's log: the loop never waits for the disk.
+
+One thread syncs what is written, and the other one writes what comes meanwhile; both do either, so
+that a group that comes alone is written and synced without a change of threads. What gathers while
+the disk works is synced together, so a slow disk gets few syncs and a fast one many, and nothing
+ever lingers. A failure is final: what the system has dropped after a failed sync nobody knows, so
+nothing more is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+from roq.exchange.log_writer import CLOSE_SECONDS
+
+G = TypeVar("G")
+
+NAME = "log writer"
+
+log = logging.getLogger(__name__)
+
+
+class GroupWriter(Generic[G]):
+    """Writes one group after the other, and settles them.
+
+    Args:
+        write: writes a group; called in one of the threads.
+        settle: syncs all groups that are written and not settled, in order; likewise.
+        call_soon: has a function called in the loop, from any thread.
+        done: called in the loop when groups are on the disk, in order.
+        failed: called in the loop when some are not; nothing more is written.
+
+    Attributes:
+        busy: a group is being written, or one has failed: none may be handed over.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[G], None],
+        settle: Callable[[list[G]], None],
+        call_soon: Callable[[Callable[[], None]], None],
+        done: Callable[[list[G]], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self.busy = False
+        self._write, self._settle = write, settle
+        self._call_soon = call_soon
+        self._done, self._failed = done, failed
+        self._groups: SimpleQueue[G | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._written: list[G] = []
+        self._settling = self._over = False
+        """A thread settles what is written; one has failed."""
+        self._threads = [
+            threading.Thread(target=self._run, name=NAME, daemon=True) for _ in range(2)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def write(self, group: G) -> None:
+        """Have a group written; only while not `busy`. Loop thread only."""
+        self.busy = True
+        self._groups.put(group)
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> bool:
+        """Let what is under way be completed; whether the threads have ended."""
+        for _ in self._threads:
+            self._groups.put(None)
+        for thread in self._threads:
+            thread.join(seconds)
+            if thread.is_alive():
+                return False
+        return True
+
+    def _run(self) -> None:
+        try:
+            while (group := self._groups.get()) is not None:
+                self._write(group)
+                if self._is_to_settle(group):
+                    self._settle_all()
+        except OSError as error:
+            self._fail(error)
+        except Exception as error:
+            log.exception("the %s crashed", NAME, extra={"event": "crashed"})
+            self._fail(error)
+
+    def _is_to_settle(self, group: G) -> bool:
+        """Whether this thread is to settle what is written; else the other one is at it."""
+        with self._lock:
+            self._written.append(group)
+            self.busy = self._over
+            settles = not self._settling and not self._over
+            self._settling |= settles
+            return settles
+
+    def _settle_all(self) -> None:
+        while True:
+            with self._lock:
+                groups, self._written = self._written, []
+                if not groups:
+                    self._settling = False
+                    return
+            self._settle(groups)
+            self._call_soon(partial(self._done, groups))
+
+    def _fail(self, error: Exception) -> None:
+        with self._lock:
+            first, self._over = not self._over, True
+            self.busy = True
+        if first:
+            self._call_soon(partial(self._failed, error))
