@@ -19,7 +19,7 @@ import sys
 from array import array
 from collections.abc import Callable, Collection
 from struct import Struct
-from typing import Final
+from typing import Final, cast
 
 from xxhash import xxh3_64_intdigest
 
@@ -51,6 +51,8 @@ _IN_BUCKET: Final = 128
 _U32: Final = next(code for code in "IL" if array(code).itemsize == 4)
 _PIECE: Final = 1 << 18
 """What is read of a segment at once."""
+_read_start = cast("Callable[[object], tuple[int, int]]", Struct("<3xBxxH").unpack_from)
+"""The kind of a batch, and the bytes of its extension area."""
 _KIND_AT: Final = 3
 _EXT_BYTES: Final = slice(6, 8)
 """Of the header of a batch (`roq.protocol.batch`)."""
@@ -147,6 +149,14 @@ def hashes_in(batch: bytes) -> Collection[int]:
         return ()
     told = read_keys(batch[HEADER_BYTES : HEADER_BYTES + ext_bytes])
     return told or {key_hash(key) for key in keys_in(batch)}
+
+
+def may_have_keys(batch: object, size: int) -> bool:
+    """Whether `hashes_in` may find any in a batch of `size` bytes, as far as its header tells."""
+    if size < HEADER_BYTES:
+        return False
+    kind, ext_bytes = _read_start(batch)
+    return ext_bytes > 0 and kind == Kind.DATA
 
 
 def keys_in(batch: bytes) -> set[str]:

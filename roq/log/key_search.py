@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, cast
 
 from roq.log.files import Files
-from roq.log.key_index import keys_name, look_up, make_keys
+from roq.log.key_index import KeyIndex, keys_name, look_up, make_keys
 from roq.log.log import NotAtHand
 from roq.log.segment_reader import Segment
 
@@ -47,8 +47,12 @@ class KeySearch:
         self._found: OrderedDict[tuple[str, int], list[int] | None] = OrderedDict()
 
     def closes(self, segment: Segment) -> None:
-        """This one is complete now."""
-        self._waiting.append(segment)
+        """This one is complete now. Of one without keys there is nothing to be found out."""
+        if segment.keyed:
+            self._waiting.append(segment)
+        else:
+            data = KeyIndex(segment.base, segment.end - segment.base).pack()
+            self._made((keys_name(segment.name), data))
 
     def due(self, pause: Callable[[], None]) -> NotAtHand | None:
         """An index that is to be made: where, and what to do with it. None: there is none.

@@ -65,6 +65,7 @@ class Segment:
         first_us, last_us: append times of its first and last entry, µs UTC; 0: unknown.
         topics: which may have an entry here.
         left_out: offsets before its base that belong to no entry.
+        keyed: its batches may have keys; else it is known that none has.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Segment:
     last_us: int = 0
     topics: TopicFilter = field(default_factory=TopicFilter)
     left_out: int = 0
+    keyed: bool = True
 
     @property
     def follows(self) -> int:

@@ -31,7 +31,7 @@ from roq.log.disk_groups import Group, Sync
 from roq.log.files import Files
 from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
-from roq.log.key_index import keys_name
+from roq.log.key_index import keys_name, may_have_keys
 from roq.log.key_search import KeySearch, Places
 from roq.log.log import Record
 from roq.log.records import (
@@ -125,6 +125,7 @@ class SegmentLog(Generic[B]):
         self._closed = closed
         self._active = active
         self._index = index
+        active.keyed = active.base < active.end
         self._written = active.size > 0
         """Whether the active segment has its head."""
         self._gathered = hot.end
@@ -327,6 +328,7 @@ class SegmentLog(Generic[B]):
         for offset in range(self._gathered, self.end):
             record = hot.record(offset)
             group.records.append(record)
+            active.keyed = active.keyed or may_have_keys(record[2], record[3])
             self._index.add(record[0].name, active.size)
             active.size += record_bytes(record[0].name, record[3])
         if changed:
@@ -466,7 +468,7 @@ class SegmentLog(Generic[B]):
         """The active segment is complete; the next group begins another one."""
         self._close(self._active, self._index)
         base = self._active.end
-        self._active = Segment(segment_name(base, self._head.epoch), base, base, 0)
+        self._active = Segment(segment_name(base, self._head.epoch), base, base, 0, keyed=False)
         self._index = SegmentIndex(base)
         self._reader.grows(self._active, self._index)
         self._written = False

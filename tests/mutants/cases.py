@@ -323,6 +323,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if self._under_way and not self._may_follow():\n            return None\n", ""),
         ("            and all(group.follows for group in self._under_way)\n", ""),
         ("            and self._wanted == self._told_next\n", ""),
+        ("        active.keyed = active.base < active.end\n", "        active.keyed = False\n"),
+        ("active.keyed or may_have_keys(", "may_have_keys("),
         ("b\"\" if any(group.changes for group in self._under_way) else changes()\n",
          "changes()\n"),
         ("        self.sync_wanted = (full or far) and", "        self.sync_wanted = far and"),
@@ -366,6 +368,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/log/key_search.py",
         KEYS,
+        ("        if segment.keyed:\n", "        if not segment.keyed:\n"),
         ("        if data is not None and self._is_there(segment):\n",
          "        if data is not None:\n"),
         ("            reached = segment.base\n", "            reached = floor\n"),

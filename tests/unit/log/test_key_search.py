@@ -172,6 +172,22 @@ def test_who_does_not_wait_for_the_disk_is_told_what_to_read(*, made: bool) -> N
     assert log.find(key_hash("k"), log.end)[0][1:] == [(at, at + 1) for at in range(153, 0, -10)]
 
 
+def test_what_is_known_to_have_no_keys_is_not_read_back() -> None:
+    files = MemoryFiles()
+    log = opened(files)
+    plain, keyed = batch_of([None]), batch_of(["k"])
+    for batch in [plain] * 10 + [keyed] + [plain] * 10:
+        log.append(b"t", batch, len(batch))
+        write(files, log)
+    assert [each.keyed for each in log._closed] == [False, True]
+    assert index_all(files, log) == 1
+    assert log.find(key_hash("k"), 20) == ([(10, 11)], 0)
+    assert log.find(key_hash("other"), 20) == ([], 0)
+    again = opened(files, 6)
+    assert again._active.keyed, "who knows what an earlier process has left there"
+    assert again.find(key_hash("k"), 20) == ([(10, 11)], 0)
+
+
 def test_an_index_of_a_segment_that_has_left_is_not_written() -> None:
     files = MemoryFiles()
     log = filled(files, 4)
