@@ -59,7 +59,7 @@ start of a process so much is read at most, and a group."""
 CHANGES_BYTES: Final = 4 * 1024 * 1024
 """After so much about consumer groups a snapshot is due, so that a start reads little more."""
 FOLLOWS_BYTES: Final = 1024 * 1024
-"""As `SegmentLog.follows_bytes`. With half of it more changes of threads cost large batches a sixth
+"""As `SegmentLog.follows_bytes`. With half of it more changes of threads cost large batches a fifth
 of their rate; with twice as much, batches of 10 kB are written later than they could be."""
 UNSYNCED_ENTRIES_MAX: Final = 1 << 19
 """A log that runs ahead of its disk does so by so many entries at most."""
