@@ -216,8 +216,8 @@ class DiskLog:
             self.log.commit(group.end)
             if group.changes is not None or group.anew:  # then they stand in its snapshot
                 self.changes_kept()
-        self._committed()
         self._keep_room(self._room)
+        self._committed()
         self._pace()
         self._index_on()
 
