@@ -30,7 +30,7 @@ from roq.client.admin.views import (
     rules_of,
 )
 from roq.client.consume.commands import GroupCommands
-from roq.client.consume.consumer import PREFETCH, PREFETCH_BYTES, Consumer
+from roq.client.consume.consumer import PREFETCH_BYTES, Consumer
 from roq.client.consume.dead_letters import SUFFIX as DEAD_SUFFIX
 from roq.client.consume.dead_letters import DeadLetters, of_letters
 from roq.client.consume.lookup import MessageCommands
@@ -442,7 +442,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         tags: Sequence[str] = (),
         mode: str = "shared",
         start: str | datetime = "earliest",
-        prefetch: int = PREFETCH,
+        prefetch: int | None = None,
         prefetch_bytes: int = PREFETCH_BYTES,
         lease: float = 30.0,
         attempts: int = 16,

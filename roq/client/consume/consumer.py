@@ -44,9 +44,10 @@ from roq.model import encode_topic
 from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
 from roq.protocol.consuming import EXTEND_SECONDS_MAX, MODES, GroupSettings
 
-PREFETCH: Final = 16_384
-"""Messages that a consumer holds at most. A few batches of 500 would be done before their exchange
-has heard of it."""
+PREFETCH: Final = 4_096
+"""Messages that a consumer holds at most,"""
+PREFETCH_QUICK: Final = 16_384
+"""and one that is quick: eight batches of 500 are done before their exchange has heard of it."""
 PREFETCH_BYTES: Final = 16 * 1024 * 1024
 CLOSE_SECONDS: Final = 5.0
 EXPIRED: Final = "expired"
@@ -83,7 +84,8 @@ class Consumer:
             members.
         start: where a group that is new begins: `earliest`, `latest`, or an aware time.
         prefetch, prefetch_bytes: what it holds at most, at all exchanges together; at least one
-            message of each exchange.
+            message of each exchange. Without `prefetch` 4,096 messages, and up to 16,384 if it
+            settles so many in a tenth of a second.
         lease: seconds of silence after which it loses what it holds; by the group's first member.
         attempts: how often a message is tried before it is a dead letter; 0: without an end;
             likewise.
@@ -113,7 +115,7 @@ class Consumer:
         tags: Sequence[str] = (),
         mode: str = MODES[0],
         start: str | datetime = "earliest",
-        prefetch: int = PREFETCH,
+        prefetch: int | None = None,
         prefetch_bytes: int = PREFETCH_BYTES,
         lease: float = 30.0,
         attempts: int = 16,
@@ -149,7 +151,9 @@ class Consumer:
         start_us, latest = start_of(start)
         member = Membership(
             id=self.id, name=client_name(name), group=group, settings=settings, latest=latest,
-            start_us=start_us, prefetch=_at_least_one("prefetch", prefetch),
+            start_us=start_us,
+            prefetch=_at_least_one("prefetch", PREFETCH if prefetch is None else prefetch),
+            prefetch_quick=PREFETCH_QUICK if prefetch is None else 0,
             prefetch_bytes=_at_least_one("prefetch_bytes", prefetch_bytes),
         )  # fmt: skip
         self._shell = ConsumerShell(

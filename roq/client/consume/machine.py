@@ -24,6 +24,7 @@ from roq.client.consume.holding import (
     pass_over,
 )
 from roq.client.consume.ordering import ORDERED
+from roq.client.consume.prefetch import Prefetch
 from roq.client.consume.seat import IN, AskExchange, Membership, Return, Seat, SeatPhase, Told
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
@@ -93,6 +94,7 @@ class ConsumerMachine:
         self.resolved = 0
         self.attempts = member.settings.attempts
         self._member = member
+        self.prefetch = Prefetch(member.prefetch, member.prefetch_quick)
         self._ordered = member.settings.mode in ORDERED
         self._seats: dict[LogId, Seat] = {}
         self._created_us: int | None = None
@@ -214,6 +216,7 @@ class ConsumerMachine:
             self.stats.returned += given
         for log, done in by_seat.items():
             asks += self._send(log, self._seats[log], done, told.get(log, []), now)
+        self.prefetch.look(self.stats.acknowledged, now)
         return asks
 
     def extend(
@@ -520,7 +523,7 @@ class ConsumerMachine:
         """All that this seat has taken and would take."""
         member = self._member
         seats = max(1, len(self._seats))
-        share = max(1, -(-member.prefetch // seats))
+        share = max(1, -(-self.prefetch.messages // seats))
         share_bytes = max(1, -(-member.prefetch_bytes // seats))
         if self._closing or (seat.returning and self._ordered):
             # What came before all of that is free again would overtake some of it.

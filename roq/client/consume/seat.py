@@ -48,6 +48,7 @@ class Membership:
     Attributes:
         latest: a group that is made begins at the end; else `start_us` counts.
         prefetch, prefetch_bytes: what it holds at most, at all exchanges together.
+        prefetch_quick: and if it is quick.
     """
 
     id: bytes
@@ -58,6 +59,7 @@ class Membership:
     start_us: int
     prefetch: int
     prefetch_bytes: int
+    prefetch_quick: int = 0
 
 
 @dataclass(slots=True)

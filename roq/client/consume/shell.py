@@ -164,7 +164,7 @@ class ConsumerShell:
         self._asked = 0
         self._marked = 0
         """Messages that the user has settled."""
-        self._hurry_at = self._hurry_after = max(1, member.prefetch // HURRY_PARTS)
+        self._hurry_at = max(1, member.prefetch // HURRY_PARTS)
         """When so many are settled they are told at once: the exchange waits for that."""
         self._flushing = False
         """Whether `_flush` is about to be called."""
@@ -278,7 +278,7 @@ class ConsumerShell:
             return
         hurries = self._flushing
         self._flushing = True
-        self._hurry_at = self._marked + self._hurry_after
+        self._hurry_at = self._marked + max(1, self._machine.prefetch.messages // HURRY_PARTS)
         with suppress(Closed):
             self._engine.call_soon(self._hurry if hurries else self._flush)
 

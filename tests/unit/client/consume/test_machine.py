@@ -142,6 +142,17 @@ def test_what_is_done_travels_in_frames_that_the_exchange_takes() -> None:
     assert script.machine.stats.confirmed == 3_500
 
 
+def test_a_member_that_is_quick_is_granted_more() -> None:
+    script = Script(prefetch=10, prefetch_quick=30, prefetch_bytes=1 << 30)
+    script.enter()
+    for number, now, wanted in ((1, 0.1, 20), (2, 2.0, 10)):
+        held = script.lease(number, 20)
+        held.settle(0, 20, ACKED)
+        script.machine.tell([held], [], now)
+        (asked,) = script.machine.taking(taking=True, now=now)
+        assert read(asked, Credit).window == wanted
+
+
 def test_what_has_no_room_in_a_join_is_not_held_any_more() -> None:
     script = Script(prefetch=100_000, prefetch_bytes=1 << 30)
     script.joined(1, join_in(script.open(1)), frame_bytes=64 * 1024)

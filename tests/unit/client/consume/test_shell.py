@@ -11,7 +11,7 @@ from roq.client.consume.holding import Holding
 from roq.client.consume.message import DONE as ACK
 from roq.client.consume.message import Settlement
 from roq.client.consume.seat import Membership
-from roq.client.consume.shell import ConsumerShell
+from roq.client.consume.shell import HURRY_PARTS, ConsumerShell
 from roq.client.io.engine import Engine
 from roq.errors import Closed, GroupNotFound, InvalidRequest, LeaseLost, RoQError
 from roq.model import ExchangeInfo, PublisherId
@@ -230,7 +230,7 @@ def test_a_loop_over_messages_settles_as_well_and_what_is_lost_stays_lost() -> N
 
 def test_when_much_is_settled_it_is_told_before_the_next_look() -> None:
     script, connection = inside()
-    script.shell._hurry_after = 1
+    script.shell._machine.prefetch.messages = HURRY_PARTS
     held = script.lease(connection)
     script.shell.done(held, 0)
     assert len(script.engine.soon) == 1, "the first look"
