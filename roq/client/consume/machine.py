@@ -24,8 +24,16 @@ from roq.client.consume.holding import (
     pass_over,
 )
 from roq.client.consume.ordering import ORDERED
-from roq.client.consume.prefetch import Prefetch
-from roq.client.consume.seat import IN, AskExchange, Membership, Return, Seat, SeatPhase, Told
+from roq.client.consume.seat import (
+    IN,
+    AskExchange,
+    Membership,
+    Prefetch,
+    Return,
+    Seat,
+    SeatPhase,
+    Told,
+)
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import consuming, documents
