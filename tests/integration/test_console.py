@@ -15,11 +15,15 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from browser import PROGRAM, Browser, browser
 from commands import DEADLINE_SECONDS, read_ready, started, until
+from job_lab import TROUBLE, Lab, new
 
 import roq
 from roq.client.admin.views import ScalingRules
+from roq.console.job_pages import JOB_PAGES
 from roq.console.server import ConsoleServer
 from roq.console.settings import ConsoleSettings, MetricLink
+from roq.jobs.rows import Ended
+from roq.jobs.states import JobStatus, RunEnd
 from roq.testing import RunningCluster, cluster
 
 pytestmark = pytest.mark.integration
@@ -221,3 +225,33 @@ def test_a_cluster_that_goes_is_told_and_found_again(shown: Browser, tmp_path: P
                 shown.until("!live_status.textContent.includes('is away')")
                 shown.until("live_numbers.textContent.includes('all ready')")
             shown.new_page(1280)
+
+
+@pytest.mark.long
+def test_ten_thousand_failed_jobs_are_restarted_by_a_filter(shown: Browser, tmp_path: Path) -> None:
+    """On a phone in the dark, by keyboard, without a cluster."""
+    lab = Lab(str(tmp_path / "jobs.db"), durable=False)
+    lab.submit_all([new("A", restartable=False)] * 10_000 + [new("B" * 100)])
+    owner = lab.instance()
+    runs = lab.claim(owner, 10_000)
+    with lab.store.write() as connection:
+        failed = [Ended(run, RunEnd.RAISED, 0, trouble=TROUBLE) for run in runs]
+        lab.store.finish(connection, owner, failed, "test")
+    with console("127.0.0.1:9", jobs=str(tmp_path / "jobs.db")) as base:
+        shown.new_page(390, touch=True)
+        dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+        shown.call("Emulation.setEmulatedMedia", features=dark)
+        for path in (*JOB_PAGES, "/jobs/list?type=A&status=FAILED"):
+            shown.visit(f"{base}{path.format(job=1)}")
+            assert shown.js("document.documentElement.scrollWidth") <= 390, path
+        paper = "getComputedStyle(document.body).backgroundColor"
+        assert shown.js(f"+{paper}.match(/\\d+/)[0]") < 64, "it is dark"
+        shown.enter("Restart these …")
+        shown.until("document.querySelector('form.confirm')")
+        assert shown.js("document.body.textContent.includes('10,000 jobs as of now')")
+        shown.enter("Restart")
+        shown.until("document.body?.textContent.includes('10,000 of 10,000 jobs: restart is done')")
+        shown.new_page(1280)
+    waiting = [each for each in lab.jobs.operate.counts() if each.status is JobStatus.CREATED]
+    lab.close()
+    assert {each.type: each.number for each in waiting} == {"A": 10_000, "B" * 100: 1}

@@ -18,7 +18,9 @@ from commands import until
 
 PROGRAM: Final = shutil.which("chromium") or shutil.which("google-chrome")
 SECONDS: Final = 60.0
-_KEYS: Final = {"Tab": 9, "Escape": 27, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}
+_KEYS: Final = {
+    "Tab": 9, "Enter": 13, "Escape": 27, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39,
+}  # fmt: skip
 
 
 class Browser:
@@ -86,9 +88,18 @@ class Browser:
 
     def key(self, key: str, *, shift: bool = False) -> None:
         """Press a key."""
-        for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
+        text = {"text": "\r"} if key == "Enter" else {}
+        for kind in ("keyDown" if text else "rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, **text,
                       windowsVirtualKeyCode=_KEYS[key], modifiers=8 * shift)  # fmt: skip
+
+    def enter(self, text: str) -> None:
+        """Go by Tab to what has this text, and press Enter."""
+        for _ in range(100):
+            self.key("Tab")
+            if self.js("document.activeElement.textContent") == text:
+                return self.key("Enter")
+        raise AssertionError(f"no key leads to {text!r}")
 
     def tap(self, x: float, y: float) -> None:
         """Touch, and lift the finger."""
