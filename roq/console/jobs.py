@@ -80,12 +80,13 @@ def wanted(given: Mapping[str, str]) -> JobFilter:
     status = given.get("status", "")
     if status and status not in JobStatus.__members__:
         raise InvalidRequest(f"there is no status {status!r}; there are {', '.join(JobStatus)}")
-    identity = given.get("id", "")
+    identity, named = given.get("id", ""), given.get("priority", "")
+    priority = PRIORITIES.get(named.lower()) or (whole(given, "priority") if named else None)
     return JobFilter(
         ids=(whole(given, "id"),) if identity else (),
         types=(given["type"],) if given.get("type") else (),
         statuses=(JobStatus(status),) if status else (),
-        priority=whole(given, "priority") if given.get("priority") else None,
+        priority=priority,
         tag=given.get("tag") or None,
         key=given.get("key") or None,
         fingerprint=given.get("fingerprint") or None,

@@ -246,6 +246,7 @@ def test_ten_thousand_failed_jobs_are_restarted_by_a_filter(shown: Browser, tmp_
             assert shown.js("document.documentElement.scrollWidth") <= 390, path
         paper = "getComputedStyle(document.body).backgroundColor"
         assert shown.js(f"+{paper}.match(/\\d+/)[0]") < 64, "it is dark"
+        shown.until("document.getElementById('pulse')?.textContent == 'live'")
         shown.enter("Restart these …")
         shown.until("document.querySelector('form.confirm')")
         assert shown.js("document.body.textContent.includes('10,000 jobs as of now')")

@@ -23,6 +23,7 @@ def test_a_filter_is_what_its_fields_say() -> None:
     assert wanted(given) == JobFilter(
         ids=(7,), types=("Resize",), statuses=(JobStatus.FAILED,), priority=10
     )
+    assert wanted({"priority": "High"}) == JobFilter(priority=10)
     assert wanted({}) == JobFilter()
 
 
