@@ -54,7 +54,7 @@ from roq.simulation.real.waiting import rest, until
 from roq.simulation.real.workers import ScenarioError
 
 NAME: Final = "job_kills"
-INSTANCES: Final = 3
+INSTANCES: Final = 8
 THREADS: Final = 4
 OPEN_JOBS: Final = 30
 """So many wait or run at any time."""

@@ -38,20 +38,21 @@ def program(url: str, cluster: str | None, journal: str) -> roq.Jobs:
 
     def run(job: roq.Job, params: int) -> None:
         note("begin", job)
-        for _ in job.each(range(params)):
+        steps = range(params)  # every other job does not hear that it is to stop, and finishes
+        for _ in job.each(steps) if job.id % 2 else steps:
             threading.Event().wait(STEP_SECONDS)
 
     def effect(job: roq.Job, params: int) -> None:
         run(job, params)
         try:
             with made.engine.begin() as connection:
+                job.finish(connection=connection)  # first: else the other run's row is what refuses
                 made.database.run(
                     connection,
                     "INSERT INTO effect (job, token) VALUES (:job, :token)",
                     job=job.id,
                     token=job.token,
                 )
-                job.finish(connection=connection)
         except roq.JobOutdated:
             note("refused", job)
             raise
