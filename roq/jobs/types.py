@@ -187,7 +187,9 @@ class JobType(Generic[R]):
         tag: str = "",
     ) -> NewJob:
         """A job that is checked and encoded, and not submitted."""
-        parents = tuple(each if isinstance(each, int) else each.id for each in after)
+        parents = tuple(getattr(each, "id", each) for each in after)
+        if not all(isinstance(each, int) for each in parents):
+            raise InvalidRequest("`after` takes handles of jobs, or their ids")
         if len(parents) > PARENTS_MAX:
             raise InvalidRequest(f"a job comes after {PARENTS_MAX:,} others at most")
         if on_unique not in ON_UNIQUE:

@@ -99,6 +99,11 @@ def test_texts_for_people_are_printable_and_short(given: dict[str, Any]) -> None
         made().new(Resize([]), **given)
 
 
+def test_a_job_comes_after_jobs_alone() -> None:
+    with pytest.raises(InvalidRequest, match="handles of jobs"):
+        made().new(Resize([]), after=["7"])  # type: ignore[list-item]
+
+
 def test_times_have_a_zone_and_may_be_before_now_or_far_away() -> None:
     assert microseconds(datetime(1960, 1, 1, tzinfo=UTC)) == 0
     assert microseconds(datetime(9999, 12, 31, tzinfo=UTC)) > 2**57
