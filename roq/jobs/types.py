@@ -187,7 +187,7 @@ class JobType(Generic[R]):
         tag: str = "",
     ) -> NewJob:
         """A job that is checked and encoded, and not submitted."""
-        parents = tuple(getattr(each, "id", each) for each in after)
+        parents = tuple(each.id if isinstance(each, JobHandle) else each for each in after)
         if not all(isinstance(each, int) for each in parents):
             raise InvalidRequest("`after` takes handles of jobs, or their ids")
         if len(parents) > PARENTS_MAX:
