@@ -33,6 +33,7 @@ from roq.jobs.rows import (
     Submitted,
     Trouble,
     Want,
+    spread,
 )
 from roq.jobs.slots import JobSlots
 from roq.jobs.states import RETRIES, Attempts, JobStatus, after
@@ -104,7 +105,8 @@ class JobStore(WaitingJobs):
             " started = :now, deadline = :now + 2 * d.span, stop = 0, ended = NULL FROM "
             + given(("id", "bigint"), ("token", "bigint"), ("span", "bigint"), ("type", "text"))
             + " AS d WHERE job.id = d.id AND job.token = d.token AND job.type = d.type"
-            f" AND {_STATUS} = 'CREATED' AND job.held = '' RETURNING {CLAIMED}, {_PARAMS}"
+            f" AND {_STATUS} = 'CREATED' AND job.held = '' RETURNING {CLAIMED}, job.unique_key,"
+            f" {_PARAMS}"
         )
         self._finish = (
             "UPDATE job SET status = d.status, token = job.token + d.step, owner = NULL,"
@@ -288,7 +290,8 @@ class JobStore(WaitingJobs):
                     next=begun(rated[kind], next_, now, number),
                     name=kind,
                 )
-        claimed = [claimed_of(row, _params_of(row)) for row in taken]
+        params = self._params(connection, taken)
+        claimed = [claimed_of(row, params.get(row.id)) for row in taken]
         deltas = Deltas()
         for run in claimed:
             deltas.move(run, JobStatus.CREATED, JobStatus.RUNNING, run.attempts.failures)
@@ -323,6 +326,19 @@ class JobStore(WaitingJobs):
             [[each] for each in kinds],
         )
         return {row.name: row.rate_next for row in rows}
+
+    def _params(self, connection: sa.Connection, taken: Sequence[Row]) -> dict[int, Body]:
+        """Of these jobs, from their rows; what may have been replaced while the claim waited for
+        that, and was seen by it as it stood before, is read once more."""
+        rows = [row for row in taken if row.unique_key is None and row.codec is not None]
+        if again := spread(row.id for row in taken if row.unique_key is not None):
+            rows += self.database.run(
+                connection,
+                "SELECT job AS id, codec, version, body FROM job_params WHERE job IN (SELECT id"
+                f" FROM {self.database.given(('id', 'bigint'))} AS d)",
+                again,
+            )
+        return {row.id: Body(row.codec, row.version, bytes(row.body)) for row in rows}
 
     # --- the end of a run -------------------------------------------------------------------------
 
@@ -507,10 +523,6 @@ def _trouble_row(ended: Ended, trouble: Trouble, now: int, instance: str) -> dic
         "ending": ended.end.value, "fingerprint": trouble.fingerprint, "text": trouble.text,
         "trace": trouble.trace, "instance": instance,
     }  # fmt: skip
-
-
-def _params_of(row: Row) -> Body | None:
-    return None if row.codec is None else Body(row.codec, row.version, bytes(row.body))
 
 
 def claimed_of(row: Row, params: Body | None = None) -> Claimed:

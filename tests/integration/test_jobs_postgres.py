@@ -21,7 +21,7 @@ from roq.jobs import database, worker
 from roq.jobs.database import Undone
 from roq.jobs.instances import JobInstances
 from roq.jobs.room import JobPlaces
-from roq.jobs.rows import Deltas, Ended, Want
+from roq.jobs.rows import Body, Deltas, Ended, Want
 from roq.jobs.states import JobStatus, RunEnd
 from roq.jobs.store import JobStore
 from roq.jobs.views import Action, JobFilter
@@ -160,6 +160,20 @@ def test_two_that_replace_a_unique_job_count_it_once(lab: Lab) -> None:
             again = pool.submit(replace)
             eventually(lambda: waits_for_a_lock(lab), "the second waits for the first")
         again.result()
+    lab.check()
+
+
+def test_what_is_replaced_while_a_message_has_it_claimed_runs_as_it_was_told(lab: Lab) -> None:
+    job, mine = lab.submit(unique="u", params=Body("json", 1, b"1")), lab.instance()
+    with ThreadPoolExecutor(1) as pool:
+        with lab.database.write() as connection:
+            later = new(unique="u", on_unique="replace", params=Body("json", 1, b"2"))
+            (told,) = lab.store.submit(connection, [later])
+            assert told.outcome == "replaced"
+            claiming = pool.submit(lab.claim_named, mine, job, 1)
+            eventually(lambda: waits_for_a_lock(lab), "the claim waits for the replacement")
+        (run,) = claiming.result()
+    assert run.params == later.params
     lab.check()
 
 
