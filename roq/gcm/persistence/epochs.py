@@ -77,7 +77,8 @@ class Epochs:
             self._told = True
             log.error(
                 "a host obeys a leader with epoch %d, which this cluster cannot have given: it "
-                "takes no orders from this one, with epoch %d; restart its host manager", epoch,
-                self._led, extra={"event": "epoch_impossible"},
+                "takes no orders from this one, with epoch %d; stop its host manager, remove "
+                "leader.epoch from its data folder and start it again", epoch, self._led,
+                extra={"event": "epoch_impossible"},
             )  # fmt: skip
         return False

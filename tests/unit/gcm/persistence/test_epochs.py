@@ -7,6 +7,7 @@ import pytest
 
 from roq.coordination.contract import EPOCH_MAX
 from roq.gcm.persistence.epochs import EPOCHS_AHEAD_MAX, LOST_EPOCHS, Epochs
+from roq.hcm.records import LEADER
 
 
 def told(*heard: int) -> Callable[[int], int]:
@@ -45,6 +46,7 @@ def test_hosts_cannot_use_the_epochs_up(caplog: pytest.LogCaptureFixture) -> Non
     words = [each for each in caplog.records if "cannot have given" in each.message]
     assert len(words) == 1
     assert words[0].levelno == logging.ERROR
+    assert LEADER in words[0].message, "to start it again is not enough: it remembers"
 
 
 def test_an_epoch_that_cannot_be_of_this_cluster_makes_nobody_lead_anew() -> None:
