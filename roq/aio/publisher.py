@@ -32,6 +32,7 @@ class Receipt(sync_receipt.Receipt):
             bell = Bell()
             bell.arm()
             self._ring_when_settled(bell.ring)
+            self._waiter.attend()
             await bell.wait()
         return self.status or sync_receipt.PENDING
 

@@ -18,7 +18,7 @@ from waiting import eventually
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
 from roq.client.subscribe.subscriber import Subscriber
-from roq.errors import Closed, DeliveryError, Reentered, Unavailable
+from roq.errors import Closed, DeliveryError, Reentered, Unavailable, WouldBlock
 
 pytestmark = pytest.mark.integration
 
@@ -242,5 +242,18 @@ def test_who_waits_for_each_answer_reads_it_alone_until_there_is_a_callback(scen
         eventually(reads_alone)
         called = threading.Event()
         publisher.publish(b"y").on_settled(called.set)
+        publisher.wait_for(lambda: False, 0.0)  # as another thread does
         assert called.wait(30)
         eventually(lambda: shell._connections.watched)
+        eventually(lambda: shell._away_until < time.monotonic())
+        shell._attend_until = 0.0
+        eventually(reads_alone)
+        publisher._block = False
+        with pytest.raises(WouldBlock):
+            publisher._wait_for_room(None)
+        eventually(lambda: shell._connections.watched)
+        receipt = publisher.publish(b"z")
+        receipt.wait(30)
+    scene.engine.close()
+    shell._away_until = time.monotonic() + 3_600.0
+    receipt.on_settled(called.set)

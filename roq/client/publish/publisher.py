@@ -385,6 +385,7 @@ class Publisher(LaterPublishing):
     def _wait_for_room(self, deadline: float | None) -> float:
         """Wait for the window; gives the deadline for the next call."""
         if not self._block:
+            self._shell.attend()
             raise WouldBlock(f"the window of queue {self.queue} is full: {self._shell.why}")
         if deadline is None:
             deadline = monotonic() + self.timeout

@@ -102,7 +102,9 @@ class Receipt:
         self._callbacks: list[Callable[[], None]] | None = None
 
     def done(self) -> bool:
-        """Whether the fate is known."""
+        """Whether the fate is known; up to 20 ms after it is there, if some thread has waited for a
+        receipt of this publisher shortly before and none does now: use a callback to know at once.
+        """
         return self._status is not None
 
     @property

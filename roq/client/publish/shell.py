@@ -64,6 +64,9 @@ LOOK_SECONDS: Final = 0.25
 BUSY_LOOK_SECONDS: Final = 0.003
 """How often the I/O thread looks whether the caller still reads the acknowledgements itself."""
 AWAY_SECONDS: Final = 0.02
+ATTEND_SECONDS: Final = 1.0
+"""So long after somebody wanted to be called no thread stays away: what is later than that is not
+late by `AWAY_SECONDS`."""
 READ_EVERY: Final = 8
 """Batches that a caller whom nobody waits for sends between two looks at what has arrived."""
 READ_MAX: Final = 1_000
@@ -119,7 +122,8 @@ class PublisherShell:
         )  # fmt: skip
         self.failure: RoQError | None = None
         # Who judges exchanges by how soon they answer reads their answers at once.
-        self.away_seconds, self._away_until = 0.0 if latency else AWAY_SECONDS, 0.0
+        self.away_seconds = 0.0 if latency else AWAY_SECONDS
+        self._away_until = self._attend_until = 0.0
         self._full_seen = self._unread = 0
         self._engine = engine
         self._publisher = publisher
@@ -393,7 +397,8 @@ class PublisherShell:
         finally:
             with self.lock:
                 self._waiters.leave(visit)
-                self._away_until = (now := monotonic()) + self.away_seconds
+                away = self.away_seconds if (now := monotonic()) > self._attend_until else 0.0
+                self._away_until = now + away
                 if not self._connections.watched:
                     self._alarm.need(max(self._away_until, now + BUSY_LOOK_SECONDS))
 
@@ -419,8 +424,9 @@ class PublisherShell:
 
     def attend(self) -> None:
         """Have what arrives be read at once: somebody is to be called, and may not wait here."""
-        with self.lock:
-            if (now := monotonic()) < self._away_until:
+        with self.lock, suppress(Closed):  # who has ended has told all fates
+            self._attend_until = (now := monotonic()) + ATTEND_SECONDS
+            if now < self._away_until:
                 self._away_until = 0.0
                 self._alarm.need(now)
 

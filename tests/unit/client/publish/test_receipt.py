@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
+from roq import aio
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.errors import DeliveryError
 
@@ -21,6 +23,7 @@ class Waiter:
         self.timeouts: list[float | None] = []
         self.receipt: Receipt | None = None
         self.posted: list[Callable[[], object]] = []
+        self.attended = 0
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         self.timeouts.append(timeout)
@@ -29,7 +32,7 @@ class Waiter:
         return condition()
 
     def attend(self) -> None:
-        """Whoever tells the fate here does so at once."""
+        self.attended += 1
 
     def call_back(self, callback: Callable[[], object], left_out: Callable[[], object]) -> None:
         self.posted.append(callback)
@@ -109,3 +112,20 @@ def test_a_callback_that_comes_while_the_fate_is_fixed_is_called() -> None:
     fresh = Late(waiter)
     fresh.on_settled(lambda: rung.append(1))
     assert len(waiter.posted) == 1
+
+
+def test_what_arrives_is_read_at_once_for_who_is_called_or_awaits() -> None:
+    waiter = Waiter(None)
+    called, awaited = Receipt(waiter), aio.Receipt(waiter)
+    called.on_settled(lambda: None)
+    assert waiter.attended == 1
+
+    async def told() -> SendStatus:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(awaited.settled())
+            await asyncio.sleep(0)
+            assert waiter.attended == 2
+            awaited.settle(OK)
+        return task.result()
+
+    assert asyncio.run(told()) == OK
