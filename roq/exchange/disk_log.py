@@ -139,7 +139,7 @@ class DiskLog:
         Args:
             snapshot, changes: as `SegmentLog.gather` says.
         """
-        if self._writer.busy:
+        if self._writer.busy or self.failure:
             return
         group = self.log.gather(snapshot, changes)
         if group is not None:
@@ -212,6 +212,8 @@ class DiskLog:
             then()
 
     def _written(self, groups: list[Group[Batch]]) -> None:
+        if self.failure and self._syncer is not None:
+            return  # see `_synced`
         for group in groups:
             self.log.commit(group.end)
             if group.changes is not None or group.anew:  # then they stand in its snapshot
@@ -264,6 +266,8 @@ class DiskLog:
                 self._syncer.write(sync)
 
     def _synced(self, sync: Sync) -> None:
+        if self.failure:  # it was told to the other thread, and the system tells each one once
+            return
         self.log.commit_sync(sync.end)
         self._committed()
         self._pace()

@@ -83,6 +83,7 @@ class GroupWriter(Generic[G]):
                 self._write(group)
                 if self._is_to_settle(group):
                     self._settle_all()
+                group = None  # who waits for the next one holds no batches
         except OSError as error:
             self._fail(error)
         except Exception as error:

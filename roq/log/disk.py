@@ -19,7 +19,8 @@ BUFFERS_MAX: Final = 1_000
 class DiskFiles:
     """A folder (`roq.log.files.Files`), made if it is not there. `close()` gives it back.
 
-    One thread writes, others may read and `sync_beside` meanwhile.
+    One thread at a time writes; others may read, `sync_beside`, and `sync` a file that was written
+    since the last `create` meanwhile.
 
     Args:
         folder: where it is.

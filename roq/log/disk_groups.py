@@ -126,7 +126,7 @@ def settle(files: Files, groups: Sequence[Group[B]]) -> None:
     group = groups[-1]
     if group.segment:
         name = group.segment + NEW_SUFFIX * group.anew
-        if group.sync:
+        if any(each.sync for each in groups):
             files.sync(name)
         if group.anew:
             files.rename(name, group.segment)

@@ -41,11 +41,11 @@ class Files(Protocol):
         ...
 
     def sync(self, name: str) -> None:
-        """Wait until everything that was written to the file is on the disk."""
+        """Wait until everything that was written to the file before is on the disk."""
         ...
 
     def sync_beside(self, name: str) -> None:
-        """As `sync`, in another thread than the one that writes."""
+        """As `sync`, whatever files are made, renamed or removed meanwhile."""
         ...
 
     def rename(self, old: str, new: str) -> None:

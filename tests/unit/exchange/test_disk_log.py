@@ -31,13 +31,14 @@ BATCH = b"x" * 40_000
 class Made:
     """A log, and the calls that its threads have asked the loop for."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, ahead: bool = False) -> None:
+        self.later: list[Callable[[], None]] = []
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.failed: list[str] = []
         values = {
             "child": "q.x1", "queue": "q", "queue_id": b"q" * 16, "epoch": 5, "bind": "127.0.0.1",
             "advertise": "127.0.0.1", "ports": (0, 0), "manager": "", "monitor": "", "number": 1,
-            "host": "127.0.0.1", "log": str(folder),
+            "host": "127.0.0.1", "log": str(folder), "ahead": ahead,
             "limits": Limits(ring_bytes=1 << 20, message_bytes=1 << 16),
         }  # fmt: skip
         spec = msgspec.convert(values, ExchangeSpec)
@@ -55,7 +56,8 @@ class Made:
         self.calls.put(function)
 
     def call_later(self, delay: float, function: Callable[[], None]) -> None:
-        pytest.fail(f"nothing is to be done in {delay} s: {function}")
+        assert delay
+        self.later.append(function)
 
 
 @pytest.fixture
@@ -166,3 +168,54 @@ def test_a_question_about_old_entries_waits_for_the_disk_and_the_loop_does_not(
     assert [(each.id, each.offset) for each in answers] == [(0, 0), (1, 0)]
     assert readers == {"log reader"}
     core.requests.check()
+
+
+def refuse(*_: object) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def ahead_of_the_disk(folder: Path) -> Made:
+    """A log that has committed one entry that is not on the disk."""
+    made = Made(folder, ahead=True)
+    made.log.append(b"t", BATCH, len(BATCH))
+    made.disk.write_on(bytes, bytes)
+    made.turn()
+    assert (made.log.committed, made.log.synced) == (61, 60)
+    return made
+
+
+def test_after_a_sync_that_failed_another_one_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ahead_of_the_disk(tmp_path / "log")
+    made.log.want_snapshot()
+    monkeypatch.setattr(DiskFiles, "sync", refuse)
+    made.disk.write_on(bytes, bytes)
+    made.turn()
+    assert len(made.failed) == 1
+    (sync_in_time,) = made.later
+    sync_in_time()  # the system tells each error once: this one returns
+    made.turn()
+    assert made.log.synced == 60, "what the system has dropped nobody knows"
+    made.disk.close()
+
+
+def test_after_a_sync_beside_that_failed_nothing_more_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ahead_of_the_disk(tmp_path / "log")
+    monkeypatch.setattr(DiskFiles, "sync_beside", refuse)
+    (sync_in_time,) = made.later
+    made.log.want_snapshot()
+    made.disk.write_on(bytes, bytes)
+    sync_in_time()
+    made.turn()
+    made.turn()
+    assert len(made.failed) == 1
+    # The group with the snapshot was under way: it may be told before the failure, or not at all.
+    before = made.log.committed, made.log.synced
+    made.log.append(b"t", BATCH, len(BATCH))
+    made.disk.write_on(bytes, lambda: pytest.fail("changes are taken"))
+    assert made.disk.close()
+    assert made.calls.empty()
+    assert (made.log.committed, made.log.synced) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
@@ -151,6 +152,18 @@ def test_what_is_under_way_is_completed_before_the_end() -> None:
     assert loop.writer.close()
     loop.turn()
     assert loop.done == [["one"]]
+
+
+def test_a_group_that_is_on_the_disk_is_held_by_no_thread() -> None:
+    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    writer: GroupWriter[set[int]] = GroupWriter(len, len, calls.put, len, repr)  # type: ignore[arg-type]
+    group = {1}
+    held = weakref.ref(group)
+    writer.write(group)
+    del group
+    calls.get(timeout=30)()
+    eventually(lambda: held() is None)
+    assert writer.close()
 
 
 def test_a_disk_that_hangs_does_not_hold_up_the_end() -> None:

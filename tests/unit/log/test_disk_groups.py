@@ -110,3 +110,14 @@ def test_nothing_is_written_behind_what_is_more_than_a_part_of_a_file(what: str)
     third = gathered(log, 0)
     assert third is not None
     assert third.snapshot is not None
+
+
+def test_a_sync_that_one_of_several_wants_is_made() -> None:
+    files = Synced()
+    log = log_of(files)
+    first, second = gathered(log, 1), gathered(log, 3)
+    assert first is not None
+    assert second is not None
+    before, second.sync = files.syncs, False
+    settle(files, [first, second])
+    assert files.syncs == before + 1

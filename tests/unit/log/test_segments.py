@@ -83,6 +83,18 @@ def test_a_group_is_one_write_and_no_batch_is_copied() -> None:
     assert files.writes == before + 1
 
 
+def test_the_last_segment_leaves_when_another_one_has_its_snapshot() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings())
+    write(files, log, 3)
+    log.want_snapshot()
+    commit(files, log)
+    again = open_log(files, settings(6, keep_us=10, now_us=2_000))
+    commit(files, again)
+    assert again.floor == 3, "all has left, and nothing has come"
+    assert open_log(files, settings(7, keep_us=10, now_us=3_000)).end == 3, "none is used again"
+
+
 def test_old_segments_leave_by_age_and_their_files_with_them() -> None:
     files = MemoryFiles()
     log = open_log(files, settings(keep_us=50))
