@@ -8,6 +8,7 @@ from roq.exchange import monitor_finder
 from roq.exchange.monitor_finder import MonitorFinder
 from roq.model import Limits
 from roq.protocol.control import FAILED, Control, Failure, Located, LocateRequest
+from roq.runtime.backoff import Backoff
 
 QUEUE_ID = b"q" * 16
 MONITOR = "tcp://127.0.0.1:5500"
@@ -97,22 +98,32 @@ def test_managers_that_name_each_other_are_left_after_some_steps(world: World) -
     assert len(world.asked) <= 8
 
 
-def test_one_question_at_a_time_and_less_and_less_often(world: World) -> None:
+def test_one_question_at_a_time_and_less_and_less_often(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.managed(world.server(lambda _: located()))
+    pauses, wait = list[float](), Backoff.wait
+
+    def noted(backoff: Backoff) -> float:
+        seconds = wait(backoff)
+        pauses.extend([seconds] if backoff is world.finder._backoff else [])
+        return seconds
+
+    monkeypatch.setattr(Backoff, "wait", noted)
     world.look()
-    for _ in range(100):
-        world.finder.look()
-    times = []
+    times = [world.reactor.now()]  # of answers: each pause begins with one
     for _ in range(6):
-        before = len(world.asked)
-        world.look(until=lambda before=before: len(world.asked) > before)
+        for _ in range(100):
+            world.finder.look()
+        assert len(world.asked) <= len(times)
+        before = len(world.found)
+        world.look(until=lambda before=before: len(world.found) > before)
         times.append(world.reactor.now())
-    pauses = [late - early for early, late in pairwise(times)]
     assert all(late > 1.3 * early for early, late in pairwise(pauses))
+    for pause, (early, late) in zip(pauses, pairwise(times), strict=False):
+        assert late - early >= 0.9 * pause
     world.finder.reset()
-    before = len(world.asked)
-    world.look(until=lambda: len(world.asked) > before)  # the last answer may be under way still
-    assert world.reactor.now() - times[-1] < pauses[-1]
+    assert pauses[-1] == 0.0, "the next search begins at once"
 
 
 def test_without_managers_nobody_is_asked(world: World) -> None:
