@@ -11,8 +11,8 @@ from typing import Final, Protocol, TypeVar, cast
 import zmq
 
 from roq.exchange.disk_room import Room
+from roq.exchange.disk_worker import DiskWorker
 from roq.exchange.group_writer import GroupWriter
-from roq.exchange.log_writer import LogWriter
 from roq.log.disk import DiskFiles
 from roq.log.disk_groups import Group, Sync, perform_sync, settle, write
 from roq.log.files import LogRefused
@@ -108,10 +108,10 @@ class DiskLog:
         self._writer: GroupWriter[Group[Batch]] = GroupWriter(
             partial(write, self._files), self._settle, loop.call_soon, self._written, self._failed
         )
-        self._reader: LogWriter[_Load] = LogWriter(
+        self._reader: DiskWorker[_Load] = DiskWorker(
             _Load.run, loop.call_soon, self._was_read, self._unreadable, "log reader"
         )
-        self._indexer: LogWriter[_Load] | None = None
+        self._indexer: DiskWorker[_Load] | None = None
         """Makes indexes of keys, from when there is one to make; without it readers ask on."""
         self._then: Callable[[], None] | None = None
         """Of those that wait until something is read."""
@@ -121,10 +121,10 @@ class DiskLog:
         self._closing = Event()
         self._timed = False
         """Whether the next sync has its time."""
-        self._syncer: LogWriter[Sync] | None = None
+        self._syncer: DiskWorker[Sync] | None = None
         """None: what is written is synced."""
         if spec.ahead:
-            self._syncer = LogWriter(
+            self._syncer = DiskWorker(
                 partial(perform_sync, self._files), loop.call_soon, self._synced, self._failed
             )
 
@@ -165,7 +165,7 @@ class DiskLog:
         except NotAtHand as miss:
             self._then = then
             if not self._reader.busy:
-                self._reader.write(_Load(miss))
+                self._reader.begin(_Load(miss))
             return None
         finally:
             self.log.patient = True
@@ -173,7 +173,7 @@ class DiskLog:
     def look(self) -> None:
         """Have it looked how much room the disk has; the disk may take its time for that."""
         if not self._reader.busy:
-            self._reader.write(_Load(NotAtHand(self._measure, self._keep_room)))
+            self._reader.begin(_Load(NotAtHand(self._measure, self._keep_room)))
 
     def look_now(self) -> None:
         """The same, at once."""
@@ -231,10 +231,10 @@ class DiskLog:
         if due is None:
             return
         if self._indexer is None:
-            self._indexer = LogWriter(
+            self._indexer = DiskWorker(
                 _Load.run, self._call_soon, self._was_indexed, lambda _: None, "key indexer"
             )
-        self._indexer.write(_Load(due))
+        self._indexer.begin(_Load(due))
 
     def _give_way(self) -> None:
         if self._closing.wait(INDEX_PAUSE_SECONDS):
@@ -263,7 +263,7 @@ class DiskLog:
         if self._syncer is not None and not self._syncer.busy:
             sync = self.log.gather_sync()
             if sync is not None:
-                self._syncer.write(sync)
+                self._syncer.begin(sync)
 
     def _synced(self, sync: Sync) -> None:
         if self.failure:  # it was told to the other thread, and the system tells each one once

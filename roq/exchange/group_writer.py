@@ -16,7 +16,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
-from roq.exchange.log_writer import CLOSE_SECONDS
+from roq.exchange.disk_worker import CLOSE_SECONDS
 
 G = TypeVar("G")
 

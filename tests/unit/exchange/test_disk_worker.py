@@ -8,7 +8,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from roq.exchange.log_writer import LogWriter
+from roq.exchange.disk_worker import DiskWorker
 
 
 class Disk:
@@ -35,7 +35,7 @@ class Loop:
         self.done: list[str] = []
         self.failed: list[Exception] = []
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.writer: LogWriter[str] = LogWriter(
+        self.worker: DiskWorker[str] = DiskWorker(
             self.disk.perform, self._calls.put, self.done.append, self.failed.append
         )
 
@@ -48,19 +48,19 @@ def loop() -> Iterator[Loop]:
     made = Loop()
     yield made
     made.disk.goes.set()
-    assert made.writer.close()
+    assert made.worker.close()
 
 
 def test_a_group_is_written_and_the_loop_hears_of_it(loop: Loop) -> None:
-    assert not loop.writer.busy
+    assert not loop.worker.busy
     loop.disk.goes.clear()
-    loop.writer.write("one")
-    assert loop.writer.busy
+    loop.worker.begin("one")
+    assert loop.worker.busy
     assert loop.done == []
     loop.disk.goes.set()
     loop.turn()
-    assert (loop.done, loop.disk.written, loop.writer.busy) == (["one"], ["one"], False)
-    loop.writer.write("two")
+    assert (loop.done, loop.disk.written, loop.worker.busy) == (["one"], ["one"], False)
+    loop.worker.begin("two")
     loop.turn()
     assert loop.done == ["one", "two"]
 
@@ -68,23 +68,23 @@ def test_a_group_is_written_and_the_loop_hears_of_it(loop: Loop) -> None:
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("a bug")])
 def test_a_failure_is_final(loop: Loop, error: Exception) -> None:
     loop.disk.failing = error
-    loop.writer.write("one")
+    loop.worker.begin("one")
     loop.turn()
     assert (loop.failed, loop.done) == ([error], [])
-    assert loop.writer.busy, "nothing more is handed over"
+    assert loop.worker.busy, "nothing more is handed over"
 
 
 def test_what_is_being_written_is_completed_before_the_end() -> None:
     loop = Loop()
-    loop.writer.write("one")
-    assert loop.writer.close()
+    loop.worker.begin("one")
+    assert loop.worker.close()
     assert loop.disk.written == ["one"]
 
 
 def test_a_disk_that_hangs_does_not_hold_up_the_end() -> None:
     loop = Loop()
     loop.disk.goes.clear()
-    loop.writer.write("one")
-    assert not loop.writer.close(0.01)
+    loop.worker.begin("one")
+    assert not loop.worker.close(0.01)
     loop.disk.goes.set()
-    assert loop.writer.close()
+    assert loop.worker.close()

@@ -21,7 +21,7 @@ CLOSE_SECONDS: Final = 2.0
 log = logging.getLogger(__name__)
 
 
-class LogWriter(Generic[G]):
+class DiskWorker(Generic[G]):
     """Performs one thing after the other.
 
     Args:
@@ -52,7 +52,7 @@ class LogWriter(Generic[G]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def write(self, group: G) -> None:
+    def begin(self, group: G) -> None:
         """Have it performed; only while not `busy`. Loop thread only."""
         self.busy = True
         self._groups.put(group)
