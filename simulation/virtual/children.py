@@ -185,6 +185,7 @@ class ExchangeShell:
         core, recovered = self.exchange.core, disk.log.recovered
         core.begin(world.now, world.time_us)
         core.backpressure.rule(0)
+        disk.changes_kept = core.consumers.kept
         core.recover(world.now, recovered.snapshot, recovered.since, recovered.changes)
 
     def _write_on(self) -> None:
@@ -193,7 +194,6 @@ class ExchangeShell:
             self.disk.write_on(core.snapshot, core.consumers.take_changes)
 
     def _committed(self) -> None:
-        self.exchange.core.consumers.kept()
         self.exchange.committed()
 
     def _tell(self, message: OrderAsk | OrderTold) -> None:

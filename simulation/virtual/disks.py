@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from roq.errors import LocalProtocolError
-from roq.log.disk_groups import Group, perform
+from roq.log.disk_groups import Group, settle, write
 from roq.log.files import LogRefused
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog
@@ -25,6 +25,8 @@ from roq.simulation.virtual.process import Process
 SEGMENT_BYTES: Final = 6_000
 SEGMENT_ENTRIES: Final = 60
 """Small, so that these few messages fill several segments and snapshots are needed."""
+FOLLOWS_BYTES: Final = 200
+"""Likewise, so that groups are written while others are synced."""
 
 Call = Callable[[LossyFiles], object]
 
@@ -127,11 +129,14 @@ class _Calls:
 
 
 class DiskLog:
-    """The log of an exchange and its writer: see `roq.exchange.disk_log`.
+    """The log of an exchange and its writer: see `roq.exchange.disk_log` and `group_writer`.
 
     Args:
         committed: called when more of the log is committed.
         failed: called, with why, when nothing can be committed any more.
+
+    Attributes:
+        changes_kept: called when changes of consumer groups are committed.
 
     Raises:
         LogRefused: there is a log that cannot be gone on with, or none can be made.
@@ -151,7 +156,10 @@ class DiskLog:
         self._disk = disk
         self._committed = committed
         self._failed = failed
-        self._busy = False
+        self.changes_kept: Callable[[], None] = lambda: None
+        self._writing = self._settling = False
+        self._written: list[Group[bytes]] = []
+        """And not settled."""
         self._files = disk.take(spec.log, process)
         limits = spec.limits
         self.log: SegmentLog[bytes] = open_log(
@@ -164,6 +172,7 @@ class DiskLog:
                 segment_bytes=SEGMENT_BYTES, segment_entries=SEGMENT_ENTRIES,
             ),
         )  # fmt: skip
+        self.log.follows_bytes = FOLLOWS_BYTES
 
     @property
     def settled(self) -> bool:
@@ -172,29 +181,50 @@ class DiskLog:
 
     def write_on(self, snapshot: Callable[[], bytes], changes: Callable[[], bytes]) -> None:
         """Have written what has gathered, unless the disk is still at what was before."""
-        if self._busy or self.failure:
+        if self._writing or self.failure:
             return
         group = self.log.gather(snapshot, changes)
         if group is not None:
-            self._busy = True
+            self._writing = True
             calls = _Calls()
-            perform(calls, group)
-            self._later(calls.made, group)
+            write(calls, group)
+            self._later(calls.made, partial(self._wrote, group))
 
-    def _later(self, calls: list[Call], group: Group[bytes]) -> None:
+    def _wrote(self, group: Group[bytes]) -> None:
+        self._writing = False
+        self._written.append(group)
+        if not self._settling and not self.failure:
+            self._settle_on()
+
+    def _settle_on(self) -> None:
+        groups, self._written = self._written, []
+        self._settling = bool(groups)
+        if groups:
+            calls = _Calls()
+            settle(calls, groups)
+            self._later(calls.made, partial(self._settled, groups))
+
+    def _settled(self, groups: list[Group[bytes]]) -> None:
+        self._settle_on()
+        for group in groups:
+            self.log.commit(group.end)
+            if group.changes is not None or group.anew:
+                self.changes_kept()
+        self._committed()
+
+    def _later(self, calls: list[Call], then: Callable[[], None]) -> None:
         seconds = self._process.world.random.uniform(*self._disk.seconds)
-        self._process.call_later(seconds, partial(self._go_on, calls, group))
+        self._process.call_later(seconds, partial(self._go_on, calls, then))
 
-    def _go_on(self, calls: list[Call], group: Group[bytes]) -> None:
+    def _go_on(self, calls: list[Call], then: Callable[[], None]) -> None:
         if calls:
             try:
                 calls.pop(0)(self._files)
             except OSError as error:
-                self.failure = error.strerror or str(error)
-                self._failed(self.failure)
+                first, self.failure = not self.failure, error.strerror or str(error)
+                if first:
+                    self._failed(self.failure)
                 return
-            self._later(calls, group)
+            self._later(calls, then)
             return
-        self._busy = False
-        self.log.commit(group.end)
-        self._committed()
+        then()
