@@ -3,8 +3,9 @@
     append -> hot tail --gather--> Group --write, settle--> segment file --commit--> committed
 
 `append` puts a batch into the hot tail. `gather` makes one group of all that was appended since
-the last one; `perform`, in a thread that may wait for the disk, writes it with one gathered write
-and syncs it; `commit` says that it is there. Nothing is read back for it, and no body is copied.
+the last one; `write`, in a thread that may wait for the disk, writes it with one gathered write,
+and `settle` syncs it; `commit` says that it is there. Nothing is read back for it, and no body is
+copied.
 
 While a group is synced, the next ones may be gathered and written behind it, and are synced
 together afterwards (`roq.log.disk_groups`). They are committed in order.
@@ -290,7 +291,7 @@ class SegmentLog(Generic[B]):
     def gather(
         self, snapshot: Callable[[], bytes], changes: Callable[[], bytes] = bytes
     ) -> Group[B | bytes] | None:
-        """All that was appended since the last call, for `perform`; None if there is nothing to do.
+        """All that was appended since the last call, for `write`; None if there is nothing to do.
 
         None also while another one is under way, unless there is much, which may be written behind
         it. Changes are taken once at a time. A segment begins where everything before is synced.
@@ -411,7 +412,7 @@ class SegmentLog(Generic[B]):
         )
 
     def commit(self, end: int) -> None:
-        """The group that ended here was performed, and all before."""
+        """The group that ended here is settled, and all before."""
         group = self._under_way.popleft() if self._under_way else None
         self.committed = max(self.committed, end)
         self.told = self.told if group is None else group.told

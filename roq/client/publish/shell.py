@@ -64,9 +64,9 @@ LOOK_SECONDS: Final = 0.25
 BUSY_LOOK_SECONDS: Final = 0.003
 """How often the I/O thread looks whether the caller still reads the acknowledgements itself."""
 AWAY_SECONDS: Final = 0.02
+"""For so long after a thread has waited the I/O thread leaves the reading to it."""
 ATTEND_SECONDS: Final = 1.0
-"""So long after somebody wanted to be called no thread stays away: what is later than that is not
-late by `AWAY_SECONDS`."""
+"""Until so long after somebody wanted to be called, the I/O thread reads at once all the same."""
 READ_EVERY: Final = 8
 """Batches that a caller whom nobody waits for sends between two looks at what has arrived."""
 READ_MAX: Final = 1_000
