@@ -18,7 +18,7 @@ from roq.log.disk_groups import Group, Sync, perform_sync, settle, write
 from roq.log.files import LogRefused
 from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import SegmentLog
+from roq.log.segments import SEGMENT_BYTES, SegmentLog
 from roq.log.streams import spare_of
 from roq.protocol.spec import ExchangeSpec
 
@@ -45,6 +45,8 @@ class _Load:
 INDEX_PAUSE_SECONDS: Final = 0.002
 """Whoever makes an index gives way so long, every few batches: the loop waits for the interpreter
 no longer than these take, and of a core at most about a sixth is used."""
+SEGMENTS_LEAST: Final = 8
+"""A small log has so many files, as whole ones go."""
 SYNC_SECONDS: Final = 0.1
 """A log that runs ahead of its disk is synced so long after something was written,"""
 SYNC_BYTES: Final = 16 * 1024 * 1024
@@ -294,6 +296,7 @@ def _settings(spec: ExchangeSpec, now_us: int) -> LogSettings:
         topics_max=limits.topics,
         topics_spare=spare_of(limits.topics),
         capacity_bytes=limits.log_bytes,
+        segment_bytes=min(SEGMENT_BYTES, limits.log_bytes // SEGMENTS_LEAST),
         keep_us=limits.log_seconds * 1_000_000,
         now_us=now_us,
         ahead=spec.ahead,

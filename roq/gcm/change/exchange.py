@@ -368,19 +368,18 @@ class ExchangeSagas:
                 if self._can_finish(queue, exchange):
                     yield from self._finish(queue, exchange)
             if _all_away(queue):
-                yield from self._stand_in(queue, CREATION)
+                yield from self._stand_in(queue)
         return done()
 
     def stand_in(self, queue: Queue, lost: Iterable[ExchangeRecord]) -> Part[None]:
-        """Go on with other exchanges in the place of those that are gone with their hosts and logs.
+        """Go on without exchanges that are gone with their hosts and logs, and with as many as the
+        queue was given. More, that scaling had made, the load asks for.
 
         Raises:
             NoRoom: not for all of them is there a host.
         """
         gone = list(lost)
         record = queue.record
-        # What was to go from its host has another one already, also if that drain is over.
-        replaced = {each.replaces for each in record.exchanges if each.here}
         for exchange in gone:
             record = record.replacing(msgspec.structs.replace(exchange, state=AWAY))
             queue.children.pop(exchange.number, None)
@@ -392,12 +391,12 @@ class ExchangeSagas:
                 "back when that host is"
             )
             yield Emit((LogLine("exchange_away", text),))
-        for exchange in () if record.limits.ordered else gone:
-            if exchange.number not in replaced:
-                yield from self._stand_in(queue, exchange.origin)
+        # What stood in for others before is still there: else each loss of a host would leave more.
+        for _ in range(0 if record.limits.ordered else -record.surplus):
+            yield from self._stand_in(queue)
 
-    def _stand_in(self, queue: Queue, origin: str) -> Part[None]:
-        number = yield from self._add(queue, "", lambda: self._steps.place_beside(queue), origin)
+    def _stand_in(self, queue: Queue) -> Part[None]:
+        number = yield from self._add(queue, "", lambda: self._steps.place_beside(queue), SCALING)
         text = f"queue {queue.name}: {exchange_name(number)} stands in for an exchange that is away"
         yield Emit((LogLine("exchange_stands_in", text),))
 
@@ -533,6 +532,8 @@ def _check_shrinking(
         raise RequestError(f"{name} keeps a log: `roq exchange remove` removes it with that")
     if exchange.origin != SCALING:
         raise RequestError(f"{name} was not made by scaling: `roq exchange remove` removes it")
+    if exchange.here and exchange.number not in queue.record.removable:
+        raise RequestError(f"{name} stands in for an exchange that is away")
     least = max(1, rules.exchanges_min)
     if exchange.wanted and len(_wanted(queue)) <= least:
         raise RequestError(

@@ -24,7 +24,7 @@ from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import LIVE, Hosts
 from roq.gcm.state.losses import GONE, loss
 from roq.gcm.state.queues import MONITOR, Queue, Queues
-from roq.gcm.state.records import EXCHANGES_MAX, SCALING
+from roq.gcm.state.records import EXCHANGES_MAX
 from roq.gcm.state.role import Role
 from roq.model import ElasticRules, exchange_name
 from roq.protocol import documents, public
@@ -176,7 +176,7 @@ class ClientPort:
             exchanges=[each.number for each in record.exchanges if not each.away],
             logs=[each.number for each in record.exchanges] if record.durable else [],
             unwanted=self._unwanted(queue, request),
-            scaled=[each.number for each in record.exchanges if each.origin == SCALING],
+            scaled=record.removable,
             hosts=[
                 HostUse(
                     host=host.name,

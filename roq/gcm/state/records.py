@@ -89,7 +89,7 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """TransactionID of the request that is making it."""
     origin: str = MANUAL
     """`creation`: it came with its queue; `manual`: it was added by hand; `scaling`: it was added
-    because of the load, and goes by itself, too."""
+    because of the load, or for one that is away, and goes by itself, too."""
     data: str = ""
     live: str = ""
     epoch: ChildEpoch = 0
@@ -178,6 +178,24 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     def exchange(self, number: int) -> ExchangeRecord | None:
         """The exchange of this number, if there is one."""
         return next((record for record in self.exchanges if record.number == number), None)
+
+    @property
+    def surplus(self) -> int:
+        """How many exchanges more it has here than it was given, by its creation and by hand; below
+        0: how many less, as some are away."""
+        replaced = {each.replaces for each in self.exchanges if each.here}
+        given = [
+            each
+            for each in self.exchanges
+            if each.wanted and each.origin != SCALING and each.number not in replaced
+        ]
+        return sum(each.here for each in self.exchanges) - len(given)
+
+    @property
+    def removable(self) -> list[int]:
+        """Exchanges that may go by themselves: no more than it has beyond what it was given."""
+        made = [each.number for each in self.exchanges if each.here and each.origin == SCALING]
+        return made[max(0, len(made) - max(0, self.surplus)) :]
 
     def replacing(self, changed: ExchangeRecord) -> QueueRecord:
         """The record with this exchange in the place of the one with its number."""

@@ -22,6 +22,8 @@ from roq.simulation.real.workers import ScenarioError, Workers
 START_SECONDS: Final = 60.0
 ASK_SECONDS: Final = 2.0
 """What the cluster has for an answer when it is asked how it is."""
+LOG_BYTES: Final = 4 * 1024 * 1024
+"""Of each exchange of a durable queue: several of them share a small disk for hours."""
 LEADS_SECONDS: Final = 0.25
 LOOK_SECONDS: Final = 0.2
 """Between two such questions."""
@@ -223,7 +225,9 @@ def _furnish(made: Environment, wish: Wish, *, calls: bool) -> None:
     """Make a queue and its clients."""
     nodes = made.hosts
     hosts = [nodes[(wish.host + each) % len(nodes)].address for each in range(wish.exchanges)]
-    made.cluster.create_queue(wish.name, host=hosts[0], durability=wish.durability)
+    made.cluster.create_queue(
+        wish.name, host=hosts[0], durability=wish.durability, limits={"log_bytes": LOG_BYTES}
+    )
     for host in hosts[1:]:
         made.cluster.add_exchange(wish.name, host)
     for each in range(wish.subscribers):

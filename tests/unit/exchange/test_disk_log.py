@@ -31,7 +31,7 @@ BATCH = b"x" * 40_000
 class Made:
     """A log, and the calls that its threads have asked the loop for."""
 
-    def __init__(self, folder: Path, *, ahead: bool = False) -> None:
+    def __init__(self, folder: Path, *, ahead: bool = False, log_bytes: int = 1 << 30) -> None:
         self.later: list[Callable[[], None]] = []
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.failed: list[str] = []
@@ -39,7 +39,7 @@ class Made:
             "child": "q.x1", "queue": "q", "queue_id": b"q" * 16, "epoch": 5, "bind": "127.0.0.1",
             "advertise": "127.0.0.1", "ports": (0, 0), "manager": "", "monitor": "", "number": 1,
             "host": "127.0.0.1", "log": str(folder), "ahead": ahead,
-            "limits": Limits(ring_bytes=1 << 20, message_bytes=1 << 16),
+            "limits": Limits(ring_bytes=1 << 20, message_bytes=1 << 16, log_bytes=log_bytes),
         }  # fmt: skip
         spec = msgspec.convert(values, ExchangeSpec)
         self.disk = DiskLog(spec, 1_000, self, lambda: None, self.failed.append)
@@ -65,6 +65,18 @@ def made(tmp_path: Path) -> Iterator[Made]:
     one = Made(tmp_path / "log")
     yield one
     one.disk.close()
+
+
+def test_a_small_log_takes_no_more_of_the_disk_than_it_may(tmp_path: Path) -> None:
+    made = Made(tmp_path / "log", log_bytes=1 << 20)
+    for _ in range(100):
+        made.log.append(b"t", BATCH, len(BATCH))
+        made.disk.write_on(bytes, bytes)
+        made.turn()
+    assert made.log.floor > 0
+    size = sum(path.stat().st_size for path in (tmp_path / "log").iterdir())
+    made.disk.close()
+    assert size <= 1.25 * (1 << 20)
 
 
 def test_what_is_in_memory_is_there_at_once(made: Made) -> None:

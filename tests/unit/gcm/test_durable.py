@@ -46,6 +46,14 @@ def described(script: Script) -> RawDocument:
     return script.ask(2104, QName="q")
 
 
+def told(script: Script, queue: str) -> Elasticity:
+    """What the monitor of a queue is told when it asks."""
+    request = ElasticityRequest(queue=queue, queue_id=script.record(queue).queue_id)
+    answer = ask(script, request)
+    assert isinstance(answer, Elasticity)
+    return answer
+
+
 def stops(script: Script) -> list[tuple[int, bool]]:
     """Which exchanges were stopped, and whether their logs were removed."""
     return [
@@ -111,6 +119,31 @@ def test_a_lost_exchange_is_away_and_another_one_stands_in(script: Script) -> No
     assert 1 not in {key[1] for host in ("h2", "h3") for key in script.hosts[host].children}
 
 
+def test_lost_hosts_that_come_back_leave_no_more_exchanges_each_time(script: Script) -> None:
+    script.ask(2004, QName="q", Host="h2")
+    script.ask(2004, QName="q", Host="h3")
+    for _ in range(3):
+        for name in ("h1", "h2", "h3"):
+            lose(script, name)
+            assert sum(state == "created" for _, state in states(script).values()) >= 3
+            script.come_back(name)
+            script.live(3.0)
+    assert len(states(script)) <= 6
+
+
+def test_who_stands_in_may_go_when_the_other_one_is_back_and_not_before(script: Script) -> None:
+    lose(script, "h1")
+    assert told(script, "q").scaled == []
+    refused = ask(script, less(script, 2, holds_nothing=True))
+    assert isinstance(refused, Failure)
+    assert refused.COMMENT == "x2 stands in for an exchange that is away"
+    script.come_back("h1")
+    script.live(3.0)
+    assert told(script, "q").scaled == [2]
+    assert ask(script, less(script, 2, holds_nothing=True)) == Done(id=8)
+    assert set(states(script)) == {1}
+
+
 def test_it_is_back_when_its_host_is(script: Script) -> None:
     lose(script, "h1")
     script.come_back("h1")
@@ -122,19 +155,14 @@ def test_it_is_back_when_its_host_is(script: Script) -> None:
 
 
 def test_its_monitor_is_told_of_all_logs_also_of_those_that_are_away(script: Script) -> None:
-    def told(queue: str) -> Elasticity:
-        request = ElasticityRequest(queue=queue, queue_id=script.record(queue).queue_id)
-        answer = ask(script, request)
-        assert isinstance(answer, Elasticity)
-        return answer
-
     lose(script, "h1")
-    assert (told("q").exchanges, told("q").logs) == ([2], [1, 2])
+    assert (told(script, "q").exchanges, told(script, "q").logs) == ([2], [1, 2])
     script.ask(2100, QName="q", Exchange="x1", Forget=True)
-    assert told("q").logs == [2]
+    assert told(script, "q").logs == [2]
     assert described(script)["Life"] == 1, "what only x1 knew of named publishers is gone"
     script.ask(2003, QName="volatile", Host="h2")
-    assert (told("volatile").exchanges, told("volatile").logs) == ([1], [])
+    volatile = told(script, "volatile")
+    assert (volatile.exchanges, volatile.logs) == ([1], [])
 
 
 def test_while_all_hosts_are_gone_it_waits_and_goes_on_as_soon_as_one_has_room(
