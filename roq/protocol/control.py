@@ -251,7 +251,8 @@ class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
     unwanted: list[ExchangeNumber] = []
     """Numbers of exchanges that the request has named and that the queue does not have."""
     scaled: list[ExchangeNumber] = []
-    """Numbers of the exchanges that scaling has made: only these may be removed by it."""
+    """Numbers of the exchanges that scaling may remove: it has made them, and they stand in for
+    none that is away."""
     hosts: list[HostUse] = []
     """The hosts on which this queue has an exchange."""
 

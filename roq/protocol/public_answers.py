@@ -132,7 +132,7 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     pid: Int32
     origin: str = "manual"
     """`creation`: it came with its queue; `manual`: it was added by hand; `scaling`: it was added
-    because of the load, and goes by itself, too."""
+    because of the load, or for one that is away, and goes by itself, too."""
 
     @property
     def log(self) -> LogId:
