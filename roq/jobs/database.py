@@ -31,6 +31,9 @@ except ImportError:  # pragma: no cover - without the extra
 MICROSECONDS: Final = 1_000_000
 BUSY_SECONDS: Final = 10.0
 """How long a transaction waits for its turn to write, or for a connection of the pool."""
+TURN_MILLISECONDS: Final = 3
+"""SQLite looks 1, 3, 8, 18 … ms after the first time whether it is a transaction's turn to write,
+and later every 100 ms, while nobody writes. So it is asked anew after so long."""
 POOL: Final = 16
 OWN_POOL: Final = 3
 """Connections of an instance itself: transactions of handlers never take them all."""
@@ -359,8 +362,24 @@ def _asked(dialect: sa.Dialect, connection: Any, record: Any, _proxy: object) ->
 
 
 def _begun(connection: sa.Connection) -> None:
-    reading = connection.get_execution_options().get(_READ)
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+    if connection.get_execution_options().get(_READ):
+        connection.exec_driver_sql("BEGIN")
+        return
+    driver: Any = connection.connection.driver_connection
+    until = monotonic() + BUSY_SECONDS
+    driver.execute(f"PRAGMA busy_timeout = {TURN_MILLISECONDS}")
+    try:
+        while monotonic() < until:
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+            except driver.OperationalError as error:
+                if not error.sqlite_errorname.startswith("SQLITE_BUSY"):
+                    break
+            else:
+                return
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1_000:.0f}")
 
 
 def json_text(value: object) -> str:

@@ -49,6 +49,9 @@ AWAY_SECONDS: Final = 10.0
 """Between two attempts to reach the cluster."""
 ANSWER_SECONDS: Final = 1.0
 """For an answer of the cluster: an instance has jobs to finish, and itself to renew."""
+QUICK: Final = 1_000
+"""Messages of a type and priority that an instance holds if its jobs take a tenth of a second in
+all: as many can be claimed by one transaction."""
 _FORM: Final = struct.Struct(">QQ")
 
 
@@ -244,6 +247,7 @@ class QueueMessages:
                     prefetch=self._prefetch, attempts=0, timeout=ANSWER_SECONDS,
                 )  # fmt: skip
                 consumer._on_ready(self._ready)  # noqa: SLF001 - as roq.aio does
+                consumer._quick(QUICK)  # noqa: SLF001 - for short jobs alone
                 self._consumers[priority, kind] = consumer
         except RoQError as error:
             log.warning("jobs come by the database alone: %s", error, extra={"event": "jobs_queue"})

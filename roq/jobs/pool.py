@@ -18,6 +18,8 @@ from roq.jobs.types import JobKind, JobType
 
 log = logging.getLogger(__name__)
 
+GATHER_SECONDS: Final = 0.005
+"""So long what has ended waits for what is about to, so that one transaction takes all."""
 LOOP_SECONDS: Final = 5.0
 """For the event loop to end."""
 
@@ -75,7 +77,10 @@ class RunThreads:
         self._done = done
         self._processes = processes
         self._heap: list[Running] = []
-        self._condition = threading.Condition()
+        lock = threading.Lock()
+        self._condition = threading.Condition(lock)
+        self._begun = threading.Condition(lock)
+        """Nothing waits for a thread any more."""
         self._closed = False
         # A handler that never returns must not keep the process from ending.
         self._threads = [
@@ -91,6 +96,11 @@ class RunThreads:
             for each in runs:
                 heapq.heappush(self._heap, each)
             self._condition.notify(len(runs))
+
+    def wait_begun(self, seconds: float = GATHER_SECONDS) -> None:
+        """Wait until each has its thread, or for so long."""
+        with self._begun:
+            self._begun.wait_for(lambda: not self._heap, seconds)
 
     def take_back(self, before: float = math.inf) -> list[Running]:
         """Those that were not begun, and are to stop or came before that time; they will not be."""
@@ -119,6 +129,8 @@ class RunThreads:
                         return
                     self._condition.wait()
                 running = heapq.heappop(self._heap)
+                if not self._heap:
+                    self._begun.notify()
             if running.kind.kind is JobKind.PROCESS and self._processes is not None:
                 ended = self._processes.run(running)
             else:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import msgspec
 
 from roq.jobs.limits import TypeLimits
 from roq.jobs.states import DEFAULT, Attempts, JobStatus, RunEnd
@@ -21,8 +24,7 @@ class Body(NamedTuple):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(msgspec.Struct, frozen=True):
     """A job to be written down."""
 
     type: str
@@ -64,8 +66,7 @@ class Submitted(NamedTuple):
     """It is new, and may be claimed as soon as this is committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """A run: the job is this instance's, under this token."""
 
     id: int
@@ -107,8 +108,7 @@ class Trouble:
     fingerprint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """A run that has ended, to be written down."""
 
     run: Claimed
@@ -196,10 +196,15 @@ class Deltas:
         for (kind, priority, status), cell in others.cells.items():
             self.add(kind, priority, status, *cell)
 
-    def move(self, run: Claimed, before: JobStatus, after: JobStatus, failures: int) -> None:
-        """A job goes from one status to the next, now with so many failures."""
-        self.add(run.type, run.priority, before, -1, -run.items, -run.attempts.failures)
-        self.add(run.type, run.priority, after, 1, run.items, failures)
+    def move(self, before: JobStatus, moved: Iterable[tuple[Claimed, JobStatus, int]]) -> None:
+        """Jobs go from one status to the next, now with so many failures."""
+        alike = Counter(
+            (run.type, run.priority, run.items, run.attempts.failures, after, failures)
+            for run, after, failures in moved
+        )
+        for (kind, priority, items, failed, after, failures), number in alike.items():
+            self.add(kind, priority, before, -number, -number * items, -number * failed)
+            self.add(kind, priority, after, number, number * items, number * failures)
 
     def rows(self, shard: int) -> Sequence[Sequence[object]]:
         """As the database takes them: in one order for all, so that no two writers embrace."""

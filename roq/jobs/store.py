@@ -293,8 +293,10 @@ class JobStore(WaitingJobs):
         params = self._params(connection, taken)
         claimed = [claimed_of(row, params.get(row.id)) for row in taken]
         deltas = Deltas()
-        for run in claimed:
-            deltas.move(run, JobStatus.CREATED, JobStatus.RUNNING, run.attempts.failures)
+        deltas.move(
+            JobStatus.CREATED,
+            ((run, JobStatus.RUNNING, run.attempts.failures) for run in claimed),
+        )
         self.count(connection, deltas)
         return Claims(
             sorted(claimed, key=lambda run: run.order), frozenset(passed), frozenset(short)
@@ -395,14 +397,14 @@ class JobStore(WaitingJobs):
             (row.id, row.token - (row.status != JobStatus.COMPLETE)): row
             for row in self.database.run(connection, self._finish, rows)
         }
-        deltas = Deltas()
+        moved: list[tuple[Claimed, JobStatus, int]] = []
         results: list[tuple[int, Body]] = []
         troubles = []
         for each in ended:
             if (each.run.id, each.run.token) not in hit:
                 continue
             verdict = verdicts[each.run.id, each.run.token]
-            deltas.move(each.run, JobStatus.RUNNING, verdict.status, verdict.attempts.failures)
+            moved.append((each.run, verdict.status, verdict.attempts.failures))
             if each.result is not None and verdict.status is JobStatus.COMPLETE:
                 results.append((each.run.id, each.result))
             if each.trouble is not None:
@@ -423,6 +425,8 @@ class JobStore(WaitingJobs):
             self.release_keys(connection, {(row.type, row.key) for row in hit.values() if row.key})
         if any(row.status == JobStatus.CREATED for row in hit.values()):
             self.database.notify(connection)
+        deltas = Deltas()
+        deltas.move(JobStatus.RUNNING, moved)
         self.count(connection, deltas, foreign=foreign)
         return set(hit)
 
@@ -526,10 +530,9 @@ def _trouble_row(ended: Ended, trouble: Trouble, now: int, instance: str) -> dic
 
 
 def claimed_of(row: Row, params: Body | None = None) -> Claimed:
-    """A run, from a row with the columns `CLAIMED`."""
+    """A run, from a row whose first columns are `CLAIMED`."""
+    job, token, kind, priority, made, place, *had, restartable, items, saved, tag = row[:13]
     return Claimed(
-        id=row.id, token=row.token, type=row.type, priority=row.priority, created=row.created,
-        sequence=row.batch_sequence, attempts=Attempts(row.failures, row.timeouts, row.losses),
-        restartable=bool(row.restartable), items=row.items, saved=row.saved, tag=row.tag,
-        params=params,
+        job, token, kind, priority, made, place, Attempts(*had), bool(restartable), items, saved,
+        tag, params,
     )  # fmt: skip

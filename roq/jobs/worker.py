@@ -2,7 +2,7 @@
 
 One thread does all that is SQL. What its jobs have ended meanwhile, and what it claims anew, goes
 into one transaction: idle that is one job at once, under load as many as came during the commit
-before. So nothing waits for a timer, and the disk syncs once for all.
+before, and in the few milliseconds until each has had its thread. So the disk syncs once for all.
 """
 
 from __future__ import annotations
@@ -180,6 +180,7 @@ class JobWorker:
                 open_.callback(self._messages.close)
             while not self._stopping:
                 self._wake.wait(self._turn())
+                self._threads.wait_begun()
             self._drain()
             if self._loop is not None:
                 self._loop.close()

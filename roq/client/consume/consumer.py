@@ -405,6 +405,10 @@ class Consumer:
         """Have `hook` called in the I/O thread whenever `_take` may have something."""
         self._shell.on_ready = hook
 
+    def _quick(self, most: int) -> None:
+        """Have it hold up to so many if it settles them in a tenth of a second."""
+        self._shell.quick(most)
+
     def _take(self) -> Holding | None:
         """What is there; never waits. Dead letters are for the caller to bury.
 

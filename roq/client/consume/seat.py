@@ -76,12 +76,13 @@ class Prefetch:
 
     Attributes:
         messages: that it may hold now.
+        most: the argument.
     """
 
     def __init__(self, least: int, most: int) -> None:
         self.messages = least
         self._least = least
-        self._most = max(least, most)
+        self.most = most
         self._settled = 0
         self._looked = 0.0
 
@@ -91,7 +92,7 @@ class Prefetch:
         if seconds < LOOK_SECONDS:
             return
         quick = int((settled - self._settled) / seconds * HOLD_SECONDS)
-        self.messages = max(self._least, min(self._most, quick))
+        self.messages = max(self._least, min(self.most, quick))
         self._settled, self._looked = settled, now
 
 

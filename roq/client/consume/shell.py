@@ -174,6 +174,10 @@ class ConsumerShell:
         self._closed = False
         self._limited = RateLimited(log)
 
+    def quick(self, most: int) -> None:
+        """So many messages may be held if as many are settled in a tenth of a second."""
+        self._machine.prefetch.most = most
+
     # --- the user's thread ------------------------------------------------------------------------
 
     def settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:

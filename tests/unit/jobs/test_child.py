@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
 import process_program
 import pytest
+from msgspec.structs import replace
 
 import roq.aio
 from roq.errors import ConfigError

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from roq.errors import ConfigError, InvalidRequest, Unavailable
 from roq.jobs.database import POOL, JobDatabase, parsed_url
@@ -73,6 +75,26 @@ def test_what_fails_is_undone(tmp_path: Path) -> None:
         fill(database, "INSERT INTO t VALUES (1)", "INSERT INTO u VALUES (1)")
     with database.read() as connection:
         assert database.run(connection, "SELECT count(*) FROM t").scalar_one() == 0
+    database.close()
+
+
+def test_who_waits_to_write_looks_often_whether_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = JobDatabase(str(tmp_path / "x.db"))
+    looks: list[str] = []
+    with database.write(), database.engine.connect() as other:
+        driver = other.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        driver.set_trace_callback(looks.append)
+        monkeypatch.setattr("roq.jobs.database.BUSY_SECONDS", 0.05)
+        with pytest.raises(sa.exc.OperationalError, match="locked"):
+            other.begin()
+        patience = driver.execute("PRAGMA busy_timeout").fetchone()
+    assert looks.count("BEGIN IMMEDIATE") > 2, "SQLite itself looks so rarely that nobody writes"
+    assert patience == (50,)
+    with database.write():
+        pass
     database.close()
 
 

@@ -133,6 +133,8 @@ class SlowCluster:
 
     def _on_ready(self, _ready: object) -> None: ...
 
+    def _quick(self, _most: int) -> None: ...
+
     def groups(self, *_: object, **__: object) -> list[object]:
         return []
 

@@ -6,10 +6,10 @@ import asyncio
 import queue
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from roq.jobs.handle import JobHandle
 from roq.jobs.pool import RunLoop, Running, RunThreads
@@ -70,6 +70,27 @@ def test_what_was_not_begun_is_taken_back() -> None:
     assert unbegun(left.job).end is RunEnd.UNSTARTED
     go.set()
     assert ends.get(timeout=30).run.id == 1
+    threads.close()
+
+
+def test_a_commit_waits_for_a_while_until_each_has_its_thread() -> None:
+    ends: queue.SimpleQueue[int] = queue.SimpleQueue()
+    threads = RunThreads(1, lambda each, _ended: ends.put(each.job.id))
+    begun, go = threading.Event(), threading.Event()
+
+    def blocks(job: Job) -> None:
+        begun.set()
+        go.wait(30)
+
+    threads.put([running(blocks)])
+    assert begun.wait(30)
+    threads.put([running(lambda job: None, id=2)])
+    threads.wait_begun(0.001)
+    assert ends.empty()
+    go.set()
+    threads.wait_begun(30)
+    assert threads.take_back() == []
+    assert [ends.get(timeout=30) for _ in range(2)] == [1, 2]
     threads.close()
 
 

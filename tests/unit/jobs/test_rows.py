@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from roq.jobs.rows import Claimed, Deltas, spread
 from roq.jobs.states import Attempts, JobStatus
@@ -15,17 +15,27 @@ RUN = Claimed(
 
 def test_a_step_moves_number_items_and_failures() -> None:
     deltas = Deltas()
-    deltas.move(RUN, JobStatus.RUNNING, JobStatus.FAILED, 2)
+    deltas.move(JobStatus.RUNNING, [(RUN, JobStatus.FAILED, 2)])
     assert deltas.rows(3) == [
         ["A", 10, "FAILED", 3, 1, 7, 2],
         ["A", 10, "RUNNING", 3, -1, -7, -1],
     ]
 
 
+def test_jobs_that_are_alike_are_counted_together() -> None:
+    deltas = Deltas()
+    other = replace(RUN, id=2, items=1)
+    deltas.move(JobStatus.CREATED, [(each, JobStatus.RUNNING, 1) for each in (RUN, other, RUN)])
+    assert deltas.rows(0) == [
+        ["A", 10, "CREATED", 0, -3, -15, -3],
+        ["A", 10, "RUNNING", 0, 3, 15, 3],
+    ]
+
+
 def test_what_cancels_out_is_not_written() -> None:
     deltas = Deltas()
-    deltas.move(RUN, JobStatus.RUNNING, JobStatus.CREATED, 1)
-    deltas.move(RUN, JobStatus.CREATED, JobStatus.RUNNING, 1)
+    deltas.move(JobStatus.RUNNING, [(RUN, JobStatus.CREATED, 1)])
+    deltas.move(JobStatus.CREATED, [(RUN, JobStatus.RUNNING, 1)])
     assert deltas.rows(0) == []
 
 

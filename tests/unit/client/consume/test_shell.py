@@ -253,6 +253,15 @@ def test_what_is_left_of_a_batch_that_is_lost_in_part_is_settled_all_the_same() 
     assert script.shell.unsettled == 1
 
 
+def test_who_is_quick_may_hold_as_many_as_it_was_told() -> None:
+    script, _ = inside()
+    machine = script.shell._machine
+    machine.prefetch.look(0, 100.0)
+    script.shell.quick(7_000)
+    machine.prefetch.look(1_000_000, 101.0)
+    assert machine.prefetch.messages == 7_000
+
+
 def test_event_loops_are_called_when_something_has_come() -> None:
     script, connection = inside()
     rung: list[int] = []
