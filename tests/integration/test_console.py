@@ -143,13 +143,12 @@ def fill(publisher: roq.Publisher, stop: threading.Event) -> None:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if PROGRAM is None:
-        pytest.skip("needs Chromium")
+        pytest.skip("needs Chromium: `make test-all` installs it")
     with browser(tmp_path_factory.mktemp("browser")) as found:
         yield found
         assert found.errors == []
 
 
-@pytest.mark.long
 def test_pages_fit_and_moves_are_seen_as_they_happen(shown: Browser) -> None:
     stop = threading.Event()
     links = (MetricLink.of("Board=https://board.example/?q={queue}"),)
@@ -211,7 +210,6 @@ def _queue_is_made(shown: Browser, base: str) -> None:
     shown.until("window.live_queues?.textContent.includes('made-here')")
 
 
-@pytest.mark.long
 def test_a_cluster_that_goes_is_told_and_found_again(shown: Browser, tmp_path: Path) -> None:
     with cluster(data_dir=tmp_path) as running:
         port = int(running.address.rpartition(":")[2])
@@ -227,7 +225,6 @@ def test_a_cluster_that_goes_is_told_and_found_again(shown: Browser, tmp_path: P
             shown.new_page(1280)
 
 
-@pytest.mark.long
 def test_ten_thousand_failed_jobs_are_restarted_by_a_filter(shown: Browser, tmp_path: Path) -> None:
     """On a phone in the dark, by keyboard, without a cluster."""
     lab = Lab(str(tmp_path / "jobs.db"), durable=False)
