@@ -16,7 +16,7 @@ from roq.exchange.readers import RefusedRequest
 from roq.exchange.requests import Request
 from roq.log.delayed_requests import Keeper
 from roq.log.log import Log
-from roq.log.outcomes import OVERHEAD_BYTES
+from roq.log.outcomes import size_of
 from roq.log.service_group import ServiceGroup
 from roq.model import PUBLISHER_ID_BYTES
 from roq.protocol import documents, requesting
@@ -176,7 +176,8 @@ class Requesters(Generic[B]):
                 requester.due.setdefault(name, []).append(outcome)
                 self._due[requester] = None
             if self._waiting:
-                self._resolve(name, Position(outcome.offset, outcome.index), outcome, requester)
+                for position in outcome.positions:
+                    self._resolve(name, position, outcome, requester)
         group.ended.clear()
 
     def tick(self, groups: Mapping[str, ServiceGroup[B]], now: float) -> list[Send]:
@@ -329,7 +330,7 @@ class Requesters(Generic[B]):
             if not requester.wanted[service]:
                 del requester.wanted[service]
             if requester is not told:
-                self._tell(requester, service, [outcome])
+                self._tell(requester, service, [outcome.some(position.at)])
 
     def _forget(self, service: str, position: Position, requester: Asker) -> None:
         key = service, position
@@ -372,7 +373,7 @@ def _portions(outcomes: list[RequestEnd]) -> Iterable[list[RequestEnd]]:
     size = 0
     for outcome in outcomes:
         some.append(outcome)
-        size += OVERHEAD_BYTES + len(outcome.value) + len(outcome.text)
+        size += size_of(outcome)
         if size >= FRAME_BYTES:
             yield some
             some, size = [], 0

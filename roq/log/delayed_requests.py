@@ -48,6 +48,9 @@ class DelayedRequests:
         """By where they are: as what they are known, and who has made them."""
         self._where: dict[Position, Position] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._named)
+
     def clear(self) -> None:
         """None is open."""
         self._named.clear()

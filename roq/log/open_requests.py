@@ -6,6 +6,7 @@ Books alone: what follows from them is decided in `roq.log.service_group`.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from roq.log.group_changes import BegunBy, bytes_of
@@ -107,10 +108,11 @@ class OpenRequests:
         """What went wrong with a request so far."""
         return self._trials.setdefault(Position(offset, index), Trials())
 
-    def ended(self, position: Position) -> None:
-        """This one is open no more."""
+    def ended(self, positions: Iterable[Position]) -> None:
+        """These are open no more."""
         if self._trials:
-            self._trials.pop(position, None)
+            for position in positions:
+                self._trials.pop(position, None)
 
     # --- leases -----------------------------------------------------------------------------------
 

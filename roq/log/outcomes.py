@@ -9,17 +9,21 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from roq.log.group_changes import Known
 from roq.protocol.requesting import (
     DURATION_BOUNDS,
+    ENDS,
+    Answer,
     Durations,
     FetchedRun,
     Position,
     RequestEnd,
     RequestState,
+    positions_of,
     quick,
 )
 
@@ -28,6 +32,7 @@ REMEMBER_MAX: Final = 100_000
 """Ends that are remembered; with more, the oldest are forgotten."""
 OVERHEAD_BYTES: Final = 400
 """What an outcome takes beside its value and its text."""
+_ANSWERS: Final = ENDS - {RequestState.UNKNOWN}
 
 
 class DurationMeter:
@@ -68,10 +73,20 @@ class RequestFigures:
 
 
 class Ended(NamedTuple):
-    """A request has ended; `publisher` is who has made it."""
+    """Requests have ended; `publisher` is who has made them."""
 
     publisher: bytes
     outcome: RequestEnd
+
+
+class _Kept:
+    """Outcomes that have come together; they take their room until the last of them is gone."""
+
+    __slots__ = ("left", "outcome")
+
+    def __init__(self, outcome: RequestEnd) -> None:
+        self.outcome = outcome
+        self.left = outcome.count
 
 
 class OutcomeStore:
@@ -85,11 +100,11 @@ class OutcomeStore:
     def __init__(self) -> None:
         self.bytes = 0
         self.unfetched = DurationMeter()
-        self._stored: dict[Position, RequestEnd] = {}
-        self._lives: deque[tuple[float, Position, RequestEnd]] = deque()
-        """When each outcome is over; with those that were fetched."""
+        self._stored: dict[Position, _Kept] = {}
+        self._lives: deque[tuple[float, _Kept]] = deque()
+        """When outcomes are over; with those that were fetched."""
         self._remembered: OrderedDict[Position, tuple[float, RequestState]] = OrderedDict()
-        self._new: list[RequestEnd] = []
+        self._new: list[_Kept] = []
         self._known: list[Known] = []
         """What has come since `take_changes`, and of what only the state is known since then."""
         self._noting = True
@@ -98,11 +113,12 @@ class OutcomeStore:
         return len(self._stored)
 
     def __iter__(self) -> Iterator[RequestEnd]:
-        return iter(self._stored.values())
+        return (kept.outcome.some(position.at) for position, kept in self._stored.items())
 
     def get(self, position: Position) -> RequestEnd | None:
         """The outcome that is stored here; None: there is none."""
-        return self._stored.get(position)
+        kept = self._stored.get(position)
+        return None if kept is None else kept.outcome.some(position.at)
 
     def remembered(self, position: Position) -> RequestState | None:
         """What became of an outcome that is not stored any more; None: that is not known."""
@@ -113,48 +129,75 @@ class OutcomeStore:
         """All that is remembered."""
         return [Known(position, state) for position, (_, state) in self._remembered.items()]
 
-    def fits(self, value: bytes, text: str, most: int) -> bool:
-        """Whether an outcome finds room among so many bytes."""
-        return self.bytes + OVERHEAD_BYTES + len(value) + len(text) <= most
+    def fits(self, values: Sequence[bytes], text: str, most: int) -> bool:
+        """Whether outcomes with these values, and this text each, find room among so many bytes."""
+        return self.bytes + _size(values, text) <= most
 
-    def put(
-        self, outcome: RequestEnd, until: float, position: Position | None = None, *,
-        again: bool = False,
-    ) -> None:  # fmt: skip
-        """Keep this one until then; one that is here already stays as it is.
+    def fitting(
+        self, answer: Answer, runs: Iterable[tuple[int, int]], most: int
+    ) -> Iterator[tuple[int, RequestState, list[bytes], str]]:
+        """How requests have ended that were answered, as what finds room among so many bytes:
+        index of the first, state, values, text. To be kept before the next ones are asked for.
 
         Args:
-            position: its own, if who calls has it.
-            again: the request may have run again since: of two ends the later one counts.
+            runs: (index of the first, how many) of them.
         """
-        position = position or _place(outcome)
-        if again:
-            self.reopen(position)
-        self.keep(outcome, until, sys.maxsize, position)
+        state, text = answer.state, answer.text
+        if state not in _ANSWERS:
+            state, text = RequestState.FAILED, f"its instance has answered {state}"
+        for first, count in runs:
+            values = [answer.value, *answer.more][first - answer.index :][:count]
+            if answer.silent or self.fits(values, text, most):
+                yield first, state, values, text
+                continue
+            for index, value in enumerate(values, first):
+                if self.fits([value], text, most):
+                    yield index, state, [value], text
+                    continue
+                size = len(value) + len(text)
+                why = f"its response of {size} bytes finds no room in the store of {most} bytes"
+                yield index, RequestState.FAILED, [b""], why
 
-    def keep(self, outcome: RequestEnd, until: float, most: int, position: Position) -> bool:
+    def put(self, outcome: RequestEnd, until: float, *, again: bool = False) -> None:
+        """Keep these until then; what is here already stays as it is.
+
+        Args:
+            again: the requests may have run again since: of two ends the later one counts.
+        """
+        if again:
+            for position in outcome.positions:
+                self.reopen(position)
+        self.keep(outcome, until, sys.maxsize)
+
+    def keep(self, outcome: RequestEnd, until: float, most: int) -> bool:
         """As `put`, if all that is here has so many bytes at most then; False: nothing is done."""
-        size = OVERHEAD_BYTES + len(outcome.value) + len(outcome.text)
-        if self.bytes + size > most:
+        if not self.fits(outcome.values, outcome.text, most):
             return False
-        if position not in self._stored:
-            self._stored[position] = outcome
-            self._lives.append((until, position, outcome))
-            if self._noting:
-                self._new.append(outcome)
-            self.bytes += size
+        positions = outcome.positions
+        if not self._stored.keys().isdisjoint(positions):
+            if outcome.more:
+                for each in outcome.each():
+                    self.keep(each, until, sys.maxsize)
+            return True
+        kept = _Kept(outcome)
+        self._stored.update(dict.fromkeys(positions, kept))
+        self._lives.append((until, kept))
+        if self._noting:
+            self._new.append(kept)
+        self.bytes += size_of(outcome)
         return True
 
     def reopen(self, position: Position) -> None:
         """The request is open again: nothing is known of how it has ended."""
-        outcome = self._stored.pop(position, None)
-        self.bytes -= 0 if outcome is None else _size(outcome)
+        kept = self._stored.pop(position, None)
+        if kept is not None:
+            self._took(kept, 1)
         self._remembered.pop(position, None)
 
     def run_again(self, position: Position, now: float) -> None:
         """The request was published once more, and is open again when that was looked at."""
         self.reopen(position)
-        self.put_state(position, RequestState.ACCEPTED, now)
+        self.put_state([position], RequestState.ACCEPTED, now)
 
     def again(self, position: Position) -> bool:
         """Whether the request was published once more, and nobody has looked at that."""
@@ -170,68 +213,61 @@ class OutcomeStore:
 
     def fetched_all(self, runs: Iterable[FetchedRun], now: float, time_us: int = 0) -> int:
         """Likewise, of several; how many were here."""
-        stored, remembered, known = self._stored, self._remembered, self._known
-        memory = now + REMEMBER_SECONDS, RequestState.RETRIEVED
-        count = ended_us = alike = 0
-        positions = [
-            quick(Position, (offset, index))
-            for offset, first, length in runs
-            for index in range(first, first + length)
-        ]
-        for position in positions:
-            outcome = stored.pop(position, None)
-            if outcome is None:
-                continue
-            count += 1
-            self.bytes -= OVERHEAD_BYTES + len(outcome.value) + len(outcome.text)
-            if remembered.pop(position, None) is None and len(remembered) >= REMEMBER_MAX:
-                remembered.popitem(last=False)
-            remembered[position] = memory
-            if self._noting:
-                known.append(quick(Known, (position, RequestState.RETRIEVED)))
-            if outcome.ended_us != ended_us:  # those that were answered together are alike
-                self._note_unfetched(ended_us, time_us, alike)
-                ended_us, alike = outcome.ended_us, 0
-            alike += 1
-        self._note_unfetched(ended_us, time_us, alike)
+        take, count = self._stored.pop, 0
+        for run in runs:
+            positions = positions_of(*run)
+            found = [take(position, None) for position in positions]
+            gone: list[Position] = []
+            at = 0
+            for kept, alike in groupby(found):
+                length = sum(1 for _ in alike)
+                if kept is not None:
+                    gone += positions[at : at + length]
+                    self._took(kept, length)
+                    if time_us:
+                        seconds = max(0.0, (time_us - kept.outcome.ended_us) / 1_000_000)
+                        self.unfetched.note(seconds, length)
+                at += length
+            self.put_state(gone, RequestState.RETRIEVED, now)
+            count += len(gone)
         return count
 
-    def _note_unfetched(self, ended_us: int, time_us: int, count: int) -> None:
-        if time_us and count:
-            self.unfetched.note(max(0.0, (time_us - ended_us) / 1_000_000), count)
-
-    def put_state(self, position: Position, state: RequestState, now: float) -> None:
-        """A request has ended in this way, or runs again; more is not kept of it."""
-        self.note(position, state, now)
+    def put_state(self, positions: Sequence[Position], state: RequestState, now: float) -> None:
+        """Requests have ended in this way, or run again; more is not kept of them."""
+        self.note(positions, state, now)
         if self._noting:
-            self._known.append(Known(position, state))
+            self._known += [quick(Known, (position, state)) for position in positions]
 
-    def note(self, position: Position, state: RequestState, now: float) -> None:
-        """A request has ended in this way, and nobody wants to fetch that."""
-        self._remembered.pop(position, None)
-        self._remembered[position] = now + REMEMBER_SECONDS, state
-        if len(self._remembered) > REMEMBER_MAX:
-            self._remembered.popitem(last=False)
+    def note(self, positions: Sequence[Position], state: RequestState, now: float) -> None:
+        """Requests have ended in this way, and nobody wants to fetch that."""
+        remembered = self._remembered
+        if not remembered.keys().isdisjoint(positions):
+            for position in positions:
+                remembered.pop(position, None)
+        remembered.update(dict.fromkeys(positions, (now + REMEMBER_SECONDS, state)))
+        for _ in range(len(remembered) - REMEMBER_MAX):
+            remembered.popitem(last=False)
 
     def pass_time(self, now: float) -> int:
         """What is over by now goes; how many outcomes nobody has fetched."""
         lost = 0
         while self._lives and self._lives[0][0] <= now:
-            _, position, outcome = self._lives.popleft()
-            if self._stored.get(position) is outcome:
+            _, kept = self._lives.popleft()
+            left = self._left(kept)
+            for position in left:
                 self._drop(position, RequestState.EXPIRED, now)
-                lost += 1
+            lost += len(left)
         while self._remembered and next(iter(self._remembered.values()))[0] <= now:
             self._remembered.popitem(last=False)
         if len(self._lives) > 2 * len(self._stored) + REMEMBER_MAX:
-            self._lives = deque(e for e in self._lives if self._stored.get(e[1]) is e[2])
+            self._lives = deque(each for each in self._lives if each[1].left)
         return lost
 
     def retime(self, until: Callable[[RequestEnd], float]) -> None:
         """From now on each outcome is kept so long."""
         self._lives = deque(
             sorted(
-                ((until(each), position, each) for position, each in self._stored.items()),
+                ((until(kept.outcome), kept) for kept in dict.fromkeys(self._stored.values())),
                 key=lambda life: life[0],
             )
         )
@@ -251,7 +287,12 @@ class OutcomeStore:
 
     def take_changes(self) -> tuple[list[RequestEnd], list[Known]]:
         """What has come since the last call, and of what only the state is known since then."""
-        come = [each for each in self._new if self._stored.get(_place(each)) is each]
+        come: list[RequestEnd] = []
+        for kept in self._new:
+            if kept.left == kept.outcome.count:  # as nearly always
+                come.append(kept.outcome)
+            else:
+                come += [kept.outcome.some(position.at) for position in self._left(kept)]
         known = self._known
         self._new, self._known = [], []
         return come, known
@@ -268,26 +309,42 @@ class OutcomeStore:
     def know(self, known: Known, now: float) -> None:
         """An earlier process has written that no more is known of this one."""
         if not self._drop(*known, now):
-            self.note(*known, now)
+            self.note([known.position], known.state, now)
 
     def check(self) -> None:
         """Assert the invariants."""
-        assert self.bytes == sum(map(_size, self._stored.values()))  # noqa: S101
+        every = dict.fromkeys(self._stored.values())
+        sizes = [size_of(kept.outcome) for kept in every]
+        assert self.bytes == sum(sizes)  # noqa: S101
+        assert all(len(self._left(kept)) == kept.left for kept in every)  # noqa: S101
         assert len(self._remembered) <= REMEMBER_MAX  # noqa: S101
-        assert all(_place(each) == at for at, each in self._stored.items())  # noqa: S101
+        assert all(at in kept.outcome.positions for at, kept in self._stored.items())  # noqa: S101
+
+    def _left(self, kept: _Kept) -> list[Position]:
+        """Where those of these are that are stored."""
+        if not kept.left:
+            return []
+        return [at for at in kept.outcome.positions if self._stored.get(at) is kept]
+
+    def _took(self, kept: _Kept, count: int) -> None:
+        """So many of these are not stored any more."""
+        kept.left -= count
+        if not kept.left:
+            self.bytes -= size_of(kept.outcome)
 
     def _drop(self, position: Position, state: RequestState, now: float) -> bool:
-        outcome = self._stored.pop(position, None)
-        if outcome is None:
+        kept = self._stored.pop(position, None)
+        if kept is None:
             return False
-        self.bytes -= _size(outcome)
-        self.put_state(position, state, now)
+        self._took(kept, 1)
+        self.put_state([position], state, now)
         return True
 
 
-def _place(outcome: RequestEnd) -> Position:
-    return Position(outcome.offset, outcome.index)
+def size_of(outcome: RequestEnd) -> int:
+    """Bytes that outcomes which have come together take."""
+    return _size(outcome.values, outcome.text)
 
 
-def _size(outcome: RequestEnd) -> int:
-    return OVERHEAD_BYTES + len(outcome.value) + len(outcome.text)
+def _size(values: Sequence[bytes], text: str) -> int:
+    return len(values) * (OVERHEAD_BYTES + len(text)) + sum(map(len, values))

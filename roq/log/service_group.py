@@ -37,7 +37,6 @@ from roq.log.outcomes import Ended, OutcomeStore, RequestFigures
 from roq.protocol.consuming import GroupSettings, GroupState, Run
 from roq.protocol.entry import read_entry
 from roq.protocol.requesting import (
-    ENDS,
     LISTED_MAX,
     Answer,
     Begun,
@@ -59,7 +58,6 @@ AHEAD_MAX: Final = 1_000
 SECOND_US: Final = 1_000_000
 _PUBLISHER: Final = Struct("<16x16s")
 """Of the header of a batch (`roq.protocol.batch`)."""
-_ANSWERS: Final = ENDS - {RequestState.UNKNOWN}
 
 
 class ServiceGroup(ConsumerGroup[B]):
@@ -130,33 +128,26 @@ class ServiceGroup(ConsumerGroup[B]):
         return bits.bit_count() == begun.length
 
     def answer(self, member: Member, answer: Answer) -> bool:
-        """An instance says how a request has ended; False: it is not its own (any more)."""
-        return self.answer_all(member, answer.lease, [answer]) == 1
+        """An instance says how requests have ended; False: some are not its own (any more)."""
+        return self.answer_all(member, answer.lease, [answer]) == 1 + len(answer.more)
 
     def answer_all(self, member: Member, number: int, answers: Iterable[Answer]) -> int:
         """Likewise, of requests under one lease; how many are its own."""
         lease = member.leases.get(number)
         if lease is None:
             return 0
-        offset, first, most = lease.offset, lease.first, self.service.store_bytes
-        attempts, now_us, name = lease.attempts + 1, self._log.time_us, member.name
-        publisher = self._requests.batches[offset].publisher
-        bits, still = 0, lease.open
+        attempts, now_us, most = lease.attempts + 1, self._log.time_us, self.service.store_bytes
+        offset, publisher = lease.offset, self._requests.batches[lease.offset].publisher
+        still = held = lease.open << lease.first
         for answer in answers:
-            at = answer.index - first
-            if at < 0 or not still >> at & 1:
-                continue
-            bits |= 1 << at
-            still ^= 1 << at
-            state, value, text = answer.state, answer.value, answer.text
-            if state not in _ANSWERS:
-                state, text = RequestState.FAILED, f"its instance has answered {state}"
-            if not answer.silent and not self.outcomes.fits(value, text, most):
-                size = len(value) + len(text)
-                text = f"its response of {size} bytes finds no room in the store of {most} bytes"
-                state, value = RequestState.FAILED, b""
-            made = RequestEnd(offset, answer.index, state, value, text, attempts, now_us, name)
-            self._note_end(made, publisher, most, silent=answer.silent)
+            own = still & bits_at(answer.index, 1 + len(answer.more))
+            still ^= own
+            for index, state, values, text in self.outcomes.fitting(answer, runs_of(own), most):
+                made = RequestEnd(
+                    offset, index, state, values[0], text, attempts, now_us, member.name, values[1:]
+                )
+                self._note_end(made, publisher, most, silent=answer.silent)
+        bits = (held ^ still) >> lease.first
         if bits:
             took = self._age(self._requests.since.get(number, now_us))
             self.measured.running.note(took, bits.bit_count())
@@ -593,19 +584,25 @@ class ServiceGroup(ConsumerGroup[B]):
     def _note_end(
         self, outcome: RequestEnd, publisher: bytes, most: int, *, silent: bool = False
     ) -> None:
-        """A request has ended, and is done; it is kept if all that is has so many bytes at most."""
-        position = quick(Position, (outcome.offset, outcome.index))
-        self._requests.ended(position)
-        delayed = self.delayed.ended(position)
+        """Requests have ended, and are done; that is kept if all that is has so many bytes at
+        most."""
+        if outcome.more and self.delayed:
+            for each in outcome.each():
+                self._note_end(each, publisher, most, silent=silent)
+            return
+        positions = outcome.positions
+        self._requests.ended(positions)
+        delayed = self.delayed.ended(positions[0])
         if delayed is not None:
             position, publisher = delayed
             outcome = msgspec.structs.replace(outcome, offset=position.offset, index=position.at)
-        self.counts[outcome.state] += 1
+            positions = [position]
+        self.counts[outcome.state] += len(positions)
         if silent:
-            self.outcomes.note(position, outcome.state, self._clock)
+            self.outcomes.note(positions, outcome.state, self._clock)
             return
-        if not self.outcomes.keep(outcome, self._clock + self.service.keep_result, most, position):
-            self.outcomes.put_state(position, outcome.state, self._clock)
+        if not self.outcomes.keep(outcome, self._clock + self.service.keep_result, most):
+            self.outcomes.put_state(positions, outcome.state, self._clock)
         self.ended.append(quick(Ended, (publisher, outcome)))
 
     def _due(self, appended_us: int) -> float:

@@ -25,8 +25,9 @@ the log: offset and index. The payload of a request begins with six bytes:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from itertools import repeat
 from struct import Struct
 from typing import Annotated, Final, NamedTuple, TypeVar
 
@@ -79,6 +80,7 @@ _Times = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 _Bytes = Annotated[int, msgspec.Meta(ge=1_024, le=1 << 34)]
 _Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+_More = Annotated[list[bytes], msgspec.Meta(max_length=(1 << 20) - 1)]
 _Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 _Name = Annotated[str, msgspec.Meta(max_length=TOPIC_BYTES_MAX)]
 ServiceName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
@@ -132,6 +134,12 @@ class Position(NamedTuple):
 
     offset: Offset
     at: _Index
+
+
+def positions_of(offset: int, first: int, count: int) -> list[Position]:
+    """Where so many requests are that follow each other in one batch."""
+    places = zip(repeat(offset), range(first, first + count))
+    return list(map(quick, repeat(Position), places))
 
 
 DELAYED_FROM: Final = 1 << 61
@@ -224,21 +232,23 @@ class Begun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What has become of one request; acknowledges it."""
+    """What has become of a request, or of some that follow each other; acknowledges them."""
 
     lease: Whole
     index: _Index
-    """Within the batch."""
+    """Within the batch, of the first one."""
     state: RequestState = RequestState.DONE
     """`done`, `failed`, `discarded`, `late` or `cancelled`."""
     value: bytes = b""
     text: _Text = ""
     silent: bool = False
     """Nobody waits for it."""
+    more: _More = []
+    """The values of those that follow it: all else is alike."""
 
 
 class RequestEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How a request has ended."""
+    """How a request has ended, or some that follow each other in one batch."""
 
     offset: Offset
     index: _Index
@@ -249,6 +259,38 @@ class RequestEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """So often was it begun, as far as that is known."""
     ended_us: Whole = 0
     instance: str = ""
+    more: list[bytes] = []
+    """The values of those that follow it: all else is alike."""
+
+    @property
+    def count(self) -> int:
+        """How many have ended so."""
+        return 1 + len(self.more)
+
+    @property
+    def values(self) -> list[bytes]:
+        """Of each."""
+        return [self.value, *self.more]
+
+    @property
+    def positions(self) -> list[Position]:
+        """Where each stands."""
+        return positions_of(self.offset, self.index, 1 + len(self.more))
+
+    def some(self, index: int, count: int = 1) -> RequestEnd:
+        """So many of them, from the one that has this index in the batch."""
+        if count == 1 + len(self.more):
+            return self
+        at = index - self.index
+        value, more = self.more[at - 1] if at else self.value, self.more[at : at + count - 1]
+        return RequestEnd(
+            self.offset, index, self.state, value, self.text, self.attempts, self.ended_us,
+            self.instance, more,
+        )  # fmt: skip
+
+    def each(self) -> Iterator[RequestEnd]:
+        """Each of them alone."""
+        return map(self.some, range(self.index, self.index + 1 + len(self.more)))
 
 
 class Attend(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,21 +14,30 @@ import re
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from time import monotonic, time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, cast
 
 import msgspec
 
 from roq.client.consume.message import Settlement
+from roq.client.request.calls import (
+    BatchRun,
+    Registered,
+    Work,
+    answers_of,
+    first_over,
+    result_of,
+    results_of,
+    values_of,
+)
 from roq.client.request.context import CURRENT, RequestContext, RequestId
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.request.workers import Workers
 from roq.errors import InvalidRequest, LeaseLost, RoQError
-from roq.log.leases import runs_of
 from roq.protocol.consuming import clean
 from roq.protocol.requesting import (
     ENVELOPE,
@@ -63,37 +72,6 @@ class ServiceStats:
     lost: int = 0
 
 
-class Work(NamedTuple):
-    """One request that is to run: which of those that are held together."""
-
-    holding: RequestHolding
-    at: int
-
-
-@dataclass(slots=True, eq=False)
-class Registered:
-    """A handler, and of what.
-
-    Attributes:
-        most: requests that one call has at most; 0: it is no batch handler.
-        due: of a batch handler, what has not begun.
-    """
-
-    endpoint: Endpoint[Any, Any]
-    handler: Callable[[Any, Any], Any]
-    coroutine: bool
-    most: int = 0
-    due: deque[Work] = field(default_factory=deque)
-
-    def take(self) -> list[Work]:
-        """What the next call has; another thread may take some of it meanwhile."""
-        taken: list[Work] = []
-        with contextlib.suppress(IndexError):
-            while len(taken) < self.most:
-                taken.append(self.due.popleft())
-        return taken
-
-
 class _Held:
     """A request, for the context of its handler."""
 
@@ -105,7 +83,7 @@ class _Held:
 
     @property
     def id(self) -> str:
-        holding, at = self._work
+        holding, at, _ = self._work
         position = named_by(self.headers) or Position(holding.offset, holding.first + at)
         return str(RequestId(self._queue, holding.log, position))
 
@@ -231,13 +209,13 @@ class Handling:
             self.stats.received += len(indexes)
             self.waiting += len(indexes)
         registered = self.handlers.get(holding.batch.topic)
-        works = [quick(Work, (holding, index)) for index in indexes]
+        if registered is not None and registered.most:
+            registered.due.append(Work(holding, indexes.start, len(indexes)))
+        works = [quick(Work, (holding, index, 1)) for index in indexes]
         loop = self._loop
         if registered is None:
             self._workers.put(works)
             return
-        if registered.most:
-            registered.due.extend(works)
         if not registered.coroutine or loop is None:
             self._workers.put([registered] if registered.most else works)
             return
@@ -259,7 +237,7 @@ class Handling:
         began = monotonic()
         token = CURRENT.set(context)
         try:
-            answered = _result(registered, registered.handler(value, context), context)
+            answered = result_of(registered, registered.handler(value, context), context)
         except BaseException as error:  # noqa: BLE001 - the handler's: the thread goes on
             self._failed(work, context, error, began)
         else:
@@ -272,15 +250,16 @@ class Handling:
         works = registered.take()
         if registered.due:
             self._workers.put([registered])  # another thread may begin with the rest
-        batch = self._prepare_all(works)
+        batch = self._prepare_all(registered, works)
         if not batch:
             return
+        values, contexts = values_of(batch)
         began = monotonic()
-        token = CURRENT.set(_first_over(batch))
+        token = CURRENT.set(first_over(batch))
         try:
-            answers = _each(registered.handler(*_of(batch)), len(batch))
+            answers = answers_of(registered.handler(values, contexts), len(contexts))
         except BaseException as error:  # noqa: BLE001 - the handler's: the thread goes on
-            answers = [error] * len(batch)
+            answers = [error] * sum(each.work.length for each in batch)
         finally:
             CURRENT.reset(token)
         self._end_all(registered, batch, answers, began)
@@ -306,7 +285,7 @@ class Handling:
         began = monotonic()
         CURRENT.set(context)
         try:
-            answered = _result(registered, await registered.handler(value, context), context)
+            answered = result_of(registered, await registered.handler(value, context), context)
         except GeneratorExit:
             raise  # the loop is gone, and what was left there collected
         except BaseException as error:  # noqa: BLE001 - the handler's: the loop goes on
@@ -315,29 +294,67 @@ class Handling:
             self._end(work, answered, began)
 
     async def _run_batch_task(self, registered: Registered, works: list[Work]) -> None:
-        batch = self._prepare_all(works)
+        batch = self._prepare_all(registered, works)
         if not batch:
             return
+        values, contexts = values_of(batch)
         began = monotonic()
-        CURRENT.set(_first_over(batch))
+        CURRENT.set(first_over(batch))
         try:
-            answers = _each(await registered.handler(*_of(batch)), len(batch))
+            answers = answers_of(await registered.handler(values, contexts), len(contexts))
         except GeneratorExit:
             raise  # the loop is gone, and what was left there collected
         except BaseException as error:  # noqa: BLE001 - the handler's: the loop goes on
-            answers = [error] * len(batch)
+            answers = [error] * sum(each.work.length for each in batch)
         self._end_all(registered, batch, answers, began)
 
-    def _prepare_all(self, works: list[Work]) -> list[_Run]:
+    def _prepare_all(self, registered: Registered, works: list[Work]) -> list[BatchRun]:
         """What is to run of these, in one call."""
         now, clock = time(), monotonic()
-        runs: list[_Run] = []
+        runs: list[BatchRun] = []
         for work in works:
-            found = self._ready(work, now, clock)
-            if found is not None:
-                runs.append(_Run(work, found[1], found[2]))
-        self._began(len(runs))
+            run = self._ready_alike(registered, work, now, clock)
+            if run is not None:
+                runs.append(run)
+                continue
+            for one in work.each():
+                found = self._ready(one, now, clock)
+                if found is not None:
+                    runs.append(BatchRun(one, [found[1]], [found[2]]))
+        self._began(sum(each.work.length for each in runs))
         return runs
+
+    def _ready_alike(
+        self, registered: Registered, work: Work, now: float, clock: float
+    ) -> BatchRun | None:
+        """Requests that are all to run, and have the same time; None: each is looked at alone."""
+        holding, first, count = work
+        payloads = holding.batch.payloads[first : first + count]
+        head = bytes(payloads[0][: ENVELOPE.size])
+        if self.draining or holding.is_lost(first, count) or len(head) < ENVELOPE.size:
+            return None
+        left = self._left(holding, head, now)
+        if left <= 0 or not all(each.startswith(head) for each in payloads):
+            return None
+        decode, size = registered.endpoint.decode_request, ENVELOPE.size
+        try:
+            values = [decode(each[size:]) for each in payloads]
+        except BaseException:  # noqa: BLE001 - whatever the codec raises
+            return None
+        queue, name, attempt = self._queue, registered.endpoint.name, holding.attempt
+        return BatchRun(work, values, [
+            RequestContext(_Held(queue, one), name, attempt, clock + left, monotonic)
+            for one in work.each()
+        ])  # fmt: skip
+
+    def _left(self, holding: RequestHolding, head: bytes, now: float) -> float:
+        """Seconds that a request has which begins so; 0: its envelope is of another version."""
+        version, _, within_ms = cast("tuple[int, int, int]", ENVELOPE.unpack_from(head))
+        if version != ENVELOPE_VERSION:
+            return 0.0
+        if not within_ms:
+            return math.inf
+        return (holding.batch.created_us + within_ms * 1_000) / SECOND_US - now
 
     def _prepare(self, work: Work) -> tuple[Registered, Any, RequestContext] | None:
         """What is to run now; None: nothing, and it was said why."""
@@ -380,10 +397,7 @@ class Handling:
             name = batch.topic.replace("/", ".", 1)
             text = f"none registered: {self._instance} has no endpoint {name}"
             return HandlerResult(RequestState.DISCARDED, text=text)
-        _, _, within_ms = ENVELOPE.unpack_from(payload)
-        left = math.inf
-        if within_ms:
-            left = (batch.created_us + within_ms * 1_000) / SECOND_US - now
+        left = self._left(work.holding, payload, now)
         if left <= 0:
             text = "its time was over before it had begun"
             return HandlerResult(RequestState.LATE, text=text)
@@ -399,29 +413,29 @@ class Handling:
         return registered, value, context
 
     def _end_all(
-        self, registered: Registered, batch: list[_Run], answers: list[Any], began: float
+        self, registered: Registered, batch: list[BatchRun], answers: list[Any], began: float
     ) -> None:
         """What a batch handler has returned, or raised: an answer to each request."""
         self._times.append(monotonic() - began)
-        answered: list[tuple[Work, HandlerResult]] = []
-        for (work, _, context), answer in zip(batch, answers, strict=True):
-            if isinstance(answer, BaseException):  # not raised: its traceback would grow each time
-                self._failed(work, context, answer, None)
+        begin = 0
+        for run in batch:
+            holding, first, count = run.work
+            end = begin + count
+            some, begin = answers[begin:end], end
+            results = results_of(registered, run, some)
+            if results is not None:
+                self._tell_answers(holding, first, results, ran=True)
                 continue
-            try:
-                result = _result(registered, answer, context)
-            except BaseException as error:  # noqa: BLE001 - of the codec
-                self._failed(work, context, error, None)
-            else:
-                answered.append((work, _marked(work, result)))
-        by_holding: dict[RequestHolding, list[tuple[Work, HandlerResult]]] = {}
-        for each in answered:
-            by_holding.setdefault(each[0].holding, []).append(each)
-        for holding, some in by_holding.items():
-            results = {work.at: result for work, result in some}
-            for first, count in runs_of(sum(1 << index for index in results)):
-                run = [results[index] for index in range(first, first + count)]
-                self._tell_answers(holding, first, run, ran=True)
+            for one, context, answer in zip(run.work.each(), run.contexts, some, strict=True):
+                if isinstance(answer, BaseException):  # not raised: its traceback would grow
+                    self._failed(one, context, answer, None)
+                    continue
+                try:
+                    result = result_of(registered, answer, context)
+                except BaseException as error:  # noqa: BLE001 - of the codec
+                    self._failed(one, context, error, None)
+                else:
+                    self._tell_answers(holding, one.at, [_marked(one, result)], ran=True)
 
     def _failed(
         self, work: Work, context: RequestContext, error: BaseException, began: float | None
@@ -535,49 +549,9 @@ def _whole(error: BaseException) -> str:
         return brief(error)
 
 
-class _Run(NamedTuple):
-    """A request of a batch that a handler is called with."""
-
-    work: Work
-    value: Any
-    context: RequestContext
-
-
-def _of(batch: list[_Run]) -> tuple[list[Any], list[RequestContext]]:
-    """What a batch handler is called with."""
-    return [each.value for each in batch], [each.context for each in batch]
-
-
-def _first_over(batch: list[_Run]) -> RequestContext:
-    """The request whose time is over first: what is requested meanwhile has as much."""
-    return min((each.context for each in batch), key=lambda context: context.deadline)
-
-
-def _each(answers: Any, count: int) -> list[Any]:
-    """What a batch handler has returned, an answer to each request."""
-    if not isinstance(answers, Sequence) or isinstance(answers, str | bytes | bytearray):
-        raise InvalidRequest(
-            f"the batch handler has returned {type(answers).__name__}, and not a list with an "
-            "answer to each request, in order"
-        )
-    if len(answers) != count:
-        raise InvalidRequest(
-            f"the batch handler has returned {len(answers)} answers to {count} requests: give one "
-            "to each, in order"
-        )
-    return list(answers)
-
-
 def _marked(work: Work, answered: HandlerResult) -> HandlerResult:
     """An answer that nobody waits for has no value."""
     flags = work.holding.batch.payloads[work.at][1:2]
     if flags and flags[0] & SILENT:
         return msgspec.structs.replace(answered, silent=True, value=b"")
     return answered
-
-
-def _result(registered: Registered, value: Any, context: RequestContext) -> HandlerResult:
-    """What a handler has returned; nothing that comes too late counts."""
-    if monotonic() >= context.deadline:
-        return HandlerResult(RequestState.LATE, text="its result came when its time was over")
-    return HandlerResult(RequestState.DONE, registered.endpoint.encode_response(value))

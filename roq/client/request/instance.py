@@ -7,7 +7,7 @@ or the lease is over, as acknowledgements are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -35,6 +35,8 @@ ANSWER_BYTES: Final = 4 * 1024 * 1024
 """Answers that travel in one message, unless one alone has more."""
 ANSWER_OVERHEAD_BYTES: Final = 64
 """For what an answer has beside its value and its text."""
+ALIKE_BYTES: Final = 64 * 1024
+"""Values that are told, and kept, together: what is not fetched keeps the others."""
 
 
 class HandlerResult(msgspec.Struct, frozen=True, gc=False):
@@ -119,19 +121,22 @@ class InstanceMachine(ConsumerMachine):
                 self.stats.acknowledged += run.length
                 self._told(seat, holding, run.length)
                 for lease, first, length in holding.leases_of(run):
-                    begin = first
-                    for index in range(first, first + length):
-                        result, bytes_ = _fitting(holding.answers[index], room)
+                    begin = index = first
+                    stop = first + length
+                    while index < stop:
+                        result, more, bytes_ = _alike(holding.answers, index, stop, room)
                         if answers and size + bytes_ > most:
                             if index > begin:
                                 told.append((holding, [Run(run.offset, begin, index - begin)], 0))
                             send()
                             begin = index
                         answers.append(Answer(
-                            lease, index, result.state, result.value, result.text, result.silent
+                            lease, index, result.state, result.value, result.text, result.silent,
+                            more,
                         ))  # fmt: skip
                         size += bytes_
-                    told.append((holding, [Run(run.offset, begin, first + length - begin)], 0))
+                        index += 1 + len(more)
+                    told.append((holding, [Run(run.offset, begin, stop - begin)], 0))
         if answers:
             send()
         return asks
@@ -209,6 +214,26 @@ class InstanceMachine(ConsumerMachine):
         super()._forget_told(seat)
         for _, holding in self._starting.pop(seat.exchange.log, []):
             holding.begun = False
+
+
+def _alike(
+    answers: Mapping[int, HandlerResult], first: int, stop: int, most: int
+) -> tuple[HandlerResult, list[bytes], int]:
+    """How a request has ended, the values of those behind it that have ended alike, and what all
+    of them take in a message that has room for so many bytes."""
+    result, size = _fitting(answers[first], most)
+    more: list[bytes] = []
+    state, silent, room = result.state, result.silent, min(most, ALIKE_BYTES) - size
+    if result.text:
+        return result, more, size
+    for index in range(first + 1, stop):
+        other = answers[index]
+        room -= ANSWER_OVERHEAD_BYTES + len(other.value)
+        if room < 0 or other.state is not state or other.silent is not silent or other.text:
+            break
+        more.append(other.value)
+        size += ANSWER_OVERHEAD_BYTES + len(other.value)
+    return result, more, size
 
 
 def _fitting(result: HandlerResult, most: int) -> tuple[HandlerResult, int]:

@@ -161,6 +161,9 @@ class InstanceShell(ConsumerShell):
             self.settle(holding, 0, len(holding.batch), _UNBEGUN)
 
     def _run_all(self, holding: RequestHolding) -> None:
+        if holding.open == len(holding.states):  # as nearly always
+            self._run(holding, range(len(holding.states)))
+            return
         opened = sum(1 << at for at, state in enumerate(holding.states) if state == OPEN)
         for first, count in runs_of(opened):
             self._run(holding, range(first, first + count))

@@ -31,7 +31,6 @@ from roq.protocol.requesting import (
     RequestEnds,
     ServiceSettings,
     Want,
-    quick,
 )
 
 ASK_SECONDS: Final = 3.0
@@ -191,18 +190,20 @@ class RequesterMachine:
             self._words(place, service).wanted += positions
         return True
 
-    def fetched(self, service: str, log: LogId, position: Position) -> None:
-        """The outcome is here, and need not be kept there."""
+    def fetched(self, service: str, log: LogId, position: Position, count: int = 1) -> None:
+        """The outcomes of so many that follow each other are here, and need not be kept there."""
         place = self.places.get(log)
-        if place is not None:
-            offset, at = position
-            fetched = self._words(place, service).fetched
-            if fetched:
-                last, first, count = fetched[-1]
-                if last == offset and first + count == at and count < RUN_MAX:
-                    fetched[-1] = offset, first, count + 1
-                    return
-            fetched.append((offset, at, 1))
+        if place is None:
+            return
+        offset, at = position
+        fetched = self._words(place, service).fetched
+        if fetched:
+            last, first, length = fetched[-1]
+            if last == offset and first + length == at and length + count <= RUN_MAX:
+                fetched[-1] = offset, first, length + count
+                return
+        for begin in range(0, count, RUN_MAX):
+            fetched.append((offset, at + begin, min(RUN_MAX, count - begin)))
 
     def cancel(self, service: str, log: LogId, position: Position, *, late: bool) -> None:
         """It is not wanted any more."""
@@ -233,7 +234,8 @@ class RequesterMachine:
             told = requesting.decode(parts[1], RequestEnds)
             known = place.open.get(told.service, {})
             for outcome in told.ended if known else ():
-                known.pop(quick(Position, (outcome.offset, outcome.index)), None)
+                for position in outcome.positions:
+                    known.pop(position, None)
             return told.service, told.ended
         if letter == ATTEND:
             self._was_attended(place, documents.decode(parts[1], Attended), now)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar, overload
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from roq.client.publish.receipt import Receipt
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.client.request.pending import ASYNC, REGISTERING, Pending, Waits
 from roq.errors import InvalidRequest, RoQError, Unavailable
 from roq.model import LogId
-from roq.protocol.requesting import Position, RequestEnd, RequestState, quick
+from roq.protocol.requesting import Position, RequestEnd, RequestState, positions_of
 
 R = TypeVar("R")
 
@@ -59,9 +61,7 @@ class ManyPart:
         at = self.place()
         if at is None:
             return []
-        offset, first = at[1], self.first
-        indexes = range(first, first + len(self.members))
-        return [quick(Position, (offset, index)) for index in indexes]
+        return positions_of(at[1], self.first, len(self.members))
 
     def open(self) -> list[Position]:
         """Where those are that have not ended."""
@@ -92,9 +92,21 @@ class ManyPart:
         self.left = len(self.open_members())
         self.many.recount()
 
-    def settle(self, index: int, outcome: RequestEnd | None, error: RoQError | None) -> None:
-        """What stands at this index of the batch has ended."""
-        self.left -= self.many.settle(self.members[index - self.first], outcome, error)
+    def settle(self, outcome: RequestEnd) -> None:
+        """Some of them have ended so."""
+        at = outcome.index - self.first
+        self.left -= self.many.settle_all(self.members[at : at + outcome.count], outcome)
+
+
+class Together(NamedTuple):
+    """Requests of a `PendingMany` that have ended together, from this one on."""
+
+    outcome: RequestEnd
+    first: int
+
+    def end(self, number: int) -> RequestEnd:
+        """Of one of them."""
+        return self.outcome.some(self.outcome.index + number - self.first)
 
 
 class PendingMany(Sequence[Pending[R]], Generic[R]):
@@ -126,7 +138,7 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
         """When the time of those is over that leave now."""
         self._waits = waits
         self._queue = queue
-        self.ends: list[RequestEnd | RoQError | None] = [None] * count
+        self.ends: list[RequestEnd | Together | RoQError | None] = [None] * count
         self._left = count
         self._singles: dict[int, Pending[R]] = {}
         self._callbacks: list[Callable[[], None]] = []
@@ -154,7 +166,14 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
             Unavailable: not in time.
         """
         self._wait(timeout)
-        return [self._result(number) for number in range(len(self))]
+        values: list[R | RoQError] = []
+        for end, alike in groupby(self.ends):
+            first, count = len(values), sum(1 for _ in alike)
+            if isinstance(end, Together) and end.outcome.state is RequestState.DONE:
+                with suppress(RoQError):  # of one of them: below
+                    values += list(map(self.endpoint.decode_response, end.outcome.values))
+            values += [self._result(number) for number in range(len(values), first + count)]
+        return values
 
     def result(self, timeout: float | None = None) -> list[R]:
         """As `results`, if each has a response.
@@ -287,18 +306,29 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
             self.ends[member] = error if outcome is None else outcome
             single = self._singles.get(member)
             self._left -= 1
-        if not self._left and self.repeat is not None:
-            self._waits.let_go(self)
         if single is not None:
             single.settle(outcome, error)
-        self._ring_all()
+        self._ended()
         return True
+
+    def settle_all(self, members: Sequence[int], outcome: RequestEnd) -> int:
+        """Some of them have ended so; of how many that was not known."""
+        count, first = len(members), members[0]
+        alike = members == range(first, first + count) and count > 1 and not self._singles
+        if not alike or self.ends[first : first + count].count(None) < count:
+            pairs = zip(members, outcome.each(), strict=True)
+            return sum(self.settle(member, each, None) for member, each in pairs)
+        with REGISTERING:
+            self.ends[first : first + count] = [Together(outcome, first)] * count
+            self._left -= count
+        self._ended()
+        return count
 
     def recount(self) -> None:
         """Whoever was settling some of them was interrupted."""
         with REGISTERING:
             self._left = self.ends.count(None)
-        self._ring_all()
+        self._ended()
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -309,8 +339,15 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
             left = f"{self._left:,} of {len(self):,} requests"
             raise Unavailable(f"no response of {self.endpoint.name} to {left} within {timeout} s")
 
+    def _ended(self) -> None:
+        if not self._left and self.repeat is not None:
+            self._waits.let_go(self)
+        self._ring_all()
+
     def _result(self, number: int) -> R | RoQError:
         end = self.ends[number]
+        if isinstance(end, Together):
+            end = end.end(number)
         try:
             if isinstance(end, RequestEnd) and end.state is RequestState.DONE:
                 return self.endpoint.decode_response(end.value)
@@ -329,6 +366,8 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
                 single.sent(part.receipt, part.first + part.members.index(number))
             single.is_one_of_many()
             end = self.ends[number]
+            if isinstance(end, Together):
+                end = end.end(number)
             if isinstance(end, RequestEnd):
                 single.settle(end)
             elif end is not None:

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import groupby
 from time import monotonic, time
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ from roq.errors import (
 )
 from roq.model import LogId
 from roq.protocol.control import Topology
-from roq.protocol.requesting import Position, RequestEnd, RequestState, ServiceSettings, quick
+from roq.protocol.requesting import Position, RequestEnd, RequestState, ServiceSettings
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
 
@@ -428,8 +429,7 @@ class Collector:
         if early is not None:
             self._settle(pending, early[1], None)
             return
-        now = self._engine.reactor.now()
-        after = 0.0
+        now, after = self._engine.reactor.now(), 0.0
         if pending.delayed is not None:
             after = max(0.0, pending.delayed[0] / SECOND_US - time())
         if not self._machine.wait(pending.endpoint.service, *place, now, ask=ask, after=after):
@@ -452,9 +452,8 @@ class Collector:
             for position in positions:
                 early = requests.early.pop((log, position), None)
                 if early is not None:
-                    self._settle_part(part, log, position, early[1])
-            positions = part.open()
-            if not positions:
+                    self._settle_part(part, log, early[1])
+            if not (positions := part.open()):
                 return
         if self._machine.wait_all(service, log, positions, self._engine.reactor.now()):
             requests.add(log, positions, part)
@@ -489,21 +488,24 @@ class Collector:
             except RemoteProtocolError as error:
                 self._limited.warning("malformed", now, "an exchange's message: %s", error)
                 continue
-            self._take_ends(name, ended)
+            for outcome in ended:
+                index = outcome.index
+                for waiters, alike in groupby(self._requests.at(name, outcome.positions)):
+                    count = sum(1 for _ in alike)
+                    self._take_end(name, outcome.some(index, count), waiters)
+                    index += count
 
-    def _take_ends(self, name: LogId, ended: list[RequestEnd]) -> None:
-        for outcome in ended:
-            place = name, quick(Position, (outcome.offset, outcome.index))
-            waiters = self._requests.open.get(place)
-            if waiters is None:
-                self._requests.came_early(place, outcome, self._engine.reactor.now())
-                continue
-            for waiter in waiters:
-                if isinstance(waiter, ManyPart):
-                    self._settle_part(waiter, *place, outcome)
-                else:
-                    self._settle(waiter, outcome, None)
-            self._requests.close(place)
+    def _take_end(self, name: LogId, end: RequestEnd, waiters: tuple[Waiter, ...]) -> None:
+        """Some requests have ended together, for which these wait; several for parts alone."""
+        for waiter in waiters:
+            if isinstance(waiter, ManyPart):
+                self._settle_part(waiter, name, end)
+            else:
+                self._settle(waiter, end, None)
+        if waiters:
+            self._requests.close_all(name, end.positions)
+        else:
+            self._requests.came_early(name, end, self._engine.reactor.now())
 
     def _settle(
         self, pending: Pending[Any], outcome: RequestEnd | None, error: RoQError | None
@@ -512,14 +514,13 @@ class Collector:
         self._requests.not_due(pending)
         pending.settle(outcome, error)
 
-    def _settle_part(
-        self, part: ManyPart, log: LogId, position: Position, outcome: RequestEnd
-    ) -> None:
-        """One of those that were made together has ended."""
+    def _settle_part(self, part: ManyPart, log: LogId, end: RequestEnd) -> None:
+        """Some of those that were made together have ended."""
         self._changed = True
-        part.settle(position.at, outcome, None)
+        part.settle(end)
         if not part.many.held:
-            self._machine.fetched(part.many.endpoint.service, log, position)
+            place = Position(end.offset, end.index)
+            self._machine.fetched(part.many.endpoint.service, log, place, end.count)
         if not part.left:
             self._requests.not_due(part)
 

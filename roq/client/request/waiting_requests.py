@@ -6,7 +6,7 @@ Ends may come before it is known where their requests are; they wait for that he
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from roq.client.publish.receipt import Receipt
@@ -43,37 +43,49 @@ class WaitingRequests:
     """Who waits for what.
 
     Attributes:
-        open: by place.
+        open: by log, and place.
         count: requests that are accepted, or asked for by their ids, and have not ended.
         due: by the quarter of a second in which their time is over.
         early: ends of requests that are not known here, and when they came.
     """
 
     def __init__(self) -> None:
-        self.open: dict[At, tuple[Waiter, ...]] = {}
+        self.open: dict[LogId, dict[Position, tuple[Waiter, ...]]] = {}
         self.count = 0
         self.due: dict[int, set[Waiter]] = {}
         self.early: OrderedDict[At, tuple[float, RequestEnd]] = OrderedDict()
 
-    def add(self, log: LogId, positions: Iterable[Position], waiter: Waiter) -> None:
+    def add(self, log: LogId, positions: Sequence[Position], waiter: Waiter) -> None:
         """This one waits for these, until its time is over."""
-        waiters, opened = (waiter,), self.open
-        for position in positions:
-            key = log, position
-            opened[key] = waiters if key not in opened else (*opened[key], waiter)
-            self.count += 1
+        waiters, opened = (waiter,), self.open.setdefault(log, {})
+        if opened.keys().isdisjoint(positions):
+            opened.update(dict.fromkeys(positions, waiters))
+        else:
+            for position in positions:
+                opened[position] = (*opened.get(position, ()), waiter)
+        self.count += len(positions)
         if waiter.due < _ENDLESS:
             self.due.setdefault(int(waiter.due / TICK_SECONDS) + 1, set()).add(waiter)
 
+    def at(self, log: LogId, positions: Iterable[Position]) -> list[tuple[Waiter, ...]]:
+        """What waits for each of these."""
+        opened = self.open.get(log, {})
+        return [opened.get(position, ()) for position in positions]
+
     def close(self, place: At) -> tuple[Waiter, ...]:
         """Nothing is waited for there any more; what was."""
-        waiters = self.open.pop(place, ())
+        waiters = self.open.get(place[0], {}).pop(place[1], ())
         self.count -= len(waiters)
         return waiters
 
+    def close_all(self, log: LogId, positions: Iterable[Position]) -> None:
+        """Nothing is waited for at these any more."""
+        take = self.open.get(log, {}).pop
+        self.count -= sum(len(take(position, ())) for position in positions)
+
     def clear(self) -> list[Waiter]:
         """Nothing is waited for any more; what was."""
-        waiters = list(dict.fromkeys(each for some in self.open.values() for each in some))
+        waiters = list(dict.fromkeys(self._every()))
         self.open.clear()
         self.count = 0
         return waiters
@@ -99,15 +111,19 @@ class WaitingRequests:
         slots = [slot for slot in self.due if slot * TICK_SECONDS <= now]
         return [waiter for slot in slots for waiter in self.due.pop(slot)]
 
-    def came_early(self, place: At, end: RequestEnd, now: float) -> None:
-        """This is the end of a request that is not known here yet, or never will be."""
-        self.early[place] = now, end
-        if len(self.early) > EARLY_MAX:
-            self.early.popitem(last=False)
+    def came_early(self, log: LogId, end: RequestEnd, now: float) -> None:
+        """This is the end of requests that are not known here yet, or never will be."""
+        for each in end.each():
+            self.early[log, Position(each.offset, each.index)] = now, each
+            if len(self.early) > EARLY_MAX:
+                self.early.popitem(last=False)
 
     def recount(self) -> None:
         """Whoever was changing something here was interrupted in the middle of it."""
-        self.count = sum(map(len, self.open.values()))
-        for waiter in {each for some in self.open.values() for each in some}:
+        self.count = sum(1 for _ in self._every())
+        for waiter in set(self._every()):
             if isinstance(waiter, ManyPart):
                 waiter.recount()
+
+    def _every(self) -> Iterator[Waiter]:
+        return (each for at in self.open.values() for some in at.values() for each in some)

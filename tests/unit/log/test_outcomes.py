@@ -9,7 +9,14 @@ import pytest
 from roq.log import outcomes
 from roq.log.group_changes import Known
 from roq.log.outcomes import OVERHEAD_BYTES, DurationMeter, OutcomeStore
-from roq.protocol.requesting import DURATION_BOUNDS, Durations, Position, RequestEnd, RequestState
+from roq.protocol.requesting import (
+    DURATION_BOUNDS,
+    Answer,
+    Durations,
+    Position,
+    RequestEnd,
+    RequestState,
+)
 
 AT = Position(3, 1)
 
@@ -38,7 +45,7 @@ def test_of_a_log_that_nobody_writes_nothing_is_noted() -> None:
     store.note_no_changes()
     store.put(done(at=Position(4, 0)), 10.0)
     assert store.fetched_all([(3, 0, 2), (4, 0, 1)], 1.0) == 2
-    store.put_state(AT, RequestState.EXPIRED, 1.0)
+    store.put_state([AT], RequestState.EXPIRED, 1.0)
     assert not store.changed
     assert store.remembered(AT) is RequestState.EXPIRED
 
@@ -60,8 +67,8 @@ def test_nothing_is_overwritten() -> None:
     store.put(done(b"first"), 10.0)
     store.put(done(b"second"), 20.0)
     assert store.get(AT) == done(b"first")
-    assert not store.fits(b"x" * 100, "", store.bytes + 100)
-    assert store.fits(b"x" * 100, "", store.bytes + 100 + OVERHEAD_BYTES)
+    assert not store.fits([b"x" * 100], "", store.bytes + 100)
+    assert store.fits([b"x" * 100], "", store.bytes + 100 + OVERHEAD_BYTES)
     store.check()
 
 
@@ -83,7 +90,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "REMEMBER_MAX", 3)
     store = OutcomeStore()
     for offset in range(5):
-        store.note(Position(offset, 0), RequestState.DONE, 0.0)
+        store.note([Position(offset, 0)], RequestState.DONE, 0.0)
     assert [store.remembered(Position(offset, 0)) for offset in range(5)] == [
         None, None, *[RequestState.DONE] * 3
     ]  # fmt: skip
@@ -108,7 +115,7 @@ def test_changes_are_told_once_and_what_came_and_went_is_only_gone() -> None:
 
 def test_of_what_finds_no_room_the_state_is_known() -> None:
     store = OutcomeStore()
-    store.put_state(AT, RequestState.LATE, 1.0)
+    store.put_state([AT], RequestState.LATE, 1.0)
     assert (store.remembered(AT), store.bytes) == (RequestState.LATE, 0)
     assert store.take_changes() == ([], [Known(AT, RequestState.LATE)])
 
@@ -136,3 +143,36 @@ def test_durations_are_counted_by_bounds() -> None:
         0.001, 0.002, 0.002, 10.0, math.inf
     ]  # fmt: skip
     assert Durations().at(0.9) == 0.0
+
+
+def test_those_that_have_come_together_are_told_apart_and_share_their_room() -> None:
+    store = OutcomeStore()
+    store.put(RequestEnd(3, 4, RequestState.DONE, b"a", more=[b"bb", b"c"]), 10.0)
+    assert [each.value for each in store] == [b"a", b"bb", b"c"]
+    assert store.get(Position(3, 5)) == done(b"bb", Position(3, 5))
+    assert store.get(Position(3, 7)) is None
+    whole = store.bytes
+    assert whole == 3 * OVERHEAD_BYTES + 4
+    assert store.fetched_all([(3, 3, 2)], 1.0, 1) == 1
+    assert (len(store), store.bytes, store.unfetched.count) == (2, whole, 1)
+    store.check()
+    store.put(RequestEnd(3, 4, RequestState.DONE, b"x", more=[b"y"]), 10.0)
+    assert [each.value for each in store] == [b"bb", b"c", b"x"], "what is here stays"
+    assert [(each.index, each.value) for each in store.take_changes()[0]] == [
+        (5, b"bb"), (6, b"c"), (4, b"x")
+    ]  # fmt: skip
+    assert store.pass_time(10.0) == 3
+    assert (len(store), store.bytes) == (0, 0)
+    store.check()
+
+
+def test_answers_of_which_not_all_find_room_are_looked_at_alone() -> None:
+    store = OutcomeStore()
+    answer = Answer(1, 4, value=b"a", more=[b"b" * 900, b"c", b"d"])
+    kept = []
+    for index, state, values, text in store.fitting(answer, [(4, 3)], 1_000):
+        kept.append((index, str(state), values))
+        store.keep(RequestEnd(3, index, state, values[0], text, more=values[1:]), 9.0, 2_000)
+    assert kept == [(4, "done", [b"a"]), (5, "failed", [b""]), (6, "failed", [b""])]
+    ((index, _, values, _),) = OutcomeStore().fitting(answer, [(6, 2)], 1_000)
+    assert (index, values) == (6, [b"c", b"d"])

@@ -428,7 +428,7 @@ def test_that_a_request_runs_again_is_known_to_another_process() -> None:
 
     desk.group.outcomes.run_again(at, desk.now)
     assert recovered() is RequestState.ACCEPTED
-    desk.group.outcomes.put_state(at, RequestState.FAILED, desk.now)
+    desk.group.outcomes.put_state([at], RequestState.FAILED, desk.now)
     desk.group.outcomes.run_again(at, desk.now)
     desk.group.outcomes.put(RequestEnd(*at, RequestState.DONE), 60.0, again=True)
     assert recovered() is RequestState.DONE, "of all ends the last one counts"
@@ -594,3 +594,21 @@ def test_instances_that_flap_have_nothing_discarded_and_nothing_twice() -> None:
         desk.pass_time(0.5, member)
     assert answered == desk.group.counts[RequestState.DONE] == 20
     assert desk.group.counts[RequestState.DISCARDED] == 0
+
+
+def test_one_answer_for_some_counts_for_those_that_are_still_its_instances() -> None:
+    desk = Desk()
+    desk.request(5)
+    member = desk.join()
+    (lease,) = desk.leases()
+    assert desk.group.cancel(Position(0, 2), late=False)
+    desk.ends()
+    answer = Answer(lease.number, 0, value=b"0", more=[b"1", b"2", b"3"])
+    assert not desk.group.answer(member, answer), "one is not its own any more"
+    told = [each.outcome for each in desk.group.ended]
+    assert [(each.index, each.values) for each in told] == [(0, [b"0", b"1"]), (3, [b"3"])]
+    assert desk.group.counts[RequestState.DONE] == 3
+    assert desk.group.state_of(Position(0, 2)) is RequestState.CANCELLED
+    assert desk.group.state_of(Position(0, 4)) is RequestState.OFFERED
+    assert not desk.group.answer(member, answer), "twice"
+    desk.group.check()

@@ -26,7 +26,7 @@ from roq.protocol.requesting import (
     "message",
     [
         Want("s", [Position(1, 2)], [], [Position(3, 0)]),
-        RequestEnds("s", [RequestEnd(1, 2, RequestState.DONE, b"v")]),
+        RequestEnds("s", [RequestEnd(1, 2, RequestState.DONE, b"v", more=[b"w"])]),
         Figures(available=False, rule="no"),
         Revoked([(7, 1)]),
     ],
@@ -70,3 +70,14 @@ def test_an_instance_has_time_to_confirm() -> None:
 def test_topics_of_one_service_are_not_those_of_another() -> None:
     assert topic_of("a", "b").encode().startswith(prefix_of("a"))
     assert not topic_of("a.b", "c").encode().startswith(prefix_of("a"))
+
+
+def test_of_those_that_have_ended_together_each_has_its_place_and_its_value() -> None:
+    end = RequestEnd(1, 2, RequestState.DONE, b"a", more=[b"b", b"c"])
+    assert end.positions == [Position(1, 2), Position(1, 3), Position(1, 4)]
+    assert [(each.index, each.value, each.more) for each in end.each()] == [
+        (2, b"a", []), (3, b"b", []), (4, b"c", [])
+    ]  # fmt: skip
+    assert end.some(3, 2) == RequestEnd(1, 3, RequestState.DONE, b"b", more=[b"c"])
+    assert end.some(2, 3) is end
+    assert (end.count, end.values) == (3, [b"a", b"b", b"c"])

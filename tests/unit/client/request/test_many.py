@@ -68,7 +68,7 @@ class Scene:
     def end(self, member: int, state: RequestState = RequestState.DONE) -> None:
         part, index = (self.parts[0], 4 + member) if member < 2 else (self.parts[1], 0)
         outcome = RequestEnd(part.at[1] if part.at else 0, index, state, b"%d" % member, "why")
-        part.settle(index, outcome, None)
+        part.settle(outcome)
 
 
 @pytest.fixture
@@ -171,3 +171,26 @@ def test_one_that_is_sent_once_more_has_another_id(scene: Scene) -> None:
     scene.many.went(ManyPart(scene.many, accepted(9), 2, [1]))
     assert (one.id, other.id) == ("work/x1-1-7-4", "work/x1-1-9-2")
     assert scene.many[1] is other
+
+
+def together(scene: Scene, state: RequestState = RequestState.DONE) -> None:
+    scene.parts[0].place()
+    scene.parts[0].settle(RequestEnd(7, 4, state, b"0", "why", more=[b"1"]))
+
+
+def test_those_that_have_ended_together_are_settled_in_one_go(scene: Scene) -> None:
+    together(scene)
+    assert (scene.parts[0].left, scene.many.done()) == (0, False)
+    together(scene)
+    assert (scene.parts[0].left, scene.many.done()) == (0, False), "once"
+    scene.end(2)
+    assert scene.many.results(0) == [b"0", b"1", b"2"]
+    assert scene.many[1].result(0) == b"1"
+
+
+def test_each_of_those_that_have_failed_together_says_why(scene: Scene) -> None:
+    second = scene.many[1]
+    together(scene, RequestState.FAILED)
+    assert second.state == "failed", "it was looked at before"
+    scene.end(2)
+    assert [type(each) for each in scene.many.results(0)[:2]] == [roq.RequestFailed] * 2

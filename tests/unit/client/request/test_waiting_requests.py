@@ -49,7 +49,7 @@ def test_each_is_overdue_once_and_not_before() -> None:
 
 def test_what_came_early_is_kept_for_a_while() -> None:
     requests = WaitingRequests()
-    requests.came_early((ONE, AT), END, 5.0)
+    requests.came_early(ONE, END, 5.0)
     requests.overdue(5.0 + EARLY_SECONDS)
     assert requests.early
     requests.overdue(5.1 + EARLY_SECONDS)

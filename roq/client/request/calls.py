@@ -1,0 +1,122 @@
+"""What handlers of a service are called with, and what they have returned: one request, or for a
+batch handler some that follow each other."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, NamedTuple
+
+from roq.client.request.context import RequestContext
+from roq.client.request.endpoint import Endpoint
+from roq.client.request.instance import HandlerResult, RequestHolding
+from roq.errors import InvalidRequest
+from roq.protocol.requesting import SILENT, RequestState
+
+
+class Work(NamedTuple):
+    """Requests that are to run, one, or for a batch handler some that follow each other: which of
+    those that are held together."""
+
+    holding: RequestHolding
+    at: int
+    length: int = 1
+
+    def each(self) -> list[Work]:
+        """Each of them alone."""
+        return [Work(self.holding, at) for at in range(self.at, self.at + self.length)]
+
+
+@dataclass(slots=True, eq=False)
+class Registered:
+    """A handler, and of what.
+
+    Attributes:
+        most: requests that one call has at most; 0: it is no batch handler.
+        due: of a batch handler, what has not begun.
+    """
+
+    endpoint: Endpoint[Any, Any]
+    handler: Callable[[Any, Any], Any]
+    coroutine: bool
+    most: int = 0
+    due: deque[Work] = field(default_factory=deque)
+
+    def take(self) -> list[Work]:
+        """What the next call has; another thread may take some of it meanwhile."""
+        taken: list[Work] = []
+        room = self.most
+        with contextlib.suppress(IndexError):
+            while room:
+                holding, at, count = self.due.popleft()
+                if count > room:
+                    self.due.appendleft(Work(holding, at + room, count - room))
+                    count = room
+                taken.append(Work(holding, at, count))
+                room -= count
+        return taken
+
+
+class BatchRun(NamedTuple):
+    """Requests that follow each other, of a batch that a handler is called with."""
+
+    work: Work
+    values: list[Any]
+    contexts: list[RequestContext]
+    """All have the same deadline."""
+
+
+def values_of(batch: list[BatchRun]) -> tuple[list[Any], list[RequestContext]]:
+    """What a batch handler is called with."""
+    values = [value for each in batch for value in each.values]
+    return values, [context for each in batch for context in each.contexts]
+
+
+def first_over(batch: list[BatchRun]) -> RequestContext:
+    """The request whose time is over first: what is requested meanwhile has as much."""
+    return min((each.contexts[0] for each in batch), key=lambda context: context.deadline)
+
+
+def answers_of(answers: Any, count: int) -> list[Any]:
+    """What a batch handler has returned, an answer to each request."""
+    if not isinstance(answers, Sequence) or isinstance(answers, str | bytes | bytearray):
+        raise InvalidRequest(
+            f"the batch handler has returned {type(answers).__name__}, and not a list with an "
+            "answer to each request, in order"
+        )
+    if len(answers) != count:
+        raise InvalidRequest(
+            f"the batch handler has returned {len(answers)} answers to {count} requests: give one "
+            "to each, in order"
+        )
+    return list(answers)
+
+
+def results_of(
+    registered: Registered, run: BatchRun, answers: list[Any]
+) -> list[HandlerResult] | None:
+    """What a batch handler has returned for these, if all are responses in time; None: each is
+    looked at alone."""
+    if monotonic() >= run.contexts[0].deadline:
+        return None
+    if any(isinstance(answer, BaseException) for answer in answers):
+        return None
+    encode = registered.endpoint.encode_response
+    try:
+        done = [HandlerResult(RequestState.DONE, encode(answer)) for answer in answers]
+    except BaseException:  # noqa: BLE001 - of the codec
+        return None
+    holding, first, _ = run.work
+    if holding.batch.payloads[first][1] & SILENT:  # as all of them
+        return [HandlerResult(RequestState.DONE, silent=True)] * len(done)
+    return done
+
+
+def result_of(registered: Registered, value: Any, context: RequestContext) -> HandlerResult:
+    """What a handler has returned; nothing that comes too late counts."""
+    if monotonic() >= context.deadline:
+        return HandlerResult(RequestState.LATE, text="its result came when its time was over")
+    return HandlerResult(RequestState.DONE, registered.endpoint.encode_response(value))
