@@ -7,7 +7,6 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Any, NamedTuple
 
 from roq.client.request.context import RequestContext
@@ -96,11 +95,11 @@ def answers_of(answers: Any, count: int) -> list[Any]:
 
 
 def results_of(
-    registered: Registered, run: BatchRun, answers: list[Any]
+    registered: Registered, run: BatchRun, answers: list[Any], now: float
 ) -> list[HandlerResult] | None:
     """What a batch handler has returned for these, if all are responses in time; None: each is
     looked at alone."""
-    if monotonic() >= run.contexts[0].deadline:
+    if now >= run.contexts[0].deadline:
         return None
     if any(isinstance(answer, BaseException) for answer in answers):
         return None
@@ -115,8 +114,10 @@ def results_of(
     return done
 
 
-def result_of(registered: Registered, value: Any, context: RequestContext) -> HandlerResult:
+def result_of(
+    registered: Registered, value: Any, context: RequestContext, now: float
+) -> HandlerResult:
     """What a handler has returned; nothing that comes too late counts."""
-    if monotonic() >= context.deadline:
+    if now >= context.deadline:
         return HandlerResult(RequestState.LATE, text="its result came when its time was over")
     return HandlerResult(RequestState.DONE, registered.endpoint.encode_response(value))

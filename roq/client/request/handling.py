@@ -237,7 +237,9 @@ class Handling:
         began = monotonic()
         token = CURRENT.set(context)
         try:
-            answered = result_of(registered, registered.handler(value, context), context)
+            answered = result_of(
+                registered, registered.handler(value, context), context, monotonic()
+            )
         except BaseException as error:  # noqa: BLE001 - the handler's: the thread goes on
             self._failed(work, context, error, began)
         else:
@@ -285,7 +287,9 @@ class Handling:
         began = monotonic()
         CURRENT.set(context)
         try:
-            answered = result_of(registered, await registered.handler(value, context), context)
+            answered = result_of(
+                registered, await registered.handler(value, context), context, monotonic()
+            )
         except GeneratorExit:
             raise  # the loop is gone, and what was left there collected
         except BaseException as error:  # noqa: BLE001 - the handler's: the loop goes on
@@ -416,13 +420,13 @@ class Handling:
         self, registered: Registered, batch: list[BatchRun], answers: list[Any], began: float
     ) -> None:
         """What a batch handler has returned, or raised: an answer to each request."""
-        self._times.append(monotonic() - began)
-        begin = 0
+        ended, begin = monotonic(), 0
+        self._times.append(ended - began)
         for run in batch:
             holding, first, count = run.work
             end = begin + count
             some, begin = answers[begin:end], end
-            results = results_of(registered, run, some)
+            results = results_of(registered, run, some, ended)
             if results is not None:
                 self._tell_answers(holding, first, results, ran=True)
                 continue
@@ -431,7 +435,7 @@ class Handling:
                     self._failed(one, context, answer, None)
                     continue
                 try:
-                    result = result_of(registered, answer, context)
+                    result = result_of(registered, answer, context, ended)
                 except BaseException as error:  # noqa: BLE001 - of the codec
                     self._failed(one, context, error, None)
                 else:

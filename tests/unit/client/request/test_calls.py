@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from time import monotonic
 from typing import Any, cast
 
 import pytest
@@ -27,6 +26,7 @@ from roq.model import LogId, PublisherId
 from roq.protocol.requesting import ENVELOPE, ENVELOPE_VERSION, SILENT, RequestState
 
 TEXT = endpoint("s.text", request=str, response=str)
+NOW = 100.0
 
 
 def registered(most: int = 3) -> Registered:
@@ -37,7 +37,7 @@ def run_of(count: int, *, flags: int = 0, left: float = math.inf) -> BatchRun:
     payloads = [ENVELOPE.pack(ENVELOPE_VERSION, flags, 0)] * count
     batch = Batch(payloads, "s/text", PublisherId(bytes(16)), 0, 0, 1, None)
     holding = RequestHolding(LogId(1, 1), 0, 7, 0, 1, batch)
-    context = RequestContext(cast("Any", None), "s.text", 1, monotonic() + left, monotonic)
+    context = RequestContext(cast("Any", None), "s.text", 1, NOW + left, lambda: NOW)
     return BatchRun(Work(holding, 0, count), ["x"] * count, [context] * count)
 
 
@@ -50,23 +50,23 @@ def test_a_call_takes_no_more_than_it_may_and_leaves_the_rest() -> None:
 
 
 def test_responses_of_a_whole_run_are_encoded_together() -> None:
-    told = results_of(registered(), run_of(2), ["a", "b"])
+    told = results_of(registered(), run_of(2), ["a", "b"], NOW)
     assert told is not None
     assert [TEXT.decode_response(each.value) for each in told] == ["a", "b"]
-    told = results_of(registered(), run_of(2, flags=SILENT), ["a", "b"])
+    told = results_of(registered(), run_of(2, flags=SILENT), ["a", "b"], NOW)
     assert told is not None
     assert [(each.silent, each.value) for each in told] == [(True, b"")] * 2
 
 
 @pytest.mark.parametrize("answers", [["a", ValueError("no")], ["a", 7]])
 def test_a_run_of_which_not_all_is_well_is_looked_at_one_by_one(answers: list[Any]) -> None:
-    assert results_of(registered(), run_of(2), answers) is None
+    assert results_of(registered(), run_of(2), answers, NOW) is None
 
 
 def test_what_comes_too_late_does_not_count() -> None:
     run = run_of(1, left=-1.0)
-    assert results_of(registered(), run, ["a"]) is None
-    assert result_of(registered(), "a", run.contexts[0]).state is RequestState.LATE
+    assert results_of(registered(), run, ["a"], NOW) is None
+    assert result_of(registered(), "a", run.contexts[0], NOW).state is RequestState.LATE
 
 
 def test_a_handler_is_called_with_all_runs_and_the_time_of_the_first() -> None:
