@@ -601,7 +601,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/outcomes.py",
         ("tests/unit/log/test_outcomes.py",),
         ("            if answer.silent or self.fits(values, text, most):", "            if True:"),
-        ("        if not kept.left:\n            self.bytes", "        if True:\n            self.bytes"),
+        ("        if not kept.left:\n            self.bytes",
+         "        if True:\n            self.bytes"),
         ("            if kept.left == kept.outcome.count:", "            if True:"),
     ),
     *_of(

@@ -120,7 +120,7 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
 
     Attributes:
         endpoint: what was requested.
-        ends: how each has ended, or why that is not known; None: it has not.
+        ends: how each has ended, alone or with others, or why that is not known; None: it has not.
     """
 
     __slots__ = (

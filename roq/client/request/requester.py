@@ -345,10 +345,11 @@ class Requester:
         self.prepare(endpoint.service)
         self._need_room()
         pending: Pending[R] = Pending(self._collector, self.queue, endpoint)
-        pending.delayed = self._delayed(endpoint, delay)
+        pending.delayed = delayed = self._delayed(endpoint, delay)
         if self._collects:
-            ahead = 0.0 if pending.delayed is None else pending.delayed[0] / SECOND_US - time()
-            seconds = max(0.0, ahead) + self._within(endpoint.service, data)
+            seconds = self._within(endpoint.service, data)
+            if delayed is not None:
+                seconds += max(0.0, delayed[0] / SECOND_US - time())
             self._collector.expect(pending, seconds)
         keep = data if self._collects and endpoint.idempotent and not headers else None
         self._publish(endpoint, data, headers, pending, pending.delayed, keep)
@@ -410,10 +411,12 @@ class Requester:
                 f"within is above 0 and at most {WITHIN_SECONDS_MAX:g} s, not {within!r}"
             )
         context = CURRENT.get() if inherit else None
-        seconds = math.inf if within is None else within
-        if context is not None:
-            seconds = min(seconds, max(0.001, context.remaining))
-        milliseconds = 0 if math.isinf(seconds) else max(1, int(seconds * 1_000))
+        milliseconds = 0
+        if within is not None or context is not None:
+            seconds = math.inf if within is None else within
+            if context is not None:
+                seconds = min(seconds, max(0.001, context.remaining))
+            milliseconds = 0 if math.isinf(seconds) else max(1, int(seconds * 1_000))
         if not endpoint.idempotent:
             flags |= ONCE
             self._once.add(endpoint.topic)

@@ -491,7 +491,7 @@ class Collector:
             for outcome in ended:
                 index = outcome.index
                 for waiters, alike in groupby(self._requests.at(name, outcome.positions)):
-                    count = sum(1 for _ in alike)
+                    count = len(list(alike))
                     self._take_end(name, outcome.some(index, count), waiters)
                     index += count
 
