@@ -285,12 +285,13 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
         return sum(map(len, kept or ()))
 
     def places(self) -> list[tuple[LogId, Position]]:
-        """Where they are, as far as that is known."""
+        """Where they are, as far as that is known; without those of which nothing has arrived and
+        that are given up: whoever asks by their ids may fetch them."""
         return [
             (part.at[0], position)
             for part in self.parts
-            for position in part.positions()
-            if part.at is not None
+            for member, position in zip(part.members, part.positions(), strict=False)
+            if part.at is not None and not isinstance(self.ends[member], RoQError)
         ]
 
     @property

@@ -235,7 +235,7 @@ class Pending(Generic[R]):
         with REGISTERING:
             self._held -= 1
             last = not self._held
-        if last:
+        if last and self._outcome is not None:
             self._waits.confirm(self)
 
     # --- the collector's --------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class Pending(Generic[R]):
                 self._waits.let_go(self)
             with REGISTERING:
                 held = self._held
-            if not held:
+            if not held and outcome is not None:  # else whoever asks by the id may fetch it
                 self._waits.confirm(self)
         if self._callbacks:  # also of one that was settled by who was interrupted here
             self._waits.ring(self._callbacks)

@@ -144,6 +144,12 @@ def test_callbacks_are_called_once_and_confirm(scene: Scene) -> None:
         scene.many.on_done(wrong)
 
 
+def test_those_of_which_nothing_has_arrived_are_not_confirmed(scene: Scene) -> None:
+    scene.end(1)
+    scene.parts[0].settle(4, None, roq.Unavailable("its exchange is silent"))
+    assert scene.many.places() == [(LOG, Position(7, 5)), (LOG, Position(8, 0))]
+
+
 def test_what_is_kept_for_another_exchange_is_let_go_with_the_last(scene: Scene) -> None:
     scene.many.repeat = [b"a", b"b", b"c"]
     for member in range(3):

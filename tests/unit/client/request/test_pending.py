@@ -121,6 +121,16 @@ def test_a_retrieval_is_confirmed_when_the_last_callback_has_ended() -> None:
     assert seen == [b"v"] * 3, "also what comes late"
 
 
+def test_a_retrieval_of_what_has_not_arrived_is_not_confirmed() -> None:
+    pending, waits = made()
+    pending.settle(None, roq.Unavailable("its exchange is silent"))
+    other: Pending[bytes] = Pending(waits, "work", ECHO)
+    other.on_done(lambda done: done)
+    other.settle(None, roq.Unavailable("its exchange is silent"))
+    waits.callbacks.pop()()
+    assert waits.calls == [], "whoever asks by the id may fetch it"
+
+
 def test_a_callback_that_has_to_be_awaited_is_refused() -> None:
     pending, waits = made()
 
