@@ -14,6 +14,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 READ_BYTES: Final = 1 << 20
+UNAVAILABLE: Final = "unavailable"
+"""What became of a request is not known."""
 LeaseState: TypeAlias = Literal["held", "resumed", "acked", "back", "kept", "lost", "cut"]
 """What a member does with messages, or hears of them."""
 
@@ -133,6 +135,71 @@ class Lease(_Record, frozen=True, array_like=True, tag="lease"):
     """Of the first of them."""
 
 
+# --- requesters and instances ---------------------------------------------------------------------
+
+
+class Present(_Record, frozen=True, array_like=True, tag="present"):
+    """A requester makes requests from now on, or an instance takes them."""
+
+    name: str
+
+
+class Asked(_Record, frozen=True, array_like=True, tag="asked"):
+    """These requests are about to be made."""
+
+    tickets: list[str]
+    """What they are called here and in what is sent; an id they have when they are accepted."""
+    once: bool
+    """They must not be begun twice."""
+
+
+class Accepted(_Record, frozen=True, array_like=True, tag="accepted"):
+    """A request has this id; it has another one after it was sent once more."""
+
+    ticket: str
+    id: str
+
+
+class Told(_Record, frozen=True, array_like=True, tag="told"):
+    """A callback was called that waits for a request: so has it ended."""
+
+    ticket: str
+    ask: int
+    """The number of the callback in its process."""
+    id: str
+    """Empty: it has none."""
+    state: str
+    """As `roq.Pending.state`; or `lost`, `refused` (it was not accepted), or `unavailable`: that is
+    not known, and it is asked for again by its id, if it has one."""
+    run: str
+    """Of which its response, or its error, is; empty: there is none."""
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A request whose requester has ended."""
+
+    ticket: str
+    id: str
+
+
+class Begun(_Record, frozen=True, array_like=True, tag="begun"):
+    """A handler begins with a request."""
+
+    ticket: str
+    id: str
+    run: str
+    lease: int
+
+
+class Ran(_Record, frozen=True, array_like=True, tag="ran"):
+    """It is about to return, or to raise."""
+
+    ticket: str
+    run: str
+    lease: int
+    """By which the instance holds the request by now."""
+
+
 # --- both -----------------------------------------------------------------------------------------
 
 
@@ -149,7 +216,7 @@ class Finished(_Record, frozen=True, array_like=True, tag="finished"):
 
 Record: TypeAlias = (
     Opened | Upto | State | Back | Refused | Subscribed | Got | Wrong | Lost | Entered | Lease
-    | Finished
+    | Present | Asked | Accepted | Told | Begun | Ran | Finished
 )  # fmt: skip
 
 _decoder = msgspec.json.Decoder(Record)

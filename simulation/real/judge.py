@@ -12,18 +12,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from roq.simulation.real.answering import Answering
 from roq.simulation.real.journal import (
+    Accepted,
+    Asked,
     Back,
+    Begun,
     Entered,
     Finished,
     Got,
     Lease,
     Lost,
     Opened,
+    Present,
+    Ran,
     Record,
     Refused,
     State,
     Subscribed,
+    Told,
     Upto,
     Wrong,
 )
@@ -153,6 +160,8 @@ class Tally:
     """Given up by publishers."""
     shared_wrong: int = 0
     """Of consumer groups; see `Sharing.findings`."""
+    requests_wrong: int = 0
+    """See `Answering.findings`."""
 
     @property
     def violations(self) -> int:
@@ -165,6 +174,7 @@ class Tally:
             + self.errors
             + self.failed
             + self.shared_wrong
+            + self.requests_wrong
         )
 
 
@@ -189,11 +199,13 @@ class Judge:
         tally: the sums so far; losses are added by `check`.
         findings: what was wrong, in sentences; the caller may empty it.
         groups: the consumer group of each queue that has one.
+        requests: of each queue that has some; the caller adds them.
     """
 
     def __init__(self) -> None:
         self.tally = Tally()
         self.groups: dict[str, Sharing] = {}
+        self.requests: dict[str, Answering] = {}
         self.findings: list[str] = []
         self._slowest = 0.0
         self._streams: dict[str, Stream] = {}
@@ -205,20 +217,13 @@ class Judge:
     def take(self, worker: str, queue: str, topic: str, record: Record) -> None:
         """The next record of a worker."""
         match record:
-            case Opened(when=when, stream=stream):
+            case Opened() | Subscribed() | Entered() | Present():
                 self.end(worker)
-                self._streams[stream] = Stream(worker, queue, topic, when)
-                self._present[worker] = stream
-            case Subscribed(when=when, subscriber=subscriber):
-                self.end(worker)
-                self._readers[subscriber] = Reader(worker, queue, topic, when)
-                self._present[worker] = subscriber
-            case Entered():
-                self.end(worker)
-                self._present[worker] = queue
-                self.groups.setdefault(queue, Sharing())
+                self._present[worker] = self._entered(worker, queue, topic, record)
             case Lease():
                 self.groups[queue].take(worker, record)
+            case Asked() | Accepted() | Told() | Begun() | Ran():
+                self.requests[queue].take(worker, record)
             case Upto() | State():
                 self._progress(worker, record)
             case Got():
@@ -244,8 +249,27 @@ class Judge:
             self._streams[present].ended = True
         elif present in self._readers:
             self._readers[present].ended = True
-        elif present in self.groups:
+        if present in self.groups:
             self.groups[present].end(worker)
+        if present in self.requests:
+            self.requests[present].end(worker)
+
+    def _entered(
+        self, worker: str, queue: str, topic: str, record: Opened | Subscribed | Entered | Present
+    ) -> str:
+        """It begins as what it is; gives by which name its records are known."""
+        match record:
+            case Opened(when=when, stream=stream):
+                self._streams[stream] = Stream(worker, queue, topic, when)
+                return stream
+            case Subscribed(when=when, subscriber=subscriber):
+                self._readers[subscriber] = Reader(worker, queue, topic, when)
+                return subscriber
+            case Entered():
+                self.groups.setdefault(queue, Sharing())
+            case Present():
+                pass
+        return queue
 
     def _progress(self, worker: str, record: Upto | State) -> None:
         stream = self._streams[self._present[worker]]
@@ -338,6 +362,14 @@ class Judge:
         for queue, group in self.groups.items():
             group.give_up(self._marks_of(queue, marks))
 
+    def unanswered(self, since: float) -> list[str]:
+        """Requests that were accepted before that and have not ended, in sentences."""
+        return [
+            f"{queue}: {each}"
+            for queue, requests in self.requests.items()
+            for each in requests.pending(since)
+        ]
+
     def take_slowest(self) -> float:
         """The longest `publish()` of all publishers since the last such question, seconds."""
         slowest, self._slowest = self._slowest, 0.0
@@ -365,6 +397,10 @@ class Judge:
             self.tally.shared_wrong += len(group.findings)
             group.findings.clear()
             group.check()
+        for requests in self.requests.values():
+            found = requests.check()
+            self.findings += found
+            self.tally.requests_wrong += len(found)
 
     def finish(self) -> Expected:
         """Nothing more comes: also what is missing at the end of a stream never will."""

@@ -1,4 +1,4 @@
-"""A publisher, subscriber or consumer in a process: `python -m roq.simulation.real.worker JOB FD`.
+"""A client in a process, whatever it does: `python -m roq.simulation.real.worker JOB FD`.
 
 Commands come over a pipe (see commands.py), and what it does goes to a journal (see journal.py). It
 goes on whatever happens to the cluster, until it is told to finish or the pipe ends.
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -22,15 +22,19 @@ from roq.client.subscribe.message import Batch, Gap
 from roq.demo.latency import Histogram
 from roq.errors import RoQError
 from roq.simulation.real import naive
+from roq.simulation.real.asker import Asker
 from roq.simulation.real.commands import Commands, Finish, Move, Open, Rate
+from roq.simulation.real.instance import SERVICE, SETTINGS, Instance
 from roq.simulation.real.journal import (
     Back,
     Entered,
     Finished,
     Got,
     Journal,
+    Left,
     Lost,
     Opened,
+    Present,
     Refused,
     State,
     Subscribed,
@@ -57,6 +61,7 @@ GROUP: Final = "workers"
 LEASE_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = (0.2, 1.0)
 PREFETCH: Final = 200
+THREADS: Final = 8
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,10 +78,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Of a publisher; the prefix that a subscriber wants."""
     mode: str = ""
     """Of its consumer group, if it is a member of one."""
+    role: Literal["", "instance", "requester"] = ""
+    """What it is, if it has to do with requests."""
+    left: list[Left] = []
+    """Requests of others whose responses a requester asks for."""
     calls: str = ""
     """File for how long each `publish()` took; empty: none."""
     rate: float = 0.0
-    """Messages a second; below 0: as many as go."""
+    """Messages a second; below 0: as many as go. Of a requester: calls."""
     size: int = 500
     """Bytes of a payload."""
     burst: int = 1
@@ -243,6 +252,7 @@ class Worker:
             threading.Thread(target=self._hear, daemon=True).start()
         work = self._publish if job.publishes else self._subscribe
         work = self._consume if job.mode else work
+        work = {"instance": self._serve, "requester": self._ask}.get(job.role, work)
         if job.naive:
             work = self._publish_naively if job.publishes else self._subscribe_naively
         while not self._stop.is_set():
@@ -335,8 +345,8 @@ class Worker:
         with (
             roq.connect(job.addresses, timeout=CONNECT_SECONDS) as cluster,
             cluster.consumer(
-                job.queue, GROUP, mode=job.mode, prefetch=PREFETCH, lease=LEASE_SECONDS,
-                attempts=0, retry=retry, retry_max=retry_max,
+                job.queue, GROUP, topic=f"{job.queue}.", mode=job.mode, prefetch=PREFETCH,
+                lease=LEASE_SECONDS, attempts=0, retry=retry, retry_max=retry_max,
             ) as consumer,
         ):  # fmt: skip
             self._journal.write(Entered(time.monotonic(), consumer.id.hex()))
@@ -358,6 +368,49 @@ class Worker:
         member.look()
         self._finished()
 
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Be an instance of the service."""
+        job = self._job
+        with roq.connect(job.addresses, timeout=CONNECT_SECONDS) as cluster:
+            service = cluster.service(
+                SERVICE, job.queue, threads=THREADS, lease=LEASE_SECONDS, settings=SETTINGS
+            )
+            Instance(self._journal, job.name).register(service)
+            with service:
+                self._journal.write(Present(time.monotonic(), job.name))
+                self._at_the_end(service.stop)
+                try:
+                    service.wait_stopped()
+                except RoQError as error:
+                    self._refused(error, working=True)
+                    return
+        self._finished()
+
+    def _ask(self) -> None:
+        """Be a requester, and one that takes no responses beside it."""
+        job = self._job
+        with (
+            roq.connect(job.addresses, timeout=CONNECT_SECONDS) as cluster,
+            cluster.requester(job.queue, timeout=PUBLISH_SECONDS) as requester,
+            cluster.requester(job.queue, timeout=PUBLISH_SECONDS, collect=False) as silent,
+        ):
+            requester.prepare(SERVICE)
+            self._journal.write(Present(time.monotonic(), job.name))
+            asker = Asker(self._journal, job.name, requester, silent, cluster.response)
+            try:
+                asker.fetch_all(job.left)
+                while not self._stop.wait(1 / job.rate):
+                    asker.ask()
+                    asker.look()
+            except RoQError as error:
+                self._refused(error, working=True)
+                return
+        self._finished()
+
+    # --- both -------------------------------------------------------------------------------------
+
     def _at_the_end(self, close: Callable[[], None]) -> None:
         """Close when it is to finish."""
 
@@ -366,8 +419,6 @@ class Worker:
             close()
 
         threading.Thread(target=wait, daemon=True).start()
-
-    # --- both -------------------------------------------------------------------------------------
 
     def _finished(
         self, *, replayed: int = 0, duplicates: int = 0, latency: dict[str, int] | None = None

@@ -23,6 +23,7 @@ from roq.simulation.real.journal import (
     Finished,
     Got,
     Opened,
+    Present,
     Record,
     Refused,
     State,
@@ -149,6 +150,7 @@ class Worker:
                 Opened(when=when, stream=name)
                 | Subscribed(when=when, subscriber=name)
                 | Entered(when=when, member=name)
+                | Present(when=when, name=name)
             ):
                 self.id, self.opened, self.trouble = name, when, ""
             case State():
@@ -215,12 +217,26 @@ class Workers:
     @property
     def subscribers(self) -> list[Worker]:
         """Those that subscribe."""
-        return [each for each in self.all if not each.job.publishes and not each.job.mode]
+        return [
+            each
+            for each in self.all
+            if not each.job.publishes and not each.job.mode and not each.job.role
+        ]
 
     @property
     def members(self) -> list[Worker]:
         """Those that are members of a consumer group."""
         return [worker for worker in self.all if worker.job.mode]
+
+    @property
+    def instances(self) -> list[Worker]:
+        """Those that are instances of a service."""
+        return [worker for worker in self.all if worker.job.role == "instance"]
+
+    @property
+    def requesters(self) -> list[Worker]:
+        """Those that make requests."""
+        return [worker for worker in self.all if worker.job.role == "requester"]
 
     # --- one by one -------------------------------------------------------------------------------
 
@@ -255,6 +271,18 @@ class Workers:
         """
         return self._start(Job(queue=queue, mode=mode))
 
+    def instance(self, queue: str) -> Worker:
+        """Start an instance of the queue's service."""
+        return self._start(Job(queue=queue, role="instance"))
+
+    def requester(self, queue: str, rate: float) -> Worker:
+        """Start a requester.
+
+        Args:
+            rate: calls of `request` or `request_many` a second.
+        """
+        return self._start(Job(queue=queue, role="requester", rate=rate))
+
     def kill(self, worker: Worker) -> None:
         """Kill one of them for good."""
         worker.kill()
@@ -264,8 +292,15 @@ class Workers:
         worker.close()
 
     def again(self, worker: Worker) -> Worker:
-        """Start one that does the same as one that was killed."""
-        return self._start(worker.job, calls=bool(worker.job.calls), far=worker.far)
+        """Start one that does the same as one that was killed; a requester also asks for what that
+        one has left."""
+        if worker.job.role != "requester":
+            return self._start(worker.job, calls=bool(worker.job.calls), far=worker.far)
+        requests = self.judge.requests[worker.job.queue]
+        left = requests.left()
+        made = self._start(msgspec.structs.replace(worker.job, left=left))
+        requests.hand_over(left, made.job.name)
+        return made
 
     def read(self) -> None:
         """Take in what all have written down."""
@@ -390,7 +425,7 @@ class Workers:
     def _start(self, job: Job, *, calls: bool = False, far: bool = False) -> Worker:
         """Start one with a name and files of its own."""
         self._serial += 1
-        kind = "publisher" if job.publishes else "member" if job.mode else "subscriber"
+        kind = "publisher" if job.publishes else "member" if job.mode else job.role or "subscriber"
         name = f"{kind}-{self._serial}"
         files = self._folder / name
         own = msgspec.structs.replace(

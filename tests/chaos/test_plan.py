@@ -34,6 +34,13 @@ def test_two_faults_of_one_step_are_of_different_kinds_and_keep_to_their_bounds(
             assert low <= draw.seconds <= high
 
 
+def test_more_faults_come_one_after_the_other() -> None:
+    for step in islice(plan(5, KINDS, 4), 50):
+        alone = FAULTS[step.draws[0].kind].kind.alone
+        assert len(step.draws) in ((1,) if alone else (5, 6))
+        assert not any(FAULTS[draw.kind].kind.alone for draw in step.draws[1:])
+
+
 def test_kinds_are_chosen_by_the_beginnings_of_their_names() -> None:
     kinds = {kind.name: kind for kind in KINDS}
     assert [kind.name for kind in chosen(kinds, ["gcm"])] == ["gcm-kill", "gcm-pause"]

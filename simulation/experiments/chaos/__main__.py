@@ -35,6 +35,8 @@ WISHES: Final = (
 GROUPS: Final = {"solo": "exclusive", "trio": "shared"}
 """The mode of the consumer group of each queue, if they have one."""
 MEMBERS: Final = 2
+INSTANCES: Final = 2
+"""Of the service of each queue, and requesters."""
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -53,6 +55,8 @@ class Result(msgspec.Struct, kw_only=True):
     groups: dict[str, dict[str, int]] = {}
     """By queue: messages that its consumer group was given, those of them that came again, by
     cause, and those that went with their log before anybody had done them."""
+    requests: dict[str, dict[str, int]] = {}
+    """By queue: requests that were made and accepted, how they have ended, and runs of handlers."""
     ended: list[str] = []
     """Daemons that have ended by themselves; they were started again."""
 
@@ -73,6 +77,7 @@ def run(
     nodes: int = 3,
     zookeepers: int = 3,
     steps: int | None = None,
+    more: int = 0,
     patience: float = 1.0,
     logs: Path | None = None,
 ) -> Result:
@@ -80,6 +85,7 @@ def run(
 
     Args:
         steps: after so many it ends before.
+        more: so many faults more than one or two are in each.
         patience: so many times as long as promised may everything take.
         logs: where everything that was written is copied to when something was wrong, or slow.
 
@@ -112,7 +118,7 @@ def run(
             steps=[],
             tally={},
         )
-        for step in plan(seed, usable):
+        for step in plan(seed, usable, more):
             outcome = player.play(step)
             result.steps.append(outcome)
             slow = (outcome.whole_seconds or 0.0) > LOGS_SECONDS
@@ -126,6 +132,9 @@ def run(
             result.groups[queue] = {
                 "delivered": group.delivered, "gone": group.gone, **group.again,
             }  # fmt: skip
+        result.requests = {
+            queue: dict(each.counts) for queue, each in made.workers.judge.requests.items()
+        }
         result.ended = [text for daemon in made.parts.daemons for text in daemon.ended]
     return result
 
@@ -153,6 +162,8 @@ def _usable(made: Environment, kinds: Sequence[Kind]) -> tuple[list[Kind], list[
     lacking[other.partition(":")[0]] = f"of the registry, {other}"
     if not made.workers.members:
         lacking["members"] = "members: there are no consumer groups (--groups)"
+    if not made.workers.instances:
+        lacking["requests"] = "requests: there are none (--requests)"
     usable, skipped = [], []
     for kind in kinds:
         needs = FAULTS[kind.name].needs
@@ -181,6 +192,10 @@ def _saved(made: Environment, folder: Path) -> Path:
 @click.option(
     "--steps", type=click.IntRange(1), metavar="N", help="End after so many steps, if before."
 )
+@click.option(
+    "--more", type=click.IntRange(0, 50), default=0, metavar="N",
+    help="So many more faults in each step, one after the other.",
+)  # fmt: skip
 @click.option(
     "--patience",
     type=click.FloatRange(1.0, 100.0),
@@ -213,17 +228,24 @@ def _saved(made: Environment, folder: Path) -> Path:
     "--groups", "shared", is_flag=True,
     help="With a consumer group at each queue, whose members are killed and paused as well.",
 )  # fmt: skip
+@click.option(
+    "--requests",
+    is_flag=True,
+    help="With a service and requesters at each queue, which are killed and paused as well.",
+)
 @results.scenario("Directory for the JSON, and for logs when something was wrong.")
 def main(
     seed: int | None,
     seconds: float,
     steps: int | None,
+    more: int,
     patience: float,
     only: tuple[str, ...],
     local: bool,
     zookeepers: str,
     durability: str,
     shared: bool,
+    requests: bool,
     output: Path,
     as_json: bool,
 ) -> bool:
@@ -255,17 +277,24 @@ def main(
         kinds=kinds,
         networked=not reason,
         wishes=[
-            replace(wish, durability=durability, mode=GROUPS[wish.name], members=MEMBERS * shared)
+            replace(
+                wish,
+                durability=durability,
+                mode=GROUPS[wish.name],
+                members=MEMBERS * shared,
+                instances=INSTANCES * requests,
+            )
             for wish in WISHES
         ],
         zookeepers=int(zookeepers),
         steps=steps,
+        more=more,
         patience=patience,
         say=lambda line: out.print(line, highlight=False, soft_wrap=True),
         logs=output / "chaos-logs",
     )
     name = NAME if durability == VOLATILE else f"{NAME}_{durability}"
-    name += "_groups" * shared
+    name += "_groups" * shared + "_requests" * requests
     results.told(result, name, output, _show, as_json=as_json)
     return result.ok
 
@@ -278,19 +307,22 @@ def _show(out: Console, result: Result) -> None:
         rows.append(
             (
                 kind,
-                len(steps),
+                sum(step.kinds.count(kind) for step in steps),
                 f"{sorted(whole)[len(whole) // 2]:.1f}" if whole else "-",
                 f"{max(whole):.1f}" if whole else "-",
                 sum(bool(step.violations) for step in steps),
             )
         )
-    columns = ("fault", "steps#", "whole after, median s#", "most s#", "with violations#")
+    columns = ("fault", "times#", "whole after, median s#", "most s#", "steps with violations#")
     out.print()
     out.print(results.table(f"Seed {result.seed}, {result.seconds:.0f} s", columns, rows))
     out.print()
     out.print("  ".join(f"{name} {count:,}" for name, count in result.tally.items()))
     for queue, counts in result.groups.items():
         out.print(f"group of {queue}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
+    for queue, counts in result.requests.items():
+        parts = (f"{n:,} {what}" for what, n in counts.items())
+        out.print(f"requests of {queue}: " + ", ".join(parts))
     for text, times in Counter(result.ended).items():
         out.print(f"{text}, {times} times" if times > 1 else text)
     for text in result.skipped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,7 @@ from roq.client.survey import ask_all
 from roq.errors import RoQError
 from roq.model import VOLATILE
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest
+from roq.simulation.real.answering import Answering
 from roq.simulation.real.machines import Machines, Node, machines
 from roq.simulation.real.parts import Daemon, Parts
 from roq.simulation.real.waiting import until
@@ -48,6 +50,10 @@ class Wish:
     """Of a consumer group that works beside the subscribers."""
     mode: str = "shared"
     """Of that group."""
+    instances: int = 0
+    """Of a service; with them there are as many requesters."""
+    calls: float = 5.0
+    """A second of each requester."""
 
     @property
     def durable(self) -> bool:
@@ -62,6 +68,7 @@ class Environment:
         machines, parts, workers: where it runs, its processes, its clients.
         cluster: a connection for questions.
         wishes: the queues.
+        changes: what goes on behind a fault.
         last_complaint: what kept the cluster from being whole for the longest, the last time.
     """
 
@@ -78,6 +85,7 @@ class Environment:
         self.workers = workers
         self.cluster = cluster
         self.wishes = wishes
+        self.changes: list[Future[None]] = []
         self.last_complaint = ""
 
     def tend(self) -> None:
@@ -114,6 +122,8 @@ class Environment:
     def complaints(self) -> list[str]:
         """What keeps the cluster from being whole, in sentences."""
         found = [f"{each} does not serve" for each in self.parts.daemons if not each.serves()]
+        if not all(each.done() for each in self.changes):
+            found.append("an exchange is being replaced")
         if found:
             return found
         leaders = [address for address in self.parts.addresses if leads(address)]
@@ -236,12 +246,18 @@ def _furnish(made: Environment, wish: Wish, *, calls: bool) -> None:
         made.workers.subscriber(wish.name, prefix, far=each < wish.far)
     for _ in range(wish.members):
         made.workers.member(wish.name, wish.mode)
-    readers = made.workers.subscribers + made.workers.members
+    if wish.instances:
+        made.workers.judge.requests[wish.name] = Answering(durable=wish.durable)
+    for _ in range(wish.instances):
+        made.workers.instance(wish.name)
+    readers = made.workers.subscribers + made.workers.members + made.workers.instances
     deadline = time.monotonic() + START_SECONDS
     while any(worker.opened is None for worker in readers):
         made.rest(0.05)
         if time.monotonic() > deadline:
             raise ScenarioError("; ".join(made.workers.troubles()))
+    for _ in range(wish.instances):
+        made.workers.requester(wish.name, wish.calls)
     for each in range(wish.publishers):
         made.workers.publisher(
             wish.name, f"{wish.name}.{each + 1}", rate=wish.rate, calls=calls, far=each < wish.far

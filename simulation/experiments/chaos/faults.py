@@ -10,12 +10,17 @@ import os
 import shutil
 import signal
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+import roq
+from roq.errors import ExchangeNotFound, RoQError
 from roq.simulation.experiments.chaos.environment import Environment
 from roq.simulation.experiments.chaos.plan import Draw, Kind
 from roq.simulation.real.detour import Detour
@@ -25,6 +30,8 @@ from roq.testing.faults import parse_endpoint
 T = TypeVar("T")
 Happening = Iterator[str]
 WRITTEN_SECONDS: Final = 30.0
+REPLACED_SECONDS: Final = 150.0
+"""After that it is not tried again, and the cluster is not whole."""
 DISK_CHUNK: Final = bytes(1 << 16)
 
 
@@ -34,7 +41,7 @@ class Fault:
 
     Attributes:
         needs: `links`, `disks` or `clocks` of the site, `zookeeper` or a `file` as the registry,
-            `members` of consumer groups; empty: nothing.
+            `members` of consumer groups, or `requests`; empty: nothing.
         forgets: memory of exchanges is lost, with what was acknowledged a while ago.
         deafens: subscribers, or consumers, do not get what is published meanwhile.
     """
@@ -91,6 +98,33 @@ def pause_child(role: str) -> Callable[[Environment, Draw], Happening]:
             send(hit.pid, signal.SIGCONT)
 
     return happen
+
+
+def replace_exchange(environment: Environment, draw: Draw) -> Happening:
+    """A queue gets one more exchange, and another one is emptied and removed, in the background."""
+    queues = [wish.name for wish in environment.wishes if wish.exchanges > 1]
+    queue = pick(queues, draw.strength)
+    running = [
+        x.name for x in environment.cluster.describe(queue).exchanges if x.state == "running"
+    ]
+    name, change = pick(running, draw.dice), Future[None]()
+    if not all(each.done() for each in environment.changes):
+        raise NobodyThere
+    addresses, ends = environment.parts.addresses, time.monotonic() + REPLACED_SECONDS
+
+    def replace() -> None:
+        number = f"replace-{queue}-{name}-{ends}"
+        while not change.done() and time.monotonic() < ends:
+            with suppress(RoQError), roq.connect(addresses, timeout=WRITTEN_SECONDS) as cluster:
+                cluster.add_exchange(queue, transaction_id=number)
+                with suppress(ExchangeNotFound):
+                    cluster.remove_exchange(queue, name, timeout=WRITTEN_SECONDS)
+                break
+        change.set_result(None)
+
+    threading.Thread(target=replace, daemon=True).start()
+    environment.changes.append(change)
+    yield f"{queue}.{name}"
 
 
 # --- daemons --------------------------------------------------------------------------------------
@@ -167,7 +201,7 @@ def _queues_in(file: Path) -> int:
 
 
 def kill_client(kind: str) -> Callable[[Environment, Draw], Happening]:
-    """SIGKILL a publisher, subscriber or consumer; another one takes its place."""
+    """SIGKILL a client of this kind; another one takes its place."""
 
     def happen(environment: Environment, draw: Draw) -> Happening:
         hit = pick(getattr(environment.workers, kind), draw.dice)
@@ -179,7 +213,7 @@ def kill_client(kind: str) -> Callable[[Environment, Draw], Happening]:
 
 
 def pause_client(kind: str) -> Callable[[Environment, Draw], Happening]:
-    """SIGSTOP a publisher, subscriber or consumer, and SIGCONT."""
+    """SIGSTOP a client of this kind, and SIGCONT."""
 
     def happen(environment: Environment, draw: Draw) -> Happening:
         hit = pick(getattr(environment.workers, kind), draw.dice)
@@ -330,6 +364,7 @@ _ALL: Final = (
     Fault(_kind("exchange-kill", 3), kill_child("exchange"), forgets=True),
     Fault(_kind("exchange-pause", 2, 0.3, 5), pause_child("exchange"), forgets=True),
     Fault(_kind("exchange-mute", 2, 0.3, 2), mute_exchange, needs="links", forgets=True),
+    Fault(_kind("exchange-replace", 2), replace_exchange, needs="requests"),
     Fault(_kind("monitor-kill", 2), kill_child("monitor")),
     Fault(_kind("monitor-pause", 2, 0.3, 5), pause_child("monitor")),
     Fault(_kind("hcm-kill", 2, 0, 9), kill_daemon("hcm")),
@@ -355,6 +390,10 @@ _ALL: Final = (
     Fault(_kind("subscriber-pause", 1, 0.5, 6), pause_client("subscribers"), deafens=True),
     Fault(_kind("member-kill", 2, 0, 2), kill_client("members"), needs="members"),
     Fault(_kind("member-pause", 2, 0.5, 8), pause_client("members"), needs="members", deafens=True),
+    Fault(_kind("instance-kill", 3, 0, 2), kill_client("instances"), needs="requests"),
+    Fault(_kind("instance-pause", 3, 3.5, 8), pause_client("instances"), needs="requests"),
+    Fault(_kind("requester-kill", 3, 0, 2), kill_client("requesters"), needs="requests"),
+    Fault(_kind("requester-pause", 3, 3.5, 8), pause_client("requesters"), needs="requests"),
     Fault(_kind("host-kill", 2, 1, 12), kill_host, forgets=True),
     Fault(_kind("link-cut", 2, 0.5, 12), cut_link, needs="links", forgets=True, deafens=True),
     Fault(_kind("link-deaf", 1, 0.5, 10), deafen, needs="links", forgets=True, deafens=True),

@@ -54,8 +54,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """A queue is created so long after the beginning; None: not in this step."""
 
 
-def plan(seed: int, kinds: Sequence[Kind]) -> Iterator[Step]:
+def plan(seed: int, kinds: Sequence[Kind], more: int = 0) -> Iterator[Step]:
     """The steps of a seed, without end.
+
+    Args:
+        more: so many faults come on top in each step, one after the other.
 
     Each kind comes once, in some order, before any comes again by its weight: a short run shows as
     many as it can.
@@ -70,11 +73,14 @@ def plan(seed: int, kinds: Sequence[Kind]) -> Iterator[Step]:
         others = [kind for kind in kinds if kind is not drawn[0] and not kind.alone]
         if chance.random() < TWO_FAULTS and others and not drawn[0].alone:
             drawn.append(_weighted(chance, others))
+        if more and not drawn[0].alone:
+            some = [each for each in kinds if not each.alone]
+            drawn += [_weighted(chance, some) for _ in range(more)]
         change = chance.uniform(*APART_SECONDS) if chance.random() < CHANGES else None
         yield Step(
             number=number,
             calm=chance.uniform(*CALM_SECONDS),
-            draws=tuple(_draw(chance, kind, late=late > 0) for late, kind in enumerate(drawn)),
+            draws=tuple(_draw(chance, kind, late) for late, kind in enumerate(drawn)),
             change_after=None if change is None else round(change, 2),
         )
 
@@ -95,12 +101,12 @@ def _weighted(chance: random.Random, kinds: Sequence[Kind]) -> Kind:
     return chance.choices(kinds, [kind.weight for kind in kinds])[0]
 
 
-def _draw(chance: random.Random, kind: Kind, *, late: bool) -> Draw:
+def _draw(chance: random.Random, kind: Kind, late: int) -> Draw:
     # The same numbers are drawn for every kind, so that a plan changes little when a kind does.
     after, seconds = chance.uniform(*APART_SECONDS), chance.uniform(*kind.seconds)
     return Draw(
         kind=kind.name,
-        after=round(after, 2) if late else 0.0,
+        after=round(late * after, 2),
         seconds=round(seconds, 2),
         dice=round(chance.random(), 4),
         strength=round(chance.random(), 3),

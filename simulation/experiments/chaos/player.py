@@ -24,6 +24,8 @@ SLOW_SECONDS: Final = 5.0
 """What takes longer is explained."""
 CAUGHT_UP_SECONDS: Final = 15.0
 """When it is whole, subscribers have so long to get what was acknowledged by then."""
+ANSWERED_SECONDS: Final = 25.0
+"""Or so long, if there are requests: their time has to pass, and that of a second question."""
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -175,15 +177,16 @@ class Player:
         judge = self._environment.workers.judge
         # What a dead publisher had acknowledged may have died with an exchange, too.
         forgotten = any(FAULTS[each.draw.kind].forgets for each in happened) and not self._durable
-        marks = judge.acked(ended=not forgotten)
+        marks, now = judge.acked(ended=not forgotten), time.monotonic()
 
         def caught_up() -> bool:
-            return not judge.behind(marks) and not judge.undone(marks)
+            return not (judge.behind(marks) or judge.undone(marks) or judge.unanswered(now))
 
-        self._environment.until(caught_up, CAUGHT_UP_SECONDS * self._patience)
+        seconds = ANSWERED_SECONDS if judge.requests else CAUGHT_UP_SECONDS
+        self._environment.until(caught_up, seconds * self._patience)
         undone = [] if self._may_lose(happened) else judge.undone(marks)
         judge.give_up(marks)
-        return judge.behind(marks) + undone
+        return judge.behind(marks) + undone + judge.unanswered(now)
 
     def _judged(self, happened: list[_Active], before: Tally) -> list[str]:
         """What the judge has found that must not be."""
