@@ -35,7 +35,10 @@ def test_two_faults_of_one_step_are_of_different_kinds_and_keep_to_their_bounds(
 
 
 def test_more_faults_come_one_after_the_other() -> None:
-    for step in islice(plan(5, KINDS, 4), 50):
+    steps = list(islice(plan(5, KINDS, 4), 50))
+    kinds = [draw.kind for step in steps[:10] for draw in step.draws]
+    assert set(kinds) == set(FAULTS), "each comes before one comes by its weight"
+    for step in steps:
         alone = FAULTS[step.draws[0].kind].kind.alone
         assert len(step.draws) in ((1,) if alone else (5, 6))
         assert not any(FAULTS[draw.kind].kind.alone for draw in step.draws[1:])

@@ -64,7 +64,7 @@ def plan(seed: int, kinds: Sequence[Kind], more: int = 0) -> Iterator[Step]:
     many as it can.
     """
     chance = random.Random(seed)
-    first = list(kinds)
+    first, beside = list(kinds), [kind for kind in kinds if not kind.alone]
     chance.shuffle(first)
     number = 0
     while True:
@@ -73,9 +73,10 @@ def plan(seed: int, kinds: Sequence[Kind], more: int = 0) -> Iterator[Step]:
         others = [kind for kind in kinds if kind is not drawn[0] and not kind.alone]
         if chance.random() < TWO_FAULTS and others and not drawn[0].alone:
             drawn.append(_weighted(chance, others))
-        if more and not drawn[0].alone:
-            some = [each for each in kinds if not each.alone]
-            drawn += [_weighted(chance, some) for _ in range(more)]
+        for _ in range(0 if drawn[0].alone else more):
+            fresh = [kind for kind in first if not kind.alone]
+            drawn.append(fresh[-1] if fresh else _weighted(chance, beside))
+            first = [kind for kind in first if kind is not drawn[-1]]
         change = chance.uniform(*APART_SECONDS) if chance.random() < CHANGES else None
         yield Step(
             number=number,
