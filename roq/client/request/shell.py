@@ -26,7 +26,7 @@ from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending, Requested
 from roq.client.request.reader import OutcomeReader
 from roq.client.request.request_connections import RequestConnections
-from roq.client.request.waiting_requests import TICK_SECONDS, Sent, Waiter, WaitingRequests
+from roq.client.request.waiting_requests import ENDLESS, TICK_SECONDS, Sent, Waiter, WaitingRequests
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.errors import (
@@ -581,7 +581,7 @@ class Collector:
             return
         endpoint, places = waiter.endpoint, waiter.places()
         machine = self._machine
-        if now < waiter.due + GRACE_SECONDS:
+        if waiter.due < ENDLESS:  # not asked yet, however long it is over
             clock = self._engine.reactor.now()
             if not isinstance(waiter, ManyPart) and not places:
                 self.cancel(waiter, late=True)  # when it is known where it is
@@ -589,7 +589,8 @@ class Collector:
                 machine.cancel(endpoint.service, *place, late=True)
                 # And ask soon what it has said, if it does not say it.
                 machine.wait(endpoint.service, *place, clock, ask=False)
-            self._requests.due_again(waiter, waiter.due + GRACE_SECONDS)
+            waiter.due = ENDLESS
+            self._requests.due_again(waiter, now + GRACE_SECONDS)
             return
         for place in places:
             machine.forget(endpoint.service, *place)

@@ -19,7 +19,7 @@ TICK_SECONDS: Final = 0.25
 EARLY_MAX: Final = 100_000
 """Ends that may come before it is known where the request is."""
 EARLY_SECONDS: Final = 60.0
-_ENDLESS: Final = float("inf")
+ENDLESS: Final = float("inf")
 
 At = tuple[LogId, Position]
 Waiter = Pending[Any] | ManyPart
@@ -64,7 +64,7 @@ class WaitingRequests:
             for position in positions:
                 opened[position] = (*opened.get(position, ()), waiter)
         self.count += len(positions)
-        if waiter.due < _ENDLESS:
+        if waiter.due < ENDLESS:
             self.due.setdefault(int(waiter.due / TICK_SECONDS) + 1, set()).add(waiter)
 
     def at(self, log: LogId, positions: Iterable[Position]) -> list[tuple[Waiter, ...]]:
@@ -92,7 +92,7 @@ class WaitingRequests:
 
     def not_due(self, waiter: Waiter) -> None:
         """Its time is of no matter any more."""
-        slot = int(waiter.due / TICK_SECONDS) + 1 if waiter.due < _ENDLESS else -1
+        slot = int(waiter.due / TICK_SECONDS) + 1 if waiter.due < ENDLESS else -1
         some = self.due.get(slot)
         if some is not None:
             some.discard(waiter)

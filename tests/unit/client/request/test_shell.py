@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -109,6 +110,21 @@ def test_what_is_overdue_is_asked_for_before_it_is_given_up(scene: Scene) -> Non
     scene.inside(lambda: scene.collector._perform(scene.collector._machine.tick(now + 4.0)))
     assert Position(3, 0) in scene.lines.wanted
     scene.inside(lambda: scene.collector._overdue(pending, pending.due + GRACE_SECONDS))
+    assert pending.state == "unavailable"
+
+
+def test_what_is_accepted_when_its_time_was_long_over_is_asked_for_as_well(scene: Scene) -> None:
+    """Its exchange was away until then, or its own process stood still."""
+    sent, pending = scene.accepted()
+    scene.collector.expect(pending, -2 * GRACE_SECONDS)
+    scene.collector.accepted(sent)
+    scene.inside(lambda: scene.collector._pass_time(monotonic()))
+    scene.inside(lambda: scene.collector._perform(scene.collector._machine.say()))
+    late = [requesting.decode(each[1], Want).late for each in scene.lines.asked if each[0] == WANT]
+    assert [position for some in late for position in some] == [Position(3, 0)]
+    scene.inside(lambda: scene.collector._pass_time(monotonic() + GRACE_SECONDS / 2))
+    assert pending.state == "pending"
+    scene.inside(lambda: scene.collector._pass_time(monotonic() + GRACE_SECONDS + 1.0))
     assert pending.state == "unavailable"
 
 
