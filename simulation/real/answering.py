@@ -195,6 +195,10 @@ class Answering:
             case Ran():
                 pass
 
+    def begin(self, worker: str) -> None:
+        """It is there."""
+        self._gone.discard(worker)
+
     def end(self, worker: str) -> None:
         """It has ended: what it waits for others have to ask for."""
         self._gone.add(worker)

@@ -251,8 +251,8 @@ class Judge:
             self._readers[present].ended = True
         if present in self.groups:
             self.groups[present].end(worker)
-        if present in self.requests:
-            self.requests[present].end(worker)
+        for requests in self.requests.values():  # also one that was not connected yet
+            requests.end(worker)
 
     def _entered(
         self, worker: str, queue: str, topic: str, record: Opened | Subscribed | Entered | Present
@@ -268,7 +268,7 @@ class Judge:
             case Entered():
                 self.groups.setdefault(queue, Sharing())
             case Present():
-                pass
+                self.requests[queue].begin(worker)
         return queue
 
     def _progress(self, worker: str, record: Upto | State) -> None:

@@ -202,4 +202,8 @@ def test_the_judge_of_all_counts_what_is_wrong() -> None:
     judge.check()
     assert judge.tally.requests_wrong == judge.tally.violations == 1
     judge.end("r")
-    assert judge.requests["q"].left() == [Left("t", ID)]
+    left = judge.requests["q"].left()
+    assert left == [Left("t", ID)]
+    judge.requests["q"].hand_over(left, "s")
+    judge.end("s")  # before it was connected
+    assert judge.requests["q"].left() == left
