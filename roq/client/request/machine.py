@@ -92,6 +92,8 @@ class RequesterMachine:
         self.places: dict[LogId, Home] = {}
         self.settings: dict[str, ServiceSettings] = {}
         self.refusals: dict[str, str] = {}
+        self._away: set[int] = set()
+        self._queue = b""
         self._attend: dict[str, tuple[ServiceSettings, bytes]] = {}
         self._questions = 0
 
@@ -102,6 +104,10 @@ class RequesterMachine:
             self.places[exchange.log] = Home(exchange, queue)
         else:
             place.exchange = exchange
+
+    def come_back(self, numbers: set[int], queue: bytes) -> None:
+        """These exchanges of the queue do not serve, and come back with their logs."""
+        self._away, self._queue = numbers, queue
 
     def leave(self, log: LogId) -> list[tuple[str, Position]]:
         """This exchange is gone with its log; gives what was open there."""
@@ -170,7 +176,7 @@ class RequesterMachine:
             ask: ask for it now; else it is told by itself, and asked for later to be sure.
             after: seconds in which it certainly does not end, and is not asked for.
         """
-        place = self.places.get(log)
+        place = self._home(log)
         if place is None:
             return False
         ask = ask or (not after and place.attended.get(service) != 0)
@@ -181,7 +187,7 @@ class RequesterMachine:
 
     def wait_all(self, service: str, log: LogId, positions: list[Position], now: float) -> bool:
         """As `wait`, of several that are told by themselves."""
-        place = self.places.get(log)
+        place = self._home(log)
         if place is None:
             return False
         at = now + SURE_SECONDS
@@ -292,6 +298,17 @@ class RequesterMachine:
     def open_count(self) -> int:
         """Requests that are open."""
         return sum(len(some) for place in self.places.values() for some in place.open.values())
+
+    def _home(self, log: LogId) -> Home | None:
+        """Where this log is, or will be when it is back; None: it is gone."""
+        place = self.places.get(log)
+        if place is None and log.number in self._away:
+            number, generation = log
+            nowhere = ExchangeInfo(
+                number=number, epoch=generation, generation=generation, host="", data="", live=""
+            )
+            place = self.places[log] = Home(nowhere, self._queue)
+        return place
 
     def _words(self, place: Home, service: str) -> _Words:
         words = place.words.get(service)

@@ -40,6 +40,7 @@ class RequestConnections:
         lost: list[tuple[LogId, Position]] = []
         wanted = {exchange.log: exchange for exchange in topology.exchanges}
         numbers = {log.number for log in wanted}
+        self._machine.come_back(set(topology.logs) - numbers, topology.queue_id)
         for name in [name for name in self._machine.places if name not in wanted]:
             if name.number in topology.logs and name.number not in numbers:
                 continue  # it comes back with its log

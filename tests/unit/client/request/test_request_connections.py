@@ -11,8 +11,9 @@ from roq.client.consume.seat import AskExchange
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.request_connections import RequestConnections
 from roq.model import ExchangeInfo, LogId
+from roq.protocol import requesting
 from roq.protocol.control import Topology
-from roq.protocol.requesting import Position
+from roq.protocol.requesting import Position, Want
 
 ONE = LogId(1, 1)
 
@@ -65,3 +66,20 @@ def test_it_follows_an_exchange_and_keeps_what_is_open_at_a_log_that_comes_back(
     lines.use(cast("Topology", topology("c")))
     lines.close()
     assert connections.open_at == []
+
+
+def test_what_is_asked_of_an_exchange_that_was_away_from_the_beginning_waits_for_it() -> None:
+    connections, machine = PaperConnections(), RequesterMachine()
+    engine: Any = SimpleNamespace(
+        exchanges=connections, translate=str, reactor=SimpleNamespace(now=lambda: 0.0)
+    )
+    lines = RequestConnections(engine, machine, threading.RLock(), lambda *_: None)
+    assert lines.use(topology(logs=[1])) == []
+    assert machine.wait("s", ONE, Position(3, 0), 0.0, ask=True), "it comes back with its log"
+    assert machine.wait_all("s", LogId(1, 9), [Position(4, 0)], 0.0)
+    assert not machine.wait("s", LogId(2, 1), Position(3, 0), 0.0, ask=True), "it is gone"
+    assert lines.use(topology("a", logs=[1])) == [(LogId(1, 9), Position(4, 0))], "not that one"
+    connections.ups[0]()
+    lines.perform(machine.say())
+    (asked,) = [requesting.decode(each[1], Want) for each in connections.asked]
+    assert asked.wanted == [Position(3, 0)]
