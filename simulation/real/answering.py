@@ -20,6 +20,8 @@ PENDING_SECONDS: Final = 180.0
 """What has not ended after so long never will; what has is forgotten."""
 REMEMBER_SECONDS: Final = 600.0
 """So long an exchange knows how a request has ended."""
+GONE: Final = "its exchange is gone"
+"""A client says so."""
 SHOWN_MAX: Final = 5
 """Findings that are told between two looks."""
 ASKED_AGAIN: Final = 10
@@ -96,6 +98,7 @@ class Request:
                 )
 
     def _told(self, told: Told, *, durable: bool) -> Iterator[str]:
+        young = told.when < self.when + RESULT_SECONDS + KEEP_SECONDS
         match told.state:
             case "done" | "failed":
                 yield from self._answered(told)
@@ -103,8 +106,8 @@ class Request:
                 yield "it was begun, and nobody has taken it"
             case "never":
                 yield "it was accepted, and there was no such request"
-            case "lost" if durable and told.when < self.when + RESULT_SECONDS + KEEP_SECONDS:
-                yield "its exchange is gone with a log on disk"
+            case "lost" | "unknown" if durable and GONE in told.text and young:
+                yield f"its exchange is gone with a log on disk: {told.state}"
             case "forgotten" if told.when < self.when + REMEMBER_SECONDS:
                 yield f"it is forgotten after {told.when - self.when:.1f} s"
             case "expired" if told.when < self.when + KEEP_SECONDS:

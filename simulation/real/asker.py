@@ -35,6 +35,7 @@ SLOW_SHARE: Final = 0.1
 FAILS_SHARE: Final = 0.05
 DELAY_SHARE: Final = 0.05
 CANCEL_SHARE: Final = 0.02
+TEXT_MAX: Final = 200
 _RUN: Final = re.compile(r"TaskFailedError: (\S+)")
 
 
@@ -176,7 +177,7 @@ class Asker:
         if receipt is not None and not receipt.done():
             return True
         if not told:
-            self._write(waiting, "refused", "")
+            self._write(waiting, "refused")
         return False
 
     def _tell(self, some: list[Waiting]) -> None:
@@ -185,26 +186,24 @@ class Asker:
             self._told(waiting)
 
     def _told(self, waiting: Waiting) -> None:
-        run = ""
+        run = text = ""
         try:
             reply = waiting.pending.result(0)
         except RequestFailed as error:
             found = _RUN.search(str(error))
             state, run = "failed", found[1] if found else ""
-        except ResponseLost:
-            state = "lost"
-        except NoResponse:
-            state = waiting.pending.state
-        except RoQError:
-            state = UNAVAILABLE
+        except RoQError as error:
+            state, text = UNAVAILABLE, str(error)[-TEXT_MAX:]
+            if isinstance(error, NoResponse):
+                state = "lost" if isinstance(error, ResponseLost) else waiting.pending.state
         else:
             state, run = "done", reply.run if reply.ticket == waiting.ticket else "of another one"
-        self._write(waiting, state, run)
+        self._write(waiting, state, run, text)
         waiting.told = state
 
-    def _write(self, waiting: Waiting, state: str, run: str) -> None:
+    def _write(self, waiting: Waiting, state: str, run: str = "", text: str = "") -> None:
         id_ = _id_of(waiting.pending)
-        told = Told(time.monotonic(), waiting.ticket, waiting.ask, id_, state, run)
+        told = Told(time.monotonic(), waiting.ticket, waiting.ask, id_, state, run, text)
         self._journal.write(told)
 
 

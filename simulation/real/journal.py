@@ -173,6 +173,8 @@ class Told(_Record, frozen=True, array_like=True, tag="told"):
     not known, and it is asked for again by its id, if it has one."""
     run: str
     """Of which its response, or its error, is; empty: there is none."""
+    text: str = ""
+    """Why there is no response."""
 
 
 class Left(msgspec.Struct, frozen=True):

@@ -43,9 +43,10 @@ class Play:
         return self
 
     def told(
-        self, state: str, run: str = "", *, by: str = "r", id_: str = ID, ask: int = 0
-    ) -> Play:
-        told = Told(self.tick(), "t", ask or next(self.asks), id_, state, run)
+        self, state: str, run: str = "", *, by: str = "r", id_: str = ID, ask: int = 0,
+        text: str = "",
+    ) -> Play:  # fmt: skip
+        told = Told(self.tick(), "t", ask or next(self.asks), id_, state, run, text)
         self.judged.take(by, told)
         return self
 
@@ -136,21 +137,23 @@ def test_what_nobody_has_taken_has_not_begun() -> None:
     ("state", "why"),
     [
         ("never", "it was accepted, and there was no such request"),
-        ("lost", "its exchange is gone with a log on disk"),
+        ("lost", "its exchange is gone with a log on disk: lost"),
+        ("unknown", "its exchange is gone with a log on disk: unknown"),
         ("forgotten", "it is forgotten after 2.0 s"),
         ("expired", "nobody has fetched it in time, after 2.0 s"),
         ("retrieved", "it was fetched, and nobody has it"),
     ],
 )
 def test_what_who_asks_later_must_not_hear(state: str, why: str) -> None:
-    assert begun().told(state).found() == f"{why}, r was told"
+    assert begun().told(state, text="its exchange is gone, …").found() == f"{why}, r was told"
 
 
 def test_what_he_may_hear() -> None:
     late = begun()
     late.tick(KEEP_SECONDS)
     assert late.told("expired").found() == ""
-    assert begun(durable=False).told("lost").found() == ""
+    assert begun(durable=False).told("lost", text="its exchange is gone").found() == ""
+    assert begun().told("unknown", text="its instance was lost").found() == ""
 
 
 def test_what_is_accepted_and_never_ends() -> None:
