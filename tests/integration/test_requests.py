@@ -302,7 +302,7 @@ def test_lives_end(client: roq.Cluster, queue: str) -> None:
         never = left.id.rsplit("-", 2)[0] + "-999999-0"
         with pytest.raises(roq.NeverRequested):
             client.response(SLOW, never).result(10)
-        lost = f"{queue}/x77-1-0-0"
+        lost = f"{queue}/x0-1-0-0"
         with pytest.raises(roq.ResponseLost):
             client.response(SLOW, lost).result(10)
 

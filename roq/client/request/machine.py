@@ -8,7 +8,7 @@ id, until it is known how it has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,6 +40,8 @@ SURE_SECONDS: Final = 2.0
 knew whom to tell."""
 AGAIN_SECONDS: Final = 10.0
 """And again after so long, as long as it is open: what was said may be lost with a connection."""
+NEWER_SECONDS: Final = 15.0
+"""A log that nobody has told of, and that is newer than all, is waited for so long."""
 WANT_MAX: Final = 1_000
 """Positions of one kind in one message, or runs of them."""
 
@@ -77,6 +79,8 @@ class Home:
     """By service, what is open, and when it is to be asked for next."""
     words: dict[str, _Words] = field(default_factory=dict)
     trouble: str = ""
+    told_by: float = float("inf")
+    """It is not told of yet; when it is taken for gone."""
 
 
 class RequesterMachine:
@@ -93,6 +97,8 @@ class RequesterMachine:
         self.settings: dict[str, ServiceSettings] = {}
         self.refusals: dict[str, str] = {}
         self._away: set[int] = set()
+        self._newest: dict[int, int] = {}
+        """By number of an exchange, the generation of its newest log that was told of."""
         self._queue = b""
         self._attend: dict[str, tuple[ServiceSettings, bytes]] = {}
         self._questions = 0
@@ -103,11 +109,24 @@ class RequesterMachine:
         if place is None:
             self.places[exchange.log] = Home(exchange, queue)
         else:
-            place.exchange = exchange
+            place.exchange, place.told_by = exchange, float("inf")
 
-    def come_back(self, numbers: set[int], queue: bytes) -> None:
-        """These exchanges of the queue do not serve, and come back with their logs."""
-        self._away, self._queue = numbers, queue
+    def are(self, serving: Iterable[LogId], away: set[int], queue: bytes) -> None:
+        """The exchanges that the queue has; these numbers come back with their logs."""
+        self._away, self._queue = away, queue
+        self._newest.update(serving)
+
+    def is_newer(self, log: LogId) -> bool:
+        """Whether it may be there though its monitor has not told of it: the news is on its way, or
+        the monitor is away."""
+        newest = self._newest.get(log.number)
+        if newest is None:
+            return log.number > max(self._newest, default=0)
+        return log.generation > newest
+
+    def overdue(self, now: float) -> bool:
+        """Whether something that is newer than all was not told of in time."""
+        return any(place.told_by <= now for place in self.places.values())
 
     def leave(self, log: LogId) -> list[tuple[str, Position]]:
         """This exchange is gone with its log; gives what was open there."""
@@ -162,9 +181,8 @@ class RequesterMachine:
 
     def attended(self, service: str) -> bool:
         """Whether every exchange that is there has answered."""
-        return bool(self.places) and all(
-            place.attended.get(service) == 0 for place in list(self.places.values())
-        )
+        places = [each for each in list(self.places.values()) if each.exchange.data]
+        return bool(places) and all(place.attended.get(service) == 0 for place in places)
 
     def wait(
         self, service: str, log: LogId, position: Position, now: float, *, ask: bool,
@@ -176,7 +194,7 @@ class RequesterMachine:
             ask: ask for it now; else it is told by itself, and asked for later to be sure.
             after: seconds in which it certainly does not end, and is not asked for.
         """
-        place = self._home(log)
+        place = self._home(log, now)
         if place is None:
             return False
         ask = ask or (not after and place.attended.get(service) != 0)
@@ -187,7 +205,7 @@ class RequesterMachine:
 
     def wait_all(self, service: str, log: LogId, positions: list[Position], now: float) -> bool:
         """As `wait`, of several that are told by themselves."""
-        place = self._home(log)
+        place = self._home(log, now)
         if place is None:
             return False
         at = now + SURE_SECONDS
@@ -299,15 +317,16 @@ class RequesterMachine:
         """Requests that are open."""
         return sum(len(some) for place in self.places.values() for some in place.open.values())
 
-    def _home(self, log: LogId) -> Home | None:
-        """Where this log is, or will be when it is back; None: it is gone."""
+    def _home(self, log: LogId, now: float) -> Home | None:
+        """Where this log is, or will be when it is back or told of; None: it is gone."""
         place = self.places.get(log)
-        if place is None and log.number in self._away:
+        if place is None and ((away := log.number in self._away) or self.is_newer(log)):
             number, generation = log
             nowhere = ExchangeInfo(
                 number=number, epoch=generation, generation=generation, host="", data="", live=""
             )
             place = self.places[log] = Home(nowhere, self._queue)
+            place.told_by = float("inf") if away else now + NEWER_SECONDS
         return place
 
     def _words(self, place: Home, service: str) -> _Words:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -34,16 +35,20 @@ class RequestConnections:
         self._lock = lock
         self._on_answers = on_answers
         self._connections: dict[LogId, ExchangeConnection] = {}
+        self._topology: Topology | None = None
 
     def use(self, topology: Topology) -> list[tuple[LogId, Position]]:
         """Be connected to exactly these exchanges; gives what was open at those that are gone."""
         lost: list[tuple[LogId, Position]] = []
         wanted = {exchange.log: exchange for exchange in topology.exchanges}
         numbers = {log.number for log in wanted}
-        self._machine.come_back(set(topology.logs) - numbers, topology.queue_id)
+        self._topology, now = topology, self._engine.reactor.now()
+        self._machine.are(list(wanted), set(topology.logs) - numbers, topology.queue_id)
         for name in [name for name in self._machine.places if name not in wanted]:
             if name.number in topology.logs and name.number not in numbers:
                 continue  # it comes back with its log
+            if now < self._machine.places[name].told_by < math.inf and self._machine.is_newer(name):
+                continue
             self._cut(name)
             lost += [(name, position) for _, position in self._machine.leave(name)]
         for name, exchange in wanted.items():
@@ -56,6 +61,11 @@ class RequestConnections:
             if name not in self._connections:
                 self._connect(name, exchange.data)
         return lost
+
+    def overdue(self) -> Topology | None:
+        """What is to be used again, as something was not told of in time; None: nothing."""
+        overdue = self._machine.overdue(self._engine.reactor.now())
+        return self._topology if overdue else None
 
     def perform(self, asks: list[AskExchange]) -> None:
         """Send these."""

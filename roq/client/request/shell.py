@@ -567,6 +567,8 @@ class Collector:
             return
         with self._guard.lock:
             self._pass_time(monotonic())
+        if (told := self._connections.overdue()) and not self._session.facts().reason:
+            self._topology(told)
         self._look()
         self._timer = self._engine.reactor.call_later(TICK_SECONDS, self._tick)
 
@@ -579,16 +581,14 @@ class Collector:
         """Its time is over: its exchange decides; if that says nothing, it is not known here."""
         if waiter.done():
             return
-        endpoint, places = waiter.endpoint, waiter.places()
-        machine = self._machine
+        endpoint, places, machine = waiter.endpoint, waiter.places(), self._machine
         if waiter.due < ENDLESS:  # not asked yet, however long it is over
-            clock = self._engine.reactor.now()
             if not isinstance(waiter, ManyPart) and not places:
                 self.cancel(waiter, late=True)  # when it is known where it is
             for place in places:
                 machine.cancel(endpoint.service, *place, late=True)
                 # And ask soon what it has said, if it does not say it.
-                machine.wait(endpoint.service, *place, clock, ask=False)
+                machine.wait(endpoint.service, *place, self._engine.reactor.now(), ask=False)
             waiter.due = ENDLESS
             self._requests.due_again(waiter, now + GRACE_SECONDS)
             return

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from roq.client.consume.seat import AskExchange
-from roq.client.request.machine import RequesterMachine
+from roq.client.request.machine import NEWER_SECONDS, RequesterMachine
 from roq.client.request.request_connections import RequestConnections
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import requesting
 from roq.protocol.control import Topology
-from roq.protocol.requesting import Position, Want
+from roq.protocol.requesting import Position, ServiceSettings, Want
 
 ONE = LogId(1, 1)
 
@@ -37,9 +37,13 @@ class PaperConnections:
         return SimpleNamespace(ask=self.asked.append, close=close)
 
 
-def topology(*data: str, logs: list[int] | None = None) -> Topology:
+def topology(
+    *data: str, logs: list[int] | None = None, number: int = 1, generation: int = 1
+) -> Topology:
     exchanges = [
-        ExchangeInfo(number=1, epoch=1, generation=1, host="h", data=each, live="l")
+        ExchangeInfo(
+            number=number, epoch=generation, generation=generation, host="h", data=each, live="l"
+        )
         for each in data
     ]
     return Topology(queue_id=b"q" * 16, epoch=1, version=1, exchanges=exchanges, logs=logs or [])
@@ -77,9 +81,37 @@ def test_what_is_asked_of_an_exchange_that_was_away_from_the_beginning_waits_for
     assert lines.use(topology(logs=[1])) == []
     assert machine.wait("s", ONE, Position(3, 0), 0.0, ask=True), "it comes back with its log"
     assert machine.wait_all("s", LogId(1, 9), [Position(4, 0)], 0.0)
-    assert not machine.wait("s", LogId(2, 1), Position(3, 0), 0.0, ask=True), "it is gone"
     assert lines.use(topology("a", logs=[1])) == [(LogId(1, 9), Position(4, 0))], "not that one"
     connections.ups[0]()
     lines.perform(machine.say())
     (asked,) = [requesting.decode(each[1], Want) for each in connections.asked]
     assert asked.wanted == [Position(3, 0)]
+
+
+def test_what_is_newer_than_all_that_was_told_of_is_waited_for_and_what_is_older_is_gone() -> None:
+    connections, machine, now = PaperConnections(), RequesterMachine(), [0.0]
+    engine: Any = SimpleNamespace(
+        exchanges=connections, translate=str, reactor=SimpleNamespace(now=lambda: now[0])
+    )
+    lines = RequestConnections(engine, machine, threading.RLock(), lambda *_: None)
+    lines.use(topology("a", number=2, generation=5))
+    at = Position(3, 0)
+    for log in (LogId(2, 4), LogId(1, 9)):
+        assert not machine.wait("s", log, at, 0.0, ask=False), "it was there before"
+    newer, started = LogId(3, 1), LogId(2, 6)
+    assert machine.wait("s", newer, at, 0.0, ask=False)
+    assert machine.wait_all("s", started, [at], 0.0)
+    assert machine.attended("s") is False
+    connections.ups[0]()
+    machine.attend("s", ServiceSettings(), b"", 0.0)
+    machine.places[LogId(2, 5)].attended["s"] = 0
+    assert machine.attended("s"), "but for those that nobody has told of"
+    assert lines.overdue() is None
+    assert lines.use(topology("b", number=2, generation=6)) == [], "it is told of"
+    assert connections.open_at == ["b"]
+    now[0] = NEWER_SECONDS
+    told = lines.overdue()
+    assert told is not None
+    assert lines.use(told) == [(newer, at)], "nobody has told of it in time"
+    assert lines.overdue() is None
+    assert list(machine.places) == [started]
