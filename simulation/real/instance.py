@@ -118,6 +118,7 @@ def _rest(seconds: float) -> None:
 
 def _lease_of(context: roq.RequestContext) -> int:
     """By which the instance holds a request; 0: it does not any more."""
-    holding, at = cast("_Held", context._held)._work  # noqa: SLF001 - made for programs without it
-    found = holding.leases_of(Run(holding.offset, holding.first + at, 1))
+    work = cast("_Held", context._held)._work  # noqa: SLF001 - made for programs without it
+    holding = work.holding
+    found = holding.leases_of(Run(holding.offset, holding.first + work.at, 1))
     return found[0][0] if found else 0

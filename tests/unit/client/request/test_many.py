@@ -146,7 +146,7 @@ def test_callbacks_are_called_once_and_confirm(scene: Scene) -> None:
 
 def test_those_of_which_nothing_has_arrived_are_not_confirmed(scene: Scene) -> None:
     scene.end(1)
-    scene.parts[0].settle(4, None, roq.Unavailable("its exchange is silent"))
+    scene.many.settle(0, None, roq.Unavailable("its exchange is silent"))
     assert scene.many.places() == [(LOG, Position(7, 5)), (LOG, Position(8, 0))]
 
 
