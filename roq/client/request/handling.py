@@ -108,6 +108,8 @@ class Handling:
         threads: handlers that run at once in threads.
         retry_on: of an error whose text matches, its request is run again.
         retries: so often.
+        clock: monotonic, seconds.
+        wall_clock: seconds since 1970.
 
     Attributes:
         shell: to which it is told how requests have ended; None: the service has not begun.
@@ -121,6 +123,7 @@ class Handling:
     def __init__(
         self, service: str, queue: str, instance: str, threads: int,
         retry_on: re.Pattern[str] | None, retries: int,
+        clock: Callable[[], float] = monotonic, wall_clock: Callable[[], float] = time,
     ) -> None:  # fmt: skip
         self.shell: InstanceShell | None = None
         self.stats = ServiceStats()
@@ -134,6 +137,8 @@ class Handling:
         self._threads = threads
         self._retry_on = retry_on
         self._retries = retries
+        self._clock = clock
+        self._wall_clock = wall_clock
         self._lock = threading.Lock()
         """For what is told of requests: one thread at a time."""
         self._idle = threading.Condition(self._lock)
@@ -231,14 +236,16 @@ class Handling:
             self._run_batch(work)
             return
         run = self._prepare(work)
-        if run is None:
-            return
+        if run is not None:
+            self._call(work, run, self._clock())
+
+    def _call(self, work: Work, run: tuple[Registered, Any, RequestContext], began: float) -> None:
+        """Run a handler that is prepared, and say how that has ended."""
         registered, value, context = run
-        began = monotonic()
         token = CURRENT.set(context)
         try:
             answered = result_of(
-                registered, registered.handler(value, context), context, monotonic()
+                registered, registered.handler(value, context), context, self._clock()
             )
         except BaseException as error:  # noqa: BLE001 - the handler's: the thread goes on
             self._failed(work, context, error, began)
@@ -256,7 +263,7 @@ class Handling:
         if not batch:
             return
         values, contexts = values_of(batch)
-        began = monotonic()
+        began = self._clock()
         token = CURRENT.set(first_over(batch))
         try:
             answers = answers_of(registered.handler(values, contexts), len(contexts))
@@ -284,11 +291,11 @@ class Handling:
         if run is None:
             return
         registered, value, context = run
-        began = monotonic()
+        began = self._clock()
         CURRENT.set(context)
         try:
             answered = result_of(
-                registered, await registered.handler(value, context), context, monotonic()
+                registered, await registered.handler(value, context), context, self._clock()
             )
         except GeneratorExit:
             raise  # the loop is gone, and what was left there collected
@@ -302,7 +309,7 @@ class Handling:
         if not batch:
             return
         values, contexts = values_of(batch)
-        began = monotonic()
+        began = self._clock()
         CURRENT.set(first_over(batch))
         try:
             answers = answers_of(await registered.handler(values, contexts), len(contexts))
@@ -314,7 +321,7 @@ class Handling:
 
     def _prepare_all(self, registered: Registered, works: list[Work]) -> list[BatchRun]:
         """What is to run of these, in one call."""
-        now, clock = time(), monotonic()
+        now, clock = self._wall_clock(), self._clock()
         runs: list[BatchRun] = []
         for work in works:
             run = self._ready_alike(registered, work, now, clock)
@@ -347,7 +354,7 @@ class Handling:
             return None
         queue, name, attempt = self._queue, registered.endpoint.name, holding.attempt
         return BatchRun(work, values, [
-            RequestContext(_Held(queue, one), name, attempt, clock + left, monotonic)
+            RequestContext(_Held(queue, one), name, attempt, clock + left, self._clock)
             for one in work.each()
         ])  # fmt: skip
 
@@ -362,7 +369,7 @@ class Handling:
 
     def _prepare(self, work: Work) -> tuple[Registered, Any, RequestContext] | None:
         """What is to run now; None: nothing, and it was said why."""
-        found = self._ready(work, time(), monotonic())
+        found = self._ready(work, self._wall_clock(), self._clock())
         if found is not None:
             self._began(1)
         return found
@@ -412,7 +419,7 @@ class Handling:
             return HandlerResult(RequestState.FAILED, text=text)
         context = RequestContext(
             _Held(self._queue, work), registered.endpoint.name, work.holding.attempt,
-            clock + left, monotonic,
+            clock + left, self._clock,
         )  # fmt: skip
         return registered, value, context
 
@@ -420,7 +427,7 @@ class Handling:
         self, registered: Registered, batch: list[BatchRun], answers: list[Any], began: float
     ) -> None:
         """What a batch handler has returned, or raised: an answer to each request."""
-        ended, begin = monotonic(), 0
+        ended, begin = self._clock(), 0
         self._times.append(ended - began)
         for run in batch:
             holding, first, count = run.work
@@ -450,7 +457,7 @@ class Handling:
             began: when it was called; None: of a batch, of which that is noted elsewhere.
         """
         if began is not None:
-            self._times.append(monotonic() - began)
+            self._times.append(self._clock() - began)
         text = _whole(error).encode("utf-8", "replace")
         if len(text) > TEXT_MAX:
             text = text[: TEXT_MAX // 2] + b"\n...\n" + text[-TEXT_MAX // 2 + 8 :]
@@ -469,7 +476,7 @@ class Handling:
     def _end(self, work: Work, answered: HandlerResult, began: float | None) -> None:
         """A request has ended, here; whether it ran since then, or not at all."""
         if began is not None:
-            self._times.append(monotonic() - began)
+            self._times.append(self._clock() - began)
         if answered.text:
             text = clean(answered.text, TEXT_MAX)
             answered = msgspec.structs.replace(answered, text=text)
