@@ -9,6 +9,7 @@ right, and all promises are looked at. The same seed gives the same history:
     python -m roq.simulation.experiments.survival --seed 7 --trace  one seed, and all that happens
     python -m roq.simulation.experiments.survival --seed 7 --without cut  and without one kind
     python -m roq.simulation.experiments.survival --groups --count 300    with a consumer group
+    python -m roq.simulation.experiments.survival --requests --count 300  with a service
 """
 
 from __future__ import annotations
@@ -85,15 +86,18 @@ class Wish(msgspec.Struct, frozen=True):
     without: Collection[str] = ()
     durability: str = VOLATILE
     shared: bool = False
+    asked: bool = False
 
     def case(self, seed: int) -> Case:
         """What the seed says then."""
-        return Case.draw(seed, self.only, self.without, self.durability, shared=self.shared)
+        return Case.draw(
+            seed, self.only, self.without, self.durability, shared=self.shared, asked=self.asked
+        )
 
     def replay_command(self, seed: int) -> str:
         """What replays a seed."""
         options = [f"--durability {self.durability}"] if self.durability != VOLATILE else []
-        options += ["--groups"] * self.shared
+        options += ["--groups"] * self.shared + ["--requests"] * self.asked
         options += [f"--only {kind}" for kind in self.only]
         options += [f"--without {kind}" for kind in self.without]
         return " ".join([f"python -m roq.simulation.experiments.survival --seed {seed}", *options])
@@ -152,6 +156,7 @@ def _try_all(seeds: range, processes: int, wish: Wish) -> Iterator[Result]:
     help="Of the queue; of a durable one power cuts and disks join the troubles.",
 )  # fmt: skip
 @click.option("--groups", "shared", is_flag=True, help="With a consumer group beside the readers.")
+@click.option("--requests", "asked", is_flag=True, help="With a service, and its requesters.")
 @click.option("--trace", is_flag=True, help="With --seed: show everything that happens.")
 @click.option(
     "--processes", type=click.IntRange(1, 256), default=os.cpu_count() or 1,
@@ -166,6 +171,7 @@ def main(
     without: tuple[str, ...],
     durability: str,
     shared: bool,
+    asked: bool,
     trace: bool,
     processes: int,
     output: Path,
@@ -181,7 +187,7 @@ def main(
       python -m roq.simulation.experiments.survival --seed 7 --trace
       python -m roq.simulation.experiments.survival --durability flush
     """
-    wish = Wish(only, without, durability, shared)
+    wish = Wish(only, without, durability, shared, asked)
     if seed is not None:
         return _try_one(seed, wish, trace=trace, as_json=as_json)
     began = time.monotonic()
@@ -196,7 +202,7 @@ def main(
     outcome.seconds = round(time.monotonic() - began, 1)
     outcome.bad.sort(key=lambda bad: bad.seed)
     name = NAME if durability == VOLATILE else f"{NAME}_{durability}"
-    name += "_groups" * shared
+    name += "_groups" * shared + "_requests" * asked
     results.told(outcome, name, output, _show, as_json=as_json)
     return not outcome.bad
 

@@ -11,6 +11,7 @@ from roq.exchange.events import Passed, Stop
 from roq.exchange.kpi_report import busiest_publishers, load_of
 from roq.exchange.monitor_finder import MonitorFinder
 from roq.exchange.monitor_link import MonitorLink
+from roq.log.service_group import ServiceGroup
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.monitor import events
@@ -142,7 +143,7 @@ class ExchangeShell:
         self.spec = spec
         self._pid = pid
         self._stopping = False
-        self._sharing = watch.sharing
+        self._watch = watch
         world = LocalWorld(process)
         self.disk: DiskLog | None = None
         if spec.log:
@@ -203,7 +204,11 @@ class ExchangeShell:
         lease = delivery.lease
         run = range(lease.first, lease.first + lease.length)
         name, log = lease.member.name, self.info.log
-        self._sharing.leased(name, log, lease.offset, run, lease.number)
+        if isinstance(delivery.peer.group, ServiceGroup):
+            now = self.process.world.now
+            self._watch.asking.leased(name, log, lease.offset, run, now)
+        else:
+            self._watch.sharing.leased(name, log, lease.offset, run, lease.number)
 
     def _disk_failed(self, why: str) -> None:
         """Nothing can be kept any more: it is read on, until another process tries."""

@@ -34,6 +34,8 @@ from roq.testing.history import History
 class ClientEngine:
     """A client's I/O thread, see `SessionEngine`."""
 
+    forked = False  # nothing forks here
+
     def __init__(self, process: Process) -> None:
         dialer = Sockets(process)
         self.reactor = process
@@ -65,44 +67,26 @@ class _Sent(Receipt):
         self._on_status(status)
 
 
-class PublisherShell:
-    """One process that publishes.
+class PublishingClient:
+    """One process with a publisher, in touch with its monitor; `offsets`: as of `Publisher`.
 
     Attributes:
         id: of the publisher.
-        unsettled: batches that were neither acknowledged nor given up: (topic, first sequence,
-            end) → when they were published.
-        acked: (topic, first, end, when published) of the latest acknowledged ones.
-        failures: batches that were given up, and why.
         died_at: when it died; None while it lives.
         epochs: under which it was told to publish and did, in order.
-        progress_at: when something was acknowledged last, or the first batch came to wait for it.
     """
 
-    def __init__(
-        self,
-        process: Process,
-        managers: Sequence[str],
-        queue: str,
-        profile: Profile,
-        history: History,
-        watch: Watch,
-    ) -> None:
+    offsets = False
+
+    def __init__(self, process: Process, managers: Sequence[str], queue: str) -> None:
         self.process = process
         self.id = PublisherId(process.world.random.randbytes(16))
-        self.unsettled: dict[tuple[str, int, int], float] = {}
-        self.acked: list[tuple[str, int, int, float]] = []
-        self.failures: list[tuple[str, int, int, str]] = []
         self.publisher: Publisher | None = None
-        self.profile = profile
         self.died_at: float | None = None
         self.epochs: list[int] = []
-        self.progress_at = process.world.now
         self._queue = queue
-        self._watch = watch
         self._time = LocalWorld(process)
         self._reason = "new"
-        self._sequences: dict[str, int] = {}
         self._session = MonitorSession(
             ClientEngine(process), managers, queue,
             client_id=self.id, role=PUBLISHER,
@@ -110,13 +94,7 @@ class PublisherShell:
             alive=self._alive, on_state=self._state,
         )  # fmt: skip
         self._session.start()
-        self.user = User(self._time, self, profile, history)
         process.at_kill.append(self._died)
-
-    @property
-    def settled(self) -> bool:
-        """Whether everything was acknowledged."""
-        return self.publisher is not None and self.publisher.settled
 
     @property
     def attached(self) -> bool:
@@ -129,6 +107,88 @@ class PublisherShell:
         machine = self.publisher.machine if self.publisher is not None else None
         at = "" if machine is None else f"at {machine.at}, {machine.reason!r}, "
         return f"{at}session {self._reason}"
+
+    # --- the session ------------------------------------------------------------------------------
+
+    def _died(self) -> None:
+        self.died_at = self.process.world.now
+
+    def _note_epoch(self) -> None:
+        epoch = self.publisher.machine.epoch if self.publisher is not None else 0
+        if not self.epochs or self.epochs[-1] != epoch:
+            self.epochs.append(epoch)
+
+    def _assigned(self, assigned: Assigned) -> None:
+        if self.publisher is None:
+            self.publisher = Publisher(
+                self._time, self.process, self._session.queue_id, self.id, self, assigned.limits,
+                offsets=self.offsets,
+            )  # fmt: skip
+        self.publisher.told(assigned)
+        self._note_epoch()
+
+    def _relocate(self, relocate: Relocate) -> None:
+        if self.publisher is not None:
+            self.publisher.told(relocate)
+            self._note_epoch()
+
+    def _state(self, state: str, reason: str) -> None:
+        self._reason = f"{state}: {reason}"
+        self.process.world.note(self.process.name, f"session {self._reason}")
+
+    def _topology(self, topology: Topology) -> None:
+        if self.publisher is not None:
+            self.publisher.told(topology)
+
+    def _alive(self) -> Mapping[str, object]:
+        publisher = self.publisher
+        if publisher is None:
+            return {}
+        return {"at": publisher.machine.at, "epoch": publisher.machine.epoch}
+
+    def attach(self, publisher: PublisherId, failed: tuple[tuple[int, int], ...]) -> None:  # noqa: ARG002
+        """See `Desk`."""
+        self.process.call_soon(lambda: self._session.attach(failed))
+
+    def relocated(self, message: Relocated) -> None:
+        """See `Desk`."""
+        self.process.call_soon(lambda: self._session.tell(message))
+
+
+class PublisherShell(PublishingClient):
+    """One process that publishes.
+
+    Attributes:
+        unsettled: batches that were neither acknowledged nor given up: (topic, first sequence,
+            end) → when they were published.
+        acked: (topic, first, end, when published) of the latest acknowledged ones.
+        failures: batches that were given up, and why.
+        progress_at: when something was acknowledged last, or the first batch came to wait for it.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        managers: Sequence[str],
+        queue: str,
+        profile: Profile,
+        history: History,
+        watch: Watch,
+    ) -> None:
+        super().__init__(process, managers, queue)
+        self.unsettled: dict[tuple[str, int, int], float] = {}
+        self.acked: list[tuple[str, int, int, float]] = []
+        self.failures: list[tuple[str, int, int, str]] = []
+        self.profile = profile
+        self.progress_at = process.world.now
+        self._watch = watch
+        self._sequences: dict[str, int] = {}
+        self.user = User(self._time, self, profile, history)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything was acknowledged."""
+        return self.publisher is not None and self.publisher.settled
 
     def publish(self, topic: str, payloads: list[bytes]) -> bool:
         """Publish one batch; False if there is no room for it now."""
@@ -173,51 +233,6 @@ class PublisherShell:
             return publisher_status(PublisherFacts(self._queue, session))
         return publisher_status(facts_of(self.publisher.machine, self._queue, session, now))
 
-    # --- the session ------------------------------------------------------------------------------
-
-    def _died(self) -> None:
-        self.died_at = self.process.world.now
-
-    def _note_epoch(self) -> None:
-        epoch = self.publisher.machine.epoch if self.publisher is not None else 0
-        if not self.epochs or self.epochs[-1] != epoch:
-            self.epochs.append(epoch)
-
-    def _assigned(self, assigned: Assigned) -> None:
-        if self.publisher is None:
-            self.publisher = Publisher(
-                self._time, self.process, self._session.queue_id, self.id, self, assigned.limits
-            )
-        self.publisher.told(assigned)
-        self._note_epoch()
-
-    def _relocate(self, relocate: Relocate) -> None:
-        if self.publisher is not None:
-            self.publisher.told(relocate)
-            self._note_epoch()
-
-    def _state(self, state: str, reason: str) -> None:
-        self._reason = f"{state}: {reason}"
-        self.process.world.note(self.process.name, f"session {self._reason}")
-
-    def _topology(self, topology: Topology) -> None:
-        if self.publisher is not None:
-            self.publisher.told(topology)
-
-    def _alive(self) -> Mapping[str, object]:
-        publisher = self.publisher
-        if publisher is None:
-            return {}
-        return {"at": publisher.machine.at, "epoch": publisher.machine.epoch}
-
-    def attach(self, publisher: PublisherId, failed: tuple[tuple[int, int], ...]) -> None:  # noqa: ARG002
-        """See `Desk`."""
-        self.process.call_soon(lambda: self._session.attach(failed))
-
-    def relocated(self, message: Relocated) -> None:
-        """See `Desk`."""
-        self.process.call_soon(lambda: self._session.tell(message))
-
 
 class SubscriberShell:
     """One process that receives everything.
@@ -236,6 +251,7 @@ class SubscriberShell:
         *,
         watch: Watch,
         from_first: bool,
+        topics: Sequence[str] = ("",),
         check_duplicates: bool = True,
         ahead_bytes: int = AHEAD_BYTES,
     ) -> None:
@@ -250,7 +266,8 @@ class SubscriberShell:
         self._check_duplicates = check_duplicates
         self._ahead_bytes = ahead_bytes
         self._queue = queue
-        history.subscribed(name, from_first=from_first)
+        self._topics = topics
+        history.subscribed(name, topics, from_first=from_first)
         self.died_at: float | None = None
         process.at_kill.append(self._died)
         self._session = MonitorSession(
@@ -310,6 +327,7 @@ class SubscriberShell:
                 on_read=lambda _read: self.process.call_soon(self._session.tell_alive),
                 on_confirmed=lambda: self._history.in_force(self.name),
                 on_doubt=lambda: self.process.call_soon(self._session.ask_topology),
+                prefixes=tuple(each.encode() for each in self._topics),
                 check_duplicates=self._check_duplicates,
                 ahead_bytes=self._ahead_bytes,
             )  # fmt: skip

@@ -34,6 +34,7 @@ from roq.simulation.virtual.managers import ManagerShell
 from roq.simulation.virtual.members import MemberShell
 from roq.simulation.virtual.policies import Restless
 from roq.simulation.virtual.process import Clocks, Process
+from roq.simulation.virtual.requests import RequesterShell, ServiceShell
 from roq.simulation.virtual.shells import Ports
 from roq.simulation.virtual.watch import Watch
 from roq.simulation.virtual.wires import Wires
@@ -68,6 +69,7 @@ class Shape:
         durability: of the queue.
         disk_seconds: see `Disk`.
         mode: of the consumer group, if there is one.
+        topics: what subscribers receive begins with one of these.
     """
 
     managers: int = 1
@@ -85,6 +87,7 @@ class Shape:
     durability: str = VOLATILE
     disk_seconds: tuple[float, float] = (0.0001, 0.003)
     mode: str = MODES[0]
+    topics: tuple[str, ...] = ("",)
 
     @property
     def durable(self) -> bool:
@@ -120,7 +123,8 @@ class Cluster:
     """The whole of it.
 
     Attributes:
-        managers, hosts, publishers, subscribers, members: those that there are or were.
+        managers, hosts, publishers, subscribers, members, requesters, services: those that there
+            are or were; a service is one instance of it.
         history: what was published and received.
         watch: what is to be noticed while it happens.
         console: where people ask for changes.
@@ -141,6 +145,8 @@ class Cluster:
         self.publishers: list[PublisherShell] = []
         self.subscribers: list[SubscriberShell] = []
         self.members: list[MemberShell] = []
+        self.requesters: list[RequesterShell] = []
+        self.services: list[ServiceShell] = []
         self.managers = [ManagerSlot(self, number + 1) for number in range(shape.managers)]
         for slot in self.managers:
             slot.start()
@@ -235,8 +241,8 @@ class Cluster:
         process = self._client("sub")
         shell = SubscriberShell(
             process, self.addresses, QUEUE, process.name, self.history,
-            watch=self.watch, from_first=from_first, check_duplicates=self.shape.check_duplicates,
-            ahead_bytes=self.shape.ahead_bytes,
+            watch=self.watch, from_first=from_first, topics=self.shape.topics,
+            check_duplicates=self.shape.check_duplicates, ahead_bytes=self.shape.ahead_bytes,
         )  # fmt: skip
         self.subscribers.append(shell)
         return shell
@@ -246,6 +252,20 @@ class Cluster:
         process = self._client("member")
         shell = MemberShell(process, self.addresses, QUEUE, self.shape.mode, self.watch.sharing)
         self.members.append(shell)
+        return shell
+
+    def add_requester(self) -> RequesterShell:
+        """Start a requester with a user who makes requests."""
+        process = self._client("requester")
+        shell = RequesterShell(process, self.addresses, QUEUE, self.watch.asking)
+        self.requesters.append(shell)
+        return shell
+
+    def add_service(self) -> ServiceShell:
+        """Start an instance of the service."""
+        process = self._client("service")
+        shell = ServiceShell(process, self.addresses, QUEUE, self.watch.asking)
+        self.services.append(shell)
         return shell
 
     def _client(self, kind: str) -> Process:

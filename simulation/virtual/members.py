@@ -107,8 +107,6 @@ class Line:
 class Engine(ClientEngine):
     """What a consumer needs of its client besides: see `ConsumerEngine`."""
 
-    forked = False  # nothing forks here
-
     def __init__(self, process: Process, on_answered: Callable[[], None]) -> None:
         super().__init__(process)
         self._process = process
@@ -139,37 +137,22 @@ class Engine(ClientEngine):
         """Nothing forks here."""
 
 
-class MemberShell:
-    """One process that is a member of the group.
+class Joining:
+    """A process that is a member of a group.
 
     Attributes:
         left: it has left the group, and its process ends.
     """
 
-    def __init__(
-        self, process: Process, managers: Sequence[str], queue: str, mode: str, sharing: Sharing
-    ) -> None:
+    shell: ConsumerShell
+
+    def __init__(self, process: Process) -> None:
         self.process = process
         self.id = process.world.random.randbytes(16)
         self.left = False
-        self._random: Random = process.world.random
-        self._sharing = sharing
-        self._working = False
         self._reason = "new"
-        self._pending: list[Holding] = []
-        """Acknowledged, and not all of it confirmed."""
-        retry, most = RETRY_SECONDS
-        member = Membership(
-            id=self.id, name=process.name, group=GROUP, latest=False, start_us=0,
-            settings=GroupSettings(
-                mode=mode, lease_seconds=LEASE_SECONDS, attempts=0, retry_seconds=retry,
-                retry_seconds_max=most,
-            ),
-            prefetch=PREFETCH, prefetch_bytes=1 << 20,
-        )  # fmt: skip
-        engine = Engine(process, self._answered)
-        self.shell = ConsumerShell(engine, member, on_joined=lambda: None, on_refused=self._refused)
-        self.shell.on_ready = self._work_soon
+
+    def _begin(self, engine: Engine, managers: Sequence[str], queue: str) -> None:
         self._session = MonitorSession(
             engine, managers, queue, client_id=self.id, role=CONSUMER,
             on_topology=self.shell.topology, on_state=self._state,
@@ -192,9 +175,46 @@ class MemberShell:
 
     def _leave(self) -> None:
         self.left = True
+        self._close()
+
+    def _close(self) -> None:
         self.shell.close()
         self._session.close()
         self.process.call_later(0.01, self.process.stop)
+
+    def _state(self, state: str, reason: str) -> None:
+        self._reason = f"{state}: {reason}"
+        self.process.world.note(self.process.name, f"session {self._reason}")
+
+    def _refused(self, error: RoQError) -> None:
+        self.process.world.crashes.append(f"{self.process.name} is refused: {error}")
+
+
+class MemberShell(Joining):
+    """One process that is a member of the group."""
+
+    def __init__(
+        self, process: Process, managers: Sequence[str], queue: str, mode: str, sharing: Sharing
+    ) -> None:
+        super().__init__(process)
+        self._random: Random = process.world.random
+        self._sharing = sharing
+        self._working = False
+        self._pending: list[Holding] = []
+        """Acknowledged, and not all of it confirmed."""
+        retry, most = RETRY_SECONDS
+        member = Membership(
+            id=self.id, name=process.name, group=GROUP, latest=False, start_us=0,
+            settings=GroupSettings(
+                mode=mode, lease_seconds=LEASE_SECONDS, attempts=0, retry_seconds=retry,
+                retry_seconds_max=most,
+            ),
+            prefetch=PREFETCH, prefetch_bytes=1 << 20,
+        )  # fmt: skip
+        engine = Engine(process, self._answered)
+        self.shell = ConsumerShell(engine, member, on_joined=lambda: None, on_refused=self._refused)
+        self.shell.on_ready = self._work_soon
+        self._begin(engine, managers, queue)
 
     # --- the user ---------------------------------------------------------------------------------
 
@@ -247,10 +267,3 @@ class MemberShell:
                 self._sharing.resumed(self.process.name, holding)
         name = self.process.name
         self._pending = [each for each in self._pending if self._sharing.look_at(name, each)]
-
-    def _state(self, state: str, reason: str) -> None:
-        self._reason = f"{state}: {reason}"
-        self.process.world.note(self.process.name, f"session {self._reason}")
-
-    def _refused(self, error: RoQError) -> None:
-        self.process.world.crashes.append(f"{self.process.name} is refused: {error}")

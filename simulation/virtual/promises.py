@@ -90,6 +90,9 @@ def _clients(cluster: Cluster) -> str:
     for publisher in cluster.publishers:
         if publisher.process.alive and not publisher.attached:
             return f"{publisher.process.name} is not attached: {publisher.why}"
+    for requester in cluster.requesters:
+        if requester.process.alive and not requester.attached:
+            return f"{requester.process.name} is not attached: {requester.why}"
     for subscriber in cluster.subscribers:
         if not subscriber.process.alive:
             continue
@@ -102,9 +105,10 @@ def _clients(cluster: Cluster) -> str:
 
 
 def not_joined(cluster: Cluster) -> str:
-    """A member of the group that is not in at every exchange; empty: there is none."""
+    """A member of the group, or an instance of the service, that is not in at every exchange;
+    empty: there is none."""
     serving = {each.info.log for each in cluster.exchanges if each.spec.queue == QUEUE}
-    for member in cluster.members:
+    for member in (*cluster.members, *cluster.services):
         if member.process.alive and not member.left:
             places = member.places
             if set(places) != serving or set(places.values()) != {SeatPhase.IN}:
@@ -113,17 +117,18 @@ def not_joined(cluster: Cluster) -> str:
 
 
 def not_done(cluster: Cluster) -> str:
-    """What members have still to do; empty: nothing."""
-    if not cluster.members:
-        return ""
+    """What members and instances have still to do; empty: nothing."""
+    if waits := cluster.watch.asking.waits():
+        return waits
+    members = [*cluster.members, *cluster.services]
     for shell in cluster.exchanges:
         core = shell.exchange.core
         for group in core.consumers.groups if shell.spec.queue == QUEUE else ():
-            if group.base < core.log.committed or group.out:
+            if members and (group.base < core.log.committed or group.out):
                 state = group.state(who=True, most=9)
                 return f"the group is not done at {shell.spec.child}: {state}"
-    waits = [each for each in cluster.members if each.process.alive and each.shell.unsettled]
-    return f"{waits[0].process.name} waits for what was confirmed: {waits[0].why}" if waits else ""
+    waiting = [each for each in members if each.process.alive and each.shell.unsettled]
+    return next((f"{each.process.name} waits, and says: {each.why}" for each in waiting), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +321,8 @@ def broken(cluster: Cluster, happened: Happened, *, ended: bool) -> list[str]:
         happened: what went wrong.
         ended: the trial came to its end, so everything has had the time to arrive.
     """
+    if ended:
+        cluster.watch.asking.look_at_ends()
     found = [f"a process ended by an exception: {crash}" for crash in cluster.world.crashes]
     found += cluster.watch.broken + _moved_for_nothing(cluster, happened.kinds)
     found += _remembers_the_dead(cluster) if ended else []
@@ -342,7 +349,7 @@ def _remembers_the_dead(cluster: Cluster) -> list[str]:
     watch, now = cluster.watch, cluster.world.now
     limit = now - FORGOTTEN_SECONDS
     died = {
-        "publishers": [each.died_at for each in cluster.publishers],
+        "publishers": [each.died_at for each in (*cluster.publishers, *cluster.requesters)],
         "subscribers": [each.died_at for each in cluster.subscribers],
     }
     found = []

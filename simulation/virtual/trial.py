@@ -87,6 +87,7 @@ class Case:
         seconds: troubles begin within this time.
         plan: the troubles.
         members: of a consumer group; 0: there is none.
+        requesters, services: that make requests, and the instances that run them.
     """
 
     seed: int
@@ -100,6 +101,8 @@ class Case:
     seconds: float
     plan: list[Trouble]
     members: int = 0
+    requesters: int = 0
+    services: int = 0
 
     @classmethod
     def draw(
@@ -110,6 +113,7 @@ class Case:
         durability: str = VOLATILE,
         *,
         shared: bool = False,
+        asked: bool = False,
     ) -> Case:
         """By chance, from a seed; see `troubles.draw`."""
         random = Random(f"case of {seed}")
@@ -148,6 +152,10 @@ class Case:
         )
         group = Random(f"group of {seed}")
         shape = replace(shape, mode=group.choice(["shared", "shared", "exclusive"]))
+        asks = Random(f"requests of {seed}")
+        if asked:
+            shape = replace(shape, topics=PROFILE.topics)
+        frail = shared or asked
         return cls(
             seed=seed,
             shape=shape,
@@ -158,8 +166,10 @@ class Case:
             patient=patient,
             subscribers=random.randint(1, 2),
             seconds=seconds,
-            plan=troubles.draw(seed, seconds, only, without, durable=shape.durable, shared=shared),
+            plan=troubles.draw(seed, seconds, only, without, durable=shape.durable, shared=frail),
             members=group.randint(2, 4) if shared else 0,
+            requesters=asks.randint(1, 2) if asked else 0,
+            services=asks.randint(1, 3) if asked else 0,
         )
 
 
@@ -206,10 +216,14 @@ class Trial:
             self._join()
         for _ in range(case.members):
             cluster.add_member()
+        for _ in range(case.services):
+            cluster.add_service()
         if not cluster.until(lambda: not promises.not_joined(cluster), JOIN_SECONDS):
             raise Unavailable(promises.not_joined(cluster))
         for profile in [case.profile] * case.publishers + [SPARSE] * case.sparse:
             cluster.add_publisher(profile)
+        for _ in range(case.requesters):
+            cluster.add_requester()
         cluster.world.run(0.5)
         cluster.watch.all_is_well()
         wrong = Troubles(cluster, case.plan)
@@ -223,6 +237,7 @@ class Trial:
         result.heal_bound = heal_seconds(result.troubles, case.shape.session_seconds)
         self._wait_until_healed(result.heal_bound)
         result.heal_seconds = cluster.world.now - mended_at
+        cluster.watch.asking.healed_at = cluster.world.now
         self._newcomers()
         self._settle()
         if case.patient:
@@ -249,6 +264,9 @@ class Trial:
         publisher = cluster.add_publisher(PROFILE)
         if self.case.members:
             cluster.add_member()
+        if self.case.services:
+            cluster.add_service()
+            cluster.add_requester()
         if not cluster.until(lambda: subscriber.confirmed, NEWCOMER_SECONDS):
             raise Unavailable(f"a new subscriber is not in force: {subscriber.why}")
         if not cluster.until(lambda: publisher.attached, NEWCOMER_SECONDS):
@@ -262,6 +280,8 @@ class Trial:
         living = [each for each in cluster.publishers if each.process.alive]
         for publisher in living:
             publisher.user.stop()
+        for requester in cluster.requesters:
+            requester.stop()
         if not cluster.until(lambda: all(each.settled for each in living), SETTLE_SECONDS):
             stuck = next(each for each in living if not each.settled)
             raise Unavailable(f"{stuck.process.name} is not done: {stuck.why}")
@@ -272,3 +292,21 @@ class Trial:
             raise Unavailable(f"{stuck_reader.process.name} waits for what does not come")
         if not cluster.until(lambda: not promises.not_done(cluster), SETTLE_SECONDS):
             raise Unavailable(promises.not_done(cluster))
+        if self.case.requesters:
+            self._ask_by_ids()
+
+    def _ask_by_ids(self) -> None:
+        """Somebody else asks how each request has ended."""
+        cluster, finder = self.cluster, self.cluster.requesters[-1]
+        asked = [
+            (each, *pending.at)
+            for each in cluster.watch.asking.asked.values()
+            if (pending := each.pending) is not None and pending.at is not None
+        ]
+        found = [(each, log, finder.find(log, at)) for each, log, at in asked]
+        if not cluster.until(lambda: all(each.done() for _, _, each in found), SETTLE_SECONDS):
+            stuck = next(each for _, _, each in found if not each.done())
+            raise Unavailable(f"nobody says how {stuck} has ended")
+        serving = {each.info.log for each in cluster.exchanges}
+        for each, log, pending in found:
+            cluster.watch.asking.look_again(each, pending, there=log in serving)

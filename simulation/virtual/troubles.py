@@ -32,8 +32,10 @@ from roq.simulation.virtual.kinds import KINDS, Does, that
 from roq.simulation.virtual.members import MemberShell
 from roq.simulation.virtual.network import Connection
 from roq.simulation.virtual.process import Process
+from roq.simulation.virtual.requests import RequesterShell, ServiceShell
 
 T = TypeVar("T")
+Frail = MemberShell | ServiceShell | RequesterShell
 CUTTING_OFF: Final = that(Does.CUTS_OFF)
 HARM_MOST: Final = 4
 """How often the same process on the same host is paused or killed."""
@@ -49,7 +51,8 @@ LATER_SHARE: Final = 0.2
 DURABLE_KINDS: Final = frozenset({"power", "disk"})
 """Of clusters with logs on disks only."""
 MEMBER_KINDS: Final = frozenset({"kill-member", "pause-member", "cut-member"})
-"""Of clusters with a consumer group only."""
+"""Of clusters with a consumer group, or a service, only: what happens to its members, or to
+instances and requesters."""
 MEMBER_SHARE: Final = 0.7
 DISK_SHARE: Final = 0.6
 
@@ -86,7 +89,7 @@ def draw(
         only: leave the other kinds out; empty: none is left out.
         without: leave these kinds out.
         durable: there are logs on disks, so these fail, too.
-        shared: there is a consumer group, whose members fail, too.
+        shared: there is a consumer group, or a service, whose members fail, too.
     """
     random = Random(f"troubles of {seed}")
     special = that(Does.SPECIAL) - DURABLE_KINDS - MEMBER_KINDS
@@ -289,7 +292,9 @@ class Troubles:
     def _clients(self) -> list[Process]:
         publishers = [each.process for each in self._cluster.publishers]
         subscribers = [each.process for each in self._cluster.subscribers]
-        return publishers + subscribers + [each.process for each in self._cluster.members]
+        cluster = self._cluster
+        others: list[Frail] = [*cluster.members, *cluster.requesters, *cluster.services]
+        return publishers + subscribers + [each.process for each in others]
 
     def _pause(self, random: Random, seconds: float) -> str:
         process = random.choice(self._processes())
@@ -411,20 +416,27 @@ class Troubles:
     def _subscriber(self, random: Random) -> SubscriberShell:
         return _pick(random, [each for each in self._cluster.subscribers if each.process.alive])
 
-    def _member(self, random: Random) -> MemberShell:
-        return _pick(
-            random, [each for each in self._cluster.members if each.process.alive and not each.left]
-        )
+    def _member(self, random: Random) -> Frail:
+        """A member of the group, an instance of the service, or a requester."""
+        cluster = self._cluster
+        kinds: list[Sequence[Frail]] = [cluster.members, cluster.services, cluster.requesters]
+        found = [[each for each in kind if each.process.alive and not each.left] for kind in kinds]
+        return _pick(random, _pick(random, list(filter(None, found))))
 
     def _kill_member(self, random: Random, seconds: float) -> str:
         """A member dies, or leaves; another one comes."""
-        member = self._member(random)
+        cluster, member = self._cluster, self._member(random)
+        another: Callable[[], object] = cluster.add_member
+        if isinstance(member, ServiceShell):
+            another = cluster.add_service
+        elif isinstance(member, RequesterShell):
+            another = cluster.add_requester
         leaves = random.random() < LEAVES
         if leaves:
             member.leave()
         else:
             member.process.end("killed by a trouble")
-        self._for(seconds, self._cluster.add_member)
+        self._for(seconds, another)
         return f"{member.process} {'leaves' if leaves else 'dies'}"
 
     def _pause_member(self, random: Random, seconds: float) -> str:

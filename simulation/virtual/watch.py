@@ -8,6 +8,7 @@ from roq.gcm.state.records import SCALING, QueueRecord
 from roq.model import LogId
 from roq.protocol.batch import Kind, read_header
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
+from roq.simulation.virtual.asking import Asking
 from roq.simulation.virtual.sharing import Sharing
 from roq.simulation.virtual.world import World
 
@@ -23,6 +24,7 @@ class Watch:
         outage: the longest time for which an exchange was not there, seconds.
         exchanges_ended: when a process of an exchange was no more, each time.
         sharing: what a consumer group does.
+        asking: what becomes of requests.
     """
 
     def __init__(self, world: World) -> None:
@@ -33,6 +35,7 @@ class Watch:
         self.established: frozenset[str] = frozenset()
         self.exchanges_ended: list[float] = []
         self.sharing = Sharing(self.found, self.checked)
+        self.asking = Asking(self.found, self.checked)
         self._ended: dict[str, float] = {}
         self._world = world
         self._leader = ""

@@ -25,7 +25,7 @@ from roq.exchange.events import (
 from roq.exchange.machine import ExchangeCore
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
-from roq.protocol.channel import ACK, CONTROL, NUMBER
+from roq.protocol.channel import ACK, CONTROL
 from roq.protocol.control import OrderAsk, OrderTold
 from roq.protocol.entry import announcement
 from roq.simulation.virtual.network import Connection, Frames, Wire
@@ -293,7 +293,10 @@ class Exchange:
                 self.core.intake.ack_later(link)
                 self._settle_alarm.set_earlier(self._world.now + SERVE_SECONDS)
             elif link.route is not None:
-                self._send(link.route, (ACK, NUMBER.pack(link.committed)))
+                self._send(link.route, (ACK, link.acknowledgement(link.committed)))
+                link.seen = link.acked_at
+                if link.places is not None:
+                    link.places.told = link.committed
         self._perform(self.core.take_answers())
         self._on_settled()
 

@@ -23,6 +23,7 @@ from roq.errors import LocalProtocolError
 from roq.machine import Tick
 from roq.model import Limits, PublisherId
 from roq.protocol.control import Assigned, Control, Relocate, Relocated, Topology
+from roq.protocol.requesting import OUTCOMES
 from roq.simulation.virtual.network import Connection, Frames, Wire
 from roq.simulation.virtual.world import Alarm, Time
 
@@ -67,9 +68,12 @@ class Publisher:
         desk: its monitor.
         naive: at a relocation it closes its connection at once, opens one to the new exchange, and
             forgets what was not acknowledged: to show what that loses.
+        offsets: it is told where its batches are.
 
     Attributes:
         machine: its links.
+        on_outcomes: called with the number of a link, and what its exchange tells of requests.
+        on_cut: called when a connection has ended.
     """
 
     def __init__(
@@ -82,9 +86,12 @@ class Publisher:
         limits: Limits,
         *,
         naive: bool = False,
+        offsets: bool = False,
     ) -> None:
         self.id = publisher
-        self.machine = Links(publisher, limits, delivery_seconds=DELIVERY_SECONDS)
+        self.machine = Links(publisher, limits, delivery_seconds=DELIVERY_SECONDS, offsets=offsets)
+        self.on_outcomes: Callable[[int, list[bytes]], None] = lambda *_: None
+        self.on_cut: Callable[[], None] = lambda: None
         self._world = world
         self._network = network
         self._queue = queue
@@ -166,7 +173,9 @@ class Publisher:
     def received(self, connection: Connection, frames: Frames) -> None:
         """See `Client`."""
         link = self._link(connection)
-        if link is not None:
+        if link is not None and frames[0] == OUTCOMES:
+            self.on_outcomes(link, list(frames))
+        elif link is not None:
             self._feed(Received(link, list(frames)))
 
     def disconnected(self, connection: Connection) -> None:
@@ -174,6 +183,7 @@ class Publisher:
         link = self._link(connection)
         if link is not None:
             del self._connections[link]
+            self.on_cut()
             self._feed(ConnectionLost(link, "the connection has ended"))
 
     def _link(self, connection: Connection) -> int | None:
@@ -226,6 +236,7 @@ class Publisher:
             if bye:
                 connection.send(bye)
             connection.close()
+            self.on_cut()
 
     def _arm(self) -> None:
         deadline = self.machine.next_deadline()

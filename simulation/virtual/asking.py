@@ -1,0 +1,253 @@
+"""What is noticed of requests: who makes them, who runs them, and how each is told to have ended.
+
+A request is known by its number, which is what it sends; a run by its own, which is in its
+response. So each response tells which run has made it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from struct import Struct
+from typing import Any, Final
+
+from roq.client.request.pending import Pending
+from roq.model import LogId
+from roq.protocol.requesting import ENDS, RequestEnd, RequestState
+from roq.simulation.virtual.process import Process
+from roq.simulation.virtual.sharing import Place
+
+SHOWN_MAX: Final = 5
+"""Broken promises of one kind that are told."""
+NUMBERS: Final = Struct(">II")
+"""A response: of the request, and of the run."""
+GONE: Final = frozenset({RequestState.RETRIEVED, RequestState.EXPIRED})
+"""Of a request that has ended somebody may hear this later."""
+
+
+@dataclass(eq=False)
+class Asked:
+    """A request.
+
+    Attributes:
+        once: it must not be begun again.
+        requester: the process.
+        made_at: when.
+        find: gives it as its requester has it; None: it was not made.
+        cancelled: its requester has said so.
+        wants_call: its requester wants to be called back.
+        called: so often it was.
+    """
+
+    number: int
+    once: bool
+    requester: Process
+    made_at: float
+    find: Callable[[], Pending[bytes] | None] = lambda: None
+    cancelled: bool = False
+    wants_call: bool = False
+    called: int = 0
+
+    @property
+    def pending(self) -> Pending[bytes] | None:
+        """As its requester has it; None: it was not made."""
+        return self.find()
+
+    @property
+    def waits(self) -> bool:
+        """Whether somebody waits for it."""
+        pending = self.pending
+        return self.requester.alive and pending is not None and not pending.done()
+
+
+@dataclass(eq=False)
+class Run:
+    """One run of a handler."""
+
+    number: int
+    request: int
+    instance: str
+    place: Place
+    began_at: float
+    over: str = ""
+    """How it has ended: `done`, `failed` or `again`; empty: not yet."""
+
+
+@dataclass
+class _At:
+    """What is known of a place in a log.
+
+    Attributes:
+        to: to whom it was handed out last, and when.
+        end: how it was told to have ended.
+    """
+
+    to: tuple[str, float] = ("", 0.0)
+    end: RequestEnd | None = None
+    runs: list[Run] = field(default_factory=list)
+
+
+class Asking:
+    """Watches over one service at all exchanges.
+
+    Args:
+        found: told of broken promises.
+        checked: counts how often each one was looked at.
+
+    Attributes:
+        asked: requests that were made, by number.
+        runs: of handlers, by number.
+        states: how often requesters were told each.
+        healed_at: since when all is well, for good.
+    """
+
+    def __init__(self, found: Callable[[str], None], checked: Counter[str]) -> None:
+        self.asked: dict[int, Asked] = {}
+        self.runs: dict[int, Run] = {}
+        self.states: Counter[str] = Counter()
+        self.healed_at = inf
+        self._found = found
+        self._checked = checked
+        self._places: dict[Place, _At] = {}
+        self._told: Counter[str] = Counter()
+
+    def make(self, requester: Process, *, once: bool) -> Asked:
+        """One more request is about to be made."""
+        number, now = len(self.asked), requester.world.now
+        asked = self.asked[number] = Asked(number, once, requester, now)
+        return asked
+
+    # --- while it happens -------------------------------------------------------------------------
+
+    def leased(self, instance: str, log: LogId, offset: int, run: range, now: float) -> None:
+        """An exchange sends these requests of a batch to an instance."""
+        for index in run:
+            place = Place(log, offset, index)
+            at = self._places.setdefault(place, _At())
+            at.to = instance, now
+            if at.end is not None:
+                self._tell("leased", f"{place} is handed out, though it is {at.end.state}")
+
+    def begins(self, instance: str, place: Place, number: int, now: float) -> Run:
+        """A handler is called."""
+        run = self.runs[len(self.runs)] = Run(len(self.runs), number, instance, place, now)
+        at = self._places.setdefault(place, _At())
+        if self.asked[number].once:
+            self._checked["what must not be begun again is not"] += 1
+            before = next((each for each in at.runs if each.over != "again"), None)
+            if before is not None:
+                self._tell(
+                    "twice",
+                    f"{instance} begins request {number} at {place}, which {before.instance} has "
+                    f"begun at {before.began_at:.3f} ({before.over or 'it was lost'})",
+                )
+        at.runs.append(run)
+        return run
+
+    def told(self, log: LogId, ends: Sequence[RequestEnd]) -> None:
+        """A requester is told how requests have ended."""
+        for end in ends:
+            place = Place(log, end.offset, end.index)
+            self.states[end.state] += 1
+            self._checked["each request has one outcome"] += 1
+            at = self._places.setdefault(place, _At())
+            before = at.end
+            if end.state in GONE:
+                if before is None:
+                    self._tell("gone", f"{place} is {end.state}, and nobody was told how it ended")
+                continue
+            if end.state not in ENDS:
+                self._tell("lost", f"{place} is told to be {end.state}")
+            elif before is None:
+                at.end = end
+                self._look_at(place, at, end)
+            elif (before.state, before.value) != (end.state, end.value):
+                self._tell("ends", f"{place} is {before.state} and then {end.state}")
+
+    def called(self, asked: Asked) -> None:
+        """A callback is called."""
+        self._checked["a callback is called once"] += 1
+        asked.called += 1
+        if asked.called > 1:
+            self._tell("called", f"the callback of request {asked.number} is called again")
+        if asked.waits:
+            self._tell("called", f"request {asked.number} is not done, and its callback is called")
+
+    def _look_at(self, place: Place, at: _At, end: RequestEnd) -> None:
+        if end.state is RequestState.DONE:
+            self._look_at_response(place, at, end.value)
+        elif end.state is RequestState.FAILED:
+            if not any(run.over == "failed" for run in at.runs):
+                self._tell("failed", f"{place} has failed, and no handler: {end.text[-200:]}")
+        elif end.state is RequestState.DISCARDED:
+            lost = [run for run in at.runs if run.over != "again" and self.asked[run.request].once]
+            if lost:
+                self._tell("discarded", f"{place} is discarded, and {lost[0].instance} runs it")
+
+    def _look_at_response(self, place: Place, at: _At, value: bytes) -> None:
+        self._checked["a response is that of the valid attempt"] += 1
+        number, of = NUMBERS.unpack(value)
+        run = self.runs[of]
+        to, since = at.to
+        if run.request != number or run.place != place:
+            self._tell("foreign", f"{place} is answered with what was requested at {run.place}")
+        elif run.over != "done":
+            self._tell("foreign", f"{place} is answered by a run that has not ended")
+        elif run.instance != to or run.began_at < since:
+            self._tell(
+                "outdated",
+                f"{place} is answered by {run.instance}, which has begun at {run.began_at:.3f}; "
+                f"{to} has it since {since:.3f}",
+            )
+
+    # --- at the end -------------------------------------------------------------------------------
+
+    def waits(self) -> str:
+        """A request of a living requester that has not ended; empty: there is none."""
+        for each in self.asked.values():
+            if each.waits:
+                return f"request {each.number} of {each.requester} has not ended: {each.pending}"
+        return ""
+
+    def look_again(self, asked: Asked, found: Pending[Any], *, there: bool) -> None:
+        """Somebody has asked for an accepted request by its id, when all is over.
+
+        Args:
+            there: its log is.
+        """
+        self._checked["each accepted request can be asked for"] += 1
+        if not there:
+            return
+        state, place = found.state, found.at
+        if state not in ENDS | GONE:
+            self._tell("asked", f"request {asked.number} at {place} is {state} when asked for")
+        mine = asked.pending
+        known = None if mine is None or mine.at != place else mine.state
+        if known in ENDS and state not in {known, *GONE}:
+            self._tell("asked", f"request {asked.number} was {known}, and is {state} by its id")
+
+    def look_at_ends(self) -> None:
+        """What living requesters believe, and were called back for."""
+        for each in self.asked.values():
+            pending = each.pending
+            if pending is None or not each.requester.alive:
+                continue
+            if each.wants_call and each.called != 1:
+                text = f"is called back {each.called} times for request {each.number}: {pending}"
+                self._tell("called", f"{each.requester.name} {text}")
+            if pending.at is not None:
+                log, (offset, index) = pending.at
+                end = self._places.get(Place(log, offset, index), _At()).end
+                if end is not None and pending.state in ENDS and pending.state != end.state:
+                    self._tell("believes", f"request {each.number} is {end.state}: {pending}")
+            if pending.state == RequestState.CANCELLED and not each.cancelled:
+                self._tell("cancelled", f"nobody has cancelled request {each.number}")
+            if pending.state == "unavailable" and each.made_at > self.healed_at:
+                self._tell("unavailable", f"nobody says how request {each.number} ends: {pending}")
+
+    def _tell(self, kind: str, text: str) -> None:
+        self._told[kind] += 1
+        if self._told[kind] <= SHOWN_MAX:
+            self._found(text)

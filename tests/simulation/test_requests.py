@@ -1,0 +1,121 @@
+"""Requesters and instances in whole clusters in which everything fails; and proof that a broken
+rule of requests is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+import pytest
+
+from roq.client.request.pending import Pending
+from roq.log.leases import Lease, Member
+from roq.log.open_requests import OpenRequests
+from roq.log.outcomes import OutcomeStore
+from roq.log.service_group import ServiceGroup
+from roq.model import FLUSH, VOLATILE
+from roq.protocol.requesting import Answer
+from roq.simulation.experiments.survival import Wish, try_seeds
+from roq.simulation.virtual.kinds import KINDS
+from roq.simulation.virtual.trial import Case, Trial
+from roq.simulation.virtual.troubles import Trouble
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.mark.parametrize("durability", [VOLATILE, FLUSH])
+def test_requests_end_once_whatever_fails(durability: str) -> None:
+    looked = Counter[str]()
+    for result in try_seeds(range(2), wish := Wish(durability=durability, asked=True)):
+        assert not result.broken, f"{result.broken[0]}\n{wish.replay_command(result.seed)}"
+        looked.update(result.checked)
+    assert looked["a response is that of the valid attempt"] > 30
+    assert looked["what must not be begun again is not"] > 30
+    assert looked["a callback is called once"] > 30
+
+
+def test_without_troubles_every_request_is_answered() -> None:
+    wish = Wish(without=KINDS, asked=True)
+    trial = Trial(wish.case(1))
+    assert not trial.run().broken
+    asking = trial.cluster.watch.asking
+    states = Counter(each.find().state for each in asking.asked.values() if each.find())
+    assert states["done"] > 0.8 * states.total() > 30, states
+    assert set(states) <= {"done", "failed", "late", "cancelled"}
+
+
+# --- rules that are broken ------------------------------------------------------------------------
+
+
+def an_outdated_attempt_answers(patch: Patch) -> None:
+    """The number of a lease is not looked at: whoever has had the request may answer it."""
+    lend, answer = ServiceGroup._lease, ServiceGroup.answer_all
+    offsets: dict[int, int] = {}
+
+    def remember(self: ServiceGroup[bytes], *given: object) -> Lease:
+        lease: Lease = lend(self, *given)  # type: ignore[arg-type]
+        offsets[lease.number] = lease.offset
+        return lease
+
+    def careless(
+        self: ServiceGroup[bytes], member: Member, number: int, answers: Iterable[Answer]
+    ) -> int:
+        if number in member.leases or number not in offsets:
+            return answer(self, member, number, answers)
+        batch, taken = self._requests.batches.get(offsets[number]), 0
+        for each in answers:
+            lease = None if batch is None else batch.holder(each.index)
+            if lease is not None:
+                mine = msgspec.structs.replace(each, lease=lease.number)
+                taken += answer(self, lease.member, lease.number, [mine])
+        return taken
+
+    patch.setattr(ServiceGroup, "_lease", remember)
+    patch.setattr(ServiceGroup, "answer_all", careless)
+
+
+def what_has_begun_is_not_noted(patch: Patch) -> None:
+    patch.setattr(OpenRequests, "begin_once", lambda *_given: None)
+
+
+def outcomes_do_not_outlive_the_process(patch: Patch) -> None:
+    patch.setattr(OutcomeStore, "take_changes", lambda _store: ([], []))
+
+
+def a_callback_is_not_forgotten(patch: Patch) -> None:
+    ring = Pending._ring
+
+    def twice(self: Pending[bytes], call: Callable[[], None]) -> None:
+        ring(self, call)
+        ring(self, call)
+
+    patch.setattr(Pending, "_ring", twice)
+
+
+CASES: Final = {
+    an_outdated_attempt_answers: ("is answered by", "pause-member", 5.0, VOLATILE),
+    what_has_begun_is_not_noted: ("has begun at", "pause-member", 5.0, VOLATILE),
+    outcomes_do_not_outlive_the_process: ("when asked for", "kill-exchange", 0.2, FLUSH),
+    a_callback_is_not_forgotten: ("is called again", "clock", 0.0, VOLATILE),
+}
+
+
+@pytest.mark.parametrize("rule", CASES, ids=lambda rule: rule.__name__)
+def test_a_broken_rule_is_noticed(
+    rule: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule(monkeypatch)
+    expected, kind, seconds, durability = CASES[rule]
+    told: list[str] = []
+    for seed in range(8):
+        case = Case.draw(seed, durability=durability, asked=True)
+        plan = [Trouble(0.5 * each, kind, seconds, 100 * seed + each) for each in range(4)]
+        case = replace(case, plan=plan, seconds=4.0, publishers=1, exchanges=1, sparse=0,
+                       patient=False, requesters=1, services=3)  # fmt: skip
+        told += Trial(case).run().broken
+        if any(expected in text for text in told):
+            return
+    pytest.fail(f"nobody has noticed: {told}")
