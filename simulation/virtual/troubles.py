@@ -420,8 +420,10 @@ class Troubles:
         """A member of the group, an instance of the service, or a requester."""
         cluster = self._cluster
         kinds: list[Sequence[Frail]] = [cluster.members, cluster.services, cluster.requesters]
-        found = [[each for each in kind if each.process.alive and not each.left] for kind in kinds]
-        return _pick(random, _pick(random, list(filter(None, found))))
+        living = [[each for each in kind if each.process.alive and not each.left] for kind in kinds]
+        found = list(filter(None, living))
+        # Groups alone draw once, so that their histories stay as they were.
+        return _pick(random, found[0] if len(found) == 1 else _pick(random, found))
 
     def _kill_member(self, random: Random, seconds: float) -> str:
         """A member dies, or leaves; another one comes."""
