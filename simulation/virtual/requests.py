@@ -121,9 +121,9 @@ class Collects(Collector):
         self._asking = asking
         super().__init__(*given, **more)
 
-    def _take_ends(self, name: LogId, ended: list[RequestEnd]) -> None:
-        self._asking.told(name, ended)
-        super()._take_ends(name, ended)
+    def _take_end(self, name: LogId, end: RequestEnd, waiters: tuple[Waiter, ...]) -> None:
+        self._asking.told(name, list(end.each()))
+        super()._take_end(name, end, waiters)
 
 
 class _Publishes:
@@ -317,7 +317,7 @@ class _Handles(Handling):
                 self._begin_run(work, found)
 
     def _begin_run(self, work: Work, found: tuple[Registered, Any, RequestContext]) -> None:
-        holding, at = work
+        holding, at, _ = work
         _, number, context = found
         place = Place(holding.log, holding.offset, holding.first + at)
         name, world = self._process.name, self._process.world
