@@ -29,7 +29,7 @@ Patch = pytest.MonkeyPatch
 @pytest.mark.parametrize("durability", [VOLATILE, FLUSH])
 def test_requests_end_once_whatever_fails(durability: str) -> None:
     looked = Counter[str]()
-    for result in try_seeds(range(2), wish := Wish(durability=durability, asked=True)):
+    for result in try_seeds([1], wish := Wish(durability=durability, asked=True)):
         assert not result.broken, f"{result.broken[0]}\n{wish.replay_command(result.seed)}"
         looked.update(result.checked)
     assert looked["a response is that of the valid attempt"] > 30

@@ -72,7 +72,7 @@ class Collector:
 
     def __init__(
         self, engine: Engine, managers: Sequence[str], queue: str, publisher: bytes = b"",
-        on_lost: Callable[[Waiter], bool] | None = None,
+        on_lost: Callable[[Waiter], bool] | None = None, client_id: bytes = b"",
     ) -> None:  # fmt: skip
         self.queue = queue
         self.condition = threading.Condition()
@@ -106,7 +106,7 @@ class Collector:
         """The exchanges of the queue are known."""
         self._limited = RateLimited(log)
         self._session = MonitorSession(
-            engine, managers, queue, client_id=os.urandom(16), role="consumer",
+            engine, managers, queue, client_id=client_id or os.urandom(16), role="consumer",
             on_topology=self._topology, on_state=self._state,
         )  # fmt: skip
         engine.at_end(self._engine_ended)
@@ -197,7 +197,7 @@ class Collector:
 
     def expect(self, pending: Pending[Any] | PendingMany[Any], seconds: float) -> None:
         """A request is to end within so many seconds; I/O thread, or before anybody else has it."""
-        pending.due = monotonic() + seconds
+        pending.due = self._engine.reactor.now() + seconds
 
     def find(self, pending: Pending[Any]) -> None:
         """Somebody waits for a request that is elsewhere made.
@@ -566,7 +566,7 @@ class Collector:
         if self._error is not None:
             return
         with self._guard.lock:
-            self._pass_time(monotonic())
+            self._pass_time(self._engine.reactor.now())
         if (told := self._connections.overdue()) and not self._session.facts().reason:
             self._topology(told)
         self._look()
