@@ -578,7 +578,7 @@ class Collector:
         self._perform(self._machine.tick(self._engine.reactor.now()))
 
     def _overdue(self, waiter: Waiter, now: float) -> None:
-        """Its time is over: its exchange decides; if that says nothing, it is not known here."""
+        """Its time is over: its exchange decides, and is asked; else that is not known here."""
         if waiter.done():
             return
         endpoint, places, machine = waiter.endpoint, waiter.places(), self._machine
@@ -587,7 +587,6 @@ class Collector:
                 self.cancel(waiter, late=True)  # when it is known where it is
             for place in places:
                 machine.cancel(endpoint.service, *place, late=True)
-                # And ask soon what it has said, if it does not say it.
                 machine.wait(endpoint.service, *place, self._engine.reactor.now(), ask=False)
             waiter.due = ENDLESS
             self._requests.due_again(waiter, now + GRACE_SECONDS)

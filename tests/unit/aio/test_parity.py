@@ -70,7 +70,7 @@ PAIRS = [
         many.PendingMany,
         roq.aio.PendingMany,
         shells=frozenset({"called", "due", "ends", "held", "parts", "places", "repeat", "settle"})
-        | {"forget_repeat", "placed", "recount", "went", "when_done"},
+        | {"forget_repeat", "placed", "recount", "settle_all", "went", "when_done"},
     ),
     Pair(
         requester.Requester,
