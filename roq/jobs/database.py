@@ -372,7 +372,7 @@ def _begun(connection: sa.Connection) -> None:
         while monotonic() < until:
             try:
                 driver.execute("BEGIN IMMEDIATE")
-            except driver.OperationalError as error:
+            except driver.DatabaseError as error:
                 if not error.sqlite_errorname.startswith("SQLITE_BUSY"):
                     break
             else:

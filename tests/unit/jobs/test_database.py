@@ -67,6 +67,18 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
     database.close()
 
 
+def test_a_file_that_was_overwritten_is_told_to_who_writes(tmp_path: Path) -> None:
+    database = JobDatabase(str(tmp_path / "x.db"))
+    fill(database, "CREATE TABLE t (a INTEGER)")
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as other:
+        other.execute("CREATE TABLE u (a INTEGER)")
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (tmp_path / "x.db").write_bytes(b"print('no database')" * 1_000)
+        with pytest.raises(Unavailable, match="not a database"), database.write():
+            pass
+    database.close()
+
+
 def test_what_fails_is_undone(tmp_path: Path) -> None:
     database = JobDatabase(str(tmp_path / "x.db"))
     with database.write() as connection:
