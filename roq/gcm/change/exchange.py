@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -358,7 +359,7 @@ class ExchangeSagas:
         That is so where the registry or a host failed in the middle, or the leader.
         """
         exchanges = queue.record.exchanges
-        return _all_away(queue) or any(self._can_finish(queue, each) for each in exchanges)
+        return _lacking(queue) > 0 or any(self._can_finish(queue, each) for each in exchanges)
 
     def finish(self, name: str) -> Saga:
         """Complete what was left half-done of this queue, or undo it."""
@@ -367,8 +368,7 @@ class ExchangeSagas:
             for exchange in queue.record.exchanges:
                 if self._can_finish(queue, exchange):
                     yield from self._finish(queue, exchange)
-            if _all_away(queue):
-                yield from self._stand_in(queue)
+            yield from self._stand_in(queue)
         return done()
 
     def stand_in(self, queue: Queue, lost: Iterable[ExchangeRecord]) -> Part[None]:
@@ -391,14 +391,14 @@ class ExchangeSagas:
                 "back when that host is"
             )
             yield Emit((LogLine("exchange_away", text),))
-        # What stood in for others before is still there: else each loss of a host would leave more.
-        for _ in range(0 if record.limits.ordered else -record.surplus):
-            yield from self._stand_in(queue)
+        yield from self._stand_in(queue)
 
     def _stand_in(self, queue: Queue) -> Part[None]:
-        number = yield from self._add(queue, "", lambda: self._steps.place_beside(queue), SCALING)
-        text = f"queue {queue.name}: {exchange_name(number)} stands in for an exchange that is away"
-        yield Emit((LogLine("exchange_stands_in", text),))
+        for _ in range(_lacking(queue)):
+            place = partial(self._steps.place_beside, queue)
+            number = exchange_name((yield from self._add(queue, "", place, SCALING)))
+            text = f"queue {queue.name}: {number} stands in for an exchange that is away"
+            yield Emit((LogLine("exchange_stands_in", text),))
 
     def _can_finish(self, queue: Queue, exchange: ExchangeRecord) -> bool:
         if not exchange.wanted:
@@ -504,15 +504,17 @@ def _check_stopped(queue: Queue, exchange: ExchangeRecord) -> None:
         )
 
 
-def _all_away(queue: Queue) -> bool:
-    """Whether nothing of a queue takes messages, as all hosts with its logs are gone.
+def _lacking(queue: Queue) -> int:
+    """How many exchanges are to stand in for those that are away. What stood in before is still
+    there: else each loss of a host would leave more.
 
     An ordered queue waits for its log, unless that was given up.
     """
-    exchanges = queue.record.exchanges
-    if queue.record.limits.ordered:
-        return not exchanges
-    return not _wanted(queue) and any(each.away for each in exchanges)
+    record = queue.record
+    if record.limits.ordered:
+        return int(not record.exchanges)
+    least = int(any(each.away for each in record.exchanges) and not _wanted(queue))
+    return max(least, -record.surplus)
 
 
 def _check_growth(queue: Queue, request: ScaleOut, rules: ElasticRules) -> None:

@@ -184,12 +184,10 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
         """How many exchanges more it has here than it was given, by its creation and by hand; below
         0: how many less, as some are away."""
         replaced = {each.replaces for each in self.exchanges if each.here}
-        given = [
-            each
-            for each in self.exchanges
-            if each.wanted and each.origin != SCALING and each.number not in replaced
-        ]
-        return sum(each.here for each in self.exchanges) - len(given)
+        # What goes from its host as another one is there for it counts no more.
+        staying = [each for each in self.exchanges if each.wanted and each.number not in replaced]
+        given = sum(each.origin != SCALING for each in staying)
+        return sum(each.here for each in staying) - given
 
     @property
     def removable(self) -> list[int]:

@@ -144,6 +144,42 @@ def test_who_stands_in_may_go_when_the_other_one_is_back_and_not_before(script: 
     assert set(states(script)) == {1}
 
 
+def test_what_is_being_emptied_for_a_drain_is_none_of_those_that_a_queue_was_given(
+    script: Script,
+) -> None:
+    """It goes as soon as it is empty, and nothing came in its place later."""
+    script.ask(2004, QName="q", Host="h2")
+    script.monitors["q"].waits_for = "1 subscriber not at its end yet"
+    script.ask(2112, Host="h2")
+    script.live(5.0)
+    assert set(states(script)) == {1, 2, 3}
+    lose(script, "h1")
+    assert told(script, "q").scaled == [], "x4 stands in for x1"
+    script.monitors["q"].waits_for = ""
+    script.live(30.0)
+    assert {each: state for each, (_, state) in states(script).items()} == {
+        1: "away", 3: "created", 4: "created",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("elects", [True, False])
+def test_others_stand_in_as_soon_as_it_can_be_if_it_could_not_at_once(
+    script: Script, elects: bool
+) -> None:
+    script.ask(2004, QName="q", Host="h2")
+    for host in ("h2", "h3"):
+        script.hosts[host].mute.add(StartExchange)
+    lose(script, "h1")
+    script.live(60.0)
+    if elects:
+        script.elect()
+    for host in ("h2", "h3"):
+        script.hosts[host].mute.clear()
+        script.report(script.hosts[host])
+    script.live(60.0)
+    assert sum(state == "created" for _, state in states(script).values()) == 2, states(script)
+
+
 def test_it_is_back_when_its_host_is(script: Script) -> None:
     lose(script, "h1")
     script.come_back("h1")
