@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 
 from roq.errors import ConfigError, InvalidRequest, JobNotFound
@@ -194,7 +194,9 @@ def write_batch(
         refuse(jobs, told)
         after = tuple({each.id for each in told})
         fresh = bool(told) and all(each.outcome == "new" for each in told)
-        told += store.submit(connection, [replace(last, parents=after)], fresh=fresh, **how)
+        told += store.submit(
+            connection, [msgspec.structs.replace(last, parents=after)], fresh=fresh, **how
+        )
         connection.execute(BATCH.insert().values(job=told[-1].id, name=name, number=len(after)))
     return told
 
