@@ -79,6 +79,9 @@ class Ended(NamedTuple):
     outcome: RequestEnd
 
 
+_NOTHING: Final = RequestEnd(0, 0, RequestState.RETRIEVED)
+
+
 class _Kept:
     """Outcomes that have come together; they take their room until the last of them is gone."""
 
@@ -145,8 +148,9 @@ class OutcomeStore:
         state, text = answer.state, answer.text
         if state not in _ANSWERS:
             state, text = RequestState.FAILED, f"its instance has answered {state}"
+        every = [answer.value, *answer.more]
         for first, count in runs:
-            values = [answer.value, *answer.more][first - answer.index :][:count]
+            values = every[first - answer.index : first - answer.index + count]
             if answer.silent or self.fits(values, text, most):
                 yield first, state, values, text
                 continue
@@ -223,10 +227,10 @@ class OutcomeStore:
                 length = sum(1 for _ in alike)
                 if kept is not None:
                     gone += positions[at : at + length]
-                    self._took(kept, length)
                     if time_us:
                         seconds = max(0.0, (time_us - kept.outcome.ended_us) / 1_000_000)
                         self.unfetched.note(seconds, length)
+                    self._took(kept, length)
                 at += length
             self.put_state(gone, RequestState.RETRIEVED, now)
             count += len(gone)
@@ -331,6 +335,7 @@ class OutcomeStore:
         kept.left -= count
         if not kept.left:
             self.bytes -= size_of(kept.outcome)
+            kept.outcome = _NOTHING  # `_lives` has it until its time is over
 
     def _drop(self, position: Position, state: RequestState, now: float) -> bool:
         kept = self._stored.pop(position, None)

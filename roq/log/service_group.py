@@ -140,7 +140,8 @@ class ServiceGroup(ConsumerGroup[B]):
         offset, publisher = lease.offset, self._requests.batches[lease.offset].publisher
         still = held = lease.open << lease.first
         for answer in answers:
-            own = still & bits_at(answer.index, 1 + len(answer.more))
+            own = still >> answer.index & bits_at(0, 1 + len(answer.more))
+            own <<= answer.index
             still ^= own
             for index, state, values, text in self.outcomes.fitting(answer, runs_of(own), most):
                 made = RequestEnd(

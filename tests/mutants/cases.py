@@ -556,7 +556,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/service_group.py",
         REQUESTS,
         ("            still ^= own\n", ""),
-        ("            own = still & bits_at(", "            own = bits_at("),
+        ("            own = still >> answer.index & bits_at(", "            own = bits_at("),
         ("        message = None if named != position else delayed_message(named)\n",
          "        message = None\n"),
         ("            position, publisher = delayed\n", "            position, _ = delayed\n"),

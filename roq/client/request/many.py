@@ -315,13 +315,15 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
     def settle_all(self, members: Sequence[int], outcome: RequestEnd) -> int:
         """Some of them have ended so; of how many that was not known."""
         count, first = len(members), members[0]
-        alike = members == range(first, first + count) and count > 1 and not self._singles
-        if not alike or self.ends[first : first + count].count(None) < count:
+        alike = members == range(first, first + count) and count > 1
+        with REGISTERING:
+            alike = alike and not self._singles
+            if alike := alike and self.ends[first : first + count].count(None) == count:
+                self.ends[first : first + count] = [Together(outcome, first)] * count
+                self._left -= count
+        if not alike:
             pairs = zip(members, outcome.each(), strict=True)
             return sum(self.settle(member, each, None) for member, each in pairs)
-        with REGISTERING:
-            self.ends[first : first + count] = [Together(outcome, first)] * count
-            self._left -= count
         self._ended()
         return count
 

@@ -567,7 +567,8 @@ class Collector:
             return
         with self._guard.lock:
             self._pass_time(self._engine.reactor.now())
-        if (told := self._connections.overdue()) and not self._session.facts().reason:
+            told = self._connections.overdue()
+        if told and not self._session.facts().reason:
             self._topology(told)
         self._look()
         self._timer = self._engine.reactor.call_later(TICK_SECONDS, self._tick)
@@ -592,8 +593,8 @@ class Collector:
             self._requests.due_again(waiter, now + GRACE_SECONDS)
             return
         for place in places:
-            machine.forget(endpoint.service, *place)
-            self._requests.close(place)
+            if not self._requests.leave(place, waiter):
+                machine.forget(endpoint.service, *place)
         why = f"its exchange has not said how it has ended: {self.trouble or 'it is silent'}"
         self._settle_all(waiter, None, Unavailable(f"{endpoint.name}: {why}"))
 

@@ -78,6 +78,14 @@ class WaitingRequests:
         self.count -= len(waiters)
         return waiters
 
+    def leave(self, place: At, waiter: Waiter) -> bool:
+        """This one does not wait there any more; whether others do."""
+        others = tuple(each for each in self.close(place) if each is not waiter)
+        if others:
+            self.open[place[0]][place[1]] = others
+            self.count += len(others)
+        return bool(others)
+
     def close_all(self, log: LogId, positions: Iterable[Position]) -> None:
         """Nothing is waited for at these any more."""
         take = self.open.get(log, {}).pop

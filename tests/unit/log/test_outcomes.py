@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 
@@ -163,6 +164,20 @@ def test_those_that_have_come_together_are_told_apart_and_share_their_room() -> 
     ]  # fmt: skip
     assert store.pass_time(10.0) == 3
     assert (len(store), store.bytes) == (0, 0)
+    store.check()
+
+
+def test_values_that_are_fetched_are_given_back_at_once() -> None:
+    """And not when their time is over: `store_bytes` counts them no more."""
+    store = OutcomeStore()
+    store.note_no_changes()
+    value = b"v" * 1_000
+    before = sys.getrefcount(value)
+    store.put(RequestEnd(3, 4, RequestState.DONE, b"a", more=[value]), 10.0)
+    assert sys.getrefcount(value) > before
+    assert store.fetched_all([(3, 4, 2)], 1.0, 1) == 2
+    assert (sys.getrefcount(value), store.bytes) == (before, 0)
+    assert store.pass_time(10.0) == 0
     store.check()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -612,3 +613,20 @@ def test_one_answer_for_some_counts_for_those_that_are_still_its_instances() -> 
     assert desk.group.state_of(Position(0, 4)) is RequestState.OFFERED
     assert not desk.group.answer(member, answer), "twice"
     desk.group.check()
+
+
+def test_answers_to_what_it_never_had_cost_next_to_nothing() -> None:
+    """One message may have a hundred thousand of them."""
+    desk = Desk()
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    tracemalloc.start()
+    try:
+        assert not desk.group.answer(member, Answer(lease.number, (1 << 20) - 1, more=[b""]))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 50_000, "no number of a million bits"
+    assert not desk.group.answer(member, Answer(lease.number, 1, more=[b"w"])), "one is its own"
+    assert desk.group.open_count == 1

@@ -9,8 +9,10 @@ import pytest
 
 import roq
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
+from roq.client.request import many
 from roq.client.request.endpoint import endpoint
 from roq.client.request.many import ManyPart, PendingMany
+from roq.client.request.pending import Pending
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 
@@ -200,3 +202,24 @@ def test_each_of_those_that_have_failed_together_says_why(scene: Scene) -> None:
     assert second.state == "failed", "it was looked at before"
     scene.end(2)
     assert [type(each) for each in scene.many.results(0)[:2]] == [roq.RequestFailed] * 2
+
+
+def test_one_that_is_looked_at_while_all_end_together_ends_as_well(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread is in between when the one that settles has the lock for the first time."""
+    scene.parts[0].place()
+    looked: list[Pending[bytes]] = []
+
+    class Between:
+        def __enter__(self) -> None:
+            if not looked:
+                looked.append(Pending(scene.waits, "work", ECHO))
+                looked[0] = scene.many[1]
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(many, "REGISTERING", Between())
+    scene.parts[0].settle(RequestEnd(7, 4, RequestState.DONE, b"0", more=[b"1"]))
+    assert looked[0].result(0) == b"1"
+    assert scene.parts[0].left == 0

@@ -314,6 +314,45 @@ def test_many_that_are_overdue_are_asked_for_before_they_are_given_up(scene: Sce
     assert scene.collector.open_count == 0
 
 
+def test_who_gives_up_takes_nothing_from_others_who_wait_for_the_same(scene: Scene) -> None:
+    sent, many = together(scene, within=0.0)
+    scene.collector.accepted(sent)
+    found = scene.pending()
+    found.place(ONE, Position(3, 1))
+    scene.collector.find(found)
+    scene.inside(lambda: None)
+    part = many.parts[0]
+    scene.inside(lambda: scene.collector._overdue(part, many.due))
+    scene.inside(lambda: scene.collector._overdue(part, many.due + GRACE_SECONDS))
+    assert [each.state for each in many] == ["unavailable"] * 3
+    assert scene.collector.open_count == scene.collector._machine.open_count == 1
+    ended(scene, 1)
+    assert found.result(20) == b"v"
+
+
+def test_what_was_not_told_of_in_time_is_looked_for_with_the_lock(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that wait take in what comes, and open places meanwhile."""
+    free: list[bool] = []
+
+    def overdue() -> None:
+        lock = scene.collector._guard.lock
+
+        def look() -> None:
+            free.append(lock.acquire(blocking=False))
+            if free[-1]:
+                lock.release()
+
+        other = threading.Thread(target=look)
+        other.start()
+        other.join()
+
+    monkeypatch.setattr(scene.collector._connections, "overdue", overdue)
+    scene.inside(scene.collector._tick)
+    assert free[0] is False
+
+
 def test_many_are_cancelled_where_they_are(scene: Scene) -> None:
     sent, many = together(scene)
     scene.collector.accepted(sent)
