@@ -40,7 +40,7 @@ from roq.errors import (
 )
 from roq.model import LogId
 from roq.protocol.control import Topology
-from roq.protocol.requesting import Position, RequestEnd, RequestState, ServiceSettings
+from roq.protocol.requesting import RequestEnd, RequestState, ServiceSettings
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
 
@@ -519,8 +519,7 @@ class Collector:
         self._changed = True
         part.settle(end)
         if not part.many.held:
-            place = Position(end.offset, end.index)
-            self._machine.fetched(part.many.endpoint.service, log, place, end.count)
+            self._machine.fetched(part.endpoint.service, log, end.positions[0], end.count)
         if not part.left:
             self._requests.not_due(part)
 
