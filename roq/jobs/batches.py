@@ -194,9 +194,8 @@ def write_batch(
         refuse(jobs, told)
         after = tuple({each.id for each in told})
         fresh = bool(told) and all(each.outcome == "new" for each in told)
-        told += store.submit(
-            connection, [msgspec.structs.replace(last, parents=after)], fresh=fresh, **how
-        )
+        final = msgspec.structs.replace(last, parents=after)
+        told += store.submit(connection, [final], fresh=fresh, **how)
         connection.execute(BATCH.insert().values(job=told[-1].id, name=name, number=len(after)))
     return told
 
