@@ -373,26 +373,20 @@ class JobWorker:
     ) -> tuple[list[ReadyJob], list[tuple[int, int, str]]]:
         """Which messages are acted upon, and the jobs (id, token, type) to claim.
 
-        A message waits while a job of its type and of higher priority does, whose own message has
-        not come here: that job is taken from the database.
+        A message waits while a job of a higher priority does, of any type that is wanted, whose own
+        message may not have come here: that job is taken from the database.
         """
-        lowest = {job.type: job.priority for job in sorted(named)}
+        lowest = max((job.priority for job in named), default=0)
         first = {
-            kind: self._store.first_priority(connection, kind, below)
-            for kind, below in lowest.items()
+            want.type: self._store.first_priority(connection, want.type, lowest)
+            for want in wants
+            if want.most > 0
         }
-        looked = []
-        passed_over = set()
-        for job in named:
-            priority = first[job.type]
-            if priority is None or job.priority <= priority:
-                looked.append(job)
-            else:
-                passed_over.add(job.type)
+        best = min((each for each in first.values() if each is not None), default=lowest)
+        looked = [job for job in named if job.priority <= best]
         jobs = [(job.id, job.token, job.type) for job in looked]
-        higher = [want for want in wants if want.type in passed_over]
-        if higher:
-            found = self._store.candidates(connection, higher, max(want.most for want in higher))
+        if len(looked) < len(named):
+            found = self._store.candidates(connection, wants, max(want.most for want in wants))
             jobs += [each for each in found if each not in jobs]
         return looked, jobs
 

@@ -578,6 +578,37 @@ def test_messages_of_jobs_without_a_slot_are_kept_and_hold_up_no_others(jobs: Jo
     thread.join()
 
 
+def test_what_a_message_brings_waits_for_what_is_more_important_of_another_type(
+    jobs: Jobs,
+) -> None:
+    order: list[str] = []
+
+    @jobs.type("A")
+    def unimportant(job: roq.Job) -> None:
+        order.append("A")
+
+    @jobs.type("B")
+    def important(job: roq.Job) -> None:
+        order.append("B")
+
+    jobs.operate.dispatch("queue", who="me")
+    messages = Messages()
+    running = JobWorker(
+        jobs.store, jobs.instances, jobs.types, threads=1, messages=lambda _ready: messages
+    )
+    low = [unimportant.submit(priority=roq.LOW) for _ in range(2)]
+    high = [important.submit(priority=roq.HIGH) for _ in range(2)]
+    messages.held = [ReadyJob(roq.LOW, each.id, 1, "A") for each in low]
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    for each in (*low, *high):
+        assert each.wait(SECONDS) is roq.JobStatus.COMPLETE
+    eventually(jobs, lambda: messages.held == [])
+    assert order == ["B", "B", "A", "A"], "the messages of B are still on their way"
+    running.stop()
+    thread.join()
+
+
 def test_an_instance_with_a_queue_does_nothing_for_commits_of_others(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
