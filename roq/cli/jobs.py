@@ -406,7 +406,7 @@ def instances(target: JobsTarget) -> None:
         ("ID#", "NAME", "PID#", "STATE", "RUNS#", "THREADS#", "SLOTS", "TYPES", "SINCE"),
         [
             (
-                str(row.id), row.name, str(row.pid), state_text(_life(row.dead, row.expires)),
+                str(row.id), row.name, str(row.pid), state_text("missing" if row.dead else "live"),
                 row.running, row.threads,
                 " ".join(f"{name}:{number}" for name, number in sorted(row.slots.items())),
                 " ".join(row.types), ago(row.started),
@@ -415,10 +415,6 @@ def instances(target: JobsTarget) -> None:
         ],
         "No program runs jobs: `roq jobs work MODULE:NAME`.",
     )  # fmt: skip
-
-
-def _life(dead: bool, expires: int) -> str:
-    return "missing" if dead or expires < now() else "live"
 
 
 @jobs.command(short_help="List the types that programs have declared.")

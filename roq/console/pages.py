@@ -129,7 +129,10 @@ def overview(asked: Asked) -> View:
 def _job_stalls(asked: Asked) -> list[Stall]:
     if asked.jobs is None:
         return []
-    found = asked.jobs.look("stalls", lambda operate: operate.stalls()).value or []
+    look = asked.jobs.look("stalls", lambda operate: operate.stalls())
+    if look.error is not None:
+        return [Stall("jobs", "database", "/jobs", str(look.error))]
+    found = look.value or []
     return [
         Stall("jobs", each.type, f"/jobs/list?{urlencode({'type': each.type})}", each.why)
         for each in found

@@ -136,7 +136,7 @@ def _samples(operate: JobOperations) -> Iterator[Sample]:
         if cell.status is JobStatus.CREATED:
             age = 0 if cell.oldest is None else max(0, now - cell.oldest)
             yield Sample(OLDEST, age / MICROSECONDS, (cell.type, priority))
-    live = [each for each in operate.instance_list() if not each.dead and each.expires > now]
+    live = [each for each in operate.instance_list() if not each.dead]
     yield Sample(INSTANCES, len(live))
     for stall in operate.stalls(counts):
         yield Sample(STALLED, stall.number, (stall.type, stall.reason))

@@ -311,6 +311,7 @@ class JobOperations:
         run = self._database.run
         with self._database.read() as connection:
             found = connection.execute(sa.select(INSTANCE).order_by(INSTANCE.c.id)).all()
+            now = self._database.now(connection)
             running = run(
                 connection,
                 "SELECT owner, count(*) AS number FROM job WHERE status = 'RUNNING' GROUP BY owner",
@@ -328,7 +329,8 @@ class JobOperations:
                     id=row.id, name=row.name, pid=row.pid, threads=row.threads,
                     running=busy.get(row.id, 0), types=msgspec.json.decode(row.types),
                     wants=msgspec.json.decode(row.wants), slots=slots.get(row.id, {}),
-                    started=row.started, expires=row.expires, dead=bool(row.dead),
+                    started=row.started, expires=row.expires,
+                    dead=bool(row.dead) or row.expires <= now,
                 )
                 for row in found
             ]  # fmt: skip

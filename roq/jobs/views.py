@@ -206,6 +206,7 @@ class InstanceRow(msgspec.Struct, frozen=True, kw_only=True):
     started: int
     expires: int
     dead: bool
+    """It has not said in time that it lives, whether or not another one has noticed."""
 
 
 class TypeRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import pytest
 from commands import until
 from paper_console import SCRIPT, PaperConsole
 
+import roq
 from roq.console.job_pages import JOB_PAGES
 from roq.console.settings import MetricLink
 from roq.jobs.jobs import Jobs
@@ -255,6 +256,16 @@ def test_jobs_that_nobody_runs_are_on_the_overview(console: PaperConsole, databa
     (stall,) = database.operate.stalls()
     assert (stall.reason, stall.number) == ("off", 4)
     assert "type is switched off" in stall.why
+
+
+def test_a_database_that_is_away_is_on_the_overview(
+    console: PaperConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stalls(_operate: object) -> object:
+        raise roq.Unavailable("the database of jobs cannot be reached")
+
+    monkeypatch.setattr(JobOperations, "stalls", stalls)
+    assert "the database of jobs cannot be reached" in console.get("/").text
 
 
 def test_a_batch_is_shown_with_what_it_lacks(database: Jobs) -> None:

@@ -48,6 +48,7 @@ def test_one_that_does_not_is_dead_and_buried_when_its_jobs_are_taken(lab: Lab) 
     lab.claim(mine)
     after(lab, EXPIRE_SECONDS)
     assert look(lab).dead
+    assert [row.dead for row in lab.jobs.operate.instance_list()] == [True], "nobody has noticed"
     with lab.database.write() as connection:
         assert lab.instances.reap(connection) == 1
         assert not lab.instances.renew(connection, mine)

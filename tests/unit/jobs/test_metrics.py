@@ -45,11 +45,14 @@ def test_jobs_of_the_database_and_runs_of_the_instance(jobs: Jobs) -> None:
     @jobs.type("Off")
     def off(job: roq.Job) -> None: ...
 
+    jobs.open()
+    with jobs.database.write() as connection:
+        jobs.instances.declare(connection, [off.facts])
+    jobs.operate.switch(False, who="me", type="Off")
     worker = jobs.start(threads=2)
     metrics = JobMetrics(jobs.operate, worker, "127.0.0.1", 0)
     good.submit(5).wait(SECONDS)
     bad.submit(priority="low").wait(SECONDS)
-    jobs.operate.switch(False, who="me", type="Off")
     off.submit()
     jobs.close()
     told = figures(metrics)
