@@ -63,7 +63,10 @@ class History(RuleBasedStateMachine):
 
     @rule(owner=st.integers(0, 1), most=st.integers(1, 3))
     def claim(self, owner: int, most: int) -> None:
-        self._given(owner, self.lab.claim(self.owners[owner], most))
+        waited = self.lab.waiting()
+        runs = self.lab.claim(self.owners[owner], most)
+        assert [run.id for run in runs] == waited[:most], "those that waited, in order"
+        self._given(owner, runs)
 
     @precondition(lambda self: self.valid)
     @rule(owner=st.integers(0, 1), data=st.data(), token=st.integers(1, 8))
@@ -79,7 +82,6 @@ class History(RuleBasedStateMachine):
             assert self.parents[run.id] <= self.complete, "it was to wait"
             self.valid[run.id] = run
             self.runs.append((self.owners[owner], run))
-        assert [run.order for run in runs] == sorted(run.order for run in runs)
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data(), end=st.sampled_from(ENDS))

@@ -131,6 +131,15 @@ class Lab:
         with self.database.write() as connection:
             connection.execute(text(f"UPDATE {table} SET {change} WHERE id = :id"), {"id": key})
 
+    def waiting(self) -> list[int]:
+        """Jobs that may be claimed, by priority and age."""
+        asked = (
+            "SELECT id FROM job WHERE status = 'CREATED' AND held = ''"
+            " ORDER BY priority, created, batch_sequence, id"
+        )
+        with self.database.read() as connection:
+            return [row.id for row in self.database.run(connection, asked)]
+
     def status(self, job: int) -> JobStatus:
         found = self.jobs.status_of(job)
         if found is None:
