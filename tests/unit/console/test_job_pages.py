@@ -15,6 +15,8 @@ from roq.console.job_pages import JOB_PAGES
 from roq.console.settings import MetricLink
 from roq.jobs.jobs import Jobs
 from roq.jobs.operate import JobOperations, Selection
+from roq.jobs.room import JobPlaces
+from roq.jobs.rows import Want
 from roq.jobs.states import JobStatus
 from roq.jobs.timetable import planned
 from roq.jobs.views import Action, JobFilter, JobList
@@ -110,6 +112,30 @@ def test_never_more_are_deleted_than_were_counted(console: PaperConsole, databas
     left = database.operate.select(Action.DELETE, JobFilter(statuses=(JobStatus.CREATED,)))
     assert left.number == 1
     assert database.operate.audit()[0].who == "operator at 127.0.0.1"
+
+
+def test_running_jobs_are_interrupted_and_waiting_ones_sent_again(
+    console: PaperConsole, database: Jobs
+) -> None:
+    with database.database.write() as connection:
+        owner = database.instances.register(connection, "mine", 1, 1, [SCRIPT])
+        want = Want(SCRIPT, 1, 60_000_000)
+        ready = database.store.candidates(connection, [want], 1)
+        (run,) = database.store.claim(connection, owner, [want], ready, JobPlaces(1)).runs
+        connection.exec_driver_sql("UPDATE job SET dispatched = 5")
+    for verb, number in (("interrupt", 1), ("requeue", 1)):
+        page = f"/do/{verb}-jobs"
+        form = {name: console.field(page, name) for name in ("form", "stamp", "number", "last")}
+        assert console.post(page, form).status == 303
+        deed = console.console.audit.deeds()[0]
+        told = f"{number} of {number} jobs: {verb} is done"
+        assert (deed.state, deed.result) == ("done", told)
+    with database.database.read() as connection:
+        found = connection.exec_driver_sql("SELECT id, stop, dispatched FROM job").all()
+    assert [row.id for row in found if row.stop] == [run.id]
+    assert len([row for row in found if row.dispatched == 0]) == 1, (
+        "two wait for the key of the run"
+    )
 
 
 def test_the_words_of_a_form_and_its_number_are_one_count(
