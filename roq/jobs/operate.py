@@ -22,7 +22,19 @@ from roq.jobs.instances import MECHANISMS, JobInstances, limits_of
 from roq.jobs.limits import TypeLimits, may_begin, read_changes, texts
 from roq.jobs.rows import Deltas, spread
 from roq.jobs.schedules import JobSchedules
-from roq.jobs.schema import AUDIT, COUNT, EDGE, ERROR, INSTANCE, JOB, PARAMS, RESULT, SETTING, TYPE
+from roq.jobs.schema import (
+    AUDIT,
+    COUNT,
+    EDGE,
+    ERROR,
+    INSTANCE,
+    JOB,
+    PARAMS,
+    RESULT,
+    SETTING,
+    SLOT,
+    TYPE,
+)
 from roq.jobs.search import BADLY, REACH, Condition, awaited, block, newest, number
 from roq.jobs.states import JobStatus, Waiting, why_waiting
 from roq.jobs.store import JobStore
@@ -255,10 +267,8 @@ class JobOperations:
             .limit(5)
         )
         waits = connection.scalar(sa.select(JOB.c.waits).where(JOB.c.id == job.id))
-        running = connection.scalar(
-            sa.select(sa.func.coalesce(sa.func.sum(COUNT.c.number), 0)).where(
-                COUNT.c.type == job.type, COUNT.c.status == "RUNNING"
-            )
+        slots = connection.scalar(
+            sa.select(sa.func.count()).where(SLOT.c.type == job.type, SLOT.c.owner.is_not(None))
         )
         first = connection.scalar(
             sa.select(JOB.c.id)
@@ -276,7 +286,7 @@ class JobOperations:
                 parents=waits or 0, failed_parents=tuple(failed), key=job.key,
                 instances=sum(job.type in peer.types for peer in look.peers),
                 all_on=look.on, type_on=job.type not in look.off,
-                limit=holds.cluster_limit, running=int(running or 0),
+                limit=holds.cluster_limit, slots=slots or 0,
                 ahead=first != job.id, rate=holds.rate if full else None,
             )
         )  # fmt: skip

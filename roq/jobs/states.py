@@ -214,7 +214,7 @@ class Waiting:
         all_on, type_on: whether jobs, and this type, are switched on.
         limit: threads of the type in the whole cluster; None: as many as there are.
         rate: jobs of the type that may begin in a second, if no more may begin now.
-        running: jobs of the type that run.
+        slots: of the limit that instances hold, mostly for jobs that run.
         ahead: whether another one of the type is before it.
     """
 
@@ -228,7 +228,7 @@ class Waiting:
     all_on: bool
     type_on: bool
     limit: int | None
-    running: int
+    slots: int
     ahead: bool
     rate: float | None = None
 
@@ -256,8 +256,8 @@ def _why_not_claimed(job: Waiting) -> str:  # noqa: PLR0911 - a line for each re
         return f"type {job.type} is switched off: `roq jobs on {job.type}`"
     if not job.instances:
         return f"no living instance runs type {job.type}: start one with `roq jobs work`"
-    if job.limit is not None and job.running >= job.limit:
-        return f"{job.running} jobs of type {job.type} run, which is its limit in the cluster"
+    if job.limit is not None and job.slots >= job.limit:
+        return f"instances hold all {job.slots} slots of type {job.type}, its limit in the cluster"
     if job.rate is not None:
         return f"as many jobs of type {job.type} have begun as its rate allows: {job.rate:g}/s"
     if job.ahead:

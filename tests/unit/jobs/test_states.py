@@ -106,7 +106,7 @@ def test_an_instance_claims_ahead_only_what_is_short() -> None:
 
 WAITS = Waiting(
     type="Resize", held=HeldFor.NO, seconds_to_due=0.0, parents=0, failed_parents=(), key=None,
-    instances=2, all_on=True, type_on=True, limit=None, running=0, ahead=False,
+    instances=2, all_on=True, type_on=True, limit=None, slots=0, ahead=False,
 )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ WAITS = Waiting(
     [
         ({}, "next one of its type"),
         ({"ahead": True}, "others of its type go first"),
-        ({"limit": 2, "running": 2}, "its limit in the cluster"),
+        ({"limit": 2, "slots": 2}, "its limit in the cluster"),
         ({"instances": 0}, "no living instance"),
         ({"type_on": False}, "`roq jobs on Resize`"),
         ({"all_on": False}, "`roq jobs on`"),
