@@ -425,10 +425,6 @@ class StoreContract:
         assert [row.id for row in operate.running()] == [waits]
         assert operate.instance_list()[0].slots == {"A": 1}
         assert operate.type_list()[0].slots_used == 1
-        with lab.database.write() as connection:
-            connection.exec_driver_sql("UPDATE job_slot SET owner = 1")
-        held_up = operate.job(lab.submit()).why
-        assert held_up == "instances hold all 2 slots of type A, its limit in the cluster"
         assert self._act(lab, Action.INTERRUPT, waits) == 1
         with lab.database.read() as connection:
             look = lab.instances.look(connection, mine)
@@ -437,6 +433,10 @@ class StoreContract:
         assert [row.id for row in operate.jobs(JobFilter(), most=1)] == [unknown]
         assert [row.id for row in operate.jobs(JobFilter(), below=unknown)] == [waits]
         assert operate.jobs(JobFilter(tag="'; DROP TABLE job; --")) == []
+        with lab.database.write() as connection:
+            connection.exec_driver_sql("UPDATE job_slot SET owner = 1")
+        held_up = operate.job(lab.submit()).why
+        assert held_up == "instances hold all 2 slots of type A, its limit in the cluster"
 
     def test_counts_and_lists_are_those_of_a_look_at_each_job(self, lab: Lab) -> None:
         various(lab)
