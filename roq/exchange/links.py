@@ -7,7 +7,7 @@ link numbers 1, 2, 3… without a gap. The table is bounded and forgets who has 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -30,14 +30,15 @@ class Places:
 
     Args:
         most: so many runs are remembered; a publisher has no more batches unacknowledged.
+        runs: those that are known, in order.
     """
 
     __slots__ = ("_runs", "told")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, runs: Iterable[Run] = ()) -> None:
         self.told = 0
         """The link number up to which the publisher has been told."""
-        self._runs: deque[Run] = deque(maxlen=max(1, most))
+        self._runs: deque[Run] = deque(runs, max(1, most))
 
     def add(self, number: int, offset: int) -> None:
         """The next batch lies here."""
@@ -47,6 +48,10 @@ class Places:
                 self._runs[-1] = first, at, count + 1
                 return
         self._runs.append((number, offset, 1))
+
+    def latest(self, most: int) -> list[Run]:
+        """So many runs at the end."""
+        return list(self._runs)[-most:]
 
     def between(self, told: int, number: int) -> list[Run]:
         """The runs of batches above the link number `told`, up to `number`, in order."""

@@ -54,6 +54,9 @@ from roq.protocol.version import WIRE_VERSION, other_version
 
 B = TypeVar("B")
 
+RUNS_KEPT: Final = 1 << 14
+"""Of places of batches stand in a snapshot, of all publishers; of each `RUNS_LEAST` in any case."""
+RUNS_LEAST: Final = 4
 EXPIRE_AT_ONCE: Final = 1_000
 """Publishers that are forgotten in one go at most."""
 FENCED: Final = "another publisher of this name was opened later: this one is to end"
@@ -103,8 +106,9 @@ class Publishers(Generic[B]):
         """Links and streams as they stand, for `recover`."""
         streams = dict(self._streams)
         known = {link.publisher: link for link in self._links}
+        runs = max(RUNS_LEAST, RUNS_KEPT // max(1, len(known)))
         return [
-            _state(each, known.get(each), streams.get(each, {}), self._stays)
+            _state(each, known.get(each), streams.get(each, {}), self._stays, runs)
             for each in streams | known
         ]
 
@@ -125,20 +129,7 @@ class Publishers(Generic[B]):
             LogRefused: it cannot be read at the moment.
         """
         for state in publishers:
-            publisher = PublisherId(state.publisher)
-            present = 0 if state.left else max(0, state.epoch)
-            self._stays.recover(publisher, state.before, state.ends, present)
-            if state.epoch >= 0:
-                link = self._known(publisher, now)
-                link.begin(state.epoch)
-                link.expected = state.expected
-                link.committed = state.expected - 1
-                link.incarnation = state.incarnation
-                if state.left:
-                    link.leave(state.epoch)
-                    link.addresses = state.addresses
-            for name, following in state.streams:
-                self._stands(publisher, name, following)
+            self._restore(state, now)
         for offset, record in left_since(self._log, since):
             if record is None:
                 continue
@@ -156,10 +147,29 @@ class Publishers(Generic[B]):
             if header.link_number and header.epoch == link.epoch:
                 link.expected = header.link_number + 1
                 link.committed = header.link_number
-                if link.places is None:  # whether it wants to know is told by its next Hello
+                if link.places is None:
                     link.places = Places(self._limits.window_batches)
                 link.places.add(header.link_number, offset)
             self._stands(header.publisher, topic.name, header.next_sequence)
+
+    def _restore(self, state: PublisherState, now: float) -> None:
+        """A link and its streams stand as they did."""
+        publisher = PublisherId(state.publisher)
+        present = 0 if state.left else max(0, state.epoch)
+        self._stays.recover(publisher, state.before, state.ends, present)
+        if state.epoch >= 0:
+            link = self._known(publisher, now)
+            link.begin(state.epoch)
+            link.expected = state.expected
+            link.committed = state.expected - 1
+            link.incarnation = state.incarnation
+            if state.places:  # whether it wants to know is told by its next Hello
+                link.places = Places(self._limits.window_batches, state.places)
+            if state.left:
+                link.leave(state.epoch)
+                link.addresses = state.addresses
+        for name, following in state.streams:
+            self._stands(publisher, name, following)
 
     def _known(self, publisher: PublisherId, now: float, but: Container[PublisherId] = ()) -> Link:
         link = self._links.get(publisher)
@@ -462,7 +472,11 @@ class Publishers(Generic[B]):
 
 
 def _state(
-    publisher: PublisherId, link: Link | None, streams: dict[bytes, Stream], stays: Stays
+    publisher: PublisherId,
+    link: Link | None,
+    streams: dict[bytes, Stream],
+    stays: Stays,
+    runs: int,
 ) -> PublisherState:
     before, ends = stays.told(publisher)
     return PublisherState(
@@ -475,6 +489,7 @@ def _state(
         incarnation=0 if link is None else link.incarnation,
         before=before,
         ends=ends,
+        places=[] if link is None or link.places is None else link.places.latest(runs),
     )
 
 

@@ -39,6 +39,8 @@ class PublisherState(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
     before: list[Before] = []
     ends: list[Stay] = []
     """Where it was before, and when it was here (`roq.log.stays`)."""
+    places: list[tuple[Whole, Whole, Whole]] = []
+    """Where its latest batches lie: runs of (link number, offset, how many)."""
 
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True):

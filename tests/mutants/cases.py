@@ -137,7 +137,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            if header.epoch > link.epoch or", "            if link.epoch < 0 or"),
         ("            stream.next = max(stream.next, following)\n",
          "            stream.next = max(stream.next, 0)\n"),
-        ("                link.expected = state.expected\n", ""),
+        ("            link.expected = state.expected\n", ""),
     ),
     *_of(
         "roq/exchange/commit.py",

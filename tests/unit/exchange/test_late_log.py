@@ -258,6 +258,22 @@ def test_links_and_streams_stand_in_the_snapshot_also_when_the_log_does_not_show
     assert there.core.totals()[2] == 0
 
 
+def test_where_batches_lie_is_known_also_to_the_process_after_the_next_one() -> None:
+    made = Durable()
+    made.one.places = 1
+    made.one.hello()
+    snapshot = made.there.core.snapshot()
+    made.send(2)
+    made.commit()
+    there = gone_on(made, 0, snapshot)
+    there = gone_on(made, 2, there.core.snapshot())
+    again = Publisher(there, name="one", attempt=9)
+    again.places = 2
+    ready = again.hello()
+    assert isinstance(ready, Ready)
+    assert ready.places == [(2, 1, 1)]
+
+
 def test_records_behind_the_snapshot_count_on_top_of_it() -> None:
     made = Durable()
     made.send(1)
