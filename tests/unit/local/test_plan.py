@@ -10,7 +10,7 @@ import pytest
 from roq.errors import ConfigError
 from roq.local.folder import Folder
 from roq.local.plan import Plan
-from roq.local.ports import choose_ports
+from roq.local.ports import choose_ports, is_free
 from roq.local.settings import LocalSettings
 
 
@@ -49,7 +49,11 @@ def test_metrics_are_served_only_if_wanted_and_by_everybody_at_a_port_of_his_own
     assert Plan(LocalSettings()).addresses.metrics == []
     free = Plan(LocalSettings(managers=2, hosts=2, metrics=True)).addresses.metrics
     assert len(set(free)) == 4
-    (base,) = choose_ports("127.0.0.1", 1)
+    base = next(
+        each
+        for each in choose_ports("127.0.0.1", 50)
+        if each < 65_000 and all(is_free("127.0.0.1", each + 1 + n) for n in range(30))
+    )
     fixed = Plan(LocalSettings(managers=2, hosts=2, metrics=True, port_base=base)).addresses.metrics
     assert fixed == [
         f"127.0.0.1:{base + 8}",
