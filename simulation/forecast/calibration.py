@@ -195,7 +195,7 @@ def _targets(facts: Facts, played: Sequence[Outcome]) -> list[Target]:
         Target(text="exchange-hours, relative difference",
                measured=abs(hours / sum(facts.serving) - 1), goal=HOURS_ERROR),
         *(growth if seen else []),
-        Target(text="moves, factor either way", measured=_factor(moves, max(1, real_moves)),
+        Target(text="moves, factor either way", measured=_factor(max(1, moves), max(1, real_moves)),
                goal=MOVES_FACTOR),
         *_cpu_target(facts, played),
         *_latency_targets(facts, played),
