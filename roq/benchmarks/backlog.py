@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import socket
@@ -84,11 +85,15 @@ class BacklogResults(JobResults, kw_only=True):
 
     number: int
     """Jobs that wait, and as many that are done."""
+    held_seconds: float = 0.0
+    """For which the transaction was open."""
     times: JobTimes | None = None
     console: ConsoleCost | None = None
 
 
-def measure(rounds: int, seconds: float, console: Console, *, number: int) -> BacklogResults:
+def measure(
+    rounds: int, seconds: float, console: Console, *, number: int, held_minutes: int = 0
+) -> BacklogResults:
     """Measure an empty database and a full one in turns; what was started is stopped again.
 
     Args:
@@ -96,6 +101,7 @@ def measure(rounds: int, seconds: float, console: Console, *, number: int) -> Ba
         seconds: of each measurement, about.
         console: is told how it goes.
         number: jobs that wait, and as many that are done.
+        held_minutes: for which the transaction is open at least: rounds are added until then.
     """
     results = BacklogResults(environment=environment(), rounds=rounds, number=number)
     reason = postgres_server.missing()
@@ -115,7 +121,7 @@ def measure(rounds: int, seconds: float, console: Console, *, number: int) -> Ba
             began = time.monotonic()
             fill(jobs, number, NOTHING)
             console.print(f"{number:,} wait, {number:,} are done: {time.monotonic() - began:.0f} s")
-            _turns(results, empty, full, jobs, cluster, seconds, folder, console)
+            _turns(results, empty, full, jobs, cluster, seconds, held_minutes, folder, console)
         timed = RoqJobs(lambda: full.url, lambda: cluster.client, TIMED)
         with _failures(results, "times"):
             results.times = times(timed, folder)
@@ -126,7 +132,7 @@ def measure(rounds: int, seconds: float, console: Console, *, number: int) -> Ba
 
 def _turns(
     results: BacklogResults, empty: PostgresServer, full: PostgresServer, jobs: Jobs,
-    cluster: RoqCluster, seconds: float, folder: Path, console: Console,
+    cluster: RoqCluster, seconds: float, held_minutes: int, folder: Path, console: Console,
 ) -> None:  # fmt: skip
     """The full database without a transaction first: it is open from then on, until the end."""
     titles = {
@@ -134,15 +140,22 @@ def _turns(
         HELD: "… and a transaction is open",
     }  # fmt: skip
     results.systems = [Store(key, f"RoQ, PostgreSQL, queue: {titles[key]}", "") for key in titles]
-    for key, block in ((BACKLOG, contextlib.nullcontext()), (HELD, open_transaction(jobs.engine))):
+    for key, block, minutes in (
+        (BACKLOG, contextlib.nullcontext(), 0),
+        (HELD, open_transaction(jobs.engine), held_minutes),
+    ):  # fmt: skip
+        began = time.monotonic()
         with block:
-            for number in range(results.rounds):
+            for number in itertools.count():
                 pair = [(EMPTY, empty), (key, full)]
                 for name, server in pair[:: -1 if number % 2 else 1]:
                     system = RoqJobs(partial(_url, server), lambda: cluster.client)
                     with _failures(results, name):
                         rate = turn(results, name, system, seconds, folder)
                         console.print(f"{titles[name]}: {rate:,.0f} jobs/s")
+                results.held_seconds = time.monotonic() - began
+                if number + 1 >= results.rounds and results.held_seconds >= 60 * minutes:
+                    break
 
 
 def _url(server: PostgresServer) -> str:
@@ -179,6 +192,7 @@ def comparisons(results: BacklogResults) -> list[tuple[str, str]]:
         text = ratio(results.rates.get(key, []), mine)
         if text:
             told.append((f"{key} by {EMPTY}", f"{text}, wanted {SHARE_WANTED:g}"))
+    told.append(("the transaction was open, s", f"{results.held_seconds:.0f}"))
     if results.times is not None:
         told += job_times.told(BACKLOG, results.times)
     if results.console is not None:

@@ -44,6 +44,11 @@ RESULTS: Final = Path("benchmarks/results")
     "console as well, and no peers.",
 )
 @click.option(
+    "--held-minutes",
+    type=click.IntRange(1, 24 * 60),
+    help="With --backlog: a transaction is open for at least so long meanwhile.",
+)
+@click.option(
     "--busy",
     type=click.IntRange(min=0, max=256),
     default=0,
@@ -70,6 +75,7 @@ def bench(
     requests: bool,
     jobs: bool,
     backlog: int | None,
+    held_minutes: int | None,
     busy: int,
     idle: int,
     output: Path | None,
@@ -90,6 +96,7 @@ def bench(
       roq bench --groups
       roq bench --jobs
       roq bench --jobs --backlog 5000000
+      roq bench --jobs --backlog 1000000 --held-minutes 10
     """
     chosen_apart = [
         name
@@ -108,11 +115,13 @@ def bench(
         )
     if backlog is not None and not jobs:
         raise click.UsageError("--backlog is of jobs: give --jobs, too")
+    if held_minutes is not None and backlog is None:
+        raise click.UsageError("--held-minutes is of a backlog: give --backlog, too")
     if chosen_apart:
         more = {"backlog_bytes": 200_000_000 if quick else 1_000_000_000,
                 "cold_bytes": 1 << 28 if quick else 1 << 30} if durable else {}  # fmt: skip
         if backlog is not None:
-            more = {"number": backlog}
+            more = {"number": backlog, "held_minutes": held_minutes or 0}
         _bench_apart(
             chosen_apart[0] if backlog is None else "backlog", rounds or (2 if quick else 5),
             0.4 if quick else 1.0,

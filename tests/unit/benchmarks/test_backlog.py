@@ -34,7 +34,7 @@ def test_so_many_wait_and_are_done_as_if_they_had_been_submitted(tmp_path: Path)
 
 def test_each_is_compared_with_the_empty_one_of_its_rounds() -> None:
     results = BacklogResults(
-        environment=environment(), rounds=2, number=5,
+        environment=environment(), rounds=2, number=5, held_seconds=601.2,
         rates={EMPTY: [100.0, 200.0, 400.0, 800.0], BACKLOG: [90.0, 180.0], HELD: [200.0, 400.0]},
         times=JobTimes(begin_ms=3.0, begin_p99_ms=9.0, used_percent=97.0,
                        handed_over_seconds=1.0, elsewhere_seconds=16.0),
@@ -44,6 +44,7 @@ def test_each_is_compared_with_the_empty_one_of_its_rounds() -> None:
     told = dict(backlog.comparisons(results))
     assert told["backlog by empty"].startswith("0.90 ")
     assert told["backlog_and_transaction by empty"].startswith("0.50 ")
+    assert told["the transaction was open, s"] == "601"
     assert told["slowest page of the console, ms"] == "70, wanted ≤ 200"
     assert told["50 open browsers, % of a core"] == "4.5, wanted ≤ 10"
     assert told["backlog: limits used, %"] == "97.0, wanted ≥ 95"
