@@ -47,6 +47,8 @@ class Request:
         when: it was made.
         news: when something was heard of it last.
         once: it must not be begun twice.
+        within: seconds after which it is late.
+        cancels: its requester has cancelled it.
         owner: who waits for it; empty: that is not heard yet.
         ids: under which it was accepted, and when.
         ends: who was told what.
@@ -56,6 +58,8 @@ class Request:
     when: float
     news: float
     once: bool = False
+    within: float = 0.0
+    cancels: bool = False
     owner: str = ""
     ids: dict[str, float] = field(default_factory=dict)
     ends: list[tuple[str, Told]] = field(default_factory=list)
@@ -104,6 +108,10 @@ class Request:
                 yield from self._answered(told)
             case "discarded" if self.once and self._runs_of(told.id):
                 yield "it was begun, and nobody has taken it"
+            case "late" if told.when < self.when + self.within:
+                yield f"it is late after {told.when - self.when:.1f} s of {self.within:g}"
+            case "cancelled" if not self.cancels:
+                yield "nobody has cancelled it"
             case "never":
                 yield "it was accepted, and there was no such request"
             case "lost" | "unknown" if durable and GONE in told.text and young:
@@ -179,6 +187,7 @@ class Answering:
             for ticket in record.tickets:
                 request = self._request(ticket, record.when)
                 request.once, request.when, request.owner = record.once, record.when, worker
+                request.within, request.cancels = record.within, record.cancels
             self.counts["made"] += len(record.tickets)
             return
         request = self._request(record.ticket, record.when)

@@ -104,7 +104,8 @@ class Asker:
             ]
             self._watch(some, many)
             return
-        (task,) = self._tasks(1, once=once)
+        cancels = chance.random() < CANCEL_SHARE
+        (task,) = self._tasks(1, once=once, cancels=cancels)
         by_id = chance.random() < BY_ID_SHARE
         delay = chance.uniform(*DELAY_SECONDS) if chance.random() < DELAY_SHARE else None
         requester = self._silent if by_id else self._requester
@@ -112,7 +113,7 @@ class Asker:
         pending = requester.request(endpoint, task, within=WITHIN_SECONDS, delay=delay)
         waiting = Waiting(task.ticket, next(self._asks), pending, fetches=by_id)
         self._watch([waiting], None if by_id else pending)
-        if chance.random() < CANCEL_SHARE:
+        if cancels:
             pending.cancel()
 
     def fetch_all(self, left: list[Left]) -> None:
@@ -135,14 +136,15 @@ class Asker:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _tasks(self, number: int, *, once: bool) -> list[Task]:
+    def _tasks(self, number: int, *, once: bool, cancels: bool = False) -> list[Task]:
         chance = self._chance
         tasks = []
         for _ in range(number):
             seconds = chance.uniform(*SLOW_SECONDS) if chance.random() < SLOW_SHARE / number else 0
             ticket = f"{self._name}/{next(self._tickets)}"
             tasks.append(Task(ticket, seconds, chance.random() < FAILS_SHARE))
-        self._journal.write(Asked(time.monotonic(), [each.ticket for each in tasks], once))
+        tickets = [each.ticket for each in tasks]
+        self._journal.write(Asked(time.monotonic(), tickets, once, WITHIN_SECONDS, cancels))
         return tasks
 
     def _watch(

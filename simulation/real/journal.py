@@ -151,6 +151,10 @@ class Asked(_Record, frozen=True, array_like=True, tag="asked"):
     """What they are called here and in what is sent; an id they have when they are accepted."""
     once: bool
     """They must not be begun twice."""
+    within: float
+    """Seconds for which somebody waits for them; then they are late."""
+    cancels: bool = False
+    """They are cancelled as soon as they were made."""
 
 
 class Accepted(_Record, frozen=True, array_like=True, tag="accepted"):

@@ -13,6 +13,7 @@ from roq.simulation.real.journal import Accepted, Asked, Begun, Left, Present, R
 from roq.simulation.real.judge import Judge
 
 ID = "q/x1-1-7-0"
+WITHIN = 5.0
 
 
 class Play:
@@ -22,6 +23,7 @@ class Play:
         self.judged = Answering(durable=durable)
         self.now = 0.0
         self.once = once
+        self.cancels = False
         self.asks = count(1)
 
     def tick(self, seconds: float = 1.0) -> float:
@@ -29,7 +31,7 @@ class Play:
         return self.now
 
     def asked(self, by: str = "r") -> Play:
-        self.judged.take(by, Asked(self.tick(), ["t"], self.once))
+        self.judged.take(by, Asked(self.tick(), ["t"], self.once, WITHIN, self.cancels))
         return self
 
     def accepted(self, id_: str = ID) -> Play:
@@ -52,7 +54,8 @@ class Play:
 
     def found(self) -> str:
         """What is wrong, without which request it is."""
-        self.judged.take("z", Asked(self.tick(answering.SETTLE_SECONDS + 1), ["later"], False))
+        now = self.tick(answering.SETTLE_SECONDS + 1)
+        self.judged.take("z", Asked(now, ["later"], False, WITHIN))
         return "; ".join(each.partition("): ")[2] for each in self.judged.check())
 
 
@@ -142,6 +145,8 @@ def test_what_nobody_has_taken_has_not_begun() -> None:
         ("forgotten", "it is forgotten after 2.0 s"),
         ("expired", "nobody has fetched it in time, after 2.0 s"),
         ("retrieved", "it was fetched, and nobody has it"),
+        ("late", "it is late after 2.0 s of 5"),
+        ("cancelled", "nobody has cancelled it"),
     ],
 )
 def test_what_who_asks_later_must_not_hear(state: str, why: str) -> None:
@@ -154,6 +159,12 @@ def test_what_he_may_hear() -> None:
     assert late.told("expired").found() == ""
     assert begun(durable=False).told("lost", text="its exchange is gone").found() == ""
     assert begun().told("unknown", text="its instance was lost").found() == ""
+    late = begun()
+    late.tick(WITHIN)
+    assert late.told("late").found() == ""
+    cancelled = Play()
+    cancelled.cancels = True
+    assert cancelled.asked().accepted().told("cancelled").found() == ""
 
 
 def test_what_is_accepted_and_never_ends() -> None:
@@ -165,7 +176,7 @@ def test_what_is_accepted_and_never_ends() -> None:
     play.found()
     play = begun()
     play.tick(answering.PENDING_SECONDS + 1)
-    play.judged.take("z", Asked(play.now, ["later"], False))
+    play.judged.take("z", Asked(play.now, ["later"], False, WITHIN))
     assert play.judged.check() == ["request t was accepted, and has not ended"]
     assert play.judged.check() == []
 
@@ -177,7 +188,7 @@ def test_what_is_made_and_neither_accepted_nor_refused() -> None:
             play.told(state, id_="")
         play.judged.end(gone)
         play.tick(answering.PENDING_SECONDS + 1)
-        play.judged.take("z", Asked(play.now, ["later"], False))
+        play.judged.take("z", Asked(play.now, ["later"], False, WITHIN))
         assert len(play.judged.check()) == wrong
 
 
@@ -197,7 +208,7 @@ def test_the_judge_of_all_counts_what_is_wrong() -> None:
     judge = Judge()
     judge.requests["q"] = Answering(durable=True)
     judge.take("r", "q", "", Present(0.0, "r"))
-    judge.take("r", "q", "", Asked(1.0, ["t", "u"], False))
+    judge.take("r", "q", "", Asked(1.0, ["t", "u"], False, WITHIN))
     judge.take("r", "q", "", Accepted(2.0, "t", ID))
     assert judge.unanswered(3.0) == [f"q: t ({ID}) has not ended, for r"]
     judge.take("r", "q", "", Told(4.0, "t", 1, ID, "never", ""))
