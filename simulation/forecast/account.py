@@ -17,6 +17,8 @@ from roq.simulation.forecast.windows import Latency, Recorder, waits_for_core
 
 BUSY_MOST: Final = 0.98
 """Of a core or a host; beyond that latency has no limit in this formula, and is not told."""
+PROCESSES: Final = 4
+"""On the way of a message: the thread of the application, publisher, exchange and subscriber."""
 LOADED: Final = 0.10
 """Of the limit, per exchange on average: below it nothing is said about imbalance."""
 
@@ -153,9 +155,11 @@ class Account:
                 continue
             actual = exchange.actual
             present.loads[number] = max(0.0, _product(actual, rates))
-            present.busy[number] = max(0.0, _product(actual, works))
             present.messages[number] = max(0.0, _product(actual, messages))
             present.batches[number] = max(0.0, _product(actual, batches))
+            present.busy[number] = self._busy(
+                max(0.0, _product(actual, works)), present.batches[number] / 60, exchange.host
+            )
             self._hosts.change(exchange.host, present.busy[number] - before.busy.get(number, 0.0))
         self.present = present
         self._watch(now)
@@ -185,6 +189,34 @@ class Account:
             / total
         )
 
+    def _busy(self, work: float, batches: float, host: str) -> float:
+        """Cores that an exchange uses.
+
+        A turn takes what has come while the exchange waited for a core (W, its share of what a
+        message waits), and during the turn before, which takes turn_us (T) and the work on each of
+        its n batches (B): of L batches a second it takes n = 1 + L (W + T + n B), so there are
+        L / n turns a second.
+
+        Args:
+            work: cores for batches alone.
+            batches: a second.
+            host: where it runs, as busy as before.
+        """
+        turn = 1e-6 * self._parameters.turn_us
+        _, queued, core = self._crowd(self._hosts[host].busy)
+        turns = batches * max(0.0, 1 - work) / (1 + batches * (queued * core / PROCESSES + turn))
+        return work + turn * turns
+
+    def _crowd(self, busy: float) -> tuple[float, float, float]:
+        """Of a host whose exchanges use so many cores: which part of its cores is in use, the
+        probability that somebody waits for one, and how long."""
+        parameters = self._parameters
+        cores = parameters.host_cores
+        full = (busy + parameters.others_cores) / cores
+        crowded = min(full, BUSY_MOST)
+        core = parameters.slice_ms / 1_000 / (cores * (1 - crowded))
+        return full, waits_for_core(cores, crowded), core
+
     def _latency(
         self, number: int, load: float, exchanges: dict[int, Exchange]
     ) -> tuple[Latency, bool]:
@@ -198,16 +230,13 @@ class Account:
         base = parameters.latency_base_ms / 1_000
         if load <= 0 or batches <= 0:
             return Latency(base, 0.0, 0.0), False
-        cores = parameters.host_cores
-        full = (host + parameters.others_cores) / cores
-        crowded = min(full, BUSY_MOST)
+        full, queued, core = self._crowd(host)
         latency = Latency(
             fixed=base,
             batch=60 * busy / batches,
             used=min(busy, BUSY_MOST),
-            hops=parameters.hops,
-            queued=waits_for_core(cores, crowded),
-            core=parameters.slice_ms / 1_000 / (cores * (1 - crowded)),
+            queued=queued,
+            core=core,
         )
         return latency, max(busy, full) >= 1.0
 

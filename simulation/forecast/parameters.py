@@ -31,7 +31,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         host_cores: of each host.
         host_slots: exchanges that a host may have; 0: any number.
         exchange_mb: memory of an exchange.
-        batch_us: processor time of an exchange for one batch, microseconds.
+        turn_us: processor time of an exchange each time that it looks what has come, microseconds:
+            what came while it waited for a core or was at work is taken in one turn.
+        batch_us: for one batch.
         batch_out_us: for one batch that goes out to one subscriber.
         message_us: for one message.
         byte_in_ns: for one payload byte that comes in, nanoseconds.
@@ -41,8 +43,6 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         latency_base_ms: latency without load.
         others_cores: of each host, that something else keeps busy.
         slice_ms: for so long a process has a core to itself when others wait for it.
-        hops: so often a message waits for a process that has to get a core: publisher, exchange,
-            subscriber, and the thread of the application.
         host_failures_per_hour: of one host.
         host_repair_seconds: until a host that died is back, empty.
         spread: how different publishers of a group are: sigma of a log-normal; 0: all alike.
@@ -68,7 +68,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     host_cores: Annotated[float, Meta(gt=0, le=1_024)] = 4.0
     host_slots: Annotated[int, Meta(ge=0, le=10_000)] = 8
     exchange_mb: Cost = 192.0
-    batch_us: Cost = 42.0
+    turn_us: Cost = 340.0
+    batch_us: Cost = 8.0
     batch_out_us: Cost = 8.0
     message_us: Cost = 0.06
     byte_in_ns: Cost = 0.5
@@ -77,8 +78,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     linger_ms: Cost = 1.0
     latency_base_ms: Cost = 1.0
     others_cores: Annotated[float, Meta(ge=0, le=1_024)] = 0.0
-    slice_ms: Cost = 3.0
-    hops: Annotated[int, Meta(ge=0, le=100)] = 4
+    slice_ms: Cost = 2.0
     host_failures_per_hour: Annotated[float, Meta(ge=0, le=60)] = 0.0
     host_repair_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] = 600.0
     spread: Annotated[float, Meta(ge=0, le=3)] = 0.0

@@ -39,8 +39,8 @@ LATENCY: Final = (
 )
 ERROR: Final = (
     "In live runs that it had not seen the model was off by up to {hours:.0%} in exchange-hours, "
-    "{moves:.0%} in moves and {cpu:.0%} in the processor time of exchanges; its latency was not "
-    "judged, for these machines were full."
+    "{moves:.0%} in moves, {cpu:.0%} in the processor time of exchanges and, where the machine was "
+    "not full, {latency:.0%} in the median and the 99th percentile of latency."
 )
 KINDS: Final = {
     "move": EventKind.MOVE,

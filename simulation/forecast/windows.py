@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from math import comb, exp, log
+from math import log
 from typing import Final
 
 import msgspec
@@ -78,22 +77,21 @@ class Latency(msgspec.Struct, frozen=True):
     A message takes `fixed` and the time that its batch needs. With the probability `used` the batch
     waits for others at the exchange, exponentially distributed around `batch / (2 (1 - used))`: the
     mean of all is that of a queue with one server and equal jobs, and the tail is the usual
-    approximation of it. And `hops` times somebody has to get a core: with the probability `queued`
-    that takes a while, exponentially distributed around `core`, as in a queue with several servers.
+    approximation of it. And once on its way it finds, with the probability `queued`, that all cores
+    are taken: a process has to wait then, exponentially distributed around `core`, as in a queue
+    with several servers.
 
     Attributes:
         fixed: without load, seconds.
         batch: time for one batch, seconds.
         used: part of its core that the exchange uses, below 1.
-        hops: how often a message waits for a core.
-        queued: the probability that all cores are taken then.
+        queued: the probability that it has to wait for a core.
         core: how long it takes then, seconds.
     """
 
     fixed: float
     batch: float
     used: float
-    hops: int = 0
     queued: float = 0.0
     core: float = 0.0
 
@@ -101,49 +99,17 @@ class Latency(msgspec.Struct, frozen=True):
     def mean(self) -> float:
         """Seconds."""
         waits = self.batch * (1 + self.used / (2 * (1 - self.used)))
-        return self.fixed + waits + self.hops * self.queued * self.core
+        return self.fixed + waits + self.queued * self.core
 
     def quantile(self, level: float) -> float:
         """Seconds that this part of the messages does not exceed."""
-        waits = self.used / (1 - level)
-        wait = log(waits) * self.batch / (2 * (1 - self.used)) if waits > 1 else 0.0
-        return self.fixed + self.batch + wait + self._cores(level)
-
-    def _cores(self, level: float) -> float:
-        """As much of the time in which somebody waits for a core."""
-        if not self.core:
-            return 0.0
-        hops, queued = self.hops, self.queued
-        chances = [
-            comb(hops, waiting) * queued**waiting * (1 - queued) ** (hops - waiting)
-            for waiting in range(hops + 1)
-        ]
-        low, high = 0.0, self.core * (hops + 30 + 2 * log(1 / (1 - level)))
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            if _within(middle / self.core, chances) >= level:
-                high = middle
-            else:
-                low = middle
-        return high
+        wait = _exceeded(self.used, level) * self.batch / (2 * (1 - self.used))
+        return self.fixed + self.batch + wait + _exceeded(self.queued, level) * self.core
 
 
-HALVINGS: Final = 24
-
-
-def _within(at: float, chances: Sequence[float]) -> float:
-    """The probability that all hops together wait no longer than so many times `core`.
-
-    Args:
-        at: how many times.
-        chances: that so many of the hops wait; their sum is Erlang-distributed then.
-    """
-    some, term, tail, none = chances[0], 1.0, 0.0, exp(-at)
-    for waiting in range(1, len(chances)):
-        tail += none * term
-        term *= at / waiting
-        some += chances[waiting] * (1 - tail)
-    return some
+def _exceeded(waits: float, level: float) -> float:
+    """What this part of all do not exceed, in means, if so many of them wait exponentially."""
+    return max(0.0, log(waits / (1 - level))) if waits else 0.0
 
 
 @lru_cache(maxsize=4_096)

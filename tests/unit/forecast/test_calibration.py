@@ -11,6 +11,7 @@ from roq.errors import ConfigError
 from roq.simulation.experiments import reaction
 from roq.simulation.forecast.calibration import (
     FITTED,
+    FULL_PERCENT,
     STATED,
     Comparison,
     compare,
@@ -52,10 +53,13 @@ def test_forecasts_state_the_error_of_runs_that_the_model_had_not_seen() -> None
 
 
 def test_latency_is_held_where_the_machine_was_not_full() -> None:
-    facts = next(each for each in known() if each.figures.get("latency_p99_ms"))
+    facts = next(
+        each for each in known()
+        if each.figures.get("latency_p99_ms") and each.machine.busy_percent >= FULL_PERCENT
+    )  # fmt: skip
     full = {each.text for each in compared(facts.run).targets}
     calm = msgspec.structs.replace(facts.machine, busy_percent=40.0)
-    figures = {**facts.figures, "cpu_seconds": 0.1, "latency_p50_ms": 2.4, "latency_p99_ms": 500.0}
+    figures = {**facts.figures, "cpu_seconds": 0.1, "latency_p50_ms": 1.6, "latency_p99_ms": 500.0}
     found = {
         each.text: each
         for each in compare(msgspec.structs.replace(facts, machine=calm, figures=figures)).targets
@@ -68,11 +72,15 @@ def test_latency_is_held_where_the_machine_was_not_full() -> None:
 
 @pytest.mark.parametrize("facts", known(), ids=lambda facts: facts.run)
 def test_a_model_that_is_wrong_is_noticed(facts) -> None:
-    fewer = [min(max(facts.serving) - 1, each) for each in facts.serving]
-    wrong = msgspec.structs.replace(facts, serving=fewer)
+    most = max(facts.serving)
+    others = [min(most - 1, each) if most > 1 else 2 for each in facts.serving]
+    wrong = msgspec.structs.replace(facts, serving=others)
     assert not all(each.reached for each in compare(wrong).targets)
     queue = facts.scenario.queue
-    limit = {"exchange_bytes_per_minute": 2 * int(queue.rules["exchange_bytes_per_minute"])}
+    times = 2.0 if facts.moves[-1] else 0.25
+    limit = {
+        "exchange_bytes_per_minute": int(times * float(queue.rules["exchange_bytes_per_minute"]))
+    }
     other = msgspec.structs.replace(queue, rules={**queue.rules, **limit})
     scenario = msgspec.structs.replace(facts.scenario, queue=other)
     found = compare(msgspec.structs.replace(facts, scenario=scenario))

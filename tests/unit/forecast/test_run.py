@@ -203,12 +203,12 @@ def test_all_cores_are_taken_as_often_as_erlang_says(
 
 
 @pytest.mark.parametrize("queued", [0.05, 0.5, 0.95])
-def test_the_waits_for_cores_have_the_mean_and_the_tail_of_as_many_draws(queued: float) -> None:
-    latency = Latency(0.001, 0.0001, 0.0, hops=4, queued=queued, core=0.003)
+def test_the_wait_for_a_core_has_the_mean_and_the_tail_of_as_many_draws(queued: float) -> None:
+    latency = Latency(0.001, 0.0001, 0.0, queued=queued, core=0.003)
     random, draws = Random(1), 20_000
     waits = sorted(
         0.0011
-        + sum(random.expovariate(1 / 0.003) for _ in range(4) if random.random() < queued)
+        + (random.expovariate(1 / 0.003) if random.random() < queued else 0.0)
         for _ in range(draws)
     )  # fmt: skip
     assert latency.mean == pytest.approx(sum(waits) / draws, rel=0.05)
@@ -232,12 +232,15 @@ def test_a_full_host_makes_messages_wait_and_small_batches_cost_as_much_as_large
     assert latency_of(crowded, 50) < latency_of(crowded, 99) / 3
     eager = played(linger_ms=0.0)
     patient = played(linger_ms=20.0)
-    assert busy(eager) == pytest.approx(4_000 * 42e-6, rel=0.02)
-    assert busy(eager) == pytest.approx(3 * busy(patient), rel=0.02)
+    # Alone on its host an exchange has a turn for nearly each batch.
+    assert 0.8 * 348e-6 < busy(eager) / 4_000 < 348e-6
+    assert busy(eager) > 2 * busy(patient)
+    full = played(linger_ms=0.0, host_cores=2.0, others_cores=2.0)
+    assert busy(full) < busy(eager) / 2
     many = Topics(count=50, zipf=1.0)
     apart = msgspec.structs.replace(phase.publishers[0], topics=many)
     load = msgspec.structs.replace(
         load, phases=[msgspec.structs.replace(phase, publishers=[apart])]
     )
     assert sum(share * topics for share, topics in many.shares.items()) == pytest.approx(1.0)
-    assert busy(eager) > busy(played(linger_ms=20.0)) > 2 * busy(patient)
+    assert busy(eager) > busy(played(linger_ms=20.0)) > 1.5 * busy(patient)
