@@ -15,11 +15,12 @@ import msgspec
 
 from roq.benchmarks.contenders.roq_jobs import LIMIT, RoqJobs
 from roq.benchmarks.processes import BenchmarkError
+from roq.benchmarks.statistics import percentile
 from roq.jobs.states import JobStatus
 from roq.jobs.views import JobFilter, JobRow
 
 THREADS: Final = 8
-IDLE_JOBS: Final = 100
+IDLE_JOBS: Final = 300
 IDLE_SECONDS: Final = 0.05
 """Between two jobs: so long that everything has gone to sleep."""
 SLEEP_SECONDS: Final = 0.5
@@ -63,26 +64,43 @@ def times(system: RoqJobs, directory: Path) -> JobTimes:
     """
     try:
         system.start(directory, 1, THREADS)
-        begin = sorted(_begin_ms(system) for _ in range(IDLE_JOBS))
+        begin = begin_ms(lambda: _run_one(system), IDLE_JOBS, IDLE_SECONDS)
         used, handed = _limited(system, directory)
         elsewhere = _killed(system)
     finally:
         system.stop()
     return JobTimes(
         begin_ms=statistics.median(begin),
-        begin_p99_ms=begin[int(0.99 * len(begin))],
+        begin_p99_ms=percentile(begin, 99),
         used_percent=used,
         handed_over_seconds=handed,
         elsewhere_seconds=elsewhere,
     )
 
 
-def _begin_ms(system: RoqJobs) -> float:
-    threading.Event().wait(IDLE_SECONDS)
-    began = time.monotonic_ns()
+def begin_ms(run: Callable[[], int], number: int, pause: float) -> list[float]:
+    """How long after its submission each of so many jobs has begun.
+
+    A job before them is not counted: it waits for the instance's program to start.
+
+    Args:
+        run: submits a job, and gives when it has begun, in ns of the machine's clock.
+        number: of jobs.
+        pause: seconds before each.
+    """
+    run()
+    found = []
+    for _ in range(number):
+        threading.Event().wait(pause)
+        submitted = time.monotonic_ns()
+        found.append((run() - submitted) / 1e6)
+    return found
+
+
+def _run_one(system: RoqJobs) -> int:
     done = system.jobs.types["Begins"].submit().result(WAIT_SECONDS)
     assert isinstance(done, int)  # noqa: S101 - the handler's
-    return (done - began) / 1e6
+    return done
 
 
 def _limited(system: RoqJobs, directory: Path) -> tuple[float, float]:
