@@ -165,8 +165,10 @@ def work(
         if served is not None:
             served.close()
     stats = worker.stats
+    stale = ", ".join(f"{number:,} {reason}" for reason, number in sorted(stats.stale.items()))
     note(
         f"{stats.complete:,} complete, {stats.other:,} ended otherwise, {stats.outdated:,} outdated"
+        + f"; stale messages: {stale}" * bool(stale)
     )
 
 

@@ -17,7 +17,7 @@ from roq.errors import Unavailable
 from roq.jobs.database import MICROSECONDS
 from roq.jobs.operate import JobOperations
 from roq.jobs.room import BOUNDS, RunTimes
-from roq.jobs.states import PRIORITIES, JobStatus
+from roq.jobs.states import PRIORITIES, JobStatus, StaleReason
 from roq.jobs.worker import JobWorker
 from roq.protocol.metrics import Sample, counter, gauge
 from roq.runtime.http import HttpServer, Response
@@ -50,7 +50,7 @@ OUTDATED: Final = counter(
     "roq_jobs_outdated_total", "Runs of this instance whose end was refused: another is valid."
 )
 STALE: Final = counter(
-    "roq_jobs_stale_total", "Messages about jobs that were not to be claimed any more."
+    "roq_jobs_stale_total", "Messages about jobs that were not to be claimed any more.", "reason"
 )
 METRICS: Final = (
     JOBS, ITEMS, FAILURES, OLDEST, STALLED, INSTANCES, AWAY, RUNNING, THREADS, RUNS, OUTDATED,
@@ -120,7 +120,8 @@ class JobMetrics:
         yield Sample(RUNNING, worker.running)
         yield Sample(THREADS, worker.threads)
         yield Sample(OUTDATED, worker.stats.outdated)
-        yield Sample(STALE, worker.stats.stale)
+        for reason in StaleReason:
+            yield Sample(STALE, worker.stats.stale[reason], (reason.value,))
         for (kind, end), number in list(worker.times.ends.items()):
             yield Sample(RUNS, number, (kind, end.value))
 

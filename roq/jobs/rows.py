@@ -93,8 +93,8 @@ class Claims(NamedTuple):
 
     runs: Sequence[Claimed] = ()
     """By priority and age."""
-    passed: frozenset[int] = frozenset()
-    """Jobs that were not asked for: there was no place, or no slot, for them."""
+    passed: frozenset[tuple[int, int]] = frozenset()
+    """Jobs (id, token) that were not asked for: there was no place, or no slot, for them."""
     short: frozenset[str] = frozenset()
     """Types for which there were too few slots."""
 

@@ -7,8 +7,7 @@ that the run was claimed with, so a decision that comes too late changes nothing
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -78,6 +77,22 @@ class RunEnd(StrEnum):
     """It took longer than its type allows."""
     LOST = "lost"
     """Its owner is dead."""
+
+
+class StaleReason(StrEnum):
+    """Why a message of a queue has claimed nothing."""
+
+    RUNNING = "running"
+    """Its job runs: this message, or another one about it, has come twice."""
+    ENDED = "ended"
+    OUTDATED = "outdated"
+    """Its job waits to run again, and has another message."""
+    HELD = "held"
+    """Its job waits for a time, for others, or for its turn."""
+    GONE = "gone"
+    """Its job was deleted."""
+    CHANGED = "changed"
+    """Its job may be claimed by now: what kept it has ended meanwhile. It gets another message."""
 
 
 LIFE: Final = Transitions[JobStatus](
@@ -189,6 +204,25 @@ def _after(  # noqa: PLR0911 - a line for each way to end
             return AfterRun(JobStatus.FAILED if many else JobStatus.CREATED, now)
 
 
+def why_stale(token: int, row: tuple[JobStatus, int, HeldFor] | None) -> StaleReason:
+    """Why a message about a job with this token has claimed nothing.
+
+    Args:
+        token: that the message brought.
+        row: status, token and `held` of the job; None: there is none.
+    """
+    if row is None:
+        return StaleReason.GONE
+    status, current, held = row
+    if status in ENDED:
+        return StaleReason.ENDED
+    if status is JobStatus.RUNNING:
+        return StaleReason.RUNNING
+    if token != current:
+        return StaleReason.OUTDATED
+    return StaleReason.HELD if held else StaleReason.CHANGED
+
+
 def _counted(had: Attempts, failures: int = 0, timeouts: int = 0, losses: int = 0) -> Attempts:
     return Attempts(had.failures + failures, had.timeouts + timeouts, had.losses + losses)
 
@@ -278,45 +312,3 @@ def claim_ahead(threads: int, mean_seconds: float) -> int:
     if mean_seconds >= SHORT_SECONDS:
         return 0
     return min(500, int(threads * SHORT_SECONDS / max(mean_seconds, 1e-6)))
-
-
-def fair_share(limit: int, instances: Collection[int], me: int, subject: str) -> int:
-    """How much of a limit is mine while others want some of it, too.
-
-    Each has the limit divided by their number, and what remains goes to some of them by one each.
-    Which ones follows from the subject, so that the instance that is first for one type is not
-    first for all. Whoever knows the same instances comes to the same result, without asking.
-
-    Args:
-        limit: of all instances together.
-        instances: all that want some, by ids that each of them knows; me among them.
-        me: my id.
-        subject: what is limited.
-
-    The shares of all instances add up to the limit. With more instances than the limit some have
-    nothing.
-    """
-    order = sorted({*instances, me})
-    each, rest = divmod(limit, len(order))
-    first = int.from_bytes(hashlib.sha256(subject.encode()).digest()[:8], "big") % len(order)
-    place = (order.index(me) - first) % len(order)
-    return each + (place < rest)
-
-
-def lent(
-    limit: int, instances: Collection[int], hungry: Collection[int], me: int, subject: str
-) -> int:
-    """How much of a limit I may use now.
-
-    All of it while nobody else is hungry: what others do not use is lent. Otherwise my fair share.
-
-    Args:
-        limit: of all instances together.
-        instances: all that can use some; me among them.
-        hungry: those that have work and lack some of it.
-        me: my id.
-        subject: what is limited.
-    """
-    if not set(hungry) - {me}:
-        return limit
-    return fair_share(limit, instances, me, subject)

@@ -248,7 +248,7 @@ class JobStore(WaitingJobs):
         """
         alive = self._alive(connection, owner)
         if alive is None:
-            return Claims(passed=frozenset(id_ for id_, _, _ in jobs))
+            return Claims(passed=frozenset(each[:2] for each in jobs))
         now = alive.now
         allowed = {want.type: want for want in wants}
         most = {want.type: want.most for want in wants}
@@ -277,7 +277,7 @@ class JobStore(WaitingJobs):
         if alive.slots:
             self._slots.give_back(connection, owner, slots.values())
         rows = [[job, token, allowed[kind].limit, kind] for job, token, kind in picked]
-        passed = {id_ for id_, _, _ in jobs} - {id_ for id_, _, _ in picked}
+        passed = {each[:2] for each in jobs} - {each[:2] for each in picked}
         if not rows:
             return Claims(passed=frozenset(passed), short=frozenset(short))
         taken = self.database.run(connection, self._claim, rows, owner=owner, now=now).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -10,8 +11,8 @@ import sqlalchemy as sa
 from roq.jobs.database import JobDatabase, Row
 from roq.jobs.floors import SLOW_SECONDS, WaitingFloors
 from roq.jobs.held import BLOCK, HeldJobs
-from roq.jobs.rows import ReadyJob, Want
-from roq.jobs.states import PRIORITIES
+from roq.jobs.rows import Claimed, ReadyJob, Want, spread
+from roq.jobs.states import PRIORITIES, HeldFor, JobStatus, StaleReason, why_stale
 
 _ORDER: Final = "priority, created, batch_sequence, id"
 _LEVELS: Final = tuple(sorted(PRIORITIES.values()))
@@ -160,3 +161,28 @@ class WaitingJobs(HeldJobs):
             [[kind, priority] for kind in kinds for priority in _LEVELS],
         )
         return [(row.type, row.priority) for row in rows]
+
+    def why_stale(
+        self, connection: sa.Connection, asked: Iterable[ReadyJob], runs: Iterable[Claimed]
+    ) -> Counter[StaleReason]:
+        """Why messages have claimed nothing, and how many; those that have cost nothing here.
+
+        Args:
+            connection: the transaction that has claimed.
+            asked: what the messages told.
+            runs: that were claimed.
+        """
+        begun = {(run.id, run.token - 1) for run in runs}
+        stale = [job for job in asked if (job.id, job.token) not in begun]
+        if not stale:
+            return Counter()
+        there = {
+            row.id: (JobStatus(row.status), row.token, HeldFor(row.held))
+            for row in self.database.run(
+                connection,
+                "SELECT id, status, token, held FROM job WHERE id IN (SELECT id FROM"
+                f" {self.database.given(('id', 'bigint'))} AS d)",
+                spread(job.id for job in stale),
+            )
+        }
+        return Counter(why_stale(job.token, there.get(job.id)) for job in stale)

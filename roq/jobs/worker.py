@@ -30,10 +30,11 @@ from roq.jobs.room import JobPlaces, JobRoom, RunTimes
 from roq.jobs.rows import Body, Claimed, Claims, Ended, Look, ReadyJob, Trouble, Want
 from roq.jobs.run import Job, unbegun
 from roq.jobs.schedules import JobSchedules, NewSchedule
-from roq.jobs.states import JobStatus, RunEnd, lent
+from roq.jobs.states import JobStatus, RunEnd, StaleReason
 from roq.jobs.store import JobStore
 from roq.jobs.types import JobKind, JobType
 from roq.jobs.watch import ChangeWatch, Ticker, Wake
+from roq.policy.sharing import lent
 from roq.runtime.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -84,8 +85,8 @@ class WorkerStats(msgspec.Struct):
     """Runs that ended otherwise, and were written down."""
     outdated: int = 0
     """Runs whose end was refused: they were not the valid ones any more."""
-    stale: int = 0
-    """Messages of a queue about jobs that were not to be claimed any more."""
+    stale: Counter[StaleReason] = msgspec.field(default_factory=Counter)
+    """Messages of a queue about jobs that were not to be claimed any more, by why."""
 
 
 class JobWorker:
@@ -334,6 +335,7 @@ class JobWorker:
         claims = Claims()
         jobs: list[tuple[int, int, str]] = []
         looked: list[ReadyJob] = []
+        stale: Mapping[StaleReason, int] = {}
         try:
             with self._store.write() as connection:
                 checked = [
@@ -354,16 +356,17 @@ class JobWorker:
                     jobs = self._store.candidates(connection, wants, most)
                 if claim:
                     claims = self._store.claim(connection, self.id, wants, jobs, places)
+                    looked = [job for job in looked if job[1:3] not in claims.passed]
+                    stale = self._store.why_stale(connection, looked, claims.runs)
         except Unavailable:
             self._ended.extendleft(reversed(ended))
             self._more = True
             self._unsure = self._unsure or claim
             raise
         self._more = self._more or len(claims.runs) < len(jobs) or len(jobs) >= most > 0
-        settled = [job for job in looked if job.id not in claims.passed]
-        if messages is not None and settled:
-            messages.settle(settled)
-            self.stats.stale += max(0, len(settled) - len(claims.runs))
+        if messages is not None and looked:
+            messages.settle(looked)
+            self.stats.stale.update(stale)
         self._short = claims.short
         self._written(ended, hit)
         self._begin(claims.runs)

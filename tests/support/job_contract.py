@@ -10,8 +10,8 @@ from roq.errors import JobNotFound
 from roq.jobs.batches import write_batch
 from roq.jobs.floors import REST_SECONDS, SLACK, WaitingFloors
 from roq.jobs.room import JobPlaces
-from roq.jobs.rows import Body, Ended, Want
-from roq.jobs.states import DEFAULT, HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd
+from roq.jobs.rows import Body, Ended, ReadyJob, Want
+from roq.jobs.states import DEFAULT, HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd, StaleReason
 from roq.jobs.views import Action, JobFilter
 
 BADLY = JobFilter(statuses=(JobStatus.FAILED,))
@@ -106,6 +106,30 @@ class StoreContract:
         assert lab.claim_named(mine, job, 2) == []
         assert len(lab.claim_named(mine, job, 3)) == 1
         assert lab.claim_named(mine, job, 3) == [], "the same message again"
+
+    def test_a_message_that_was_not_looked_at_is_kept_whatever_older_one_was(
+        self, lab: Lab
+    ) -> None:
+        job, mine = lab.submit(), lab.instance()
+        lab.set("job", "token = 2", job)
+        with lab.store.write() as connection:
+            jobs = [(job, 1, "A"), (job, 2, "A")]
+            claims = lab.store.claim(connection, mine, [Want("A", 1, SPAN)], jobs, JobPlaces(1))
+        assert (claims.runs, claims.passed) == ([], {(job, 2)})
+
+    def test_stale_messages_say_why(self, lab: Lab) -> None:
+        again, begun, ended, held, gone = (lab.submit() for _ in range(5))
+        lab.set("job", "token = 3", again)
+        lab.set("job", "token = 2, status = 'RUNNING'", begun)
+        lab.set("job", "token = 2, status = 'COMPLETE'", ended)
+        lab.set("job", "held = 'later'", held)
+        lab.delete(gone)
+        run = lab.claim_named(lab.instance(), lab.submit(), 1)
+        asked = [ReadyJob(DEFAULT, each, 1, "A") for each in (again, begun, ended, held, gone)]
+        asked.append(ReadyJob(DEFAULT, run[0].id, 1, "A"))
+        with lab.database.read() as connection:
+            told = lab.store.why_stale(connection, asked, run)
+        assert told == dict.fromkeys(set(StaleReason) - {StaleReason.CHANGED}, 1)
 
     def test_the_end_of_an_outdated_run_is_refused(self, lab: Lab) -> None:
         job, mine = lab.submit(), lab.instance()

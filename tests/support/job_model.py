@@ -27,9 +27,10 @@ from roq.jobs.limits import TypeLimits
 from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Claimed, Deltas, Ended, ReadyJob, Want
 from roq.jobs.schema import METADATA
-from roq.jobs.states import DEFAULT, JobStatus, RunEnd, lent
+from roq.jobs.states import DEFAULT, JobStatus, RunEnd
 from roq.jobs.store import JobStore
 from roq.jobs.worker import JobWorker
+from roq.policy.sharing import lent
 
 NOW = 1_800_000_000_000_000
 KIND = "A"
@@ -450,7 +451,7 @@ class JobModel:
                 raise Broken(f"the token of {run.id} does not rise")
             valid[run.id] = (run.id, run.token, me.id)
             highest[run.id] = run.token
-        settled = [job for job in looked if job.id not in claims.passed]
+        settled = [job for job in looked if job[1:3] not in claims.passed]
         if message is not None and settled:
             world = _without(world, message)
         runs = (*me.runs, *claims.runs) if told else me.runs

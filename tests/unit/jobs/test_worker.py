@@ -20,6 +20,7 @@ from roq.jobs.database import POOL
 from roq.jobs.jobs import Jobs
 from roq.jobs.pool import RunThreads
 from roq.jobs.rows import Look, ReadyJob, Want
+from roq.jobs.states import StaleReason
 from roq.jobs.views import Action, JobFilter
 from roq.jobs.worker import JobWorker
 
@@ -573,7 +574,7 @@ def test_messages_of_jobs_without_a_slot_are_kept_and_hold_up_no_others(jobs: Jo
     for each in handles:
         assert each.wait(SECONDS) is roq.JobStatus.COMPLETE
     eventually(jobs, lambda: messages.held == [])
-    assert running.stats.stale == 1
+    assert running.stats.stale == {StaleReason.GONE: 1}
     running.stop()
     thread.join()
 
