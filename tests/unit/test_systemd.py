@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from roq.cli.commands import cli
 from roq.hcm.config import Children
 from roq.hcm.machine import KILL_SECONDS
+from roq.jobs.worker import GRACE_SECONDS, LOOK_SECONDS
 from roq.runtime import exits
 
 UNITS = sorted((Path(__file__).resolve().parents[2] / "scripts" / "systemd").glob("*.service"))
@@ -27,7 +28,9 @@ def read(unit: Path) -> ConfigParser:
 
 
 def test_there_is_one_for_each_daemon() -> None:
-    assert [unit.name for unit in UNITS] == ["roq-gcm.service", "roq-host.service"]
+    assert [unit.name for unit in UNITS] == [
+        "roq-gcm.service", "roq-host.service", "roq-jobs.service",
+    ]  # fmt: skip
 
 
 @pytest.mark.long
@@ -67,3 +70,10 @@ def test_children_outlive_their_manager_and_are_stopped_by_it() -> None:
     children = Children()
     stop_seconds = children.drain_seconds + 2 * (children.stop_seconds + KILL_SECONDS)
     assert float(service["TimeoutStopSec"]) > stop_seconds
+
+
+def test_an_instance_of_jobs_is_started_again_however_it_ends_and_stops_its_jobs_itself() -> None:
+    service = read(UNITS[2])["Service"]
+    assert service["Restart"] == "always"
+    assert service["KillMode"] == "mixed"
+    assert float(service["TimeoutStopSec"]) > GRACE_SECONDS + LOOK_SECONDS
