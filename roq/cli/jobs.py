@@ -449,6 +449,27 @@ def types(target: JobsTarget) -> None:
     )  # fmt: skip
 
 
+@jobs.command(short_help="List what does not go on, and why.")
+@jobs_command
+def stalls(target: JobsTarget) -> None:
+    """List what does not go on as it is: jobs that wait for what will not come, jobs whose instance
+    has died and that no other one has taken over yet, and schedules that do not fire.
+
+    \b
+    Example:
+      roq jobs stalls
+    """
+    rows = target.operate().stalls()
+    if target.as_json:
+        print_json([fields_of(row) for row in rows])
+        return
+    print_table(
+        ("TYPE", "REASON", "NUMBER#", "WHY"),
+        [(row.type, row.reason, row.number, row.why) for row in rows],
+        "Everything goes on.",
+    )
+
+
 def _limits(row: TypeRow) -> tuple[float | None, ...]:
     holds = row.limits
     return holds.threads, holds.cluster_limit, holds.rate, holds.retries, holds.time_limit

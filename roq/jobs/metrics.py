@@ -38,7 +38,8 @@ OLDEST: Final = gauge(
 )
 STALLED: Final = gauge(
     "roq_jobs_stalled",
-    "Jobs that wait and that nothing will run as it is: switched `off`, or `no_instance`.",
+    "What stands still as it is: jobs that are `off`, have `no_instance`, a `failed_parent` or a"
+    " `dead_owner`, and each `schedule` that does not fire.",
     "type", "reason",
 )  # fmt: skip
 INSTANCES: Final = gauge("roq_jobs_instances", "Living instances.")

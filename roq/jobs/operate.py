@@ -36,6 +36,7 @@ from roq.jobs.schema import (
     TYPE,
 )
 from roq.jobs.search import BADLY, REACH, Condition, awaited, block, newest, number
+from roq.jobs.stalls import job_stalls
 from roq.jobs.states import JobStatus, Waiting, why_waiting
 from roq.jobs.store import JobStore
 from roq.jobs.trial import trial_jobs
@@ -139,7 +140,7 @@ class JobOperations:
             ]  # fmt: skip
 
     def stalls(self, counts: Sequence[JobCount] | None = None) -> list[JobStall]:
-        """Types of which jobs wait that nothing runs as it is.
+        """What does not go on, by type and reason.
 
         Args:
             counts: of `counts`, if they are known.
@@ -150,19 +151,8 @@ class JobOperations:
                 waiting[cell.type] = waiting.get(cell.type, 0) + cell.number
         with self._database.read() as connection:
             look = self._instances.look(connection, 0, whole=False)
-        run = {kind for peer in look.peers for kind in peer.types}
-        found = []
-        for kind, many in sorted(waiting.items()):
-            if not look.on or kind in look.off:
-                which = "all jobs are" if not look.on else "the type is"
-                reason, why = "off", f"{many:,} wait: {which} switched off"
-            elif kind not in run:
-                reason = "no_instance"
-                why = f"{many:,} wait: no living instance runs them, start one (`roq jobs work`)"
-            else:
-                continue
-            found.append(JobStall(type=kind, reason=reason, number=many, why=why))
-        return found
+            unfired = self.schedules.unfired(connection, look)
+            return job_stalls(self._database, connection, look, waiting, unfired)
 
     def _oldest(self, connection: sa.Connection, cell: Row) -> int | None:
         if cell.status != JobStatus.CREATED:

@@ -39,6 +39,8 @@ FIRED_KEPT: Final = 1_000
 FIRED_SHOWN: Final = 5
 AHEAD_MAX: Final = 86_400 * MICROSECONDS
 """So long a schedule waits for its next time, if the clock was set back by that."""
+LATE: Final = 30 * MICROSECONDS
+"""A schedule whose time was so long ago does not fire, though instances live."""
 _LAST: Final = "job_schedule AS s JOIN job_fired AS f ON f.schedule = s.name"
 _OPEN: Final = "job.status IN ('CREATED', 'RUNNING')"
 
@@ -365,6 +367,12 @@ class JobSchedules:
             found = connection.execute(sa.select(SCHEDULE).order_by(SCHEDULE.c.name)).all()
         return [_shown(row, last.get(row.name), jobs.get(row.name, []), look) for row in found]
 
+    def unfired(self, connection: sa.Connection, look: Look) -> list[tuple[str, str, str]]:
+        """Type, name and why of schedules that are on, have a next time, and do not fire."""
+        asked = sa.select(SCHEDULE).where(SCHEDULE.c.enabled == 1, SCHEDULE.c.next.is_not(None))
+        found = connection.execute(asked.order_by(SCHEDULE.c.name)).all()
+        return [(row.type, row.name, why) for row in found if (why := _why(row, look))]
+
     def put(
         self, name: str, type: str, plan: SchedulePlan, params: bytes | None, *, who: str
     ) -> None:
@@ -528,8 +536,12 @@ def _why(row: Row, look: Look) -> str:  # noqa: PLR0911 - a line for each reason
         return "all jobs are switched off: `roq jobs on`"
     if row.type in look.off:
         return f"type {row.type} is switched off: `roq jobs on {row.type}`"
+    if row.type not in look.limits:
+        return f"no program has declared type {row.type}: start one that has"
     if row.next is None:
         return "its last time is over"
     if not look.peers:
         return "no instance lives: start one with `roq jobs work`"
+    if row.next < look.now - LATE:
+        return "it is late, and instances live: their logs say why"
     return ""

@@ -65,11 +65,12 @@ class JobCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobStall(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs of a type that wait, and that nothing runs as it is."""
+    """Jobs or schedules of a type that do not go on as it is."""
 
     type: str
     reason: str
-    """`off` or `no_instance`."""
+    """`off` or `no_instance`: jobs wait that nothing runs; `failed_parent`: … for one that did not
+    complete; `dead_owner`: runs that were not yet taken over; `schedule`: one does not fire."""
     number: int
     why: str
     """For people: what to do."""

@@ -9,6 +9,7 @@ from sqlalchemy import event, text
 from roq.errors import JobNotFound
 from roq.jobs.batches import write_batch
 from roq.jobs.floors import REST_SECONDS, SLACK, WaitingFloors
+from roq.jobs.held import LEFT
 from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Body, Ended, ReadyJob, Want
 from roq.jobs.states import DEFAULT, HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd, StaleReason
@@ -116,6 +117,29 @@ class StoreContract:
             jobs = [(job, 1, "A"), (job, 2, "A")]
             claims = lab.store.claim(connection, mine, [Want("A", 1, SPAN)], jobs, JobPlaces(1))
         assert (claims.runs, claims.passed) == ([], {(job, 2)})
+
+    def test_what_stands_still_says_why(self, lab: Lab) -> None:
+        mine, dead = lab.instance(), lab.instance("A", "B")
+        failed, child = lab.submit(), lab.submit("C")
+        lab.submit("B")
+        lab.claim(dead, 1, "B")
+        lab.set("job", "status = 'FAILED', children = 1", failed)
+        lab.set("job", "held = 'parents', waits = 2", child)
+        other = lab.submit()
+        lab.set("job", "children = 1", other)
+        with lab.database.write() as connection:
+            edges = [[failed, child], [other, child], [failed, LEFT]]
+            lab.store.write_edges(connection, edges)
+        told = [each.reason for each in lab.jobs.operate.stalls()]
+        assert told == ["failed_parent"]
+        lab.set("job_instance", "expires = 1", dead)
+        first, second = lab.jobs.operate.stalls()
+        assert (first.type, first.reason, first.number) == ("B", "dead_owner", 1)
+        assert (second.type, second.reason, second.number) == ("C", "failed_parent", 1)
+        assert f"such as {failed}: restart" in second.why
+        assert "within seconds" in first.why
+        lab.set("job_instance", "expires = 1", mine)
+        assert any("none lives" in each.why for each in lab.jobs.operate.stalls())
 
     def test_stale_messages_say_why(self, lab: Lab) -> None:
         again, begun, ended, held, gone = (lab.submit() for _ in range(5))

@@ -52,7 +52,7 @@ def test_tables_for_people(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["list", "counts", "running", "failures", "instances", "types", "audit"]
+    "command", ["list", "counts", "running", "failures", "instances", "types", "audit", "stalls"]
 )
 def test_json_for_programs(lab: Lab, command: str) -> None:
     failed(lab)

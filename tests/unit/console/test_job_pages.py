@@ -279,8 +279,10 @@ def test_metric_links_are_of_a_type_or_hidden(database: Jobs) -> None:
 def test_jobs_that_nobody_runs_are_on_the_overview(console: PaperConsole, database: Jobs) -> None:
     assert "no living instance runs them" in console.get("/").text
     database.operate.switch(False, who="me", type=SCRIPT)
-    (stall,) = database.operate.stalls()
+    stall, schedule = database.operate.stalls()
     assert (stall.reason, stall.number) == ("off", 4)
+    assert schedule.reason == "schedule"
+    assert "does not fire" in console.get("/").text
     assert "type is switched off" in stall.why
 
 
