@@ -8,12 +8,12 @@ from sqlalchemy import event, text
 
 from roq.errors import JobNotFound
 from roq.jobs.batches import write_batch
-from roq.jobs.floors import REST_SECONDS, SLACK, WaitingFloors
 from roq.jobs.held import LEFT
 from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Body, Ended, ReadyJob, Want
 from roq.jobs.states import DEFAULT, HIGH, LOSSES_MAX, LOW, JobStatus, RunEnd, StaleReason
 from roq.jobs.views import Action, JobFilter
+from roq.jobs.waiting import REST_SECONDS, SLACK, WaitingFloors
 
 BADLY = JobFilter(statuses=(JobStatus.FAILED,))
 FILTERS = [
