@@ -13,6 +13,7 @@ from roq.errors import Unavailable
 from roq.jobs.jobs import Jobs
 from roq.jobs.metrics import JobMetrics
 from roq.jobs.operate import JobOperations
+from roq.jobs.states import StaleReason
 
 SECONDS = 30.0
 Figures = dict[tuple[str, ...], float]
@@ -50,6 +51,7 @@ def test_jobs_of_the_database_and_runs_of_the_instance(jobs: Jobs) -> None:
         jobs.instances.declare(connection, [off.facts])
     jobs.operate.switch(False, who="me", type="Off")
     worker = jobs.start(threads=2)
+    worker.stats.stale[StaleReason.GONE] += 2
     metrics = JobMetrics(jobs.operate, worker, "127.0.0.1", 0)
     good.submit(5).wait(SECONDS)
     bad.submit(priority="low").wait(SECONDS)
@@ -62,6 +64,7 @@ def test_jobs_of_the_database_and_runs_of_the_instance(jobs: Jobs) -> None:
     assert told["roq_jobs_oldest_seconds", "default", "Off"] >= 0
     assert told["roq_jobs_stalled", "off", "Off"] == 1
     assert told["roq_jobs_runs_total", "raised", "Bad"] == 1
+    assert told["roq_jobs_stale_total", "gone"] == 2
     assert told["roq_jobs_run_seconds_count", "Good"] == 1
     assert told["roq_jobs_run_seconds_bucket", "+Inf", "Good"] == 1
     assert (told["roq_jobs_instance_threads",], told["roq_jobs_database_away",]) == (2, 0)
