@@ -40,7 +40,9 @@ NETWORK = (
     "exchange-mute", "zookeeper", "registry-part", "host", "link", "line", "clock", "disk",
 )  # fmt: skip
 """What can happen to hosts of a network, or to several servers of ZooKeeper, alone."""
-ANYWHERE = ("exchange", "monitor", "host", "registry", "gcm", "hcm", "member")
+ANYWHERE = (
+    "exchange", "monitor", "host", "registry", "gcm", "hcm", "member", "instance", "requester",
+)  # fmt: skip
 LONG = ("--seconds", "300")
 """It ends when each kind of fault, or as many as there is time for, has come once."""
 
@@ -84,13 +86,13 @@ def test_and_on_loopback_addresses_without_any_rights(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(480)
-def test_and_of_durable_queues_nothing_is_lost_and_their_groups_are_given_all_of_it(
+def test_and_of_durable_queues_nothing_is_lost_their_groups_have_all_and_requests_end_once(
     tmp_path: Path,
 ) -> None:
     """The registry is a file, and goes as well."""
     outcome = played(
         "chaos", "--local", "--zookeepers", "0", "--durability", "flush", "--groups",
-        "--seed", SEED, "--steps", "12", *LONG, *only(ANYWHERE), *PATIENT,
+        "--requests", "--seed", SEED, "--steps", "9", "--more", "1", *LONG, *only(ANYWHERE), *PATIENT,
         output=tmp_path, seconds=450,
     )  # fmt: skip
     assert not wrong(outcome)
@@ -100,7 +102,10 @@ def test_and_of_durable_queues_nothing_is_lost_and_their_groups_are_given_all_of
     assert isinstance(groups, dict)
     assert sorted(groups) == ["solo", "trio"]
     assert all(group["delivered"] > 0 for group in groups.values())
-    assert {"registry-removed", "host-kill", "member-kill", "member-pause"} <= happened(outcome)
+    requests = outcome["requests"]
+    assert isinstance(requests, dict)
+    assert all(each["done"] > 0 for each in requests.values())
+    assert {"registry-removed", "host-kill", "member-kill", "instance-kill"} <= happened(outcome)
 
 
 @contextmanager
