@@ -169,6 +169,7 @@ class QueueMessages:
         self._consumers: dict[tuple[int, str], Consumer] = {}
         self._held: dict[ReadyJob, list[ConsumedMessage]] = {}
         self._tried = self._searched = self._searched_all = float("-inf")
+        self._failed = False
         self._sent_before: dict[tuple[str, int], int] = {}
         """By type and priority: of those whose message is older nothing is lost."""
 
@@ -176,7 +177,7 @@ class QueueMessages:
     def connected(self) -> bool:
         """Whether jobs are heard of by the queue now; else the database is asked."""
         wanted = len(self._types) * len(PRIORITIES)
-        return self._cluster is not None and len(self._consumers) == wanted
+        return not self._failed and len(self._consumers) == wanted
 
     def take(self, wants: Iterable[Want]) -> list[ReadyJob]:
         """Jobs of each type that might be claimed, by priority; never waits."""
@@ -192,7 +193,7 @@ class QueueMessages:
 
     def _receive(self, consumer: Consumer, priority: int, kind: str, most: int) -> None:
         held = sum(job.type == kind and job.priority == priority for job in self._held)
-        with contextlib.suppress(RoQError):  # it is looked at again, and the database has all
+        try:
             while held < most:
                 message = consumer.receive(timeout=0)
                 if message is None:
@@ -204,6 +205,13 @@ class QueueMessages:
                     held += 1
                 else:
                     message.ack()  # of something else that publishes here
+        except RoQError as error:  # its queue was removed, perhaps there is a new one of this name
+            self._fail(error)
+
+    def _fail(self, error: RoQError) -> None:
+        """The database is asked until all is opened anew."""
+        log.warning("jobs come by the database alone: %s", error, extra={"event": "jobs_queue"})
+        self._failed = True
 
     def settle(self, jobs: Iterable[ReadyJob]) -> None:
         """These were claimed, or are not to be claimed, and that is committed: acknowledge them."""
@@ -214,8 +222,9 @@ class QueueMessages:
 
     def look(self, look: Look) -> None:
         """Twice a second: connect, send what nobody has sent, and search for what is lost."""
-        if look.dispatch != "queue":
+        if self._failed or look.dispatch != "queue":
             self.close()
+        if look.dispatch != "queue":
             return
         if self._cluster is not None or monotonic() - self._tried > AWAY_SECONDS:
             self._open()
@@ -250,7 +259,7 @@ class QueueMessages:
                 consumer._quick(QUICK)  # noqa: SLF001 - for short jobs alone
                 self._consumers[priority, kind] = consumer
         except RoQError as error:
-            log.warning("jobs come by the database alone: %s", error, extra={"event": "jobs_queue"})
+            self._fail(error)
             self.close()
 
     def _lost(self, cluster: Cluster, look: Look) -> list[ReadyJob]:
@@ -259,8 +268,9 @@ class QueueMessages:
             groups = {
                 each.name: each for each in cluster.groups(self._queue, timeout=ANSWER_SECONDS)
             }
-        except RoQError:
-            return []  # asked again soon
+        except RoQError as error:
+            self._fail(error)
+            return []
         if monotonic() - self._searched_all > WHOLE_SECONDS:
             self._searched_all = monotonic()
             self._sent_before.clear()
@@ -282,6 +292,7 @@ class QueueMessages:
 
     def close(self) -> None:
         """Give back what was not looked at."""
+        self._failed = False
         self._held.clear()
         self._consumers.clear()
         if self._cluster is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from job_contract import HeldContract, StoreContract
 from job_lab import Lab, new
-from postgres import frozen, postgres
+from postgres import frozen, postgres, stopped
 from schedule_contract import MINUTE, ScheduleContract, schedule
 from waiting import eventually
 
@@ -341,6 +342,34 @@ def test_jobs_stop_when_the_server_is_frozen(
         with frozen(server):
             assert stopped.wait(30)
         assert handle.wait(60) is roq.JobStatus.COMPLETE
+
+
+def test_each_job_ends_though_the_server_is_started_anew_under_load(
+    server: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However slow this machine is, the instance is not taken for dead: so each job runs once.
+    monkeypatch.setattr(worker, "DOUBT_SECONDS", 600.0)
+    monkeypatch.setattr("roq.jobs.instances.EXPIRE_SECONDS", 600.0)
+    runs: Counter[int] = Counter()
+    with roq.Jobs(server) as jobs:
+
+        @jobs.type("A")
+        def run(_job: roq.Job, params: int) -> None:
+            runs[params] += 1
+            threading.Event().wait(0.002)
+
+        handles = run.submit_many(range(2_000))
+        running = jobs.start(threads=8)
+        eventually(lambda: running.stats.complete > 200, "it works")
+        with stopped(server):
+            assert running.stats.complete < 2_000
+            with pytest.raises(Unavailable):
+                run.submit(0)
+        more = run.submit_many(range(2_000, 2_100))
+        ends = {each.wait(90) for each in [*handles, *more]}
+    assert ends == {roq.JobStatus.COMPLETE}
+    assert runs == Counter(range(2_100))
+    lab.check()
 
 
 def _want() -> Want:

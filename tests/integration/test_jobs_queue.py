@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 import roq
 from roq.jobs import dispatch
 from roq.jobs.jobs import Jobs
 from roq.jobs.rows import ReadyJob
 from roq.jobs.views import Action, JobFilter
+from roq.jobs.worker import JobWorker
 from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
@@ -121,3 +124,69 @@ def test_a_cluster_that_is_away_leaves_the_database(tmp_path: Path) -> None:
         handle = run.submit()
         jobs.start(threads=1)
         assert handle.wait(SECONDS) is roq.JobStatus.COMPLETE
+
+
+def test_a_queue_that_is_removed_and_made_anew_strands_no_job(
+    jobs: Jobs, roq_cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "AWAY_SECONDS", 1.0)
+    runs: Counter[int] = Counter()
+    lock = threading.Lock()
+
+    @jobs.type("A")
+    def run(job: roq.Job, params: int) -> None:
+        with lock:
+            runs[params] += 1
+
+    jobs.operate.switch(False, who="test")
+    worker = jobs.start(threads=3)
+    eventually(lambda: worker._by_queue, "jobs come by the queue", SECONDS)
+    handles = run.submit_many(range(200))
+    with roq_cluster.connect() as cluster:
+        cluster.remove_queue(jobs.queue)
+        cluster.create_queue(jobs.queue, durability="none")
+    jobs.operate.switch(True, who="test")
+    assert {each.wait(SECONDS) for each in handles} == {roq.JobStatus.COMPLETE}
+    assert set(runs.values()) == {1}
+    eventually(lambda: worker._by_queue, "they come by the queue again", SECONDS)
+
+
+def test_the_dispatch_is_switched_while_jobs_come_wait_and_run(jobs: Jobs) -> None:
+    runs: Counter[int] = Counter()
+    lock, go_on = threading.Lock(), threading.Event()
+
+    @jobs.type("A")
+    def run(job: roq.Job, params: int) -> None:
+        with lock:
+            runs[params] += 1
+        if params % 10 == 0:
+            go_on.wait(SECONDS)
+
+    workers = [jobs.start(threads=3) for _ in range(2)]
+    handles, stop = list[roq.JobHandle](), threading.Event()
+
+    def submit() -> None:
+        while not stop.wait(0.05):
+            handles.extend(run.submit_many(range(len(handles), len(handles) + 5)))
+
+    thread = threading.Thread(target=submit)
+    thread.start()
+    try:
+        for mechanism in ("queue", "database", "queue"):
+            go_on.clear()
+            eventually(lambda: sum(each.running for each in workers) == 6, "all run", SECONDS)
+            jobs.operate.dispatch(mechanism, who="test")
+            for each in workers:
+                reached = partial(_hears_by, each, mechanism)
+                eventually(reached, mechanism, SECONDS)
+            go_on.set()
+    finally:
+        stop.set()
+        go_on.set()
+        thread.join()
+    assert {each.wait(SECONDS) for each in handles} == {roq.JobStatus.COMPLETE}
+    assert runs == Counter(range(len(handles)))
+
+
+def _hears_by(worker: JobWorker, mechanism: str) -> bool:
+    return worker._by_queue == (mechanism == "queue")

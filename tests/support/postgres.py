@@ -51,13 +51,30 @@ def postgres() -> Iterator[str]:
             shutil.chown(home, USER, "nogroup")
         data = home / "data"
         _run([folder / "initdb", "-D", data, "-U", "roq", "-A", "trust", "-E", "UTF8", "-N"], home)
-        options = f"-k {home} -h '' -c fsync=on -c max_connections=60 -c shared_buffers=32MB"
-        control = [folder / "pg_ctl", "-D", data]
-        _run([*control, "-w", "-o", options, "-l", home / "log", "start"], home)
+        _control(home, "start")
         try:
             yield f"postgresql+psycopg://roq@/postgres?host={home}"
         finally:
-            _run([*control, "-w", "-m", "immediate", "stop"], home)
+            _control(home, "stop")
+
+
+def _control(home: Path, verb: str) -> None:
+    options = f"-k {home} -h '' -c fsync=on -c max_connections=60 -c shared_buffers=32MB"
+    how = ["-o", options, "-l", home / "log"] if verb == "start" else ["-m", "immediate"]
+    folder = programs()
+    assert folder is not None
+    _run([folder / "pg_ctl", "-D", home / "data", "-w", *how, verb], home)
+
+
+@contextmanager
+def stopped(url: str) -> Iterator[None]:
+    """This server is down meanwhile, as after a crash."""
+    home = Path(url.partition("host=")[2])
+    _control(home, "stop")
+    try:
+        yield
+    finally:
+        _control(home, "start")
 
 
 @contextmanager

@@ -10,9 +10,10 @@ import pytest
 from job_lab import Lab, new
 
 from roq.client.cluster import Cluster
+from roq.errors import QueueNotFound, Unavailable
 from roq.jobs import dispatch
 from roq.jobs.dispatch import QueueMessages, QueueSender, _by_topic, group_of, topic_of
-from roq.jobs.rows import ReadyJob
+from roq.jobs.rows import ReadyJob, Want
 from roq.jobs.states import HIGH, LOW, PRIORITIES
 from roq.model import check_name
 
@@ -135,8 +136,15 @@ class SlowCluster:
 
     def _quick(self, _most: int) -> None: ...
 
+    away = False
+
     def groups(self, *_: object, **__: object) -> list[object]:
+        if self.away:
+            raise Unavailable("no answer")
         return []
+
+    def receive(self, **_: object) -> None:
+        raise QueueNotFound("the queue was removed")
 
     def close(self) -> None: ...
 
@@ -170,4 +178,20 @@ def test_a_slow_cluster_does_not_keep_an_instance_from_its_jobs(
         looks += 1
     assert slow.consumers == len(types) * len(PRIORITIES)
     assert looks > 1
+    slow.away = True
+    clock[0] += 10.0
+    messages.look(look)
+    assert not messages.connected, "the database is asked"
+    slow.away = False
+
+    def opened() -> None:
+        clock[0] += 20.0
+        for _ in types * len(PRIORITIES):
+            messages.look(look)
+        assert messages.connected
+
+    opened()
+    assert messages.take([Want("1", 1, 1)]) == []
+    assert not messages.connected, "its queue is another one now, though the cluster answers"
+    opened()
     messages.close()
