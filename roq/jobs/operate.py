@@ -37,7 +37,7 @@ from roq.jobs.schema import (
 )
 from roq.jobs.search import BADLY, REACH, Condition, awaited, block, newest, number
 from roq.jobs.stalls import job_stalls
-from roq.jobs.states import JobStatus, Waiting, why_waiting
+from roq.jobs.states import JobStatus, Waiting, fair_share, why_waiting
 from roq.jobs.store import JobStore
 from roq.jobs.trial import trial_jobs
 from roq.jobs.views import (
@@ -324,11 +324,23 @@ class JobOperations:
                 " GROUP BY owner, type",
             ):
                 slots.setdefault(row.owner, {})[row.type] = row.number
+            users: dict[str, list[int]] = {}
+            for row in found:
+                if not row.dead and row.expires > now:
+                    for kind in msgspec.json.decode(row.types):
+                        users.setdefault(kind, []).append(row.id)
+            shares: dict[int, dict[str, int]] = {}
+            for row in connection.execute(sa.select(TYPE).order_by(TYPE.c.name)):
+                limit = limits_of(row).cluster_limit
+                for each in users.get(row.name, ()) if limit is not None else ():
+                    share = fair_share(limit, users[row.name], each, row.name)
+                    shares.setdefault(each, {})[row.name] = share
             return [
                 InstanceRow(
                     id=row.id, name=row.name, pid=row.pid, threads=row.threads,
                     running=busy.get(row.id, 0), types=msgspec.json.decode(row.types),
                     wants=msgspec.json.decode(row.wants), slots=slots.get(row.id, {}),
+                    shares=shares.get(row.id, {}),
                     started=row.started, expires=row.expires,
                     dead=bool(row.dead) or row.expires <= now,
                 )

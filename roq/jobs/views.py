@@ -204,6 +204,9 @@ class InstanceRow(msgspec.Struct, frozen=True, kw_only=True):
     wants: list[str]
     """Types for which it lacks slots of the cluster."""
     slots: dict[str, int]
+    """Of types with a limit in the whole cluster: those that it holds."""
+    shares: dict[str, int]
+    """How many are its fair share. What it holds beyond is lent by others, which do not want it."""
     started: int
     expires: int
     dead: bool

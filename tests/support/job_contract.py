@@ -471,7 +471,13 @@ class StoreContract:
         operate.switch(True, who="me", type="A")
         (run,) = lab.claim(mine, limited=True)
         assert [row.id for row in operate.running()] == [waits]
-        assert operate.instance_list()[0].slots == {"A": 1}
+        other = lab.instance("A")
+        assert [(each.slots, each.shares) for each in operate.instance_list()] == [
+            ({"A": 1}, {"A": 1}),
+            ({}, {"A": 1}),
+        ]
+        lab.set("job_instance", "expires = 1", other)
+        assert [each.shares for each in operate.instance_list()] == [{"A": 2}, {}], "one is dead"
         assert operate.type_list()[0].slots_used == 1
         assert self._act(lab, Action.INTERRUPT, waits) == 1
         with lab.database.read() as connection:

@@ -13,7 +13,9 @@ from paper_console import SCRIPT, PaperConsole
 import roq
 from roq.console.job_pages import JOB_PAGES
 from roq.console.settings import MetricLink
+from roq.jobs.instances import TypeFacts
 from roq.jobs.jobs import Jobs
+from roq.jobs.limits import TypeLimits
 from roq.jobs.operate import JobOperations, Selection
 from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Want
@@ -84,6 +86,20 @@ def test_a_job_says_why_it_does_not_run(console: PaperConsole) -> None:
 )
 def test_nothing_in_an_address_is_a_fault(console: PaperConsole, path: str, status: int) -> None:
     assert console.get(path).status == status
+
+
+def test_instances_tell_their_shares_and_what_is_lent(
+    console: PaperConsole, database: Jobs
+) -> None:
+    with database.database.write() as connection:
+        limit = TypeFacts("Limited", 1, True, TypeLimits(cluster_limit=4))
+        database.instances.declare(connection, [limit])
+        for name in ("one", "two"):
+            owner = database.instances.register(connection, name, 1, 8, ["Limited"])
+        connection.exec_driver_sql(f"UPDATE job_slot SET owner = {owner} WHERE number < 3")
+    text = console.get("/jobs/instances").text
+    assert "<div>Limited 0 of 2</div>" in text
+    assert "<div>Limited 3 of 2 <small>1 lent</small></div>" in text
 
 
 def test_without_a_database_there_are_no_pages_of_jobs() -> None:
