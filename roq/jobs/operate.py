@@ -332,9 +332,10 @@ class JobOperations:
             shares: dict[int, dict[str, int]] = {}
             for row in connection.execute(sa.select(TYPE).order_by(TYPE.c.name)):
                 limit = limits_of(row).cluster_limit
-                for each in users.get(row.name, ()) if limit is not None else ():
-                    share = fair_share(limit, users[row.name], each, row.name)
-                    shares.setdefault(each, {})[row.name] = share
+                if limit is not None:
+                    for each in (live := users.get(row.name, [])):
+                        share = fair_share(limit, live, each, row.name)
+                        shares.setdefault(each, {})[row.name] = share
             return [
                 InstanceRow(
                     id=row.id, name=row.name, pid=row.pid, threads=row.threads,

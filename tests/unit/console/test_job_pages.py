@@ -96,7 +96,7 @@ def test_instances_tell_their_shares_and_what_is_lent(
         database.instances.declare(connection, [limit])
         for name in ("one", "two"):
             owner = database.instances.register(connection, name, 1, 8, ["Limited"])
-        connection.exec_driver_sql(f"UPDATE job_slot SET owner = {owner} WHERE number < 3")
+        connection.exec_driver_sql("UPDATE job_slot SET owner = ? WHERE number < 3", (owner,))
     text = console.get("/jobs/instances").text
     assert "<div>Limited 0 of 2</div>" in text
     assert "<div>Limited 3 of 2 <small>1 lent</small></div>" in text
