@@ -37,7 +37,7 @@ from roq.jobs.schema import (
 )
 from roq.jobs.search import BADLY, REACH, Condition, awaited, block, newest, number
 from roq.jobs.stalls import job_stalls
-from roq.jobs.states import JobStatus, Waiting, fair_share, why_waiting
+from roq.jobs.states import JobStatus, Waiting, why_waiting
 from roq.jobs.store import JobStore
 from roq.jobs.trial import trial_jobs
 from roq.jobs.views import (
@@ -62,6 +62,7 @@ from roq.jobs.views import (
     job_row,
     rows,
 )
+from roq.policy.sharing import fair_share
 
 PAGE: Final = 100
 
