@@ -292,6 +292,7 @@ class Emptying:
             (exchange.load.groups_behind, "consumer group{} not at its end yet"),
             (exchange.load.delayed, "delayed message{} not due yet"),
             (exchange.load.transactions, "open transaction{}"),
+            (exchange.load.responses_stored, "response{} not fetched yet"),
         ):
             if count:
                 return f"{count} {what.format('s' * (count > 1))}"
@@ -304,7 +305,7 @@ class Emptying:
         """What it still has to wait for, in a few words; empty if it may go.
 
         A subscriber that has not read it in the time that it had is told what is lost; what groups
-        have not done, and what is delayed, would be lost to whom nobody tells.
+        have not done, what is delayed, and responses, would be lost to whom nobody tells.
         """
         return self._waits_for(leaving, unread_goes=leaving.unread_goes)
 

@@ -114,18 +114,25 @@ class Request:
                 yield "nobody has cancelled it"
             case "never":
                 yield "it was accepted, and there was no such request"
-            case "lost" | "unknown" if durable and GONE in told.text and young:
+            case "lost" | "unknown" if (
+                durable and GONE in told.text and young and not self._ended(told)
+            ):  # what was told before may go with an exchange that was emptied
                 yield f"its exchange is gone with a log on disk: {told.state}"
             case "forgotten" if told.when < self.when + REMEMBER_SECONDS:
                 yield f"it is forgotten after {told.when - self.when:.1f} s"
             case "expired" if told.when < self.when + KEEP_SECONDS:
                 yield f"nobody has fetched it in time, after {told.when - self.when:.1f} s"
-            case "retrieved" if not any(
-                each.state in ENDS and each.id == told.id for _, each in self.ends
-            ):
+            case "retrieved" if not self._ended(told):
                 yield "it was fetched, and nobody has it"
             case _:
                 pass
+
+    def _ended(self, but: Told) -> bool:
+        """Whether somebody was told how it has ended, under the same id, by its exchange."""
+        return any(
+            told is not but and told.state in ENDS and told.id == but.id and GONE not in told.text
+            for _, told in self.ends
+        )
 
     def _answered(self, told: Told) -> Iterator[str]:
         run = self.runs.get(told.run)

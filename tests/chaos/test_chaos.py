@@ -92,8 +92,8 @@ def test_and_of_durable_queues_nothing_is_lost_their_groups_have_all_and_request
     """The registry is a file, and goes as well."""
     outcome = played(
         "chaos", "--local", "--zookeepers", "0", "--durability", "flush", "--groups",
-        "--requests", "--seed", SEED, "--steps", "9", "--more", "1", *LONG, *only(ANYWHERE), *PATIENT,
-        output=tmp_path, seconds=450,
+        "--requests", "--seed", SEED, "--steps", "9", "--more", "1", *LONG, *only(ANYWHERE),
+        *PATIENT, output=tmp_path, seconds=450,
     )  # fmt: skip
     assert not wrong(outcome)
     assert outcome["tally"]["counted_lost"] == 0

@@ -520,6 +520,7 @@ def test_an_exchange_that_was_told_to_serve_on_is_believed_only_when_it_has_reti
     ("left", "why"),
     [
         ({"groups_behind": 1}, "1 consumer group not at its end yet"),
+        ({"responses_stored": 2}, "2 responses not fetched yet"),
         ({"delayed": 7}, "7 delayed messages not due yet"),
         ({"transactions": 1}, "1 open transaction"),
     ],

@@ -159,6 +159,8 @@ def test_what_he_may_hear() -> None:
     assert late.told("expired").found() == ""
     assert begun(durable=False).told("lost", text="its exchange is gone").found() == ""
     assert begun().told("unknown", text="its instance was lost").found() == ""
+    known = begun().told("discarded")
+    assert known.told("lost", by="s", text="its exchange is gone").found() == ""
     late = begun()
     late.tick(WITHIN)
     assert late.told("late").found() == ""
