@@ -287,6 +287,7 @@ def test_lives_end(client: roq.Cluster, queue: str) -> None:
         early.cancel()
         with pytest.raises(roq.RequestCancelled):
             early.result(10)
+        assert until(lambda: client.describe_service(queue, "echo").stored == 0)
         with pytest.raises(roq.ResponseRetrieved):
             client.response(SLOW, early.id).result(10)
         left = requester.request(SLOW, 0.5)

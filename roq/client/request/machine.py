@@ -55,6 +55,11 @@ class _Words:
     cancelled: list[Position] = field(default_factory=list)
     late: list[Position] = field(default_factory=list)
 
+    @property
+    def presses(self) -> bool:
+        """Whether it is more than what is fetched, or much of that."""
+        return bool(self.wanted or self.cancelled or self.late or len(self.fetched) >= WANT_MAX)
+
     def wants(self, service: str) -> Iterator[Want]:
         """All of it, in messages that are not too large."""
         fetched, lists = self.fetched, (self.wanted, self.cancelled, self.late)
@@ -309,8 +314,9 @@ class RequesterMachine:
 
     @property
     def talks(self) -> bool:
-        """Whether `say` has something, or will have."""
-        return any(place.words for place in self.places.values())
+        """Whether `say` has something, or will have, that is more than what is fetched."""
+        places = self.places.values()
+        return any(words.presses for place in places for words in place.words.values())
 
     @property
     def open_count(self) -> int:

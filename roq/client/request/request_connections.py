@@ -49,14 +49,14 @@ class RequestConnections:
                 continue  # it comes back with its log
             if now < self._machine.places[name].told_by < math.inf and self._machine.is_newer(name):
                 continue
-            self._cut(name)
+            self._cut(name, [])
             lost += [(name, position) for _, position in self._machine.leave(name)]
         for name, exchange in wanted.items():
             place = self._machine.places.get(name)
             moved = place is not None and place.exchange.data != exchange.data
             self._machine.open(exchange, topology.queue_id)
             if moved and name in self._connections:
-                self._cut(name)
+                self._cut(name, [])
                 self._machine.down(name)
             if name not in self._connections:
                 self._connect(name, exchange.data)
@@ -74,15 +74,15 @@ class RequestConnections:
             if connection is not None:
                 connection.ask(ask.frames)
 
-    def close(self) -> None:
-        """Use none any more."""
+    def close(self, last: list[AskExchange]) -> None:
+        """Use none any more; this is what is said before."""
         for name in list(self._connections):
-            self._cut(name)
+            self._cut(name, [ask.frames for ask in last if ask.log == name])
 
-    def _cut(self, name: LogId) -> None:
+    def _cut(self, name: LogId, farewells: list[list[bytes]]) -> None:
         connection = self._connections.pop(name, None)
         if connection is not None:
-            connection.close([])
+            connection.close(farewells)
 
     def _connect(self, name: LogId, address: str) -> None:
         self._connections[name] = self._engine.exchanges.open(

@@ -221,7 +221,7 @@ class Requester:
         many: PendingMany[R] = PendingMany(self._collector, self.queue, endpoint, len(payloads))
         seconds = self._within(endpoint.service, head)
         if self._collects and endpoint.idempotent and not headers:
-            self._collector.keep_many(many, payloads)
+            self._collector.kept.keep_many(many, payloads)
 
         def publish(
             many: PendingMany[Any], payloads: list[Payload], position: int, members: Sequence[int]
@@ -385,7 +385,7 @@ class Requester:
         with self._lock:
             receipt = self._publisher.publish(sent, topic, properties=headers)
             if pending is not None and keep is not None:
-                self._collector.keep(pending, keep)  # before it can end
+                self._collector.kept.keep(pending, keep)  # before it can end
             self._note(topic, receipt, pending)
         return receipt
 

@@ -21,6 +21,8 @@ from typing import Any, Final
 from roq.client.io.engine import Engine
 from roq.client.publish.receipt import Outcome, SendStatus, failure
 from roq.client.publish.shell import PublisherShell
+from roq.client.request.confirmations import Confirmations
+from roq.client.request.kept_requests import KeptRequests
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending, Requested
@@ -50,8 +52,6 @@ OPEN_MAX: Final = 100_000
 """Requests that one client waits for at most, by queue and requester."""
 SECOND_US: Final = 1_000_000
 LOOK_SECONDS: Final = 1.0
-REPEAT_BYTES: Final = 64 * 1024 * 1024
-"""What a requester keeps of idempotent requests, for exchanges that die."""
 
 _DEFAULTS: Final = ServiceSettings()
 
@@ -75,6 +75,7 @@ class Collector:
         on_lost: Callable[[Waiter], bool] | None = None, client_id: bytes = b"",
     ) -> None:  # fmt: skip
         self.queue = queue
+        self.kept = KeptRequests()
         self.condition = threading.Condition()
         self._waiting = 0
         """Threads that wait for `condition`."""
@@ -90,7 +91,7 @@ class Collector:
         self._perform = self._connections.perform
         self._requests = WaitingRequests()
         self._accepted: deque[Sent] = deque()
-        self._confirmed: deque[Requested] = deque()
+        self._confirmations = Confirmations(engine, self._machine, self._confirm)
         self._cancelled: deque[tuple[Requested, bool]] = deque()
         self._looking = False
         """Whether `_look` is about to be called."""
@@ -99,8 +100,6 @@ class Collector:
         self._torn = False
         """A signal handler has ended in the middle what a thread has taken in."""
         self._timer: Timer | None = None
-        self._keeping = threading.Lock()
-        self._kept_bytes = 0
         self._error: RoQError | None = None
         self._known = threading.Event()
         """The exchanges of the queue are known."""
@@ -240,28 +239,14 @@ class Collector:
 
     def confirm(self, requested: Requested) -> None:
         """The outcome has arrived."""
-        self._confirmed.append(requested)
-        self._soon()
+        self._confirmations.add(requested)
+        if self._confirmations.press:
+            self._soon()
 
     def cancel(self, requested: Requested, *, late: bool = False) -> None:
         """It is not wanted any more."""
         self._cancelled.append((requested, late))
         self._soon()
-
-    def keep(self, pending: Pending[Any], data: bytes) -> None:
-        """This may be sent once more; it is kept for that, as far as the allowance reaches."""
-        with self._keeping:
-            if self._kept_bytes + len(data) <= REPEAT_BYTES:
-                self._kept_bytes += len(data)
-                pending.repeat = data
-
-    def keep_many(self, many: PendingMany[Any], data: list[bytes]) -> None:
-        """Likewise, all of these or none."""
-        size = sum(map(len, data))
-        with self._keeping:
-            if self._kept_bytes + size <= REPEAT_BYTES:
-                self._kept_bytes += size
-                many.repeat = data
 
     def ring(self, rings: list[Callable[[], None]]) -> None:
         """Call these in the I/O thread, and take them off: once, however often this is said."""
@@ -279,8 +264,7 @@ class Collector:
 
     def let_go(self, requested: Requested) -> None:
         """It will not be sent once more."""
-        with self._keeping:
-            self._kept_bytes -= requested.forget_repeat()
+        self.kept.let_go(requested)
 
     def later(
         self, call: Callable[[], object], left_out: Callable[[], object] = lambda: None
@@ -343,7 +327,7 @@ class Collector:
         finally:
             self._changed = changed  # those who wait here were woken by what has come
             self._looking = False
-            if self._confirmed or self._cancelled or self._machine.talks:
+            if self._cancelled or self._confirmations.press:
                 self._soon()
         return True
 
@@ -362,6 +346,10 @@ class Collector:
                 if not self._engine.forked:  # nobody else does any more
                     self._guard.within(LOOK_SECONDS, self._look)
 
+    def _confirm(self) -> None:
+        with self._guard.lock:
+            self._perform(self._confirmations.words())
+
     def _ask_all(self) -> None:
         with self._guard.lock:
             self._machine.ask_all(self._engine.reactor.now())
@@ -379,10 +367,6 @@ class Collector:
     def _say(self) -> None:
         self._looking = False
         machine = self._machine
-        while self._confirmed:
-            done = self._confirmed.popleft()
-            for place in done.places():
-                machine.fetched(done.endpoint.service, *place)
         for _ in range(len(self._cancelled)):
             requested, late = self._cancelled.popleft()
             if requested.placed:
@@ -390,7 +374,8 @@ class Collector:
                     machine.cancel(requested.endpoint.service, *place, late=late)
             elif not requested.done():
                 self._cancelled.append((requested, late))  # when it is known where it is
-        self._perform(machine.say())
+        if self._confirmations.press:
+            self._perform(self._confirmations.words())
 
     def _take_accepted(self, sent: Sent) -> None:
         status = sent.receipt.status
@@ -520,6 +505,7 @@ class Collector:
         part.settle(end)
         if not part.many.held:
             self._machine.fetched(part.endpoint.service, log, end.positions[0], end.count)
+            self._confirmations.soon()
         if not part.left:
             self._requests.not_due(part)
 
@@ -612,8 +598,7 @@ class Collector:
             if self._timer is not None:
                 self._timer.cancel()
             self._take_in()
-            self._perform(self._machine.say())
-            self._connections.close()
+            self._connections.close(self._confirmations.words())
             self._known.set()
             for waiter in self._requests.clear():
                 self._settle_all(waiter, None, error)

@@ -68,7 +68,7 @@ def test_it_follows_an_exchange_and_keeps_what_is_open_at_a_log_that_comes_back(
     assert lines.use(topology()) == [(ONE, Position(3, 0))]
     assert connections.open_at == []
     lines.use(cast("Topology", topology("c")))
-    lines.close()
+    lines.close([])
     assert connections.open_at == []
 
 

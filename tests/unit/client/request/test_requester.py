@@ -88,7 +88,8 @@ class PaperCollector:
 
     def __init__(self, on_lost: Callable[[Any], bool]) -> None:
         self.on_lost = on_lost
-        self.kept: list[Pending[Any]] = []
+        self.kept = self
+        self.kept_single: list[Pending[Any]] = []
         self.kept_many: list[PendingMany[Any]] = []
         self.let_go_of: list[PendingMany[Any]] = []
         self.expected: list[float] = []
@@ -110,7 +111,7 @@ class PaperCollector:
         pending.due = float(len(self.expected))
 
     def keep(self, pending: Pending[Any], data: bytes) -> None:
-        self.kept.append(pending)
+        self.kept_single.append(pending)
         pending.repeat = data
 
     def keep_many(self, many: PendingMany[Any], data: list[bytes]) -> None:
@@ -166,9 +167,9 @@ def test_nothing_is_kept_of_what_does_not_leave(scene: Scene) -> None:
     scene.publisher.errors.append(roq.WouldBlock("full"))
     with pytest.raises(roq.WouldBlock):
         scene.requester.request(ECHO, b"x")
-    assert scene.collector.kept == []
+    assert scene.collector.kept_single == []
     pending = scene.requester.request(ECHO, b"x")
-    assert scene.collector.kept == [pending]
+    assert scene.collector.kept_single == [pending]
 
 
 def test_what_is_lost_is_sent_once_more_and_waits_for_room(scene: Scene) -> None:

@@ -53,7 +53,8 @@ class PaperLines:
     def ask(self, frames: list[bytes]) -> None:
         self.asked.append(frames)
 
-    def close(self, _farewells: list[list[bytes]]) -> None: ...
+    def close(self, farewells: list[list[bytes]]) -> None:
+        self.asked += farewells
 
     @property
     def wanted(self) -> list[Position]:
@@ -189,22 +190,6 @@ def test_what_is_accepted_and_not_seen_before_the_end_is_told_so(scene: Scene) -
         pending.result(20)
 
 
-def test_the_allowance_is_given_back_whoever_takes_and_gives(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shell, "REPEAT_BYTES", 25)
-    pendings = [scene.pending() for _ in range(3)]
-    for each in pendings:
-        scene.collector.keep(each, b"x" * 10)
-    assert [each.repeat is None for each in pendings] == [False, False, True]
-    threads = [threading.Thread(target=scene.collector.let_go, args=[each]) for each in pendings]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert scene.collector._kept_bytes == 0
-
-
 @pytest.mark.parametrize("ended", [False, True])
 def test_what_is_not_sent_once_more_says_why(scene: Scene, ended: bool) -> None:
     pending = scene.pending()
@@ -252,13 +237,14 @@ def test_many_end_one_after_the_other_and_are_confirmed_as_they_come(scene: Scen
     assert (scene.collector.open_count, len(scene.collector._requests.due)) == (3, 1)
     ended(scene, 0, 2)
     assert not many.done()
-    assert fetched(scene) == [Position(3, 0), Position(3, 2)]
+    assert scene.collector.wait_for(lambda: fetched(scene) == [Position(3, 0), Position(3, 2)], 20)
     ended(scene, 1)
     assert many.result(20) == [b"v"] * 3
     assert (scene.collector.open_count, scene.collector._requests.due) == (0, {}), (
         "nothing is left of them"
     )
-    assert len(fetched(scene)) == 3
+    scene.collector.close()
+    assert len(fetched(scene)) == 3, "with the last word, if not before"
 
 
 def test_many_whose_callbacks_run_are_confirmed_afterwards(scene: Scene) -> None:
@@ -395,17 +381,6 @@ def test_many_are_told_when_all_ends(scene: Scene) -> None:
     scene.inside(lambda: None)
     scene.collector.close()
     assert {type(each) for each in many.results(20)} == {roq.Closed}
-
-
-def test_the_allowance_of_many_is_given_back(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "REPEAT_BYTES", 25)
-    _, many = together(scene)
-    _, others = together(scene)
-    scene.collector.keep_many(many, [b"x" * 10] * 2)
-    scene.collector.keep_many(others, [b"x" * 10])
-    assert (others.repeat, scene.collector._kept_bytes) == (None, 20)
-    scene.collector.let_go(many)
-    assert scene.collector._kept_bytes == 0
 
 
 # --- what comes with the acknowledgements of the publisher ----------------------------------------
