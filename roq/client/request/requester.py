@@ -219,7 +219,7 @@ class Requester:
         payloads = [head + encode(value) for value in values]
         self.prepare(endpoint.service)
         many: PendingMany[R] = PendingMany(self._collector, self.queue, endpoint, len(payloads))
-        seconds = self._within(endpoint.service, head)
+        seconds = _within(self._collector.settings(endpoint.service), head)
         if self._collects and endpoint.idempotent and not headers:
             self._collector.kept.keep_many(many, payloads)
 
@@ -344,15 +344,19 @@ class Requester:
         data = self._envelope(endpoint, value, within, 0, inherit=inherit)
         self.prepare(endpoint.service)
         self._need_room()
-        pending: Pending[R] = Pending(self._collector, self.queue, endpoint)
-        pending.delayed = delayed = self._delayed(endpoint, delay)
+        collector = self._collector
+        pending: Pending[R] = Pending(collector, self.queue, endpoint)
+        settings = collector.settings(endpoint.service)
+        delayed = None
+        if settings.delay or delay is not None:
+            pending.delayed = delayed = self._delayed(endpoint, delay)
         if self._collects:
-            seconds = self._within(endpoint.service, data)
+            seconds = _within(settings, data)
             if delayed is not None:
                 seconds += max(0.0, delayed[0] / SECOND_US - time())
-            self._collector.expect(pending, seconds)
+            collector.expect(pending, seconds)
         keep = data if self._collects and endpoint.idempotent and not headers else None
-        self._publish(endpoint, data, headers, pending, pending.delayed, keep)
+        self._publish(endpoint, data, headers, pending, delayed, keep)
         with self._lock:
             self._made += 1
         return pending
@@ -362,7 +366,7 @@ class Requester:
     ) -> tuple[int, bytes] | None:
         """When a request is to be handed out, and the id of its message; None: at once."""
         seconds = self._collector.settings(endpoint.service).delay if delay is None else delay
-        if seconds == 0:  # as nearly always
+        if seconds == 0:
             return None
         now = time()
         due_us = due_of(seconds, now)
@@ -388,11 +392,6 @@ class Requester:
                 self._collector.kept.keep(pending, keep)  # before it can end
             self._note(topic, receipt, pending)
         return receipt
-
-    def _within(self, service: str, data: bytes) -> float:
-        """Seconds until a request is over, by what it begins with and what its service allows."""
-        most = self._collector.settings(service).result_within
-        return min(ENVELOPE.unpack_from(data)[2] / 1_000 or most, most)
 
     def _envelope(
         self, endpoint: Endpoint[Q, Any], value: Q, within: float | None, flags: int, *,
@@ -515,3 +514,9 @@ class Requester:
                 once_more()
         except RoQError as error:
             self._collector.fail(pending, error)
+
+
+def _within(settings: ServiceSettings, data: bytes) -> float:
+    """Seconds until a request is over, by what it begins with and what its service allows."""
+    most = settings.result_within
+    return min(ENVELOPE.unpack_from(data)[2] / 1_000 or most, most)
