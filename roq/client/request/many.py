@@ -7,20 +7,24 @@ exchange at one offset, one after the other.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import groupby
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 from roq.client.publish.receipt import Receipt
 from roq.client.request.endpoint import Endpoint, is_async
-from roq.client.request.pending import ASYNC, REGISTERING, Pending, Waits
+from roq.client.request.pending import ASYNC, REGISTERING, Pending, Requested, Waits
 from roq.errors import InvalidRequest, RoQError, Unavailable
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState, positions_of
 
 R = TypeVar("R")
+
+REPEAT_BYTES: Final = 64 * 1024 * 1024
+"""What is kept at most."""
 
 
 class ManyPart:
@@ -387,3 +391,37 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
                 self._callbacks.append(ring)
                 return
         ring()
+
+
+class KeptRequests:
+    """What one collector keeps of idempotent requests, to send it once more if an exchange dies.
+
+    As far as the allowance reaches; from any thread.
+
+    Attributes:
+        bytes: what is kept.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._lock = threading.Lock()
+
+    def keep(self, pending: Pending[Any], data: bytes) -> None:
+        """This may be sent once more."""
+        with self._lock:
+            if self.bytes + len(data) <= REPEAT_BYTES:
+                self.bytes += len(data)
+                pending.repeat = data
+
+    def keep_many(self, many: PendingMany[Any], data: list[bytes]) -> None:
+        """Likewise, all of these or none."""
+        size = sum(map(len, data))
+        with self._lock:
+            if self.bytes + size <= REPEAT_BYTES:
+                self.bytes += size
+                many.repeat = data
+
+    def let_go(self, requested: Requested) -> None:
+        """It will not be sent once more."""
+        with self._lock:
+            self.bytes -= requested.forget_repeat()

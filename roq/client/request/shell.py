@@ -22,9 +22,8 @@ from roq.client.io.engine import Engine
 from roq.client.publish.receipt import Outcome, SendStatus, failure
 from roq.client.publish.shell import PublisherShell
 from roq.client.request.confirmations import Confirmations
-from roq.client.request.kept_requests import KeptRequests
 from roq.client.request.machine import RequesterMachine
-from roq.client.request.many import ManyPart, PendingMany
+from roq.client.request.many import KeptRequests, ManyPart, PendingMany
 from roq.client.request.pending import Pending, Requested
 from roq.client.request.reader import OutcomeReader
 from roq.client.request.request_connections import RequestConnections

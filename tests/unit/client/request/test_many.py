@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import roq
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request import many
 from roq.client.request.endpoint import endpoint
-from roq.client.request.many import ManyPart, PendingMany
+from roq.client.request.many import KeptRequests, ManyPart, PendingMany
 from roq.client.request.pending import Pending
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState
@@ -223,3 +224,35 @@ def test_one_that_is_looked_at_while_all_end_together_ends_as_well(
     scene.parts[0].settle(RequestEnd(7, 4, RequestState.DONE, b"0", more=[b"1"]))
     assert looked[0].result(0) == b"1"
     assert scene.parts[0].left == 0
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "REPEAT_BYTES", 25)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_allowance_is_given_back_whoever_takes_and_gives() -> None:
+    kept = KeptRequests()
+    pendings: list[Pending[bytes]] = [Pending(cast("Any", None), "work", ECHO) for _ in range(3)]
+    for each in pendings:
+        kept.keep(each, b"x" * 10)
+    assert [each.repeat is None for each in pendings] == [False, False, True]
+    threads = [threading.Thread(target=kept.let_go, args=[each]) for each in pendings]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert kept.bytes == 0
+
+
+@pytest.mark.usefixtures("small")
+def test_the_allowance_of_many_is_given_back() -> None:
+    kept = KeptRequests()
+    many: PendingMany[bytes] = PendingMany(cast("Any", None), "work", ECHO, 2)
+    others: PendingMany[bytes] = PendingMany(cast("Any", None), "work", ECHO, 1)
+    kept.keep_many(many, [b"x" * 10] * 2)
+    kept.keep_many(others, [b"x" * 10])
+    assert (others.repeat, kept.bytes) == (None, 20)
+    kept.let_go(many)
+    assert kept.bytes == 0
