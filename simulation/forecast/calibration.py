@@ -115,7 +115,8 @@ def error_of(facts: Facts, played: Sequence[Outcome]) -> Error:
     cpu = _factor(
         mean([each.figures["busy_seconds"] for each in played]), facts.figures["cpu_seconds"]
     )
-    latency = max((each.measured for each in _latency_targets(facts, played)), default=1.0)
+    factors = [each.measured or 1.0 for each in _latency_targets(facts, played)]
+    latency = max(factors, default=1.0)
     return Error(
         hours=abs(hours / sum(facts.serving) - 1), moves=moves - 1, cpu=cpu - 1, latency=latency - 1
     )
