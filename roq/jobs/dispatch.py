@@ -52,7 +52,8 @@ ANSWER_SECONDS: Final = 1.0
 QUICK: Final = 1_000
 """Messages of a type and priority that an instance holds if its jobs take a tenth of a second in
 all: as many can be claimed by one transaction."""
-_FORM: Final = struct.Struct(">QQ")
+_FORM: Final = struct.Struct(">qq")
+"""Signed, as columns are: whatever somebody else publishes is a number that they can hold."""
 
 
 def topic_of(kind: str, priority: int) -> str:

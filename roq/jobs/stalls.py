@@ -14,11 +14,13 @@ from roq.jobs.schema import BLOCKS, ENDED_BADLY
 from roq.jobs.views import COUNTED_MAX, JobStall
 
 _BEHIND_FAILED: Final = (
-    "SELECT c.type, count(DISTINCT c.id) AS number, min(e.parent) AS parent FROM"
+    "SELECT type, count(DISTINCT id) AS number, min(parent) AS parent FROM"
+    " (SELECT c.type, c.id, e.parent FROM"
     # The oldest ones: what waits for long is behind them.
     f" (SELECT id, status FROM job WHERE {BLOCKS} ORDER BY id LIMIT {COUNTED_MAX}) AS p"
     " JOIN job_edge AS e ON e.parent = p.id AND e.child <> :left JOIN job AS c ON c.id = e.child"
-    f" WHERE p.{ENDED_BADLY} AND c.status = 'CREATED' AND c.held = 'parents' GROUP BY c.type"
+    f" WHERE p.{ENDED_BADLY} AND c.status = 'CREATED' AND c.held = 'parents'"
+    f" LIMIT {COUNTED_MAX}) AS b GROUP BY type"
 )
 _OWNER_DEAD: Final = (
     "SELECT job.type, count(*) AS number, min(i.name) AS instance FROM job JOIN job_instance AS i"
@@ -62,7 +64,9 @@ def job_stalls(
         if look.peers
         else "none lives to take them over, start one (`roq jobs work`)"
     )
-    for row in database.run(connection, _OWNER_DEAD, now=look.now):
+    # Only then: what has run is in the way as long as the database cannot forget it.
+    dead = database.run(connection, _OWNER_DEAD, now=look.now) if look.dead else ()
+    for row in dead:
         why = f"{row.number:,} belong to instances that died, such as {row.instance}: {rescue}"
         found.append(_stall(row.type, "dead_owner", row.number, why))
     schedules: dict[str, list[str]] = {}

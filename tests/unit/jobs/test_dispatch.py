@@ -10,6 +10,7 @@ import pytest
 from job_lab import Lab, new
 
 from roq.client.cluster import Cluster
+from roq.client.consume.consumer import Consumer
 from roq.errors import QueueNotFound, Unavailable
 from roq.jobs import dispatch
 from roq.jobs.dispatch import QueueMessages, QueueSender, _by_topic, group_of, topic_of
@@ -110,6 +111,24 @@ def test_what_runs_or_ran_is_not_sent_before_it_waits_again(lab: Lab) -> None:
     assert unsent(lab) == []
     lab.kill(mine)
     assert unsent(lab) == [run.id]
+
+
+def test_a_number_that_no_column_holds_ends_no_instance(lab: Lab) -> None:
+    messages = QueueMessages(
+        "", lab.store, cast("QueueSender", Sink()), ["A"], prefetch=1, ready=lambda: None
+    )
+    messages._consumers[LOW, "A"] = cast("Consumer", Foreign())
+    (job,) = messages.take([Want("A", 1, 1)])
+    assert max(abs(job.id), abs(job.token)) < 2**63
+
+
+class Foreign:
+    """Something else publishes here."""
+
+    payload = b"\xff" * 16
+
+    def receive(self, timeout: float) -> Foreign:
+        return self
 
 
 def test_a_message_of_another_types_job_claims_nothing(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from schedule_contract import schedule
 from sqlalchemy import event, text
 
 from roq.jobs.schedules import LATE
+from roq.jobs.views import COUNTED_MAX
 
 
 @pytest.fixture
@@ -57,6 +59,9 @@ def test_no_look_reads_all_jobs(lab: Lab) -> None:
         lambda _c, _cursor, statement, values, *_: seen.append((statement, values)),
     )  # fmt: skip
     lab.jobs.operate.stalls([])
+    assert not any("job_instance AS i" in each for each, _ in seen), "no instance has died"
+    lab.set("job_instance", "expires = 1", lab.instance())
+    lab.jobs.operate.stalls([])
     with lab.database.read() as connection:
         told = [
             row.detail
@@ -66,3 +71,20 @@ def test_no_look_reads_all_jobs(lab: Lab) -> None:
         ]
     assert "SCAN job USING INDEX job_blocks" in told
     assert not {"SCAN job", "SCAN c", "SCAN e"} & set(told), told
+
+
+def test_what_waits_behind_one_job_is_not_counted_without_an_end(lab: Lab) -> None:
+    failed, first = lab.submit(), lab.submit()
+    lab.set("job", "status = 'FAILED', children = 1", failed)
+    lab.set("job", "held = 'parents', waits = 1", first)
+    ids = range(first, first + COUNTED_MAX + 1)
+    with lab.database.write() as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO job (type, priority, status, created, batch_sequence, held, token,"
+            " restartable, items) SELECT j.type, priority, status, created, n.value, held, token, 1, 0"
+            " FROM job AS j, json_each(?) AS n WHERE j.id = ?",
+            (json.dumps([*ids][1:]), first),
+        )
+        lab.store.write_edges(connection, [[failed, child] for child in ids])
+    (told,) = lab.jobs.operate.stalls([])
+    assert told.number == COUNTED_MAX
