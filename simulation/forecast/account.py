@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +21,10 @@ BUSY_MOST: Final = 0.98
 """Of a core or a host; beyond that latency has no limit in this formula, and is not told."""
 PROCESSES: Final = 4
 """On the way of a message: the thread of the application, publisher, exchange and subscriber."""
+NEAR_CORES: Final = 0.001
+"""So exactly is it known how busy a host is …"""
+STEPS: Final = 24
+"""… after so many guesses at most."""
 LOADED: Final = 0.10
 """Of the limit, per exchange on average: below it nothing is said about imbalance."""
 
@@ -150,6 +156,7 @@ class Account:
         batches = [group.batches.at(moment) for group in self._groups]
         works = [group.work.at(moment) for group in self._groups]
         present = Present()
+        needs: dict[str, dict[int, tuple[float, float]]] = {}
         for number, exchange in exchanges.items():
             if exchange.died is not None:
                 continue
@@ -157,10 +164,13 @@ class Account:
             present.loads[number] = max(0.0, _product(actual, rates))
             present.messages[number] = max(0.0, _product(actual, messages))
             present.batches[number] = max(0.0, _product(actual, batches))
-            present.busy[number] = self._busy(
-                max(0.0, _product(actual, works)), present.batches[number] / 60, exchange.host
-            )
-            self._hosts.change(exchange.host, present.busy[number] - before.busy.get(number, 0.0))
+            work = max(0.0, _product(actual, works))
+            needs.setdefault(exchange.host, {})[number] = (work, present.batches[number] / 60)
+        for host, needed in needs.items():
+            own = sum(before.busy.get(number, 0.0) for number in needed)
+            busy = self._busy(needed, self._hosts[host].busy - own)
+            self._hosts.change(host, sum(busy.values()) - own)
+            present.busy |= busy
         self.present = present
         self._watch(now)
 
@@ -189,23 +199,39 @@ class Account:
             / total
         )
 
-    def _busy(self, work: float, batches: float, host: str) -> float:
-        """Cores that an exchange uses.
+    def _busy(self, needed: Mapping[int, tuple[float, float]], others: float) -> dict[int, float]:
+        """Cores that each exchange of a host uses.
 
         A turn takes what has come while the exchange waited for a core (W, its share of what a
         message waits), and during the turn before, which takes turn_us (T) and the work on each of
         its n batches (B): of L batches a second it takes n = 1 + L (W + T + n B), so there are
-        L / n turns a second.
+        L / n turns a second. The busier the host, the longer W and the fewer turns: what they use
+        in all lies between any guess and what follows from it.
 
         Args:
-            work: cores for batches alone.
-            batches: a second.
-            host: where it runs, as busy as before.
+            needed: by number, cores for batches alone, and batches a second.
+            others: cores that the host needs for other exchanges.
         """
+        low, high, guess = 0.0, math.inf, 0.0
+        busy: dict[int, float] = {}
+        for step in range(STEPS):
+            busy = self._busy_if(needed, others + guess)
+            total = sum(busy.values())
+            low, high = max(low, min(guess, total)), min(high, max(guess, total))
+            if high - low <= NEAR_CORES:
+                break
+            guess = (low + high) / 2 if step else high
+        return busy
+
+    def _busy_if(self, needed: Mapping[int, tuple[float, float]], host: float) -> dict[int, float]:
+        """The same if the host is so busy."""
         turn = 1e-6 * self._parameters.turn_us
-        _, queued, core = self._crowd(self._hosts[host].busy)
-        turns = batches * max(0.0, 1 - work) / (1 + batches * (queued * core / PROCESSES + turn))
-        return work + turn * turns
+        _, queued, core = self._crowd(host)
+        pause = queued * core / PROCESSES + turn
+        return {
+            number: work + turn * batches * max(0.0, 1 - work) / (1 + batches * pause)
+            for number, (work, batches) in needed.items()
+        }
 
     def _crowd(self, busy: float) -> tuple[float, float, float]:
         """Of a host whose exchanges use so many cores: which part of its cores is in use, the

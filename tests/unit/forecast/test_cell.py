@@ -6,9 +6,12 @@ from roq.errors import ConfigError
 from roq.policy.balanced import Balanced
 from roq.policy.catalogue import POLICIES
 from roq.policy.snapshot import Grow, Memory, Move, QueueView
+from roq.simulation.forecast.account import Account
 from roq.simulation.forecast.case import Case
 from roq.simulation.forecast.cell import Cell, play
-from roq.simulation.forecast.exchange import id_of
+from roq.simulation.forecast.exchange import Exchange, id_of
+from roq.simulation.forecast.host import Hosts
+from roq.simulation.forecast.load import Load
 from roq.simulation.forecast.parameters import Parameters
 from roq.simulation.scenario.rates import Step
 from roq.simulation.scenario.reading import find, read
@@ -150,3 +153,18 @@ def test_it_comes_to_the_same_end_as_the_machine_of_the_monitor(share) -> None:
     assert outcome.figures["scale_outs"] == grown
     assert outcome.figures["moves"] <= 2 * moves
     assert moves <= 2 * outcome.figures["moves"]
+
+
+@pytest.mark.parametrize("others", [0.0, 1.6])
+def test_how_busy_a_host_is_depends_on_no_order_and_no_past(others: float) -> None:
+    parameters = Parameters(host_cores=2.0, others_cores=others)
+    groups = Load(scenario(rate_of(20.0, 12)), parameters).groups
+    hosts = Hosts(["host"], parameters)
+    account = Account(groups, hosts, LIMIT, parameters)
+    four = {each: Exchange(each, "host", 0.0, [3.0], [3.0]) for each in range(4)}
+    seen = []
+    for moment in (0.0, 1.0, 2.0):
+        account.renew(moment, moment, four)
+        assert len(set(account.present.busy.values())) == 1
+        seen.append(hosts["host"].busy)
+    assert seen == pytest.approx([seen[0]] * 3, abs=0.002)

@@ -81,8 +81,8 @@ def test_what_waits_behind_one_job_is_not_counted_without_an_end(lab: Lab) -> No
     with lab.database.write() as connection:
         connection.exec_driver_sql(
             "INSERT INTO job (type, priority, status, created, batch_sequence, held, token,"
-            " restartable, items) SELECT j.type, priority, status, created, n.value, held, token, 1, 0"
-            " FROM job AS j, json_each(?) AS n WHERE j.id = ?",
+            " restartable, items) SELECT j.type, priority, status, created, n.value, held, token,"
+            " 1, 0 FROM job AS j, json_each(?) AS n WHERE j.id = ?",
             (json.dumps([*ids][1:]), first),
         )
         lab.store.write_edges(connection, [[failed, child] for child in ids])
