@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -100,6 +101,12 @@ def test_instances_tell_their_shares_and_what_is_lent(
     text = console.get("/jobs/instances").text
     assert "<div>Limited 0 of 2</div>" in text
     assert "<div>Limited 3 of 2 <small>1 lent</small></div>" in text
+
+
+@pytest.mark.parametrize(("path", "what"), [("/jobs", "page"), ("/jobs/instances", "true")])
+def test_the_navigation_says_where_one_is(console: PaperConsole, path: str, what: str) -> None:
+    navigation = console.get(path).text.partition("</nav>")[0]
+    assert re.findall('<a href="([^"]*)" aria-current="([^"]*)">', navigation) == [("/jobs", what)]
 
 
 def test_without_a_database_there_are_no_pages_of_jobs() -> None:
