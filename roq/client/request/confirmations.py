@@ -25,7 +25,7 @@ class Confirmations:
 
     Args:
         engine: the client's threads.
-        machine: what decides; `words` is called with its lock.
+        machine: what decides; `words` and `press` are called with its lock.
         on_due: called in the I/O thread, when exchanges are to be told.
     """
 
@@ -37,7 +37,7 @@ class Confirmations:
         self._on_due = on_due
         self._arrived: deque[Requested] = deque()
         self._due = False
-        """`_tell` is about to be called."""
+        """`tell` is about to be called."""
 
     def add(self, requested: Requested) -> None:
         """This has arrived; any thread."""
@@ -52,9 +52,14 @@ class Confirmations:
                 self._engine.call_soon(self._begin)
 
     @property
+    def many(self) -> bool:
+        """Whether so many have arrived that they do not wait; any thread."""
+        return len(self._arrived) >= CONFIRM_MAX
+
+    @property
     def press(self) -> bool:
-        """Whether there is something that does not wait."""
-        return self._machine.talks or len(self._arrived) >= CONFIRM_MAX
+        """Whether there is something that does not wait; with the machine's lock."""
+        return self.many or self._machine.talks
 
     def words(self) -> list[AskExchange]:
         """What there is to be said to exchanges, with what has arrived."""
@@ -65,9 +70,10 @@ class Confirmations:
                 self._machine.fetched(requested.endpoint.service, *place)
         return self._machine.say()
 
-    def _begin(self) -> None:
-        self._engine.reactor.call_later(CONFIRM_SECONDS, self._tell)
-
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Have exchanges told now; I/O thread."""
         self._due = False
         self._on_due()
+
+    def _begin(self) -> None:
+        self._engine.reactor.call_later(CONFIRM_SECONDS, self.tell)

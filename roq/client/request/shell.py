@@ -239,7 +239,7 @@ class Collector:
     def confirm(self, requested: Requested) -> None:
         """The outcome has arrived."""
         self._confirmations.add(requested)
-        if self._confirmations.press:
+        if self._confirmations.many:
             self._soon()
 
     def cancel(self, requested: Requested, *, late: bool = False) -> None:
@@ -555,6 +555,7 @@ class Collector:
         if told and not self._session.facts().reason:
             self._topology(told)
         self._look()
+        self._confirmations.tell()  # a signal handler may have ended what would have done that
         self._timer = self._engine.reactor.call_later(TICK_SECONDS, self._tick)
 
     def _pass_time(self, now: float) -> None:

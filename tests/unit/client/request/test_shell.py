@@ -17,7 +17,7 @@ from roq.client.io.engine import Engine
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request import shell
 from roq.client.request.endpoint import endpoint
-from roq.client.request.machine import SURE_SECONDS
+from roq.client.request.machine import SURE_SECONDS, RequesterMachine
 from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending
 from roq.client.request.shell import GRACE_SECONDS, Collector
@@ -258,6 +258,32 @@ def test_many_whose_callbacks_run_are_confirmed_afterwards(scene: Scene) -> None
     gate.set()
     assert called.wait(20)
     assert scene.collector.wait_for(lambda: len(fetched(scene)) == 3, 20)
+
+
+def test_a_thread_that_calls_back_reads_nothing_that_others_change(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no lock when it says that what it was called for has arrived."""
+    locked: list[bool] = []
+    talks = lambda _: locked.append(scene.collector._guard.held())  # noqa: E731
+    monkeypatch.setattr(RequesterMachine, "talks", property(talks))
+    _, pending = scene.accepted()
+    scene.collector.confirm(pending)
+    scene.inside(scene.collector._look)
+    assert locked
+    assert all(locked)
+
+
+def test_what_a_signal_handler_ends_in_the_middle_is_confirmed_all_the_same(scene: Scene) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    scene.collector._confirmations._engine = cast("Any", SimpleNamespace(call_soon=interrupted))
+    _, pending = scene.accepted()
+    with pytest.raises(KeyboardInterrupt):
+        scene.collector.confirm(pending)
+    scene.inside(scene.collector._tick)
+    assert fetched(scene) == [Position(3, 0)]
 
 
 def test_many_may_end_before_it_is_known_where_they_are(scene: Scene) -> None:
