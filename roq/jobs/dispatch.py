@@ -295,6 +295,9 @@ class QueueMessages:
         """Give back what was not looked at."""
         self._failed = False
         self._held.clear()
+        until = monotonic() + ANSWER_SECONDS  # for all together: the instance has more to do
+        for consumer in self._consumers.values():
+            consumer.close(max(0.0, until - monotonic()))
         self._consumers.clear()
         if self._cluster is not None:
             self._cluster.close()

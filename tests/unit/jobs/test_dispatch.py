@@ -10,7 +10,7 @@ import pytest
 from job_lab import Lab, new
 
 from roq.client.cluster import Cluster
-from roq.client.consume.consumer import Consumer
+from roq.client.consume.consumer import CLOSE_SECONDS, Consumer
 from roq.errors import QueueNotFound, Unavailable
 from roq.jobs import dispatch
 from roq.jobs.dispatch import QueueMessages, QueueSender, _by_topic, group_of, topic_of
@@ -141,7 +141,7 @@ class SlowCluster:
 
     def __init__(self, clock: list[float]) -> None:
         self.clock = clock
-        self.consumers = 0
+        self.consumers = self.open = 0
 
     def create_queue(self, *_: object, **__: object) -> None:
         self.clock[0] += 0.5
@@ -149,6 +149,7 @@ class SlowCluster:
     def consumer(self, *_: object, **__: object) -> SlowCluster:
         self.clock[0] += 0.9
         self.consumers += 1
+        self.open += 1
         return self
 
     def _on_ready(self, _ready: object) -> None: ...
@@ -165,7 +166,12 @@ class SlowCluster:
     def receive(self, **_: object) -> None:
         raise QueueNotFound("the queue was removed")
 
-    def close(self) -> None: ...
+    def close(self, timeout: float | None = None) -> None:
+        """Of a consumer, if there is a timeout; else what is open takes its own time."""
+        closing = self.open if timeout is None else 1
+        if self.away:  # nobody confirms what was acknowledged
+            self.clock[0] += closing * (CLOSE_SECONDS if timeout is None else timeout)
+        self.open -= closing
 
 
 class Sink:
@@ -201,6 +207,10 @@ def test_a_slow_cluster_does_not_keep_an_instance_from_its_jobs(
     clock[0] += 10.0
     messages.look(look)
     assert not messages.connected, "the database is asked"
+    before = clock[0]
+    messages.look(look)
+    assert clock[0] - before < 3.0, "else others take this instance for dead"
+    assert slow.open == 0
     slow.away = False
 
     def opened() -> None:
