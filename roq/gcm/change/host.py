@@ -30,7 +30,7 @@ from roq.protocol.public_answers import done
 DRAINING: Final = Schedule.DRAINING
 READ_SECONDS: Final = 600.0
 """Subscribers have so long to read what is left in an exchange that goes with its host; what groups
-have not done, and what is delayed, is waited for without a bound."""
+have not done, what is delayed, and responses, are waited for without a bound."""
 VACATE_SECONDS: Final = 3.0
 """A monitor answers at once, whether the exchange is empty or not."""
 CALLED_OFF_MAX: Final = 1_000
