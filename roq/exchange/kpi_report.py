@@ -90,7 +90,7 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         transactions_by_policy=core.later.transactions.counts["by_policy"],
     )
     requests = core.consumers.services.load()
-    return msgspec.structs.replace(load, **requests) if requests["requests_accepted"] else load
+    return msgspec.structs.replace(load, **requests) if any(requests.values()) else load
 
 
 def _oldest_seconds(core: ExchangeCore[B]) -> float:

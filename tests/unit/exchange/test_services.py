@@ -12,6 +12,7 @@ from roq.exchange.consumer_peers import BLOCKED_SECONDS
 from roq.exchange.events import Unreachable
 from roq.exchange.intake import batch_bytes_max
 from roq.exchange.kpi_report import load_of
+from roq.exchange.kpi_report import load_of
 from roq.exchange.machine import ExchangeCore
 from roq.log import service_group
 from roq.model import Limits
@@ -438,6 +439,7 @@ def test_an_end_is_told_when_it_is_on_the_disk_and_is_there_after_a_crash() -> N
     core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH + 1, Limits(), late=log)
     core.begin(0.0, 2_000)
     core.recover(0.0, None, 0, changes)
+    assert load_of(core, 0.0, 0.0).responses_stored == 1, "its monitor is told, too"
     after = Exchange(core, Limits())
     other = Party(after, "other")
     other.want((0, 0), (0, 1), (0, 2))
