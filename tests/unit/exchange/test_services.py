@@ -12,7 +12,6 @@ from roq.exchange.consumer_peers import BLOCKED_SECONDS
 from roq.exchange.events import Unreachable
 from roq.exchange.intake import batch_bytes_max
 from roq.exchange.kpi_report import load_of
-from roq.exchange.kpi_report import load_of
 from roq.exchange.machine import ExchangeCore
 from roq.log import service_group
 from roq.model import Limits
