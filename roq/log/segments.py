@@ -62,6 +62,10 @@ CHANGES_BYTES: Final = 4 * 1024 * 1024
 FOLLOWS_BYTES: Final = 1024 * 1024
 """As `SegmentLog.follows_bytes`. With half of it more changes of threads cost large batches a fifth
 of their rate; with twice as much, batches of 10 kB are written later than they could be."""
+SNAPSHOT_PARTS: Final = 5
+"""A segment begins with a snapshot, and has so many times its bytes. Small ones were nothing but
+snapshots else: the disk would be full of them, and a start, which counts whole files, would let
+nearly all batches leave."""
 UNSYNCED_ENTRIES_MAX: Final = 1 << 19
 """A log that runs ahead of its disk does so by so many entries at most."""
 
@@ -139,8 +143,10 @@ class SegmentLog(Generic[B]):
         self._snapshot_due = True
         self._anew_bytes = 0
         """Of the active segment, when it was written anew."""
+        self._snapshot_bytes = 0
+        """Of the newest snapshot."""
         self._changes_bytes = 0
-        """Of changes of consumer groups since the newest snapshot."""
+        """Of changes of consumer groups since then."""
         self._indexes: list[tuple[str, bytes]] = []
         self._removed: list[str] = []
         self.pinned_from, self.pressed_below = 1 << 62, 0
@@ -342,7 +348,8 @@ class SegmentLog(Generic[B]):
             # Behind the entries, so that it tells how things stand at the end of the group.
             body = self.snapshot(snapshot())
             group.snapshot = body, self._end_frame()
-            active.size += record_bytes(b"", len(body))
+            self._snapshot_bytes = record_bytes(b"", len(body))
+            active.size += self._snapshot_bytes
             self._snapshot_due = False
             self._told_next = self._wanted
             self._changes_bytes = 0
@@ -394,8 +401,9 @@ class SegmentLog(Generic[B]):
         """Whether the active segment is complete. One without entries is not: the next one would
         have its name."""
         active = self._active
+        enough = max(self._segment_bytes, min(SEGMENT_BYTES, SNAPSHOT_PARTS * self._snapshot_bytes))
         return active.end > active.base and (
-            active.size >= self._segment_bytes or self.end - active.base > self._segment_entries
+            active.size >= enough or self.end - active.base > self._segment_entries
         )
 
     def want_snapshot(self) -> int:

@@ -174,12 +174,19 @@ def _usable(made: Environment, kinds: Sequence[Kind]) -> tuple[list[Kind], list[
     return usable, skipped
 
 
+def _copy_if_there(source: str, target: str) -> None:
+    """Copy a file; logs let some go meanwhile."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
+
+
 def _saved(made: Environment, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(
         made.machines.folder,
         folder,
         ignore=shutil.ignore_patterns("ballast", "version-2", "*.calls", "lock", "*.pipe"),
+        copy_function=_copy_if_there,
     )
     return folder
 

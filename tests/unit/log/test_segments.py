@@ -110,6 +110,25 @@ def test_old_segments_leave_by_age_and_their_files_with_them() -> None:
     assert log.next_of(b"t", 0) == 10
 
 
+def test_a_log_with_large_snapshots_is_mostly_batches_and_a_start_lets_nothing_leave() -> None:
+    files = MemoryFiles()
+    small = {"segment_bytes": 1_000, "segment_entries": 1_000, "capacity_bytes": 60_000}
+    log = open_log(files, settings(**small))
+    for _ in range(400):
+        assert log.append(b"t", BATCH, len(BATCH)) is not None
+        group = log.gather(lambda: b"s" * 4_000)
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    sizes = [len(files.read(name, 0, 1 << 20)) for name in segments(files)]
+    assert min(sizes[:-1]) >= 20_000, "as many bytes of batches as of four snapshots"
+    assert sum(sizes) <= 60_000 * 5 / 4 + max(sizes)
+    again = open_log(files, settings(6, **small))
+    write(files, again, 1)
+    assert log.floor > 0
+    assert again.end - again.floor > (log.end - log.floor) / 2, "one segment has left at most"
+
+
 def test_what_is_empty_for_long_gives_its_files_back_without_new_batches() -> None:
     files = MemoryFiles()
     log = open_log(files, settings(keep_us=50))
@@ -540,7 +559,7 @@ def test_a_segment_without_entries_does_not_grow_for_ever(first: int, ahead: boo
             newest = recovered.changes[-1] if recovered.changes else recovered.snapshot[3_000:]
             assert int(newest) == number
             assert recovered.lost == []
-    assert max(sizes) < 11_000
+    assert max(sizes) < 17_000, "five snapshots and what a group brings"
     write(files, log, 1, b"behind")
     offset = log.end - 1
     for epoch in (8, 9):
