@@ -112,11 +112,14 @@ class Asking:
         self._checked = checked
         self._places: dict[Place, _At] = {}
         self._told: Counter[str] = Counter()
+        self._open: list[Asked] = []
+        """Those that may still wait."""
 
     def make(self, requester: Process, *, once: bool) -> Asked:
         """One more request is about to be made."""
         number, now = len(self.asked), requester.world.now
         asked = self.asked[number] = Asked(number, once, requester, now)
+        self._open.append(asked)
         return asked
 
     # --- while it happens -------------------------------------------------------------------------
@@ -205,10 +208,15 @@ class Asking:
     # --- at the end -------------------------------------------------------------------------------
 
     def waits(self) -> str:
-        """A request of a living requester that has not ended; empty: there is none."""
-        for each in self.asked.values():
+        """A request of a living requester that has not ended; empty: there is none.
+
+        This is asked before each event, so what waits no more is not looked at again.
+        """
+        while self._open:
+            each = self._open[-1]
             if each.waits:
                 return f"request {each.number} of {each.requester} has not ended: {each.pending}"
+            self._open.pop()
         return ""
 
     def look_again(self, asked: Asked, found: Pending[Any], *, there: bool) -> None:

@@ -125,8 +125,10 @@ def not_done(cluster: Cluster) -> str:
         core = shell.exchange.core
         for group in core.consumers.groups if shell.spec.queue == QUEUE else ():
             if members and (group.base < core.log.committed or group.out):
-                state = group.state(who=True, most=9)
-                return f"the group is not done at {shell.spec.child}: {state}"
+                return (
+                    f"the group is not done at {shell.spec.child}: {group.out} are out, offset "
+                    f"{group.base} is open, {core.log.committed} is next"
+                )
     waiting = [each for each in members if each.process.alive and each.shell.unsettled]
     return next((f"{each.process.name} waits, and says: {each.why}" for each in waiting), "")
 
