@@ -390,7 +390,7 @@ class Elasticity:
         if self.scaling.stopping(leaving.number):
             return effects
         why = self.emptying.overdue(leaving, now)
-        if not why and leaving.keeps and leaving.stopped_at is None:
+        if not why and leaving.scaling and leaving.stopped_at is None:
             effects += self._rest(leaving, now)
         if not why and leaving.scaling and leaving.ready and not self._epochs.superseded(now):
             return effects + self.scaling.emptied(
@@ -400,11 +400,11 @@ class Elasticity:
         return effects + self._call_off(leaving.number, why, now) if why else effects
 
     def _rest(self, leaving: Leaving, now: float) -> list[Effect]:
-        """An exchange with a log stays until that holds nothing; the others carry the load now."""
+        """An exchange stays until nothing holds it any more; the others carry the load now."""
         if leaving.resting:
             return self.scaling.removed_by_others(leaving.number, now)
         if leaving.ready and self.scaling.shrinking() != leaving.number:
-            return self.scaling.shrink(leaving.number, "its log holds nothing any more", now)
+            return self.scaling.shrink(leaving.number, "nothing holds it any more", now)
         return []
 
     def _forget_logs(self, now: float) -> list[Effect]:

@@ -6,12 +6,14 @@
 What an exchange holds goes with it. So it is told before to accept nothing more (it is *retired*),
 and only a report in which it says that it does shows that nothing came behind what it tells.
 
-One of a durable queue that scaling empties *rests* when its last publisher has left: it serves what
-is in its log until that has left by its age, or a load that rises takes it back.
+One that scaling empties *rests* when its last publisher has left and something still holds it: it
+has no publishers, counts no more for the policy, and serves what is there until that has gone, or a
+load that rises takes it back. What is in the log of a durable queue holds it until that has left by
+its age; in any queue a subscriber that has not read it does, a consumer group that has not done it,
+and a response that nobody has fetched: all that would be lost.
 
 Two parties have an exchange emptied: the queue's own policy (scale-in), and a manager that asks
-for it with `Empty`. A subscriber that is slow is waited for, because what it has not read would be
-lost to it; if that takes too long, the exchange stays.
+for it with `Empty`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ ASKED_SECONDS: Final = 120.0
 MOVING_SECONDS: Final = 60.0
 """Scaling in is called off if publishers are still there after so long."""
 READING_SECONDS: Final = 60.0
-"""And if subscribers have not read everything so long after that."""
+"""So long after its last publisher an exchange may be read before it rests; with a log it rests at
+once."""
 EMPTIED_SECONDS: Final = 30.0
 """Clients are told for so long that nothing was lost with an exchange that has gone."""
 STOPPING_SECONDS: Final = 30.0
@@ -60,6 +63,7 @@ class Leaving:
         scaling: the queue shrinks by itself.
         empty_since: no publisher has been there since; None if one is.
         keeps: it stays as long as its log holds something.
+        resting: it has no publishers, and waits only for what it holds, for as long as that takes.
         ready: it is empty and read, and accepts nothing more.
         stopped_at: it was stopped; None before.
         read_seconds: so long after its last publisher it may go though subscribers have not read
@@ -74,6 +78,7 @@ class Leaving:
     scaling: bool
     empty_since: float | None = None
     keeps: bool = False
+    resting: bool = False
     ready: bool = False
     stopped_at: float | None = None
     read_seconds: float = 0.0
@@ -81,10 +86,11 @@ class Leaving:
     answered_at: float | None = None
     waiters: list[_Waiter] = field(default_factory=list)
 
-    @property
-    def resting(self) -> bool:
-        """Whether it has no publishers, and only its log keeps it."""
-        return self.keeps and self.empty_since is not None and not self.ready
+    def rests_at(self, now: float) -> bool:
+        """Whether scaling waits no more for it, as others carry the load; it goes when it can."""
+        if not self.scaling or self.empty_since is None or self.ready:
+            return False
+        return self.keeps or now - self.empty_since >= READING_SECONDS
 
 
 class Emptying:
@@ -159,7 +165,7 @@ class Emptying:
             NoCapacity: as `begin`.
         """
         leaving = self.begin(message.number, now, scaling=False)
-        leaving.scaling = leaving.keeps = False
+        leaving.scaling = leaving.keeps = leaving.resting = False
         leaving.read_seconds = message.read_seconds
         if message.at_once:
             effects = self.look(leaving, now)
@@ -196,6 +202,7 @@ class Emptying:
         empty_since, limit = leaving.empty_since, leaving.read_seconds
         leaving.unread_goes = empty_since is not None and 0 < limit <= now - empty_since
         leaving.ready = not self.waits_for(leaving)
+        leaving.resting = leaving.rests_at(now)
         if self._holds(leaving):
             return []
         waiters, leaving.waiters = leaving.waiters, []
@@ -322,13 +329,8 @@ class Emptying:
         if not leaving.scaling:
             late = now - leaving.asked_at >= ASKED_SECONDS and not leaving.waiters
             return f"it was not asked for again for {ASKED_SECONDS:g} s" if late else ""
-        if leaving.ready or leaving.resting:
-            return ""
-        if leaving.empty_since is None:
-            late = now - leaving.asked_at >= MOVING_SECONDS
-        else:
-            late = now - leaving.empty_since >= READING_SECONDS
-        return self.waits_for(leaving) if late else ""
+        late = leaving.empty_since is None and now - leaving.asked_at >= MOVING_SECONDS
+        return self.waits_for(leaving) if late and not leaving.ready else ""
 
     def time_passed(self, now: float) -> list[Effect]:
         """Tell those who have waited long enough what is still missing; forget what is gone."""

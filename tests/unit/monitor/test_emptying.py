@@ -268,14 +268,22 @@ def test_scaling_in_is_called_off_if_a_publisher_does_not_go() -> None:
     assert script.views[-1].exchanges[0].accepting
 
 
-def test_scaling_in_is_called_off_rather_than_losing_what_a_subscriber_has_not_read() -> None:
+def test_an_exchange_without_a_log_rests_too_rather_than_lose_what_is_not_read() -> None:
     queue, script = shrinking("a")
     queue.add_subscriber("slow", "lags")
-    queue.run(READING_SECONDS + 6)
-    assert queue.scales() == [("in", "started", 1), ("in", "failed", 1)]
+    queue.run(READING_SECONDS - 6)
+    assert queue.scales() == [("in", "started", 1)]
+    script.wanted = []
+    queue.run(12 + 2 * ASKED_SECONDS)
+    assert queue.scales() == [("in", "started", 1), ("in", "done", 1)]
     assert queue.questions(ScaleIn) == []
-    assert 1 in queue.exchanges
-    assert script.views[-1].exchanges[0].accepting
+    assert [each.number for each in script.views[-1].exchanges] == [2], "it does not count"
+    assert queue.add_publisher("b", 0).numbers == [2]
+    queue.readers["slow"] = "reads"
+    queue.periods(8)
+    [asked] = queue.questions(ScaleIn)
+    assert (asked.number, asked.holds_nothing) == (1, False)
+    assert 1 not in queue.exchanges
 
 
 def test_scaling_in_is_called_off_when_the_others_are_lost() -> None:
