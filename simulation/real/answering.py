@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from roq.client.request.pending import EXCHANGE_GONE as GONE
 from roq.simulation.real.instance import KEEP_SECONDS, RESULT_SECONDS
 from roq.simulation.real.journal import Accepted, Asked, Begun, Left, Ran, Told
 
@@ -20,8 +21,6 @@ PENDING_SECONDS: Final = 180.0
 """What has not ended after so long never will; what has is forgotten."""
 REMEMBER_SECONDS: Final = 600.0
 """So long an exchange knows how a request has ended."""
-GONE: Final = "its exchange is gone"
-"""A client says so."""
 SHOWN_MAX: Final = 5
 """Findings that are told between two looks."""
 ASKED_AGAIN: Final = 10

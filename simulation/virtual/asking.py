@@ -13,7 +13,8 @@ from math import inf
 from struct import Struct
 from typing import Any, Final
 
-from roq.client.request.pending import Pending
+from roq.client.request.pending import EXCHANGE_GONE, Pending
+from roq.errors import RequestUnknown
 from roq.model import LogId
 from roq.protocol.requesting import ENDS, RequestEnd, RequestState
 from roq.simulation.virtual.process import Process
@@ -60,6 +61,29 @@ class Asked:
         """Whether somebody waits for it."""
         pending = self.pending
         return self.requester.alive and pending is not None and not pending.done()
+
+    @property
+    def told(self) -> str:
+        """How an exchange has told its requester that it has ended; empty: none has.
+
+        One that the cluster has given up may come back: then more is known by the id.
+        """
+        pending = self.pending
+        if pending is None or pending.state not in ENDS or self.given_up:
+            return ""
+        return pending.state
+
+    @property
+    def given_up(self) -> bool:
+        """Whether its requester was told that its exchange is gone."""
+        pending = self.pending
+        if pending is None or pending.state != RequestState.UNKNOWN:
+            return False
+        try:
+            pending.result(0)
+        except RequestUnknown as error:
+            return EXCHANGE_GONE in str(error)
+        return False
 
 
 @dataclass(eq=False)
@@ -232,12 +256,16 @@ class Asking:
         if state not in ENDS | GONE:
             self._tell("asked", f"request {asked.number} at {place} is {state} when asked for")
         mine = asked.pending
-        known = None if mine is None or mine.at != place else mine.state
-        if known in ENDS and state not in {known, *GONE}:
+        known = "" if mine is None or mine.at != place else asked.told
+        if known and state not in {known, *GONE}:
             self._tell("asked", f"request {asked.number} was {known}, and is {state} by its id")
 
-    def look_at_ends(self) -> None:
-        """What living requesters believe, and were called back for."""
+    def look_at_ends(self, *, kept: bool) -> None:
+        """What living requesters believe, and were called back for.
+
+        Args:
+            kept: what an exchange knows is on a disk, and no log was removed.
+        """
         for each in self.asked.values():
             pending = each.pending
             if pending is None or not each.requester.alive:
@@ -248,7 +276,9 @@ class Asking:
             if pending.at is not None:
                 log, (offset, index) = pending.at
                 end = self._places.get(Place(log, offset, index), _At()).end
-                if end is not None and pending.state in ENDS and pending.state != end.state:
+                if kept and end is None and each.given_up:
+                    self._tell("gone", f"an exchange on a disk is gone: {pending}")
+                if end is not None and each.told not in {"", end.state}:
                     self._tell("believes", f"request {each.number} is {end.state}: {pending}")
             if pending.state == RequestState.CANCELLED and not each.cancelled:
                 self._tell("cancelled", f"nobody has cancelled request {each.number}")

@@ -324,7 +324,8 @@ def broken(cluster: Cluster, happened: Happened, *, ended: bool) -> list[str]:
         ended: the trial came to its end, so everything has had the time to arrive.
     """
     if ended:
-        cluster.watch.asking.look_at_ends()
+        kept = cluster.shape.durable and not logs_removed(cluster)
+        cluster.watch.asking.look_at_ends(kept=kept)
     found = [f"a process ended by an exception: {crash}" for crash in cluster.world.crashes]
     found += cluster.watch.broken + _moved_for_nothing(cluster, happened.kinds)
     found += _remembers_the_dead(cluster) if ended else []

@@ -21,6 +21,9 @@ REGISTERING: Final = threading.RLock()
 """For all requests: it is held for a few statements, and only where a callback is wanted."""
 
 
+EXCHANGE_GONE: Final = "its exchange is gone, with all that it knew"
+"""What a client says of a request whose exchange the cluster has no more."""
+
 _WHY: Final = {
     RequestState.RETRIEVED: "its response was fetched already",
     RequestState.EXPIRED: "nobody has fetched its response in time",

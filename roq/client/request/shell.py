@@ -24,7 +24,7 @@ from roq.client.publish.shell import PublisherShell
 from roq.client.request.confirmations import Confirmations
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.many import KeptRequests, ManyPart, PendingMany
-from roq.client.request.pending import Pending, Requested
+from roq.client.request.pending import EXCHANGE_GONE, Pending, Requested
 from roq.client.request.reader import OutcomeReader
 from roq.client.request.request_connections import RequestConnections
 from roq.client.request.waiting_requests import ENDLESS, TICK_SECONDS, Sent, Waiter, WaitingRequests
@@ -450,11 +450,12 @@ class Collector:
             if isinstance(waiter, ManyPart):
                 self._requests.not_due(waiter)  # what is sent once more is another part
             return
-        gone = "its exchange is gone, with all that it knew"
         if isinstance(waiter, ManyPart) or waiter.accepted is not None:
-            self._settle_all(waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=gone), None)
+            self._settle_all(
+                waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=EXCHANGE_GONE), None
+            )
         else:
-            self._settle(waiter, None, ResponseLost(f"{waiter.endpoint.name}: {gone}"))
+            self._settle(waiter, None, ResponseLost(f"{waiter.endpoint.name}: {EXCHANGE_GONE}"))
 
     def _take(self, name: LogId, answers: list[list[bytes]]) -> None:
         self._looking = self._changed = True  # below: what is confirmed is said in one go

@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 
+from roq.client.request.pending import EXCHANGE_GONE
 from roq.simulation.real import answering
 from roq.simulation.real.answering import Answering
 from roq.simulation.real.instance import KEEP_SECONDS
@@ -150,17 +151,17 @@ def test_what_nobody_has_taken_has_not_begun() -> None:
     ],
 )
 def test_what_who_asks_later_must_not_hear(state: str, why: str) -> None:
-    assert begun().told(state, text="its exchange is gone, …").found() == f"{why}, r was told"
+    assert begun().told(state, text=EXCHANGE_GONE).found() == f"{why}, r was told"
 
 
 def test_what_he_may_hear() -> None:
     late = begun()
     late.tick(KEEP_SECONDS)
     assert late.told("expired").found() == ""
-    assert begun(durable=False).told("lost", text="its exchange is gone").found() == ""
+    assert begun(durable=False).told("lost", text=EXCHANGE_GONE).found() == ""
     assert begun().told("unknown", text="its instance was lost").found() == ""
     known = begun().told("discarded")
-    assert known.told("lost", by="s", text="its exchange is gone").found() == ""
+    assert known.told("lost", by="s", text=EXCHANGE_GONE).found() == ""
     late = begun()
     late.tick(WITHIN)
     assert late.told("late").found() == ""
