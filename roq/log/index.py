@@ -5,15 +5,16 @@ It is a help and no truth: a file that is missing or not whole is made again fro
 
 A file begins with what a start wants to know of the segment, so that it need not read the rest:
 
-    0  "RQIH"   4  u16 format   6  u16 bytes of the filter
+    0  "RQIH"   4  u16 format, 2   6  u16 bytes from 48 on
     8  u64 base   16  u32 entries   20  u32 of these that cannot be read
     24 u64 append time of the first one, µs UTC   32  u64 likewise of the last one
-    40 u64 sum of all before and of the filter
-    48 the filter of its topics
+    40 u64 sum of all before and of all from 48 on
+    48 u64 bytes that its batches count for; format 1 has not got this
+    56 the filter of its topics
 
 Then follows (and with this files of earlier versions begin):
 
-    0  "RQIX"   4  u16 format   6  u16 0   8  u64 base   16  u32 entries   20  u32 topics
+    0  "RQIX"   4  u16 format, 1   6  u16 0   8  u64 base   16  u32 entries   20  u32 topics
     24 u64 sum of all before and of all that follows
     32 per topic: u16 bytes of its name, u32 its entries, the name; then padding to 8
        u32 position of each entry in units of 8 bytes, 0 for one that cannot be read
@@ -45,14 +46,16 @@ _U32: Final = next(code for code in "IL" if array(code).itemsize == 4)
 LOST: Final = 0
 """The position of an entry that cannot be read: no record stands where the head of a segment is."""
 BRIEF_MAGIC: Final = b"RQIH"
+BRIEF_FORMAT: Final = 2
 _BRIEF: Final = Struct("<4sHHQIIQQQ")
+_KEPT: Final = Struct("<Q")
 TOPICS_FILTERED_MAX: Final = 1_024
 """With more topics, a segment's filter lets everything pass."""
 _FILTER_BITS: Final = 16
 """For each topic at least; with the hashes below, of 1,000 strangers one passes."""
 _FILTER_HASHES: Final = 6
 _FILTER_BYTES_MAX: Final = 2_048
-BRIEF_BYTES_MAX: Final = _BRIEF.size + _FILTER_BYTES_MAX
+BRIEF_BYTES_MAX: Final = _BRIEF.size + _KEPT.size + _FILTER_BYTES_MAX
 """So much of a file holds its brief in any case."""
 
 assert TOPICS_FILTERED_MAX * _FILTER_BITS <= 8 * _FILTER_BYTES_MAX  # noqa: S101
@@ -108,6 +111,7 @@ class IndexBrief:
         lost: how many of these cannot be read.
         first_us, last_us: append times of its first and last entry that can, µs UTC; 0: there is
             none.
+        kept: bytes that its batches count for; None: it does not say.
         topics: which topics it may have.
     """
 
@@ -116,16 +120,17 @@ class IndexBrief:
     lost: int
     first_us: int
     last_us: int
+    kept: int | None
     topics: TopicFilter
 
     def pack(self) -> bytes:
-        """Its bytes."""
-        bits = self.topics.bits
+        """Its bytes; as of format 1 if it does not say what it keeps."""
+        rest = (b"" if self.kept is None else _KEPT.pack(self.kept)) + self.topics.bits
         head = _BRIEF.pack(
-            BRIEF_MAGIC, FORMAT, len(bits), self.base, self.entries, self.lost, self.first_us,
-            self.last_us, 0,
+            BRIEF_MAGIC, BRIEF_FORMAT - (self.kept is None), len(rest), self.base, self.entries,
+            self.lost, self.first_us, self.last_us, 0,
         )[:-8]  # fmt: skip
-        return head + _SUM.pack(_sum(head, bits)) + bits
+        return head + _SUM.pack(_sum(head, rest)) + rest
 
 
 def read_brief(data: bytes, base: int) -> IndexBrief | None:
@@ -135,12 +140,17 @@ def read_brief(data: bytes, base: int) -> IndexBrief | None:
     magic, number, size, told_base, entries, lost, first_us, last_us, told = _BRIEF.unpack_from(
         data
     )
-    if (magic, number, told_base) != (BRIEF_MAGIC, FORMAT, base):
+    if (magic, told_base) != (BRIEF_MAGIC, base) or not 0 < number <= BRIEF_FORMAT:
         return None
-    bits = data[_BRIEF.size : _BRIEF.size + size]
-    if len(bits) != size or size & (size - 1) or told != _sum(data[: _BRIEF.size - 8], bits):
+    rest = data[_BRIEF.size : _BRIEF.size + size]
+    if len(rest) != size or told != _sum(data[: _BRIEF.size - 8], rest):
         return None
-    return IndexBrief(base, entries, lost, first_us, last_us, TopicFilter(bits))
+    kept, bits = None, rest
+    if number == BRIEF_FORMAT:
+        kept, bits = int.from_bytes(rest[: _KEPT.size], "little"), rest[_KEPT.size :]
+    if len(bits) & (len(bits) - 1):
+        return None
+    return IndexBrief(base, entries, lost, first_us, last_us, kept, TopicFilter(bits))
 
 
 class SegmentIndex:
@@ -148,12 +158,14 @@ class SegmentIndex:
 
     Attributes:
         base: the offset of its first entry.
+        kept: bytes that its batches count for, where they were gone over; else None.
     """
 
-    __slots__ = ("_positions", "_topics", "base")
+    __slots__ = ("_positions", "_topics", "base", "kept")
 
     def __init__(self, base: int) -> None:
         self.base = base
+        self.kept: int | None = None
         self._positions = array(_U32)
         self._topics: dict[bytes, array[int]] = {}
 
@@ -178,11 +190,11 @@ class SegmentIndex:
         """This entry cannot be read any more."""
         self._positions[offset - self.base] = LOST
 
-    def brief(self, first_us: int, last_us: int) -> IndexBrief:
-        """What its file is to say at its beginning; the times as there."""
+    def brief(self, first_us: int, last_us: int, kept: int | None) -> IndexBrief:
+        """What its file is to say at its beginning; the arguments as there."""
         return IndexBrief(
             self.base, len(self._positions), self._positions.count(LOST), first_us, last_us,
-            TopicFilter.of(self._topics),
+            kept, TopicFilter.of(self._topics),
         )  # fmt: skip
 
     def lost(self) -> list[int]:

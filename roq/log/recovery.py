@@ -337,20 +337,25 @@ class _Opening:
         return closed
 
     def _measure(self, segment: Segment, file: _File) -> None:
-        """Learn a segment's times and topics; tell what of it is lost.
+        """Learn a segment's times and topics, and what it keeps; tell what of it is lost.
 
-        Its index file says all that at its beginning. If it does not, the whole index is read, or
-        made, and the file is written for the next start.
+        Its index file says all that at its beginning. If it does not, the index is made, and the
+        file is written for the next start. One of an earlier version does not say what is kept:
+        the whole file counts then.
         """
         brief = load_brief(self._files, segment)
+        if brief is not None and brief.kept is not None:
+            segment.kept = brief.kept
         if brief is not None and not brief.lost:
             segment.first_us, segment.last_us = brief.first_us, brief.last_us
             segment.topics = brief.topics
             return
-        if brief is None and file.found:
-            index = index_of(file.found, segment)
-        else:
+        if brief is not None:
             index = load_index(self._files, segment)
+        else:
+            records = file.found or scan(self._files, file.name, HEAD_BYTES)
+            index = index_of(records, segment)
+            segment.kept = index.kept or 0
         for first, behind in _ranges(index.lost()):
             if not any(a <= first and behind <= b for a, b in self._recovered.lost):
                 self._lost(first, behind)
@@ -358,7 +363,7 @@ class _Opening:
         segment.last_us = self._time_of(
             segment, index, range(segment.end - 1, segment.base - 1, -1)
         )
-        known, brief = brief, index.brief(segment.first_us, segment.last_us)
+        known, brief = brief, index.brief(segment.first_us, segment.last_us, segment.kept)
         segment.topics = brief.topics
         if known is None:
             name = index_name(file.name)
@@ -438,7 +443,7 @@ class _Opening:
 
     def _complete(self, closed: list[Segment], segment: Segment, index: SegmentIndex) -> None:
         """This one, which was written again, gets nothing more."""
-        brief = index.brief(segment.first_us, segment.last_us)
+        brief = index.brief(segment.first_us, segment.last_us, segment.kept)
         segment.topics = brief.topics
         name = index_name(segment.name)
         self._files.create(name)

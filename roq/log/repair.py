@@ -175,7 +175,7 @@ def _segment(files: Files, place: _Place, until: int | None, meta: Meta) -> list
     if lost:
         text = f"{len(lost)} of its entries cannot be read, the first at offset {lost[0]}"
         return [RepairStep(Way.SKIP, place.name, f"{text}: readers pass over them", until)]
-    text = "its index is missing, or says otherwise than the segment; nothing is lost"
+    text = "its index is missing, of an earlier version, or says otherwise; nothing is lost"
     return [RepairStep(Way.INDEX, place.name, text, until)]
 
 
@@ -185,7 +185,7 @@ def _index(files: Files, place: _Place, until: int) -> tuple[SegmentIndex, bytes
     readable = [offset for offset in range(place.base, until) if index.position(offset) != LOST]
     times = [_time(files, place.name, index.position(at)) for at in readable[:1] + readable[-1:]]
     first_us, last_us = (times[0], times[-1]) if times else (0, 0)
-    return index, index.brief(first_us, last_us).pack()
+    return index, index.brief(first_us, last_us, index.kept).pack()
 
 
 def _time(files: Files, name: str, position: int) -> int:

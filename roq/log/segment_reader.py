@@ -367,14 +367,17 @@ def scan_index(files: Files, segment: Segment) -> SegmentIndex:
 def index_of(records: Iterable[Found], segment: Segment) -> SegmentIndex:
     """The index of a segment in which these records were found."""
     index = SegmentIndex(segment.base)
+    kept = 0
     for found in records:
         if found.kind != RecordKind.BATCH or not index.end <= found.offset < segment.end:
             continue
         while index.end < found.offset:
             index.add_lost()
         index.add(found.topic, found.at)
+        kept += found.size
     while index.end < segment.end:
         index.add_lost()
+    index.kept = kept
     return index
 
 

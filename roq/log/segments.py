@@ -64,8 +64,7 @@ FOLLOWS_BYTES: Final = 1024 * 1024
 of their rate; with twice as much, batches of 10 kB are written later than they could be."""
 SNAPSHOT_PARTS: Final = 5
 """A segment begins with a snapshot, and has so many times its bytes. Small ones were nothing but
-snapshots else: the disk would be full of them, and a start, which counts whole files, would let
-nearly all batches leave."""
+snapshots else, and the disk full of them."""
 UNSYNCED_ENTRIES_MAX: Final = 1 << 19
 """A log that runs ahead of its disk does so by so many entries at most."""
 
@@ -485,7 +484,7 @@ class SegmentLog(Generic[B]):
         self._anew_bytes = 0
 
     def _close(self, segment: Segment, index: SegmentIndex) -> None:
-        brief = index.brief(segment.first_us, segment.last_us)
+        brief = index.brief(segment.first_us, segment.last_us, segment.kept)
         segment.topics = brief.topics
         self._closed.append(segment)
         self.keys.closes(segment)

@@ -17,6 +17,7 @@ from roq.log.cursors import cursor
 from roq.log.disk_groups import Group, Sync, perform, perform_sync, settle, write
 from roq.log.files import LogRefused
 from roq.log.patient_reads import PatientReads
+from roq.log.records import record_bytes
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog
 from roq.protocol.channel import FetchRequest
@@ -98,6 +99,8 @@ class History:
             record = log.record(offset)
             assert record is not None, offset
             assert (record[0].name, record[1], bytes(record[2])) == (topic, frame, batch)
+        there = self.entries[log.floor :]
+        assert log.kept == sum(record_bytes(topic, len(batch)) for topic, _, batch in there)
         since = log.recovered.since
         if log.recovered.snapshot is not None:
             assert log.recovered.snapshot == self.digest(since)

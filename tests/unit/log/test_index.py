@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from memory_files import MemoryFiles
@@ -67,10 +68,11 @@ def log_of(files: MemoryFiles, count: int, each: int = 100) -> None:
 def test_a_file_says_at_its_beginning_what_a_start_wants_to_know() -> None:
     made = index()
     made.lose(105)
-    data = made.brief(7, 9).pack() + made.pack()
+    data = made.brief(7, 9, 11).pack() + made.pack()
     brief = read_brief(data[:BRIEF_BYTES_MAX], 100)
     assert brief is not None
     assert (brief.entries, brief.lost, brief.first_us, brief.last_us) == (20, 1, 7, 9)
+    assert brief.kept == 11
     assert all(topic in brief.topics for topic in (b"t0", b"t1", b"t2"))
     assert b"other" not in brief.topics
     read = SegmentIndex.read(data, 100)
@@ -84,6 +86,27 @@ def test_a_file_of_an_earlier_version_has_no_such_beginning_and_is_read() -> Non
     read = SegmentIndex.read(data, 100)
     assert read is not None
     assert read.end == 120
+
+
+def test_a_file_of_an_earlier_version_does_not_say_what_is_kept_and_the_whole_segment_counts() -> (
+    None
+):
+    files = MemoryFiles()
+    log_of(files, 350)
+    exact = open_log(files, settings(6)).kept
+    name = sorted(each for each in files.names() if each.endswith(INDEX_SUFFIX))[1]
+    brief = read_brief(bytes(files.contents[name]), 100)
+    assert brief is not None
+    assert brief.kept is not None
+    rest = files.contents[name][len(brief.pack()) :]
+    earlier = replace(brief, kept=None).pack()
+    files.contents[name] = earlier + rest
+    assert len(earlier) == len(brief.pack()) - 8
+    read = SegmentIndex.read(bytes(files.contents[name]), 100)
+    assert read is not None
+    assert read.pack() == rest
+    segment = files.size(name.removesuffix(INDEX_SUFFIX) + SEGMENT_SUFFIX)
+    assert open_log(files, settings(7)).kept == exact - brief.kept + segment - HEAD_BYTES
 
 
 def test_a_filter_denies_none_of_its_own_and_lets_few_others_pass() -> None:
@@ -101,7 +124,7 @@ def test_a_filter_denies_none_of_its_own_and_lets_few_others_pass() -> None:
 def test_a_bit_that_flips_is_noticed(seed: int) -> None:
     chance = random.Random(seed)
     made = index()
-    data = bytearray(made.brief(7, 9).pack() + made.pack())
+    data = bytearray(made.brief(7, 9, 11).pack() + made.pack())
     at = chance.randrange(len(data))
     data[at] ^= 1 << chance.randrange(8)
     brief, read = (
@@ -109,7 +132,7 @@ def test_a_bit_that_flips_is_noticed(seed: int) -> None:
         SegmentIndex.read(bytes(data), 100),
     )
     assert brief is None or read is None
-    assert brief is None or brief.pack() == made.brief(7, 9).pack()
+    assert brief is None or brief.pack() == made.brief(7, 9, 11).pack()
     assert read is None or read.pack() == made.pack()
 
 
@@ -145,7 +168,7 @@ def test_an_index_that_says_nothing_of_use_is_made_again(broken: str) -> None:
         files.contents[name] = files.contents[name][len(brief.pack()) :]
     else:
         other = SegmentIndex(100)
-        files.contents[name] = bytearray(other.brief(0, 0).pack() + other.pack())
+        files.contents[name] = bytearray(other.brief(0, 0, 0).pack() + other.pack())
     log = open_log(files, settings(6))
     assert bytes(files.contents[name]) == before
     assert log.recovered.problems == []
