@@ -477,7 +477,10 @@ class ExchangeServer:
 
     def _publish_committed(self) -> None:
         """Publish what is committed, a burst in each turn: more would fill what subscribers have
-        room for before they had a chance to take any of it."""
+        room for before they had a chance to take any of it. If nobody has subscribed, it is passed
+        over."""
+        if not self.core.subscriptions.anybody:
+            self.core.pass_committed()
         for topic, entry, batch, size in self.core.take_committed(BURST):
             if not self.core.subscriptions.wants(topic.name):
                 continue

@@ -293,6 +293,11 @@ class ExchangeCore(Generic[B]):
         taken = [] if self._uncommitted is None else self._uncommitted.take(most)
         return [each for each in taken if each[0].name != LATER_TOPIC]
 
+    def pass_committed(self) -> None:
+        """As `take_committed` of all there is, for nobody."""
+        if self._uncommitted is not None:
+            self._uncommitted.shown = self.log.committed
+
     def take_synced(self) -> dict[Link, int]:
         """Up to which link number publishers are to be told that all is on the disk."""
         return {} if self._sync_gate is None else self._sync_gate.release()

@@ -66,6 +66,11 @@ class Subscriptions:
             del self._prefixes[prefix]
         self._copies.clear()
 
+    @property
+    def anybody(self) -> bool:
+        """Whether `wants` may be true of any topic."""
+        return self._uncounted or bool(self._present or self._prefixes)
+
     def wants(self, topic: bytes) -> bool:
         """Whether anybody may have subscribed to the topic: else nothing need be published.
 

@@ -26,15 +26,18 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
-from roq.log.records import ALIGN
+from roq.log.log import Record
+from roq.log.records import ALIGN, RECORD_BYTES
+
+B = TypeVar("B")
 
 INDEX_MAGIC: Final = b"RQIX"
 FORMAT: Final = 1
@@ -181,6 +184,19 @@ class SegmentIndex:
             offsets = self._topics[topic] = array(_U32)
         offsets.append(len(self._positions))
         self._positions.append(position // ALIGN)
+
+    def add_all(self, records: Sequence[Record[B]], position: int) -> int:
+        """The next entries stand here, one behind the other; gives where they end."""
+        positions, topics = self._positions, self._topics
+        for topic, _, _, size in records:
+            name = topic.name
+            offsets = topics.get(name)
+            if offsets is None:
+                offsets = topics[name] = array(_U32)
+            offsets.append(len(positions))
+            positions.append(position // ALIGN)
+            position += (RECORD_BYTES + len(name) + size + ALIGN - 1) & -ALIGN
+        return position
 
     def add_lost(self) -> None:
         """The next entry cannot be read."""

@@ -17,20 +17,23 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from struct import Struct
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from xxhash import xxh3_64_intdigest
 
 from roq.errors import RemoteProtocolError
 from roq.log.files import Files
+from roq.log.log import Record
 from roq.log.records import HEAD_BYTES, RecordKind, claimed_bytes, read_record
 from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, Segment, load_index
 from roq.protocol.attributes import keys_of
 from roq.protocol.batch import HEADER_BYTES, Kind, read_attributes, read_header
 from roq.protocol.columns import KEY_GROUPS, key_hash, read_column, read_keys
 from roq.protocol.later import LATER_TOPIC
+
+B = TypeVar("B")
 
 KEYS_SUFFIX: Final = ".keys"
 INDEXES: Final = (INDEX_SUFFIX, KEYS_SUFFIX)
@@ -151,12 +154,14 @@ def hashes_in(batch: bytes) -> Collection[int]:
     return told or {key_hash(key) for key in keys_in(batch)}
 
 
-def may_have_keys(batch: object, size: int) -> bool:
-    """Whether `hashes_in` may find any in a batch of `size` bytes, as far as its header tells."""
-    if size < HEADER_BYTES:
-        return False
-    kind, ext_bytes = _read_start(batch)
-    return ext_bytes > 0 and kind == Kind.DATA
+def may_have_keys(records: Iterable[Record[B]]) -> bool:
+    """Whether `hashes_in` may find any in one of these batches, as far as headers tell."""
+    for _, _, batch, size in records:
+        if size >= HEADER_BYTES:
+            kind, ext_bytes = _read_start(batch)
+            if ext_bytes and kind == Kind.DATA:
+                return True
+    return False
 
 
 def keys_in(batch: bytes) -> set[str]:

@@ -13,8 +13,9 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
+from roq.log.log import Record
 from roq.protocol.entry import ENTRY, ENTRY_BYTES, NONE, EntryKind, pack_entry, with_kind
 
 B = TypeVar("B")
@@ -175,6 +176,10 @@ class Ring(Generic[B]):
         if record is None:
             raise LookupError(f"offset {offset} is below the floor {self.floor}")
         return record
+
+    def records(self, first: int) -> list[Record[B]]:
+        """All entries from this offset on, which is not below the floor."""
+        return cast("list[Record[B]]", self._entries[first - self.floor + self._start :])
 
     def is_lost(self, _: int) -> bool:
         """As `Log.is_lost`: what is not in memory is nowhere."""

@@ -36,7 +36,9 @@ from roq.log.key_index import keys_name, may_have_keys
 from roq.log.key_search import KeySearch, Places
 from roq.log.log import Record
 from roq.log.records import (
+    ALIGN,
     HEAD_BYTES,
+    RECORD_BYTES,
     SegmentHead,
     pack_head,
     record_bytes,
@@ -155,6 +157,7 @@ class SegmentLog(Generic[B]):
         self.floor = (closed[0] if closed else active).follows
         hot.log_floor = self.floor
         self.advance_clock, self.make_room = hot.advance_clock, hot.make_room
+        self._hot_append = hot.append
         self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
         self._reader.grows(active, index)
         self.keys = KeySearch(files, closed, self._indexes.append)
@@ -192,8 +195,12 @@ class SegmentLog(Generic[B]):
 
     def append(self, topic: bytes, batch: B | bytes, size: int) -> bytes | None:
         """Take a batch of `size` bytes in; gives its entry frame, None if the topic is refused."""
-        if (frame := self.hot.append(topic, batch, size)) is not None:
-            self._account(topic, size)
+        if (frame := self._hot_append(topic, batch, size)) is not None:
+            # As `_account`, without a call: it is the hot path.
+            taken = (RECORD_BYTES + len(topic) + size + ALIGN - 1) & -ALIGN
+            self._ungathered_bytes += taken
+            self.unsynced_bytes += taken
+            self.kept += taken
         return frame
 
     def append_spare(self, topic: bytes, batch: B | bytes, size: int) -> bytes | None:
@@ -331,12 +338,9 @@ class SegmentLog(Generic[B]):
         group = Group(segment=active.name, at=active.size, synced=self.synced, end=self.end)
         self._begin(group)
         changed = b"" if group.anew else changed  # the snapshot tells it
-        for offset in range(self._gathered, self.end):
-            record = hot.record(offset)
-            group.records.append(record)
-            active.keyed = active.keyed or may_have_keys(record[2], record[3])
-            self._index.add(record[0].name, active.size)
-            active.size += record_bytes(record[0].name, record[3])
+        records = group.records = hot.records(self._gathered)
+        active.keyed = active.keyed or may_have_keys(records)
+        active.size = self._index.add_all(records, active.size)
         if changed:
             group.changes = changed, self._end_frame()
             active.size += record_bytes(b"", len(changed))
