@@ -71,6 +71,16 @@ def shown(there: Exchange) -> list[int]:
     return [read_entry(frames[1]).offset for frames in there.live if len(frames) == 3]
 
 
+def test_what_is_committed_is_passed_over_for_nobody_and_no_more_than_that() -> None:
+    made = Durable()
+    made.send(3)
+    made.log.commit(2)
+    made.there.core.pass_committed()
+    assert made.there.core.all_shown
+    made.commit()
+    assert shown(made.there) == [2]
+
+
 def test_a_batch_is_published_and_acknowledged_when_it_is_committed() -> None:
     made = Durable()
     made.send(3)

@@ -40,11 +40,14 @@ def test_what_nobody_may_have_subscribed_to_is_not_wanted() -> None:
     presence = PRESENCE_TOPIC + b"n" * NONCE_BYTES
     for prefix in (b"eu.", END_TOPIC):
         subscriptions.add(prefix)
+    assert subscriptions.anybody
     assert subscriptions.wants(b"eu.be")
     assert not subscriptions.wants(b"us")
     subscriptions.remove(b"eu.")
     assert not subscriptions.wants(b"eu.be")
+    assert not subscriptions.anybody
     subscriptions.add(presence)
+    assert subscriptions.anybody
     subscriptions.add(b"eu.")
     subscriptions.remove(b"eu.")  # a stranger's word, who has never subscribed
     assert subscriptions.wants(b"eu.be"), "a reader is there"
@@ -58,3 +61,4 @@ def test_with_a_subscription_that_is_not_counted_everything_is_wanted(prefix: by
     subscriptions.add(prefix)
     assert subscriptions.copies(b"us") == 0
     assert subscriptions.wants(b"us")
+    assert subscriptions.anybody
