@@ -20,10 +20,12 @@ from roq.log.log import Log, Record
 from roq.log.service_group import ServiceGroup
 from roq.protocol.channel import READER_BYTES
 from roq.protocol.consuming import (
+    DONE,
     EXTEND,
     LEASED,
     OVERDUE,
     Done,
+    DoneConfirmed,
     Extend,
     Extended,
     GroupOrder,
@@ -47,6 +49,7 @@ class Peer(Generic[B]):
 
     Attributes:
         told_at: when it was sent something last.
+        later: up to which Done it is told, with what it is sent next, that it is kept; 0: it was.
     """
 
     route: bytes
@@ -55,6 +58,20 @@ class Peer(Generic[B]):
     member: Member
     attempt: int
     told_at: float = 0.0
+    later: int = 0
+
+    @property
+    def takes(self) -> bool:
+        """Whether it takes more, so that it is sent something."""
+        return self.member.granted > self.member.taken
+
+    def confirmed(self, now: float, refused: list[int] | None = None) -> list[Send]:
+        """What it has done up to `later` is kept, but for these leases; nothing if it knows."""
+        if not self.later:
+            return []
+        told = DoneConfirmed(self.later, refused or [])
+        self.told_at, self.later = now, 0
+        return [self.send(DONE, encode(told))]
 
     def send(self, letter: bytes, *rest: bytes) -> Send:
         """A message for this member."""
@@ -64,11 +81,11 @@ class Peer(Generic[B]):
 @dataclass(slots=True)
 class Owed(Generic[B]):
     """What is told when something is kept: answers, who is in that has joined, and by peer up to
-    which Done, and which leases in it were not the member's."""
+    which Done, and which leases in it were not the member's (None: that waits for what is sent)."""
 
     answers: list[Send] = field(default_factory=list)
     joined: dict[Peer[B], Send] = field(default_factory=dict)
-    done: dict[Peer[B], tuple[int, list[int]]] = field(default_factory=dict)
+    done: dict[Peer[B], tuple[int, list[int] | None]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.answers or self.joined or self.done)
@@ -78,7 +95,14 @@ class Owed(Generic[B]):
         self.answers += other.answers
         self.joined |= other.joined
         for peer, (serial, refused) in other.done.items():
-            self.done[peer] = serial, [*self.done.get(peer, (0, []))[1], *refused]
+            self.note(peer, serial, refused)
+
+    def note(self, peer: Peer[B], serial: int, refused: list[int] | None) -> None:
+        """A member is owed this, too."""
+        _, before = self.done.get(peer, (0, None))
+        if before:
+            refused = [*before, *(refused or [])]
+        self.done[peer] = serial, before if refused is None else refused
 
 
 @dataclass(slots=True)
@@ -162,8 +186,9 @@ def _head(lease: Lease) -> bytes:
     return pack_lease(lease.number, lease.first, lease.length, attempt, lease.open)
 
 
-def settled(group: ConsumerGroup[B], member: Member, done: Done) -> list[int]:
-    """Take in what a member has done; gives the leases in it that were not its own."""
+def settled(group: ConsumerGroup[B], member: Member, done: Done) -> list[int] | None:
+    """Take in what a member has done; gives the leases in it that were not its own; None: there are
+    none, and it suffices that it hears of that with what it is sent next."""
     if isinstance(group, ServiceGroup):
         refused = answered(group, member, done)
     else:
@@ -179,7 +204,8 @@ def settled(group: ConsumerGroup[B], member: Member, done: Done) -> list[int]:
             counted=each.counted, reason=each.reason,
         ):  # fmt: skip
             refused.append(each.lease)
-    return refused
+    waits = done.answers and not (done.begun or done.returned or refused)
+    return None if waits else refused
 
 
 def extended(peer: Peer[B], document: bytes) -> Send:

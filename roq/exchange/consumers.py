@@ -59,7 +59,6 @@ from roq.protocol.consuming import (
     RUNS_MAX,
     Credit,
     Done,
-    DoneConfirmed,
     GroupOrder,
     Groups,
     GroupSettings,
@@ -237,6 +236,7 @@ class Consumers(Generic[B]):
             self._report(group)
         self._answers += self.services.tick()
         for peer in self._peers.values():
+            self._answers += peer.confirmed(self._now)
             if self._now - peer.told_at >= PROBE_SECONDS:
                 peer.told_at = self._now
                 self._answers.append(peer.send(CREDIT, b""))
@@ -302,13 +302,12 @@ class Consumers(Generic[B]):
         if group.changed:
             self._touched[name] = None
         self.precedence.looked(group)
+        del self._awake[name]
         if found is None:
             if group.busy:
-                self._awake.move_to_end(name)
-            else:
-                del self._awake[name]
+                self._awake[name] = group
             return None
-        self._awake.move_to_end(name)
+        self._wake(group)
         lease, record = found
         return delivery_of(self._by_member[name, lease.member.id], lease, record)
 
@@ -320,6 +319,7 @@ class Consumers(Generic[B]):
     def sent(self, delivery: Delivery[B]) -> None:
         """It is on its way."""
         delivery.peer.told_at = self._now
+        self._answers += delivery.peer.confirmed(self._now)
 
     def blocked(self, delivery: Delivery[B]) -> None:
         """The connection is full: the same again a little later, and nothing else meanwhile."""
@@ -463,17 +463,17 @@ class Consumers(Generic[B]):
         member = peer.member
         member.granted, member.granted_bytes = credit.messages, credit.bytes
         member.window = credit.window
+        if not peer.takes:
+            self._answers += peer.confirmed(self._now)
         self._wake(peer.group)
 
     def _done(self, peer: Peer[B], document: bytes) -> None:
         done = consuming.decode(document, Done)
         group, member = peer.group, peer.member
-        refused = settled(group, member, done)
+        self._due.note(peer, done.serial, settled(group, member, done))
         if done.returned:
             self._blocked.recall(peer)
             self._wake(group)
-        before = self._due.done.get(peer, (0, []))[1]
-        self._due.done[peer] = done.serial, [*before, *refused] if refused else before
         if done.credit is not None:
             self._grant(peer, done.credit)
         self._touch(group)
@@ -563,9 +563,9 @@ class Consumers(Generic[B]):
     def _confirm(self, owed: Owed[B]) -> None:
         self._answers += [*owed.joined.values(), *owed.answers]
         for peer, (serial, refused) in owed.done.items():
-            peer.told_at = self._now
-            told = consuming.encode(DoneConfirmed(serial, refused))
-            self._answers.append(peer.send(DONE, told))
+            peer.later = serial
+            if refused is not None or not peer.takes:
+                self._answers += peer.confirmed(self._now, refused)
 
     def _apply(self, delta: GroupDelta) -> None:
         if delta.deleted:
@@ -583,7 +583,7 @@ class Consumers(Generic[B]):
         group.apply(delta)
 
     def _wake(self, group: ConsumerGroup[B]) -> None:
-        if len(group):  # nothing is looked at for nobody
+        if len(group) and group.more:  # nothing is looked at for nobody
             self._awake[group.name] = group
 
     def _after(self, group: ConsumerGroup[B]) -> None:

@@ -361,12 +361,14 @@ class ExchangeServer:
         self.core.begin(now, time.time_ns() // 1_000)
         self._last_burst = self._read_burst(self._last_burst)
         self._last_read = now
-        self._settle()
+        quiet = self._last_burst < BURST
+        if not quiet or not self._readers.look_now():
+            self._settle()
         if self.core.memory.gone >= self._backlogs.look_at:
             self._look_who_is_slow()
-        if self._last_burst == BURST:
+        if not quiet:
             self._readers.burst(time.monotonic() - now)
-        self._readers.look()
+            self._readers.look()
 
     def _read_burst(self, expected: int) -> int:
         """Read up to `BURST` messages; gives how many there were.

@@ -271,6 +271,11 @@ class ConsumerGroup(GroupProgress[B]):
         """Whether `next_lease` has given nothing because it was passing over what is nobody's."""
         return self._dropping or (self._passing and not self.paused and self._may_open())
 
+    @property
+    def more(self) -> bool:
+        """Whether `next_lease` may have something: what is free, or was not looked at."""
+        return bool(self._free) or self._may_open()
+
     # --- what members have done -------------------------------------------------------------------
 
     def acknowledge(self, member: Member, number: int, first: int = 0, count: int = 0) -> bool:

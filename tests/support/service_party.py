@@ -54,6 +54,7 @@ class Party:
     name: str
     tag: bytes = b"tag1"
     serial: int = 0
+    granted: int = 0
     leases: list[tuple[int, ...]] = field(default_factory=list)
     told: list[tuple[bytes, bytes]] = field(default_factory=list)
 
@@ -121,12 +122,20 @@ class Party:
         )  # fmt: skip
         self.say(JOIN, documents.encode(join))
         joined = documents.decode(self.take(JOIN), Joined)
-        self.say(CREDIT, consuming.encode(Credit(credit, 1 << 20, 1)))
+        self.grant(credit)
         return joined
+
+    def grant(self, credit: int) -> None:
+        self.granted = credit
+        self.say(CREDIT, consuming.encode(Credit(credit, 1 << 20, 1)))
 
     def done(self, **given: Any) -> DoneConfirmed:
         self.serial += 1
         self.say(DONE, consuming.encode(Done(self.serial, **given)))
+        if not self.told:  # it is told with what is sent next, or as it takes nothing more
+            granted = self.granted
+            self.grant(0)
+            self.grant(granted)
         return consuming.decode(self.take(DONE), DoneConfirmed)
 
 

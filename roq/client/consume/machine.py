@@ -123,6 +123,11 @@ class ConsumerMachine:
             seat.phase is SeatPhase.IN for seat in self._seats.values()
         )
 
+    @property
+    def holds(self) -> bool:
+        """Whether it has anything of which it has not told what became."""
+        return any(seat.open for seat in self._seats.values())
+
     def open(self, exchange: ExchangeInfo, queue: bytes) -> None:
         """The queue has this exchange, or has it at another address."""
         seat = self._seats.get(exchange.log)

@@ -168,6 +168,8 @@ class ConsumerShell:
         """When so many are settled they are told at once: the exchange waits for that."""
         self._flushing = False
         """Whether `_flush` is about to be called."""
+        self._looking = Timer(0.0, self._flush)
+        """The next one of these calls, if it is a timer's."""
         self._timer: Timer | None = None
         self._looked_at = engine.reactor.now()
         """When the I/O thread has looked after the leases last."""
@@ -282,9 +284,13 @@ class ConsumerShell:
             return
         hurries = self._flushing
         self._flushing = True
-        self._hurry_at = self._marked + max(1, self._machine.prefetch.messages // HURRY_PARTS)
+        self._hurry_at = self._next_hurry()
         with suppress(Closed):
             self._engine.call_soon(self._hurry if hurries else self._flush)
+
+    def _next_hurry(self) -> int:
+        """What is settled is told at once when so many are."""
+        return self._marked + max(1, self._machine.prefetch.messages // HURRY_PARTS)
 
     def _hurry(self) -> None:
         """Tell what the user has settled, beside the looks that are due."""
@@ -522,9 +528,19 @@ class ConsumerShell:
 
     def _flush(self) -> None:
         """Tell what the user has settled, and look again soon; not if there was nothing."""
-        if self._flush_now():
-            self._engine.reactor.call_later(FLUSH_SECONDS, self._flush)
+        if self._flush_now() and self._gathers:
+            self._looking = self._engine.reactor.call_later(FLUSH_SECONDS, self._flush)
             return
+        self._look_away()
+
+    @property
+    def _gathers(self) -> bool:
+        """Whether what is settled next waits a little for others."""
+        return True
+
+    def _look_away(self) -> None:
+        """Who settles something has this thread look again."""
+        self._looking.cancel()
         self._flushing = False
         if self._settled or self._returned:  # since the look, and before the line above
             self._flushing = True

@@ -24,6 +24,8 @@ from roq.log.leases import runs_of
 from roq.model import LogId
 from roq.protocol.requesting import ENVELOPE, ONCE, Figures
 
+GATHER_SECONDS: Final = 0.001
+"""Answers to requests that have come together wait so long for each other at most."""
 _UNBEGUN: Final = Settlement(counted=False, reason="its instance ends")
 
 
@@ -63,6 +65,8 @@ class InstanceShell(ConsumerShell):
         self._young: deque[RequestHolding] = deque()
         """What runs and was not said to be begun."""
         self.on_ready = self._arrived
+        self._given = 0
+        """Requests that were to run, counted as those that are settled."""
         self._available = True
         self._draining = False
         self._settling = threading.Lock()
@@ -116,13 +120,15 @@ class InstanceShell(ConsumerShell):
         started = self._instance.started
         if started:
             self._instance.started = []
+            begun = self._given
             for holding in started:
                 if self._waiting_once.pop(holding, 0) is None:
-                    self._run_all(holding)
+                    self._run_all(holding, begun)
 
     def _arrived(self) -> None:
         """Requests have come: run them, or say first that they are begun."""
         once: list[RequestHolding] = []
+        begun = self._given
         while True:
             holding = cast("RequestHolding | None", self.take())
             if holding is None:
@@ -134,9 +140,27 @@ class InstanceShell(ConsumerShell):
                 once.append(holding)
             else:
                 self._young.append(holding)
-                self._run_all(holding)
+                self._run_all(holding, begun)
         if once:
             self._begin(once)
+
+    def _next_hurry(self) -> int:
+        """As of any consumer; and when all that runs here has ended."""
+        return min(super()._next_hurry(), max(self._given, self._marked + 1))
+
+    @property
+    def _gathers(self) -> bool:
+        return self._instance.holds
+
+    def _hurry(self) -> None:
+        super()._hurry()
+        if not self._gathers:
+            self._look_away()
+
+    def _look_away(self) -> None:
+        if not self._gathers:
+            self._given = self._marked
+        super()._look_away()
 
     def _begin(self, once: list[RequestHolding]) -> None:
         now = self._engine.reactor.now()
@@ -160,7 +184,17 @@ class InstanceShell(ConsumerShell):
         with suppress(RoQError):  # it is lost, or all is closed: then others have them anyway
             self.settle(holding, 0, len(holding.batch), _UNBEGUN)
 
-    def _run_all(self, holding: RequestHolding) -> None:
+    def _run_all(self, holding: RequestHolding, begun: int) -> None:
+        """Have what is open of it run.
+
+        Args:
+            begun: what was given when this turn began: with more than one, they wait for others.
+        """
+        self._given += holding.open
+        if not self._flushing and self._given > begun + 1:
+            self._flushing = True  # who ends first need not wake this thread
+            self._looking = self._engine.reactor.call_later(GATHER_SECONDS, self._flush)
+        self._hurry_at = self._next_hurry()
         if holding.open == len(holding.states):  # as nearly always
             self._run(holding, range(len(holding.states)))
             return

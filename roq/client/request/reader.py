@@ -38,6 +38,8 @@ class OutcomeReader:
         guard: the lock of what waits.
         told: what comes is added here, with the log of its exchange.
         has_news: whether something has come that was not taken in.
+        has_word: whether it is more than that requests are accepted: for that alone nobody is to
+            look who waits for an end.
         take_in: takes it in; called with the lock.
         on_news: called when something has come.
         on_cut: called in the I/O thread when something of it may be lost.
@@ -50,13 +52,15 @@ class OutcomeReader:
     def __init__(
         self, engine: Engine, shell: PublisherShell, guard: ClientLock,
         told: deque[tuple[LogId, list[bytes]]], *, has_news: Callable[[], bool],
-        take_in: Callable[[], bool], on_news: Callable[[], None], on_cut: Callable[[], None],
+        has_word: Callable[[], bool], take_in: Callable[[], bool], on_news: Callable[[], None],
+        on_cut: Callable[[], None],
     ) -> None:  # fmt: skip
         self.threads: set[int] = set()
         shell.away_seconds = AWAY_SECONDS
         self._shell = shell
         self._guard = guard
         self._has_news = has_news
+        self._has_word = has_word
         self._take_in = take_in
         self._on_news = on_news
         links = shell.machine.links
@@ -77,10 +81,10 @@ class OutcomeReader:
     def wait_for(self, condition: Callable[[], bool], deadline: float) -> bool | None:
         """Wait until this is so; False: it was not by then, on the monotonic clock; None: the
         publisher has ended, and nothing comes this way any more."""
-        has_news, shell = self._has_news, self._shell
+        has_news, has_word, shell = self._has_news, self._has_word, self._shell
 
         def look() -> bool:
-            return has_news() or condition()
+            return has_word() or condition()
 
         try:
             self.threads.add(get_ident())

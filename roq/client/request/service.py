@@ -343,6 +343,8 @@ class Service:
         if shell is not None and session is not None and not self._engine.forked:
             self._engine.not_at_end(self._engine_ended)
             deadline = monotonic() + timeout
+            with contextlib.suppress(Closed, Unavailable):  # what is answered is confirmed at once
+                self._engine.run_sync(shell.take_no_more, CLOSE_SECONDS)
             with shell.condition:
                 shell.waiting += 1
                 try:

@@ -80,6 +80,8 @@ class Collector:
         """Threads that wait for `condition`."""
         self._guard = engine.guard(f"what waits for requests of queue {queue}")
         self._reader: OutcomeReader | None = None
+        self._failed = False
+        """Some of `_accepted` was not."""
         self._told: deque[tuple[LogId, list[bytes]]] = deque()
         """What has come beside acknowledgements; each stays until it is taken in."""
         self._engine = engine
@@ -185,12 +187,15 @@ class Collector:
         """Those who wait read what exchanges tell over the connections of the publisher."""
         self._reader = OutcomeReader(
             self._engine, shell, self._guard, self._told, has_news=self._has_news,
-            take_in=self._take_in_here, on_news=self._news, on_cut=self._ask_all,
+            has_word=lambda: bool(self._told) or self._failed, take_in=self._take_in_here,
+            on_news=self._news, on_cut=self._ask_all,
         )  # fmt: skip
 
     def accepted(self, sent: Sent) -> None:
         """A batch of requests has a fate; neither waits nor raises."""
         self._accepted.append(sent)
+        status = sent.receipt.status
+        self._failed |= status is None or not status.ok
         self._news()
 
     def expect(self, pending: Pending[Any] | PendingMany[Any], seconds: float) -> None:
@@ -306,6 +311,7 @@ class Collector:
         if self._torn:
             self._torn = False
             self._requests.recount()
+        self._failed = False
         while self._accepted:
             self._take_accepted(self._accepted[0])
             self._accepted.popleft()

@@ -51,7 +51,8 @@ class Scene:
         engine = SimpleNamespace(call_soon=self.calls.append)
         self.reader = OutcomeReader(
             cast("Any", engine), cast("Any", self.shell), self.guard, self.told,
-            has_news=lambda: bool(self.told), take_in=self.take_in,
+            has_news=lambda: bool(self.told), has_word=lambda: bool(self.told),
+            take_in=self.take_in,
             on_news=lambda: self.heard.append(len(self.reader.threads)), on_cut=lambda: None,
         )  # fmt: skip
 
