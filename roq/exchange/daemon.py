@@ -359,7 +359,7 @@ class ExchangeServer:
     def _data_readable(self) -> None:
         now = time.monotonic()
         self.core.begin(now, time.time_ns() // 1_000)
-        self._last_burst = self._read_burst(self._last_burst)
+        self._last_burst = self._read_burst(self._last_burst, now)
         self._last_read = now
         quiet = self._last_burst < BURST
         if not quiet or not self._readers.look_now():
@@ -370,7 +370,7 @@ class ExchangeServer:
             self._readers.burst(time.monotonic() - now)
             self._readers.look()
 
-    def _read_burst(self, expected: int) -> int:
+    def _read_burst(self, expected: int, now: float) -> int:
         """Read up to `BURST` messages; gives how many there were.
 
         To ask whether there is a message is cheaper than to be told that there is none, and dearer
@@ -394,7 +394,7 @@ class ExchangeServer:
                 continue
             topic = first.bytes
             if topic[:1] == _CONTROL:
-                self._read_control(route, topic)
+                self._read_control(route, topic, now)
                 continue
             frame = recv(_NOBLOCK, False)
             if frame.get(_MORE):
@@ -412,7 +412,7 @@ class ExchangeServer:
                 publish(join_live(topic, announcement(entry)), _NOBLOCK)
         return BURST
 
-    def _read_control(self, route: bytes, letter: bytes) -> None:
+    def _read_control(self, route: bytes, letter: bytes, now: float) -> None:
         frames = [letter]
         more = True
         while more:
@@ -420,7 +420,7 @@ class ExchangeServer:
             more = bool(frame.get(_MORE))
             if len(frames) < FRAMES_MAX:
                 frames.append(frame.bytes)
-        self._handle(Received(route, tuple(frames)))
+        self._perform(self.core.handle(Received(route, tuple(frames)), now))
 
     def _drop_rest(self) -> None:
         while self._data.recv(_NOBLOCK, copy=False).get(_MORE):

@@ -238,9 +238,10 @@ class ExchangeCore(Generic[B]):
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
         """Take one event in and give the effects to perform, in order."""
-        self._now = now
-        self.intake.begin(now)
-        self.consumers.begin(now)
+        if now != self._now:  # else the turn has begun with it
+            self._now = now
+            self.intake.begin(now)
+            self.consumers.begin(now)
         match event:
             case Received(route, frames):
                 return [*self._used(), *self._received(route, frames)]

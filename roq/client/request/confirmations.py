@@ -13,6 +13,7 @@ from roq.client.io.engine import Engine
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.pending import Requested
 from roq.errors import Closed
+from roq.runtime.interfaces import Timer
 
 CONFIRM_SECONDS: Final = 0.025
 """So long a retrieval waits for others at most."""
@@ -38,6 +39,7 @@ class Confirmations:
         self._arrived: deque[Requested] = deque()
         self._due = False
         """`tell` is about to be called."""
+        self._timer = Timer(0.0, self.tell)
 
     def add(self, requested: Requested) -> None:
         """This has arrived; any thread."""
@@ -72,8 +74,10 @@ class Confirmations:
 
     def tell(self) -> None:
         """Have exchanges told now; I/O thread."""
+        self._timer.cancel()  # else it would tell of what has arrived just before it
         self._due = False
         self._on_due()
 
     def _begin(self) -> None:
-        self._engine.reactor.call_later(CONFIRM_SECONDS, self.tell)
+        self._timer.cancel()
+        self._timer = self._engine.reactor.call_later(CONFIRM_SECONDS, self.tell)

@@ -15,6 +15,7 @@ from roq.errors import Closed
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import requesting
 from roq.protocol.requesting import Position, Want
+from roq.runtime.interfaces import Timer
 
 ONE = LogId(1, 1)
 INFO = ExchangeInfo(number=1, epoch=1, generation=1, host="h", data="d", live="l")
@@ -29,7 +30,11 @@ class Scene:
         self.machine = RequesterMachine()
         self.machine.open(INFO, b"q" * 16)
         self.machine.up(ONE, 0.0)
-        later = lambda seconds, call: self.timers.append((seconds, call))  # noqa: E731
+
+        def later(seconds: float, call: Callable[[], None]) -> Timer:
+            self.timers.append((seconds, call))
+            return Timer(seconds, call)
+
         reactor = SimpleNamespace(call_later=later)
         self.engine: Any = SimpleNamespace(reactor=reactor, call_soon=lambda call: call())
         self.made = Confirmations(self.engine, self.machine, self.due)
