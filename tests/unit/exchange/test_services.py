@@ -130,6 +130,34 @@ def test_a_request_that_came_before_its_service_is_waited_for() -> None:
     )
 
 
+def test_that_answers_are_kept_is_told_with_what_is_sent_next() -> None:
+    there, publisher, asker, instance = service()
+
+    def answered(serial: int) -> list[int]:
+        """An answer under this serial; which ones the instance has heard of by now."""
+        publisher.send(b"s/do")
+        instance.look()
+        answers = [Answer(instance.leases[-1][0], 0, value=b"v")]
+        instance.say(DONE, consuming.encode(Done(serial, answers=answers)))
+        assert len(asker.ends()) == 1, "who waits for it is told at once"
+        return heard()
+
+    def heard() -> list[int]:
+        told, instance.told = instance.told, []
+        return [consuming.decode(document, DoneConfirmed).serial for _, document in told]
+
+    assert answered(1) == []
+    assert answered(2) == [1], "with the next request"
+    pass_time(there, 0.5)
+    instance.look()
+    assert heard() == [2], "or at the next tick"
+    assert answered(3) == []
+    instance.grant(0)
+    assert heard() == [3], "or when it takes nothing more"
+    instance.say(DONE, consuming.encode(Done(4)))
+    assert heard() == [4], "and whatever is no answer is confirmed at once"
+
+
 def test_cancelled_requests_are_told_to_both() -> None:
     _, publisher, asker, instance = service()
     publisher.send(b"s/do")

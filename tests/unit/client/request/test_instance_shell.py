@@ -1,0 +1,155 @@
+"""When an instance tells what it has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from roq.client.consume.seat import Membership
+from roq.client.request.instance import HandlerResult, RequestHolding
+from roq.client.request.instance_shell import GATHER_SECONDS, InstanceShell
+from roq.model import ExchangeInfo, PublisherId
+from roq.protocol import consuming, documents
+from roq.protocol.batch import pack
+from roq.protocol.consuming import (
+    DONE,
+    JOIN,
+    LEASED,
+    Done,
+    GroupSettings,
+    Join,
+    Joined,
+    pack_lease,
+)
+from roq.protocol.control import Topology
+from roq.protocol.entry import EntryKind, pack_entry
+from roq.protocol.requesting import ENVELOPE, ENVELOPE_VERSION, RequestState, ServiceSettings
+from roq.runtime.interfaces import Timer
+
+QUEUE = b"q" * 16
+FINE = [HandlerResult(RequestState.DONE)]
+
+
+class Script:
+    """An instance whose I/O thread is the test, and an exchange on paper; it is its connection."""
+
+    forked = False
+    trouble = ""
+    translate = staticmethod(str)
+
+    def __init__(self) -> None:
+        self.reactor = self.exchanges = self
+        self.soon: list[Callable[[], None]] = []
+        self.timers: list[tuple[float, Timer]] = []
+        self.sent: list[list[bytes]] = []
+        self.ran: list[tuple[RequestHolding, int]] = []
+        member = Membership(
+            id=b"m" * 16, name="m", group="s", settings=GroupSettings(service=ServiceSettings()),
+            latest=False, start_us=0, prefetch=100, prefetch_bytes=1 << 20,
+        )  # fmt: skip
+        self.shell = InstanceShell(
+            cast("Any", self), member, self.run, lambda: None, lambda order: None,
+            on_joined=lambda: None, on_refused=lambda error: None,
+        )  # fmt: skip
+        info = ExchangeInfo(number=1, epoch=1, generation=1, host="h", data="d", live="l")
+        self.shell.topology(Topology(queue_id=QUEUE, epoch=1, version=1, exchanges=[info]))
+        self.up()
+        join = documents.decode(self.sent.pop()[1], Join)
+        joined = Joined(id=join.id, generation=1, epoch=1, settings=join.settings, created_us=1)
+        self.come([JOIN, documents.encode(joined)])
+        self.timers.clear()
+        self.sent.clear()
+
+    def open(self, _address: str, *, on_up: Any, on_down: Any, on_answers: Any) -> Script:
+        self.up, self.down, self.take = on_up, on_down, on_answers
+        return self
+
+    def now(self) -> float:
+        return 0.0
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        self.soon.append(function)
+
+    call_here = call_soon
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
+        self.timers.append((seconds, Timer(seconds, function)))
+        return self.timers[-1][1]
+
+    def check_process(self) -> None: ...
+
+    def ask(self, frames: list[bytes]) -> None:
+        self.sent.append(frames)
+
+    def run(self, holding: RequestHolding, indexes: range) -> None:
+        self.ran += [(holding, index) for index in indexes]
+
+    def come(self, *messages: list[bytes]) -> None:
+        self.take(list(messages))
+
+    def lease(self, number: int, count: int) -> None:
+        head = ENVELOPE.pack(ENVELOPE_VERSION, 0, 0)
+        batch = pack(
+            [head] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
+            first_sequence=0, created_us=0,
+        )  # fmt: skip
+        frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, number, 0, 0)
+        self.come(
+            [LEASED, pack_lease(number, 0, count, 1, (1 << count) - 1), b"s/do", frame, batch]
+        )
+
+    def answer(self) -> None:
+        self.shell.answer(*self.ran.pop(0), FINE)
+
+    def look(self) -> list[int]:
+        """The I/O thread looks; how many answers each message has that it sends."""
+        while self.soon:
+            self.soon.pop(0)()
+        told = [consuming.decode(each[1], Done) for each in self.sent if each[0] == DONE]
+        self.sent.clear()
+        return [sum(1 + len(answer.more) for answer in each.answers) for each in told]
+
+    @property
+    def waits(self) -> list[float]:
+        return [seconds for seconds, timer in self.timers if timer.call is not None]
+
+
+def test_the_answer_to_a_request_that_came_alone_is_told_at_once_and_nothing_is_looked_for() -> (
+    None
+):
+    script = Script()
+    for number in range(3):
+        script.lease(number + 1, 1)
+        script.answer()
+        assert script.look() == [1]
+        assert script.waits == []
+
+
+def test_answers_to_what_came_together_are_told_together_when_the_last_one_has_ended() -> None:
+    script = Script()
+    script.lease(1, 3)
+    script.answer()
+    script.answer()
+    assert script.look() == []
+    assert script.waits == [GATHER_SECONDS], "but do not wait longer than that"
+    script.answer()
+    assert script.look() == [3]
+    assert script.waits == []
+
+
+def test_who_takes_long_keeps_nobody_waiting() -> None:
+    script = Script()
+    script.lease(1, 2)
+    script.answer()
+    ((_, timer),) = script.timers
+    assert timer.call is not None
+    timer.call()
+    assert script.look() == [1]
+    script.lease(2, 1)
+    script.ran.reverse()
+    while script.timers:  # looks again while there is something
+        _, timer = script.timers.pop(0)
+        if timer.call is not None:
+            timer.call()
+    script.answer()
+    assert script.look() == [1], "though another one runs"
