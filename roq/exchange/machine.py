@@ -236,12 +236,15 @@ class ExchangeCore(Generic[B]):
         # Append times do not go back with a clock: what has just come is not old by that.
         self.consumers.lifetimes.now_us = min(self.later.clock.now_us, self.log.time_us)
 
-    def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
-        """Take one event in and give the effects to perform, in order."""
+    def _at(self, now: float) -> None:
         if now != self._now:  # else the turn has begun with it
             self._now = now
             self.intake.begin(now)
             self.consumers.begin(now)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: PLR0911 - one per event
+        """Take one event in and give the effects to perform, in order."""
+        self._at(now)
         match event:
             case Received(route, frames):
                 return [*self._used(), *self._received(route, frames)]

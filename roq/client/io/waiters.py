@@ -56,10 +56,15 @@ class Waiters:
         self._callbacks.append(wake)
         self.loops = True
 
-    def ring(self) -> None:
-        """Something has changed that may be worth another look."""
+    def ring(self, but: int = -1) -> None:
+        """Something has changed that may be worth another look.
+
+        Args:
+            but: the bell of who says so, and looks anyway.
+        """
         for bell in list(self._bells.values()):
-            os.eventfd_write(bell, 1)
+            if bell != but:
+                os.eventfd_write(bell, 1)
         if self.loops:
             callbacks, self._callbacks = self._callbacks, []
             self.loops = False
@@ -83,9 +88,14 @@ def silence(bell: int) -> None:
         os.eventfd_read(bell)
 
 
-def sleep(fds: Sequence[int], seconds: float) -> None:
-    """Wait until one of the descriptors is readable; a connection may be closed meanwhile."""
+def sleep(fds: Sequence[int], seconds: float, bell: int = -1) -> None:
+    """Wait until one of the descriptors is readable; a connection may be closed meanwhile.
+
+    Args:
+        bell: one of them, which is silent again when it has rung.
+    """
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLIN)
-    poll.poll(math.ceil(seconds * 1000))
+    if any(fd == bell for fd, _ in poll.poll(math.ceil(seconds * 1000))):
+        silence(bell)

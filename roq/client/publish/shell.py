@@ -393,7 +393,7 @@ class PublisherShell:
                 if done or remaining <= 0 or self.failure is not None:
                     return done
                 self._engine.check()
-                waiters.sleep([bell, *fds], min(remaining, WAIT_SLICE_SECONDS))
+                waiters.sleep([bell, *fds], min(remaining, WAIT_SLICE_SECONDS), bell)
         finally:
             with self.lock:
                 self._waiters.leave(visit)
@@ -437,15 +437,14 @@ class PublisherShell:
 
     def _look(self, condition: Callable[[], bool], bell: int) -> tuple[bool, list[int]]:
         """Read what is there and ask the condition; the descriptors to wait for."""
-        self._catch_up(monotonic())
-        waiters.silence(bell)
+        self._catch_up(monotonic(), bell)
         return condition(), self._connections.fds
 
-    def _catch_up(self, now: float) -> None:
-        """Read what is there, and send what it has made possible."""
+    def _catch_up(self, now: float, bell: int = -1) -> None:
+        """Read what is there, and send what it has made possible; who has this bell looks anyway."""
         if self._whole() and self._read(now):
             self._seal_due(now)
-            self._waiters.ring()
+            self._waiters.ring(bell)
 
     def _seal_due(self, now: float) -> float | None:
         """Send what is due; when to look again."""

@@ -30,6 +30,11 @@ def test_a_bell_rings_until_it_is_silenced(room: Waiters) -> None:
     room.ring()
     waiters.sleep([bell], 10.0)
     assert rings(bell)
+    waiters.sleep([bell], 10.0, bell)
+    assert not rings(bell)
+    room.ring(bell)
+    assert not rings(bell), "who says so looks anyway"
+    room.ring()
     waiters.silence(bell)
     waiters.silence(bell)
     assert not rings(bell)
