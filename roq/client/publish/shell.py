@@ -441,7 +441,7 @@ class PublisherShell:
         return condition(), self._connections.fds
 
     def _catch_up(self, now: float, bell: int = -1) -> None:
-        """Read what is there, and send what it has made possible; who has this bell looks anyway."""
+        """Read what is there, and send what it has made possible; who has the bell looks anyway."""
         if self._whole() and self._read(now):
             self._seal_due(now)
             self._waiters.ring(bell)
