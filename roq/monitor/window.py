@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -50,6 +52,17 @@ def rate(before: int, after: int, seconds: float) -> float:
     return (after - before if after >= before else after) / seconds
 
 
+def reaches_back(times: Sequence[float], moment: float) -> int:
+    """Which of the reports before it one counts from that tells what has been since a moment: the
+    last that was there then, or the first of all.
+
+    Args:
+        times: of those before it, in order.
+        moment: since when.
+    """
+    return max(0, bisect_right(times, moment) - 1)
+
+
 class LoadWindow:
     """The last reports of one exchange process.
 
@@ -67,13 +80,11 @@ class LoadWindow:
     def add(self, load: ExchangeLoad, top: list[PublisherLoad], now: float) -> None:
         """Take in the counters of one report."""
         samples = self._samples
-        self._base = next(
-            (each for each in reversed(samples) if now - each.when >= RECENT_SECONDS),
-            samples[0] if samples else None,
-        )
-        samples.append(_Sample(now, load, {each.publisher: each for each in top[:TOP_MAX]}))
-        while len(samples) > 2 and samples[1].when <= now - WINDOW_SECONDS:
+        times = [each.when for each in samples]
+        self._base = samples[reaches_back(times, now - RECENT_SECONDS)] if samples else None
+        for _ in range(reaches_back(times, now - WINDOW_SECONDS)):
             samples.popleft()
+        samples.append(_Sample(now, load, {each.publisher: each for each in top[:TOP_MAX]}))
         self._top = self._measure_top()
 
     def mean(self) -> Rates:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import click
@@ -104,7 +105,7 @@ class Error(msgspec.Struct, frozen=True, kw_only=True):
     latency: float
 
 
-STATED: Final = Error(hours=0.06, moves=0.10, cpu=0.39, latency=0.41)
+STATED: Final = Error(hours=0.03, moves=0.09, cpu=0.39, latency=0.43)
 """Of all kept runs that the model had not seen; each forecast says so, and a test holds it."""
 
 
@@ -123,10 +124,9 @@ def error_of(facts: Facts, played: Sequence[Outcome]) -> Error:
 
 
 def _moves_factor(facts: Facts, played: Sequence[Outcome]) -> float:
-    """None count as one."""
-    return _factor(
-        max(1, mean([each.figures["moves"] for each in played])), max(1, facts.moves[-1])
-    )
+    """In the middle of all seeds, as one run is compared; none count as one."""
+    modelled = median(each.figures["moves"] for each in played)
+    return _factor(max(1, modelled), max(1, facts.moves[-1]))
 
 
 def _factor(one: float, other: float) -> float:
@@ -190,6 +190,7 @@ def _targets(facts: Facts, played: Sequence[Outcome]) -> list[Target]:
     def over_seeds(figure: Callable[[list[int]], float]) -> float:
         return mean([figure(serving(each)) for each in played])
 
+    counts = [serving(each) for each in played]
     hours = over_seeds(sum)
     seen = facts.scenario.name in FITTED
     grown = over_seeds(_first_most) - _first_most(facts.serving)
@@ -199,9 +200,9 @@ def _targets(facts: Facts, played: Sequence[Outcome]) -> list[Target]:
     ]  # fmt: skip
     return [
         Target(text="exchanges at the peak, difference",
-               measured=abs(over_seeds(max) - max(facts.serving)), goal=0.25),
+               measured=abs(median(map(max, counts)) - max(facts.serving)), goal=0.0),
         Target(text="exchanges at the end, difference",
-               measured=abs(over_seeds(lambda counts: counts[-1]) - facts.serving[-1]), goal=0.5),
+               measured=abs(median(each[-1] for each in counts) - facts.serving[-1]), goal=0.5),
         Target(text="exchanges over time, mean difference",
                measured=over_seeds(lambda counts: _count_error(counts, facts)), goal=COUNT_ERROR),
         Target(text="exchange-hours, relative difference",

@@ -12,6 +12,7 @@ from random import Random
 
 from roq.model import PublisherId
 from roq.policy.snapshot import PublisherView
+from roq.simulation.forecast.reports import Reports
 
 Place = tuple[int, ...]
 """Numbers of the exchanges at which a publisher is."""
@@ -26,6 +27,7 @@ class Exchange:
         number: in its queue.
         host: where it runs.
         since: when its monitor heard of it.
+        reports: when its monitor hears of it again and again.
         planned: per group, weight of those who are there or on their way there, none of those who
             are on their way elsewhere; by this a monitor decides.
         actual: the same by where publishers really are.
@@ -41,6 +43,7 @@ class Exchange:
     number: int
     host: str
     since: float
+    reports: Reports
     planned: list[float]
     actual: list[float]
     open: bool = False
@@ -56,6 +59,9 @@ class Exchange:
     top: tuple[PublisherView, ...] = ()
     top_of: object = None
     """What `top` was made of."""
+    views: dict[int, PublisherView] = field(default_factory=dict)
+    """Of publishers, as they were shown last."""
+    views_of: tuple[float, ...] = ()
     arrivals: tuple[int, float] = (-1, 0.0)
     """(Period, bytes per minute that those will bring who were assigned in it)."""
 

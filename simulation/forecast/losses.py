@@ -46,7 +46,7 @@ class Losses:
         self._queue.pass_until(now)
         self._queue.tally.deaths += 1
         self._queue.tally.note(now, "death", exchange.number)
-        loads = self._queue.viewer.loads(self._queue.population.exchanges, self._queue.factors(now))
+        loads = self._queue.viewer.loads(self._queue.population.exchanges, now)
         exchange.frozen = (loads[exchange.number][0], loads[exchange.number][1])
         exchange.died = now
         exchange.version += 1

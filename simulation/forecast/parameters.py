@@ -19,7 +19,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Attributes:
         kpi_seconds: how often exchanges report.
-        report_seconds: how old a report is when it is decided by.
+        report_seconds: how long a report is on its way on average; at most twice as long.
         move_least, move_most: decision → the publisher is elsewhere; evenly drawn.
         move_failures: share of moves that lead nowhere.
         serve_least, serve_most: decision → the new exchange has reported; evenly drawn.
@@ -54,7 +54,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """
 
     kpi_seconds: Annotated[float, Meta(ge=0.1, le=60)] = 1.0
-    report_seconds: Seconds = 0.05
+    report_seconds: Seconds = 0.005
     move_least: Seconds = 0.02
     move_most: Seconds = 0.25
     move_failures: Share = 0.0
@@ -68,7 +68,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     host_cores: Annotated[float, Meta(gt=0, le=1_024)] = 4.0
     host_slots: Annotated[int, Meta(ge=0, le=10_000)] = 8
     exchange_mb: Cost = 192.0
-    turn_us: Cost = 340.0
+    turn_us: Cost = 420.0
     batch_us: Cost = 8.0
     batch_out_us: Cost = 8.0
     message_us: Cost = 0.06
@@ -78,7 +78,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     linger_ms: Cost = 1.0
     latency_base_ms: Cost = 1.0
     others_cores: Annotated[float, Meta(ge=0, le=1_024)] = 0.0
-    slice_ms: Cost = 2.0
+    slice_ms: Cost = 1.75
     host_failures_per_hour: Annotated[float, Meta(ge=0, le=60)] = 0.0
     host_repair_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] = 600.0
     spread: Annotated[float, Meta(ge=0, le=3)] = 0.0

@@ -5,12 +5,13 @@ All changes go through here, so that sums of weights and places always agree (`c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import fsum
 
 from roq.policy.assignment import Candidate, assign, expected_load
 from roq.simulation.forecast.exchange import NOWHERE, Exchange, Place, Publishers
 from roq.simulation.forecast.flights import Flight
+from roq.simulation.forecast.reports import Reports
 
 
 class Population:
@@ -19,13 +20,15 @@ class Population:
     Args:
         publishers: all that there will ever be.
         groups: how many groups they have.
+        reports: of another exchange.
     """
 
-    def __init__(self, publishers: Publishers, groups: int) -> None:
+    def __init__(self, publishers: Publishers, groups: int, reports: Callable[[], Reports]) -> None:
         self.publishers = publishers
         self.exchanges: dict[int, Exchange] = {}
         """By number; those too whose death their monitor does not know yet."""
         self._groups = groups
+        self._reports = reports
         self._next = 1
 
     def add(self, host: str, now: float, *, scaled: bool, number: int = 0) -> Exchange:
@@ -34,7 +37,7 @@ class Population:
             number = self._next
             self._next += 1
         zero = [0.0] * self._groups
-        exchange = Exchange(number, host, now, zero, list(zero), scaled=scaled)
+        exchange = Exchange(number, host, now, self._reports(), zero, list(zero), scaled=scaled)
         self.exchanges[number] = exchange
         self.exchanges = dict(sorted(self.exchanges.items()))
         return exchange

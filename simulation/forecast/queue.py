@@ -23,9 +23,10 @@ from roq.simulation.forecast.load import Coming, Load
 from roq.simulation.forecast.losses import Losses
 from roq.simulation.forecast.parameters import Parameters
 from roq.simulation.forecast.population import Population
+from roq.simulation.forecast.reports import Reports, late_most
 from roq.simulation.forecast.requests import Requests
 from roq.simulation.forecast.tally import Clock, Tally
-from roq.simulation.forecast.views import Factors, Viewer
+from roq.simulation.forecast.views import Viewer
 from roq.simulation.forecast.waiting import Waiting
 from roq.simulation.forecast.windows import Recorder, Window
 from roq.timing import PUBLISHERS_RETURN_SECONDS
@@ -82,20 +83,24 @@ class Queue:
                 people[coming.group, coming.number] = len(groups)
                 groups.append(coming.group)
         publishers = Publishers(groups, parameters.spread, random)
-        self.population = Population(publishers, len(load.groups))
+        self.population = Population(
+            publishers, len(load.groups), lambda: Reports(parameters, random)
+        )
         self._people = people
         self._comings = comings
-        self.viewer = Viewer(load.groups, publishers, parameters)
+        self.viewer = Viewer(load.groups, publishers, self._moment)
         self.flights = Flights()
         self._landing: dict[float, list[Flight]] = {}
         self.account = Account(load.groups, hosts, limit, parameters, recorder)
         self.losses = Losses(self, hosts, parameters, clock)
-        self._waiting = Waiting(policy, parameters.kpi_seconds, self.tally)
+        self._waiting = Waiting(policy, parameters.kpi_seconds, late_most(parameters), self.tally)
         self._memory = Memory()
         self.requests = Requests(self, hosts, rules.exchanges_max, parameters, clock, random)
         self._phase = random.random() * parameters.kpi_seconds
         self._offset = random.random() * parameters.stagger_seconds
         self._round_at: float | None = None
+        self._last_to_report = 0
+        """Number of the exchange for which a round waits; 0: whichever it is."""
         self._decides_from = 0.0
         self._changed_at = 0.0
         self._monitor = ""
@@ -180,8 +185,7 @@ class Queue:
     def _reported(self, tick: int, now: float) -> dict[int, float]:
         """What exchanges carried by their last reports; worked out once in each period."""
         if self._means[0] != tick and len(self.population.exchanges) > 1:
-            factors = self.factors(now)
-            loads = self.viewer.loads(self.population.exchanges, factors)
+            loads = self.viewer.loads(self.population.exchanges, now)
             self._means = (tick, {number: load[1] for number, load in loads.items()})
         return self._means[1]
 
@@ -191,8 +195,15 @@ class Queue:
         return floor((now - self._phase) / self._parameters.kpi_seconds + ROUNDING)
 
     def _after(self, now: float) -> float:
-        """The end of this period."""
-        return (self._tick(now) + 1) * self._parameters.kpi_seconds + self._phase
+        """When the exchange reports next that is the last to do so in each period."""
+        exchanges = self.population.exchanges
+        if not exchanges:
+            return now + self._parameters.kpi_seconds
+        if self._last_to_report not in exchanges:
+            self._last_to_report = max(
+                exchanges, key=lambda number: (exchanges[number].reports.after(now), number)
+            )
+        return exchanges[self._last_to_report].reports.after(now)
 
     def wake(self, now: float) -> None:
         """Something has changed: there is a round at the end of this period."""
@@ -211,8 +222,7 @@ class Queue:
         self.tally.rounds += 1
         self._round_at = None
         quiet = self._decide(now)
-        changed = now - self._changed_at
-        settled = changed > self.viewer.window + 2 * self._parameters.kpi_seconds
+        settled = self._changed_at <= self.viewer.oldest(self.population.exchanges, now)
         if not quiet or not settled or self._eager or self._parameters.noise:
             self._next_round(self._after(now))
         elif self._waiting.until < float("inf"):
@@ -222,13 +232,12 @@ class Queue:
         """Show the queue to the policy and do what it decides; whether it needs no asking soon."""
         if now < self._decides_from:
             return False
-        self.viewer.grow_up(now - self._parameters.report_seconds)
-        factors = self.factors(now)
-        self._empty_on(factors, now)
-        seen = None if self._sees_more() else self._seen(factors, now)
+        self.viewer.grow_up(self.viewer.oldest(self.population.exchanges, now))
+        self._empty_on(now)
+        seen = None if self._sees_more() else self._seen(now)
         if seen is not None and not self._eager and self._waiting.needless(seen, now):
             return True
-        view = self._view(factors, now, scaling=self._changing())
+        view = self._view(now, scaling=self._changing())
         decided = decide(self._policy, view, self._memory)
         self.tally.asked += 1
         if decided.problem:
@@ -251,18 +260,19 @@ class Queue:
         """Whether it is shown what changes without any change here."""
         return bool(self._watches_hosts or self._parameters.noise or self.viewer.young)
 
-    def _seen(self, factors: Factors, now: float) -> object:
+    def _seen(self, now: float) -> object:
         """All that the policy is shown but the time."""
         busy = self.flights.busy(now)
-        exchanges = tuple(
-            (each.number, each.version, each.accepting, each.died, len(each.newcomers))
-            for each in self.population.exchanges.values()
-        )
-        return (factors.last, factors.mean, exchanges, frozenset(busy), self._changing())
+        exchanges = []
+        for each in self.population.exchanges.values():
+            told = self.viewer.told(each, now)
+            state = (each.number, each.version, each.accepting, each.died, len(each.newcomers))
+            exchanges.append((state, told.last, told.mean))
+        return (exchanges, frozenset(busy), self._changing())
 
-    def _view(self, factors: Factors, now: float, *, scaling: bool) -> QueueView:
+    def _view(self, now: float, *, scaling: bool) -> QueueView:
         exchanges = self.population.exchanges
-        loads = self.viewer.loads(exchanges, factors)
+        loads = self.viewer.loads(exchanges, now)
         if self._parameters.noise:
             for load in loads.values():
                 load[0] *= max(0.0, self._random.gauss(1.0, self._parameters.noise))
@@ -273,18 +283,13 @@ class Queue:
             limit=self._limit,
             rules=self._rules,
             exchanges=tuple(
-                self.viewer.exchange(each, loads[each.number], factors, now, busy)
+                self.viewer.exchange(each, loads[each.number], now, busy)
                 for each in exchanges.values()
             ),
             hosts=tuple(self._hosts.view(name) for name in hosts),
             latency_ms=self.account.latency_ms(exchanges) if self._rules.latency_ms else 0.0,
             scaling=scaling,
         )
-
-    def factors(self, now: float) -> Factors:
-        """What the last reports say."""
-        end = now - self._parameters.report_seconds
-        return self.viewer.factors(end, self._moment(end))
 
     def _changing(self) -> bool:
         return self.requests.scaling.under_way or any(
@@ -315,7 +320,7 @@ class Queue:
         if not self.requests.scaling.rests(now) and len(others) > 1:
             self.population.exchanges[number].leaving = True
             self.requests.scaling.shrink(number, reason, now)
-            self._empty_on(self.factors(now), now)
+            self._empty_on(now)
 
     def _move(self, publisher: int, targets: Place, now: float) -> None:
         place = self.population.publishers.place[publisher]
@@ -341,7 +346,7 @@ class Queue:
                 self._land(flight, now)
         self._renew(now)
         if not len(self.flights):
-            self._empty_on(self.factors(now), now)
+            self._empty_on(now)
         self.wake(now)
 
     def _land(self, flight: Flight, now: float) -> None:
@@ -393,11 +398,12 @@ class Queue:
     def _open(self, exchange: Exchange, now: float) -> None:
         """Subscribers have found it: a round at once."""
         exchange.open = True
+        self._last_to_report = 0
         self._changed_at = now
         self._round_at = now
         self._round(now)
 
-    def _empty_on(self, factors: Factors, now: float) -> None:
+    def _empty_on(self, now: float) -> None:
         """Go on with an exchange that is to go."""
         leaving = [each for each in self.population.living() if each.leaving]
         for exchange in leaving:
@@ -407,19 +413,19 @@ class Queue:
                 exchange.leaving = False
                 self.requests.scaling.called_off(exchange.number, "no other takes publishers", now)
             elif exchange.members:
-                self._move_all(exchange, factors, now)
+                self._move_all(exchange, now)
             else:
                 self._clock.call(
                     now + self._parameters.reading_seconds,
                     lambda then, exchange=exchange: self._read(exchange, then),  # type: ignore[misc]
                 )
 
-    def _move_all(self, exchange: Exchange, factors: Factors, now: float) -> None:
+    def _move_all(self, exchange: Exchange, now: float) -> None:
         busy = self.flights.busy(now)
-        everybody = self.viewer.everybody(exchange, factors, busy)
+        everybody = self.viewer.everybody(exchange, now, busy)
         can_go = [each for each in everybody if not each.moving][: self.flights.room]
         if can_go:
-            view = self._view(factors, now, scaling=True)
+            view = self._view(now, scaling=True)
             self._perform(emptying(view, exchange.number, can_go), now)
 
     def _read(self, exchange: Exchange, now: float) -> None:

@@ -30,12 +30,14 @@ class Waiting:
     Args:
         policy: decides.
         period: seconds between two rounds.
+        late: by which a round may be later than that.
         tally: counts how often it is asked about the future.
     """
 
-    def __init__(self, policy: Policy, period: float, tally: Tally) -> None:
+    def __init__(self, policy: Policy, period: float, late: float, tally: Tally) -> None:
         self._policy = policy
         self._period = period
+        self._late = late
         self._seen: object = None
         self._rounds = 0
         self._until = -inf
@@ -87,5 +89,5 @@ class Waiting:
 
     def _decides(self, view: QueueView, memory: Memory, periods: int) -> bool:
         self._tally.asked_ahead += 1
-        later = msgspec.structs.replace(view, now=view.now + periods * self._period)
+        later = msgspec.structs.replace(view, now=view.now + periods * self._period + self._late)
         return bool(self._policy.decide(later, memory)[0])

@@ -14,6 +14,7 @@ from roq.simulation.forecast import record
 from roq.simulation.forecast.calibration import latency as latency_of
 from roq.simulation.forecast.cell import play
 from roq.simulation.forecast.order import RunOrder, case_of
+from roq.simulation.forecast.parameters import Parameters
 from roq.simulation.forecast.run import run
 from roq.simulation.forecast.windows import LEVELS, PARTS, Latency, waits_for_core
 from roq.simulation.lab.archive.document import EventKind, RunKind, RunState
@@ -233,7 +234,8 @@ def test_a_full_host_makes_messages_wait_and_small_batches_cost_as_much_as_large
     eager = played(linger_ms=0.0)
     patient = played(linger_ms=20.0)
     # Alone on its host an exchange has a turn for nearly each batch.
-    assert 0.8 * 348e-6 < busy(eager) / 4_000 < 348e-6
+    alone = 1e-6 * (Parameters().turn_us + Parameters().batch_us)
+    assert 0.8 * alone < busy(eager) / 4_000 < alone
     assert busy(eager) > 2 * busy(patient)
     full = played(linger_ms=0.0, host_cores=2.0, others_cores=2.0)
     assert busy(full) < busy(eager) / 2
