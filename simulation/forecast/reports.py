@@ -49,16 +49,15 @@ class Reports:
         random: draws when they come.
     """
 
-    __slots__ = ("_late", "_period", "_phase", "_salt", "_told", "told")
+    __slots__ = ("_begin", "_end", "_late", "_period", "_phase", "_salt", "told")
 
     def __init__(self, parameters: Parameters, random: Random) -> None:
         self._period = parameters.kpi_seconds
         self._late = late_most(parameters)
         self._phase = random.random() * self._period
         self._salt = random.getrandbits(_BITS)
-        self._told: tuple[int, Told] | None = None
-        self.told: Told | None = None
-        """The last report with what it says, as somebody has worked it out."""
+        self.told: Told
+        self._turn_to(0.0)
 
     def heard(self, number: int) -> float:
         """When the monitor hears a report."""
@@ -69,31 +68,35 @@ class Reports:
 
     def after(self, now: float) -> float:
         """When the monitor hears the next one."""
-        return self.heard(self._last(now) + 1)
+        if not self._begin <= now < self._end:
+            self._turn_to(now)
+        return self._end
 
     def last(self, now: float) -> Told:
-        """The report that the monitor has heard last, still without what it says."""
-        number = self._last(now)
-        if self._told is None or self._told[0] != number:
-            heard = self.heard(number)
-            recent, lasting = (
-                self._since(number, heard, seconds) for seconds in (RECENT_SECONDS, WINDOW_SECONDS)
-            )
-            self._told = (number, Told(self._made(number), recent, lasting))
-        return self._told[1]
+        """The report that the monitor has heard last; what it says is for others to work out, and
+        to be kept here."""
+        if not self._begin <= now < self._end:
+            self._turn_to(now)
+        return self.told
 
-    def _since(self, number: int, heard: float, seconds: float) -> float:
+    def _since(self, number: int, seconds: float) -> float:
         """When the report was made from which this one counts so many seconds."""
         first = number - ceil(seconds / self._period) - 1
         last = min(first + 3, number)
         times = [self.heard(each) for each in range(first, last)]
-        return self._made(first + reaches_back(times, heard - seconds))
+        return self._made(first + reaches_back(times, self._begin - seconds))
 
-    def _last(self, now: float) -> int:
+    def _turn_to(self, now: float) -> None:
+        """Find the last report before a moment, and the next one after it."""
         number = floor((now - self._phase) / self._period)
         if self.heard(number) > now:
-            return number - 1
-        return number + 1 if self.heard(number + 1) <= now else number
+            number -= 1
+        elif self.heard(number + 1) <= now:
+            number += 1
+        self._begin, self._end = self.heard(number), self.heard(number + 1)
+        recent = self._since(number, RECENT_SECONDS)
+        lasting = self._since(number, WINDOW_SECONDS)
+        self.told = Told(self._made(number), recent, lasting)
 
     def _made(self, number: int) -> float:
         return self._phase + number * self._period

@@ -37,9 +37,9 @@ class Viewer:
 
     def told(self, exchange: Exchange, now: float) -> Told:
         """What the last report of an exchange says."""
-        report, known = exchange.reports.last(now), exchange.reports.told
-        if known is not None and known.end == report.end:
-            return known
+        report = exchange.reports.last(now)
+        if report.last:
+            return report
         end = self._moment(report.end)
         recent, lasting = (end - report.end + each for each in (report.recent, report.lasting))
         told = exchange.reports.told = report._replace(
