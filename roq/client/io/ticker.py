@@ -1,4 +1,5 @@
-"""Beats twice a second in the I/O thread, for all publishers and subscribers of a client."""
+"""Beats twice a second in the I/O thread, for all publishers and subscribers of a client; more
+seldom where a process with many of them has too little processor time for that."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ from typing import Final
 from roq.runtime.interfaces import Loop, Timer
 
 BEAT_SECONDS: Final = 0.5
+REST: Final = 3.0
+"""After a beat it rests so many times as long as that took: messages come first."""
+REST_MAX_SECONDS: Final = 4.0
 
 Beat = Callable[[float], None]
 
@@ -46,10 +50,15 @@ class Ticker:
         self._timer = self._reactor.call_at(self._due, self._beat)
 
     def _beat(self) -> None:
-        late = self.late
+        late, began = self.late, self._reactor.now()
         if not self._beats:
             self._timer, self._due = None, float("inf")
             return
-        self._arm()
-        for beat in list(self._beats):
-            beat(late)
+        self._due = began + BEAT_SECONDS
+        try:
+            for beat in list(self._beats):
+                beat(late)
+        finally:
+            now = self._reactor.now()
+            self._due = max(self._due, now + min(REST * (now - began), REST_MAX_SECONDS))
+            self._timer = self._reactor.call_at(self._due, self._beat)

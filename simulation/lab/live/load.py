@@ -33,6 +33,9 @@ from roq.simulation.scenario.rates import NEVER
 LEAD_SECONDS: Final = 1.0
 """Clients that come under load connect so long before, so that their first message is in time."""
 CONNECT_SECONDS: Final = 15.0
+CONNECT_EACH: Final = 0.5
+"""A client has so long to connect, and so much more for each client of its task: on a busy machine
+hundreds of them wait for each other, and for those of other tasks."""
 OPENERS: Final = 4
 CHECK_SECONDS: Final = 0.2
 """An error of another thread is seen within this."""
@@ -90,7 +93,9 @@ def perform(data: bytes) -> bytes:
     job = msgspec.msgpack.decode(data, type=Job)
     host = socket.gethostname()
     try:
-        with roq.connect(job.addresses, timeout=CONNECT_SECONDS) as cluster:
+        clients = len(job.share.publishers) + len(job.share.subscribers)
+        patience = CONNECT_SECONDS + CONNECT_EACH * clients
+        with roq.connect(job.addresses, timeout=patience) as cluster:
             tally = Load(job, cluster).run()
     except RoQError as error:
         tally = TaskTally(task=job.task, trouble=f"task {job.task} on {host}: {error}", host=host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roq.client.io.ticker import BEAT_SECONDS, Ticker
+from roq.client.io.ticker import BEAT_SECONDS, REST, REST_MAX_SECONDS, Ticker
 from roq.runtime.reactor import Reactor
 
 
@@ -51,6 +51,26 @@ def test_a_beat_that_comes_late_says_by_how_much(clock: Clock) -> None:
     clock.advance(0.0)
     assert beats == [3.0]
     assert ticker.late == 0.0
+
+
+@pytest.mark.parametrize(
+    ("took", "rest"), [(0.1, BEAT_SECONDS - 0.1), (1.0, REST), (5.0, REST_MAX_SECONDS)]
+)
+def test_after_a_beat_that_took_long_messages_come_first(
+    clock: Clock, took: float, rest: float
+) -> None:
+    ticker, beats = Ticker(clock), list[float]()
+
+    def slow(late: float) -> None:
+        beats.append(late)
+        clock.time += took
+
+    ticker.add(slow)
+    clock.advance(BEAT_SECONDS)
+    clock.advance(rest - 0.01)
+    assert (len(beats), ticker.late) == (1, 0.0)
+    clock.advance(0.02)
+    assert len(beats) == 2
 
 
 def test_without_anybody_there_is_no_beat(clock: Clock) -> None:
