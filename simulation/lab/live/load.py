@@ -289,8 +289,7 @@ class Load:
         """Leave nothing behind, and wait for nothing that takes long."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         for sender in self._senders:
-            if sender.publisher is not None:
-                sender.publisher.abort("the run has failed")
+            sender.abort("the run has failed")
         for receiver in self._receivers:
             receiver.close()
 

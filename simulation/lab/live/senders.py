@@ -16,7 +16,7 @@ import roq
 from roq.client.publish.batching import Payload
 from roq.client.publish.publisher import Publisher
 from roq.demo.latency import bucket_of
-from roq.errors import RoQError, WouldBlock
+from roq.errors import RoQError, Unavailable, WouldBlock
 from roq.simulation.lab.live.clocks import MICROSECONDS, Clock
 from roq.simulation.lab.live.plan import PublisherStay, Stretch
 from roq.simulation.lab.live.schedule import Timetable
@@ -149,7 +149,14 @@ class Sender:
         with contextlib.suppress(RoQError):  # what is not acknowledged counts as failed
             self.publisher.flush(FLUSH_SECONDS)
         self.failures()
-        self.publisher.abort("the load is over")
+        self.abort("the load is over")
+
+    def abort(self, reason: str) -> None:
+        """Disconnect without waiting; where nobody has processor time for it, the publisher ends
+        with the connection of its task, and what it has counted is not lost."""
+        if self.publisher is not None:
+            with contextlib.suppress(Unavailable):
+                self.publisher.abort(reason)
 
     def failures(self) -> None:
         """Note what was given up since the last time."""

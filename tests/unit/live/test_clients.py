@@ -46,6 +46,7 @@ class FakePublisher:
         self.taken: list[tuple[str, bytes]] = []
         self.acknowledged: int | None = None
         self.flushes = 0
+        self.busy = False
 
     def publish(self, payload: bytes, topic: str = "") -> None:
         if not self.room:
@@ -67,7 +68,8 @@ class FakePublisher:
             raise Unavailable("not acknowledged")
 
     def abort(self, reason: str) -> None:
-        pass
+        if self.busy:
+            raise Unavailable("the background thread is busy")
 
     def stats(self) -> PublisherStats:
         values: dict[str, Any] = dict.fromkeys(PublisherStats.__struct_fields__, 0)
@@ -190,6 +192,14 @@ def test_what_nobody_has_acknowledged_has_failed_and_is_not_lost(bench: Bench) -
 
     counts = bench.counts()
     assert (counts.failed, counts.lost) == (10, 2)
+
+
+def test_what_was_counted_stays_though_there_is_no_time_to_disconnect(bench: Bench) -> None:
+    bench.send()
+    bench.receive(*range(200))
+    bench.publisher.busy = True
+    counts = bench.counts()
+    assert (counts.sent, counts.lost, counts.failed) == (200, 0, 0)
 
 
 def test_foreign_messages_are_counted_and_do_no_harm(bench: Bench) -> None:
