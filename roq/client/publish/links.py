@@ -142,9 +142,10 @@ class Links:
     # --- how they stand ---------------------------------------------------------------------------
 
     @property
-    def _used(self) -> list[Link]:
+    def _used(self) -> Sequence[Link]:
         """All but those that only wait for what is bound to them."""
-        return [link for link in self.all if link not in self.bound.links]
+        bound = self.bound.links
+        return [link for link in self.all if link not in bound] if bound else self.all
 
     @property
     def detached(self) -> bool:

@@ -398,7 +398,9 @@ class PublisherMachine:
         )
 
 
-def facts_of(links: Links, queue: str, session: SessionFacts, now: float) -> PublisherFacts:
+def facts_of(
+    links: Links, queue: str, session: SessionFacts, now: float, *, late: float, ended: str
+) -> PublisherFacts:
     """What the watchdog wants to know."""
     away = 0.0 if links.ready or links.away_since is None else now - links.away_since
     return PublisherFacts(
@@ -413,4 +415,6 @@ def facts_of(links: Links, queue: str, session: SessionFacts, now: float) -> Pub
         quiet=max((link.quiet(now) for link in links.all), default=0.0),
         held=next((link.held for link in links.all if link.held), ""),
         stalled=max((now - link.held_at for link in links.all if link.held), default=0.0),
+        late=late,
+        ended=ended,
     )

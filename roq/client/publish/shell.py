@@ -16,7 +16,6 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from time import monotonic, time_ns
 from typing import Final
 
@@ -161,8 +160,8 @@ class PublisherShell:
             with suppress(Closed):
                 self._engine.call_soon(self._tick)
         ended = "" if self.failure is None else str(self.failure)
-        facts = facts_of(self.machine.links, self._queue, self._session.facts(), monotonic())
-        return replace(facts, late=late, ended=ended)
+        links, session, now = self.machine.links, self._session.facts(), monotonic()
+        return facts_of(links, self._queue, session, now, late=late, ended=ended)
 
     # --- publishing, in the caller's thread -------------------------------------------------------
 
