@@ -178,8 +178,7 @@ class Links:
             times.append(self._relocation.deadline)
         for link in self.all:
             times.append(link.next_deadline())
-            oldest = link.window.oldest_owed()
-            if oldest is not None:
+            if (oldest := link.window.oldest_owed()) is not None:
                 times.append(oldest + self.delivery_seconds)
         return min((at for at in times if at is not None), default=None)
 
