@@ -231,7 +231,8 @@ class PublisherShell(PublishingClient):
         session, now = self._session.facts(), self._time.seen
         if self.publisher is None:
             return publisher_status(PublisherFacts(self._queue, session))
-        return publisher_status(facts_of(self.publisher.machine, self._queue, session, now))
+        links = self.publisher.machine
+        return publisher_status(facts_of(links, self._queue, session, now, late=0.0, ended=""))
 
 
 class SubscriberShell:
