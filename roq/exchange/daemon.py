@@ -362,13 +362,15 @@ class ExchangeServer:
         self._last_burst = self._read_burst(self._last_burst, now)
         self._last_read = now
         quiet = self._last_burst < BURST
-        if not quiet or not self._readers.look_now():
+        served = quiet and self._readers.look_now()
+        if not served:
             self._settle()
         if self.core.memory.gone >= self._backlogs.look_at:
             self._look_who_is_slow()
         if not quiet:
             self._readers.burst(time.monotonic() - now)
-            self._readers.look()
+        if not served:
+            self._readers.look()  # what was settled may have published something itself
 
     def _read_burst(self, expected: int, now: float) -> int:
         """Read up to `BURST` messages; gives how many there were.

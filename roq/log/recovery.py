@@ -345,7 +345,7 @@ class _Opening:
         """
         brief = load_brief(self._files, segment)
         if brief is not None and brief.kept is not None:
-            segment.kept = brief.kept
+            segment.kept = min(segment.kept, brief.kept)  # no more than the file has
         if brief is not None and not brief.lost:
             segment.first_us, segment.last_us = brief.first_us, brief.last_us
             segment.topics = brief.topics

@@ -357,8 +357,10 @@ class Collector:
 
     def _ask_all(self) -> None:
         with self._guard.lock:
+            self._take_in()  # what is accepted and was not looked at is asked for as well
             self._machine.ask_all(self._engine.reactor.now())
             self._perform(self._machine.say())
+        self._tell()
 
     def _look(self) -> None:
         """What other threads have left here since the last look."""
@@ -467,6 +469,7 @@ class Collector:
         self._looking = self._changed = True  # below: what is confirmed is said in one go
         try:
             with self._guard.lock:
+                self._take_in()  # an exchange that attends by now is asked for what came before
                 self._take_each(name, answers)
         finally:
             self._look()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import zmq
 
 from roq.exchange.daemon import ExchangeServer
@@ -25,5 +26,18 @@ def test_its_fan_out_sends_no_heartbeats_and_gives_up_who_takes_nothing() -> Non
         assert server._live.getsockopt(zmq.TCP_MAXRT) == 10_000
         # Nothing is on its way to one that has asked for nothing that comes.
         assert server._live.getsockopt(zmq.TCP_KEEPALIVE) == 1
+    finally:
+        server.close()
+
+
+def test_what_a_turn_publishes_itself_is_handed_out_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delayed message that is due when something else is read: no timer looks for it any more."""
+    server, published = ExchangeServer(SPEC), list[int]()
+    monkeypatch.setattr(server.core.later, "run", lambda: published.append(1) or [])
+    monkeypatch.setattr(server.core.consumers, "runnable", lambda: bool(published))
+    try:
+        server._data_readable()
+        assert published == [1]
+        assert server._readers._serving
     finally:
         server.close()

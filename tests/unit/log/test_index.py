@@ -109,6 +109,21 @@ def test_a_file_of_an_earlier_version_does_not_say_what_is_kept_and_the_whole_se
     assert open_log(files, settings(7)).kept == exact - brief.kept + segment - HEAD_BYTES
 
 
+def test_what_a_file_says_is_kept_is_no_more_than_the_segment_has() -> None:
+    """Or all before it would leave for want of room."""
+    files = MemoryFiles()
+    log_of(files, 350)
+    exact = open_log(files, settings(6)).kept
+    name = sorted(each for each in files.names() if each.endswith(INDEX_SUFFIX))[1]
+    brief = read_brief(bytes(files.contents[name]), 100)
+    assert brief is not None
+    assert brief.kept is not None
+    rest = files.contents[name][len(brief.pack()) :]
+    files.contents[name] = replace(brief, kept=1 << 63).pack() + rest
+    segment = files.size(name.removesuffix(INDEX_SUFFIX) + SEGMENT_SUFFIX)
+    assert open_log(files, settings(7)).kept == exact - brief.kept + segment - HEAD_BYTES
+
+
 def test_a_filter_denies_none_of_its_own_and_lets_few_others_pass() -> None:
     for count in (0, 1, 3, 60, TOPICS_FILTERED_MAX):
         topics = [b"topic.%d" % number for number in range(count)]

@@ -23,15 +23,18 @@ from roq.client.request.pending import Pending
 from roq.client.request.shell import GRACE_SECONDS, Collector
 from roq.client.request.waiting_requests import Sent
 from roq.model import ExchangeInfo, LogId
-from roq.protocol import requesting
+from roq.protocol import documents, requesting
 from roq.protocol.control import Topology
 from roq.protocol.requesting import (
+    ATTEND,
     OUTCOMES,
     WANT,
+    Attended,
     Position,
     RequestEnd,
     RequestEnds,
     RequestState,
+    ServiceSettings,
     Want,
 )
 
@@ -469,6 +472,28 @@ def test_what_may_be_lost_with_a_connection_is_asked_for(scene: Scene) -> None:
     publisher._connections.on_cut()
     scene.inside(lambda: None)
     assert scene.lines.wanted == [Position(3, 0)]
+
+
+def test_what_is_accepted_and_was_not_looked_at_is_asked_for_as_well(scene: Scene) -> None:
+    """Who waits for an end does not look because its request was accepted."""
+    publisher = PaperPublisher(scene.collector)
+    scene.inside(lambda: cast("Any", scene.collector._timer).cancel())
+    cast("Any", scene.collector._reader).threads.add(1)
+    sent, _ = scene.accepted()
+    scene.collector.accepted(sent)
+    publisher._connections.on_cut()
+    scene.inside(lambda: None)
+    assert scene.lines.wanted == [Position(3, 0)]
+    # Of a new exchange: it may have ended before the exchange knew whom to tell.
+    scene.lines.asked.clear()
+    place = scene.collector._machine.places[ONE]
+    place.attended["s"] = 7
+    sent, _ = scene.accepted(offset=4)
+    scene.collector.accepted(sent)
+    answer = documents.encode(Attended(id=7, generation=1, settings=ServiceSettings()))
+    scene.inside(lambda: scene.collector._take(ONE, [[ATTEND, answer]]))
+    scene.inside(lambda: scene.collector._perform(scene.collector._machine.say()))
+    assert Position(4, 0) in scene.lines.wanted
 
 
 def taken_in_by_the_io_thread(scene: Scene, sent: Sent) -> None:
