@@ -542,7 +542,8 @@ class ConsumerShell:
         """Who settles something has this thread look again."""
         self._looking.cancel()
         self._flushing = False
-        if self._settled or self._returned:  # since the look, and before the line above
+        # Since the look, and before the line above; who is closed tells nothing more.
+        if not self._closed and (self._settled or self._returned):
             self._flushing = True
             self._engine.reactor.call_soon(self._flush)
 

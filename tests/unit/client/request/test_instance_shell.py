@@ -79,6 +79,9 @@ class Script:
     def ask(self, frames: list[bytes]) -> None:
         self.sent.append(frames)
 
+    def close(self, farewells: list[list[bytes]]) -> None:
+        self.sent += farewells
+
     def run(self, holding: RequestHolding, indexes: range) -> None:
         self.ran += [(holding, index) for index in indexes]
 
@@ -151,3 +154,16 @@ def test_who_takes_long_keeps_nobody_waiting() -> None:
             timer.call()
     script.answer()
     assert script.look() == [1], "though another one runs"
+
+
+def test_what_ends_while_it_is_closed_keeps_no_thread_busy() -> None:
+    """It is told nowhere any more: its exchange has given it to others."""
+    script = Script()
+    script.lease(1, 1)
+    script.shell.close()
+    script.answer()
+    for _ in range(3):
+        calls, script.soon = script.soon, []
+        for call in calls:
+            call()
+    assert script.soon == []
