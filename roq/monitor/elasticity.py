@@ -412,7 +412,7 @@ class Elasticity:
         effects: list[Effect] = []
         for leaving in self.emptying:
             known = self.rules.known and not self.scaling.stopping(leaving.number)
-            if known and self.emptying.forget_log(leaving, self.rules.logs):
+            if known and self.emptying.forget_log(leaving, self.rules.logs, self.rules.wanted):
                 effects += self.scaling.removed_by_others(leaving.number, now)
         return effects
 

@@ -224,15 +224,19 @@ class Emptying:
             effects.append(Note("emptying_unread", f"{text}: {why}", warning=True))
         return effects
 
-    def forget_log(self, leaving: Leaving, logs: Collection[int]) -> bool:
-        """Forget it if it does not serve, and the queue has its log no more; whether that is so.
+    def forget_log(self, leaving: Leaving, logs: Collection[int], wanted: Collection[int]) -> bool:
+        """Forget it if it does not serve, and the queue has its log, or one without a log that
+        rests, no more; whether that is so.
 
         Args:
             leaving: what is meant.
             logs: numbers of the exchanges with logs that the queue has.
+            wanted: numbers of all exchanges that it has.
         """
         serves = self._exchanges.numbered(leaving.number) is not None
-        if serves or not leaving.keeps or leaving.stopped_at is not None or leaving.number in logs:
+        has = leaving.number in (logs if leaving.keeps else wanted)
+        waits = leaving.keeps or leaving.resting
+        if serves or has or not waits or leaving.stopped_at is not None:
             return False
         del self._leaving[leaving.number]
         self._exchanges.leaving.discard(leaving.number)
@@ -289,9 +293,10 @@ class Emptying:
     def _lacks(self, leaving: Leaving, *, unread_goes: bool) -> str:
         exchange = self._exchanges.numbered(leaving.number)
         if exchange is None:  # nothing is there that could be lost, unless it is in a log
-            logged = leaving.keeps or self._has_log(leaving.number)
-            away = logged and leaving.stopped_at is None
-            return "it does not serve, and its log may hold something" if away else ""
+            holds = leaving.keeps or leaving.resting or self._has_log(leaving.number)
+            # One that rests for long may be held up, or cut off, and come back with what it holds.
+            away = holds and leaving.stopped_at is None
+            return "it does not serve, and may hold something" if away else ""
         unread = self._sessions.behind(exchange.info.log, exchange.load.end_offset)
         for count, what in (
             (self._there(exchange), "publisher{} still there"),

@@ -1,5 +1,5 @@
 import pytest
-from monitor_queue import STEP, Queue, Script
+from monitor_queue import STEP, Exchange, Queue, Script
 
 from roq.monitor.emptying import (
     ASKED_SECONDS,
@@ -286,6 +286,37 @@ def test_an_exchange_without_a_log_rests_too_rather_than_lose_what_is_not_read()
     assert 1 not in queue.exchanges
 
 
+def test_what_rests_without_a_log_and_is_not_heard_of_is_not_stopped_with_what_it_holds() -> None:
+    """It may be held up, and come back; if it has ended it is started again, and holds nothing."""
+    queue, script = shrinking("a")
+    queue.add_subscriber("slow", "lags")
+    queue.run(READING_SECONDS + 20, step=1.0)
+    script.wanted = []
+    there = queue.exchanges[1]
+    emptying = queue.machine._elasticity.emptying
+    for comes_back in (there, Exchange(1, epoch=7)):
+        assert emptying.resting() == [1]
+        queue.missing.append(1)
+        queue.kill(1)
+        queue.run(10)
+        assert queue.questions(ScaleIn) == []
+        queue.exchanges[1] = comes_back
+        queue.missing.remove(1)
+        queue.run(5)
+    assert [each.epoch for each in queue.questions(ScaleIn)] == [7]
+
+
+def test_what_rests_without_a_log_and_is_no_exchange_of_the_queue_any_more_is_forgotten() -> None:
+    queue, script = shrinking("a")
+    queue.add_subscriber("slow", "lags")
+    queue.run(READING_SECONDS + 20, step=1.0)
+    script.wanted = []
+    queue.kill(1)
+    queue.run(10)
+    assert queue.questions(ScaleIn) == []
+    assert len(queue.machine._elasticity.emptying) == 0
+
+
 def test_scaling_in_is_called_off_when_the_others_are_lost() -> None:
     queue, _ = shrinking("a")
     queue.publishers["a"].mood = "ignores"
@@ -566,7 +597,7 @@ def test_an_exchange_with_a_log_that_does_not_serve_at_the_moment_is_waited_for(
         queue.periods(3)
         [refused] = queue.empty(1, at_once=True, read_seconds=20.0)
         assert isinstance(refused, Failure)
-    assert refused.COMMENT.endswith("it does not serve, and its log may hold something")
+    assert refused.COMMENT.endswith("it does not serve, and may hold something")
     there.epoch += 1
     queue.exchanges[1] = there
     queue.periods(3)
