@@ -55,6 +55,8 @@ B = TypeVar("B")
 
 AHEAD_MAX: Final = 1_000
 """Batches that are looked at in one tick though nobody takes them."""
+CLOCK_SECONDS: Final = 0.5
+"""The clock of a group is so old at most: so much more time an instance has to confirm."""
 SECOND_US: Final = 1_000_000
 _PUBLISHER: Final = Struct("<16x16s")
 """Of the header of a batch (`roq.protocol.batch`)."""
@@ -485,7 +487,8 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = super()._lease(member, piece, numbers)
-        self._requests.lease(lease, self._clock + self.service.confirm_within, self._log.time_us)
+        due = self._clock + CLOCK_SECONDS + self.service.confirm_within
+        self._requests.lease(lease, due, self._log.time_us)
         return lease
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:

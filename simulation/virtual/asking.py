@@ -13,6 +13,7 @@ from math import inf
 from struct import Struct
 from typing import Any, Final
 
+from roq.client.consume.holding import Holding
 from roq.client.request.pending import EXCHANGE_GONE, Pending
 from roq.errors import RequestUnknown
 from roq.model import LogId
@@ -105,10 +106,12 @@ class _At:
 
     Attributes:
         to: to whom it was handed out last, and when.
+        lease: the number of that lease.
         end: how it was told to have ended.
     """
 
     to: tuple[str, float] = ("", 0.0)
+    lease: int = 0
     end: RequestEnd | None = None
     runs: list[Run] = field(default_factory=list)
 
@@ -148,14 +151,24 @@ class Asking:
 
     # --- while it happens -------------------------------------------------------------------------
 
-    def leased(self, instance: str, log: LogId, offset: int, run: range, now: float) -> None:
+    def leased(
+        self, instance: str, log: LogId, offset: int, run: range, lease: int, now: float
+    ) -> None:
         """An exchange sends these requests of a batch to an instance."""
         for index in run:
             place = Place(log, offset, index)
             at = self._places.setdefault(place, _At())
-            at.to = instance, now
+            at.to, at.lease = (instance, now), lease
             if at.end is not None:
                 self._tell("leased", f"{place} is handed out, though it is {at.end.state}")
+
+    def resumed(self, instance: str, holding: Holding) -> None:
+        """An instance holds on to what it had, by these leases: what runs there since goes on."""
+        for number, first, length in holding.segments:
+            for index in range(first, first + length):
+                at = self._places.setdefault(Place(holding.log, holding.offset, index), _At())
+                if number > at.lease:
+                    at.to, at.lease = (instance, 0.0), number
 
     def begins(self, instance: str, place: Place, number: int, now: float) -> Run:
         """A handler is called."""

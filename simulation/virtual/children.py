@@ -206,7 +206,7 @@ class ExchangeShell:
         name, log = lease.member.name, self.info.log
         if isinstance(delivery.peer.group, ServiceGroup):
             now = self.process.world.now
-            self._watch.asking.leased(name, log, lease.offset, run, now)
+            self._watch.asking.leased(name, log, lease.offset, run, lease.number, now)
         else:
             self._watch.sharing.leased(name, log, lease.offset, run, lease.number)
 

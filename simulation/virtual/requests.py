@@ -80,8 +80,8 @@ class NoRoomYet(Exception):
 class RequestEngine(Engine):
     """What requesters need of their client besides: see `roq.client.io.engine.Engine`."""
 
-    def __init__(self, process: Process) -> None:
-        super().__init__(process, lambda: None)
+    def __init__(self, process: Process, on_answered: Callable[[], None] = lambda: None) -> None:
+        super().__init__(process, on_answered)
         self._call_later = process.call_later
 
     @property
@@ -368,7 +368,8 @@ class ServiceShell(Joining):
             ),
             prefetch=2 * THREADS, prefetch_bytes=1 << 20,
         )  # fmt: skip
-        engine = RequestEngine(process)
+        self._asking = asking
+        engine = RequestEngine(process, self._answered)
         self.shell: InstanceShell = InstanceShell(
             cast("Any", engine), member, handles.enqueue, lambda: None, lambda _order: None,
             on_joined=lambda: None, on_refused=self._refused,
@@ -384,6 +385,11 @@ class ServiceShell(Joining):
             busy, response_ms = self._handles.busy, self._handles.response_ms
             self.shell.tell_figures(Figures(available, rule, busy, THREADS, response_ms))
         self.process.call_later(FIGURES_SECONDS, self._look)
+
+    def _answered(self) -> None:
+        for seat in self.shell.seats.values():
+            for holding in seat.holdings.values():
+                self._asking.resumed(self.process.name, holding)
 
     def _leave(self) -> None:
         """As `Service.drain`, and `close`."""

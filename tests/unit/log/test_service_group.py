@@ -140,7 +140,9 @@ def test_what_is_not_confirmed_is_taken_back_and_ends_after_so_many_offers() -> 
     desk.request()
     silent, other = desk.join("silent"), desk.join("other", credit=0)
     (lease,) = desk.leases()
-    desk.pass_time(1.5, silent, other)
+    desk.pass_time(1.0, silent, other)
+    assert desk.group.revoked == [], "the last look was up to half a second before the lease"
+    desk.pass_time(0.5, silent, other)
     assert desk.group.revoked == [(silent.id, lease.number, 0)]
     assert not desk.group.answer(silent, Answer(lease.number, 0)), "taken back"
     assert silent.credit == 0, "it gets nothing before it has said something"
