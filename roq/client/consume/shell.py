@@ -168,7 +168,7 @@ class ConsumerShell:
         """When so many are settled they are told at once: the exchange waits for that."""
         self._flushing = False
         """Whether `_flush` is about to be called."""
-        self._looking = Timer(0.0, self._flush)
+        self._flush_timer = Timer(0.0, self._flush)
         """The next one of these calls, if it is a timer's."""
         self._timer: Timer | None = None
         self._looked_at = engine.reactor.now()
@@ -529,18 +529,18 @@ class ConsumerShell:
     def _flush(self) -> None:
         """Tell what the user has settled, and look again soon; not if there was nothing."""
         if self._flush_now() and self._gathers:
-            self._looking = self._engine.reactor.call_later(FLUSH_SECONDS, self._flush)
+            self._flush_timer = self._engine.reactor.call_later(FLUSH_SECONDS, self._flush)
             return
-        self._look_away()
+        self._end_flushing()
 
     @property
     def _gathers(self) -> bool:
         """Whether what is settled next waits a little for others."""
         return True
 
-    def _look_away(self) -> None:
+    def _end_flushing(self) -> None:
         """Who settles something has this thread look again."""
-        self._looking.cancel()
+        self._flush_timer.cancel()
         self._flushing = False
         # Since the look, and before the line above; who is closed tells nothing more.
         if not self._closed and (self._settled or self._returned):

@@ -155,12 +155,12 @@ class InstanceShell(ConsumerShell):
     def _hurry(self) -> None:
         super()._hurry()
         if not self._gathers:
-            self._look_away()
+            self._end_flushing()
 
-    def _look_away(self) -> None:
+    def _end_flushing(self) -> None:
         if not self._gathers:
             self._given = self._marked
-        super()._look_away()
+        super()._end_flushing()
 
     def _begin(self, once: list[RequestHolding]) -> None:
         now = self._engine.reactor.now()
@@ -193,7 +193,7 @@ class InstanceShell(ConsumerShell):
         self._given += holding.open
         if not self._flushing and self._given > begun + 1:
             self._flushing = True  # who ends first need not wake this thread
-            self._looking = self._engine.reactor.call_later(GATHER_SECONDS, self._flush)
+            self._flush_timer = self._engine.reactor.call_later(GATHER_SECONDS, self._flush)
         self._hurry_at = self._next_hurry()
         if holding.open == len(holding.states):  # as nearly always
             self._run(holding, range(len(holding.states)))
