@@ -60,7 +60,7 @@ def report(
 
     RUN is the id of a run or a sweep, its folder, or `latest` (of runs). The page (report.html)
     needs nothing but itself: send it to whom you like. Of a sweep, its table and pictures are made
-    again from the table of all runs.
+    again from the table of all runs, without any of these options.
 
     \b
     Example:
@@ -70,6 +70,15 @@ def report(
     """
     for place in (Path(run), runs / run):
         if (place / SWEEP).is_file():
+            options = {
+                "--all": everything, "--json": as_json, "--remote": remote, "--evaluate": evaluate,
+                "--leave-out": leave_out, "--open": open_page,
+            }  # fmt: skip
+            given = ", ".join(name for name, on in options.items() if on)
+            if given:
+                raise click.UsageError(
+                    f"{place} is a sweep: leave out {given}, which only runs take"
+                )
             again = wanted("roq.simulation.forecast.sweep").again
             wanted("roq.cli.sim_sweep").show_sweep(again(place))
             return

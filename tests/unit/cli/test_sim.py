@@ -109,6 +109,13 @@ def test_a_sweep_gives_a_row_for_each_combination(tmp_path: Path) -> None:
     assert {"sweep.json", "runs.parquet", "table.csv"} <= {each.name for each in folder.iterdir()}
 
 
+def test_options_for_runs_are_refused_for_a_sweep(tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").touch()
+    result = roq("report", tmp_path, "--json", "--open")
+    assert result.exit_code == 2
+    assert "is a sweep: leave out --json, --open, which only runs take" in result.output
+
+
 def test_runs_whose_process_was_killed_are_told_by_the_next_one_and_only_by_that(
     tmp_path: Path,
 ) -> None:
