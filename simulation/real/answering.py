@@ -177,6 +177,9 @@ class Answering:
         self.counts: Counter[str] = Counter()
         self._durable = durable
         self._now = 0.0
+        self._read_to = 0.0
+        """To this time all journals were read when somebody looked last: one after the other, which
+        takes seconds on a machine that is full."""
         self._requests: dict[str, Request] = {}
         """By ticket, the oldest one first."""
         self._fresh: set[str] = set()
@@ -254,11 +257,12 @@ class Answering:
     def check(self) -> list[str]:
         """What was wrong since the last look, in sentences; what is old is forgotten."""
         found: list[str] = []
+        read_to, self._read_to = self._read_to, self._now
         for ticket in list(self._fresh):
             request = self._requests.get(ticket)
             if request is None:
                 self._fresh.discard(ticket)
-            elif request.news < self._now - SETTLE_SECONDS:
+            elif request.news < read_to - SETTLE_SECONDS:
                 self._fresh.discard(ticket)
                 self._judge(ticket, request, found)
         for ticket, request in list(self._requests.items()):

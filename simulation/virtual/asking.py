@@ -25,6 +25,8 @@ SHOWN_MAX: Final = 5
 """Broken promises of one kind that are told."""
 NUMBERS: Final = Struct(">II")
 """A response: of the request, and of the run."""
+KEEP_SECONDS: Final = 90.0
+"""What nobody fetches is kept for so long (`keep_result`)."""
 GONE: Final = frozenset({RequestState.RETRIEVED, RequestState.EXPIRED})
 """Of a request that has ended somebody may hear this later."""
 
@@ -139,6 +141,8 @@ class Asking:
         self._checked = checked
         self._places: dict[Place, _At] = {}
         self._told: Counter[str] = Counter()
+        self._expired: list[str] = []
+        """What nobody was told of before its time was over."""
         self._open: list[Asked] = []
         """Those that may still wait."""
 
@@ -195,8 +199,13 @@ class Asking:
             at = self._places.setdefault(place, _At())
             before = at.end
             if end.state in GONE:
-                if before is None:
-                    self._tell("gone", f"{place} is {end.state}, and nobody was told how it ended")
+                text = f"{place} is {end.state}, and nobody was told how it ended"
+                if before is None and end.state is RequestState.EXPIRED:
+                    asked = self.asked[at.runs[0].request if at.runs else 0]
+                    if asked.requester.world.now - asked.made_at < KEEP_SECONDS:
+                        self._expired.append(text)
+                elif before is None:
+                    self._tell("gone", text)
                 continue
             if end.state not in ENDS:
                 self._tell("lost", f"{place} is told to be {end.state}")
@@ -273,12 +282,15 @@ class Asking:
         if known and state not in {known, *GONE}:
             self._tell("asked", f"request {asked.number} was {known}, and is {state} by its id")
 
-    def look_at_ends(self, *, kept: bool) -> None:
+    def look_at_ends(self, *, kept: bool, jumped: bool) -> None:
         """What living requesters believe, and were called back for.
 
         Args:
             kept: what an exchange knows is on a disk, and no log was removed.
+            jumped: a wall clock has, by which an exchange that is started again counts lives on.
         """
+        for text in self._expired if not jumped else ():
+            self._tell("gone", text)
         for each in self.asked.values():
             pending = each.pending
             if pending is None or not each.requester.alive:

@@ -133,6 +133,12 @@ def not_done(cluster: Cluster) -> str:
     return next((f"{each.process.name} waits, and says: {each.why}" for each in waiting), "")
 
 
+def work_done(cluster: Cluster) -> int:
+    """How many batches groups are through with: while this rises, they are not stuck."""
+    shells = [each for each in cluster.exchanges if each.spec.queue == QUEUE]
+    return sum(group.base for each in shells for group in each.exchange.core.consumers.groups)
+
+
 @dataclass(frozen=True, slots=True)
 class Happened:
     """What went wrong in a trial.
@@ -325,7 +331,7 @@ def broken(cluster: Cluster, happened: Happened, *, ended: bool) -> list[str]:
     """
     if ended:
         kept = cluster.shape.durable and not logs_removed(cluster)
-        cluster.watch.asking.look_at_ends(kept=kept)
+        cluster.watch.asking.look_at_ends(kept=kept, jumped="clock" in happened.kinds)
     found = [f"a process ended by an exception: {crash}" for crash in cluster.world.crashes]
     found += cluster.watch.broken + _moved_for_nothing(cluster, happened.kinds)
     found += _remembers_the_dead(cluster) if ended else []

@@ -36,7 +36,7 @@ from roq.protocol.consuming import GroupSettings
 from roq.protocol.control import Assigned
 from roq.protocol.requesting import Figures, Position, RequestEnd, ServiceSettings, prefix_of
 from roq.simulation.virtual.actors.publisher import NobodyWaits, Publisher
-from roq.simulation.virtual.asking import NUMBERS, Asked, Asking, Run
+from roq.simulation.virtual.asking import KEEP_SECONDS, NUMBERS, Asked, Asking, Run
 from roq.simulation.virtual.clients import PublishingClient
 from roq.simulation.virtual.members import LEASE_SECONDS, RETRY_SECONDS, Engine, Joining
 from roq.simulation.virtual.process import Process
@@ -46,7 +46,7 @@ SERVICE: Final = "service"
 AGAIN: Final = roq.endpoint(f"{SERVICE}.again", request=int, response=bytes, idempotent=True)
 ONCE: Final = roq.endpoint(f"{SERVICE}.once", request=int, response=bytes)
 SETTINGS: Final = ServiceSettings(
-    send_wait=0.5, confirm_within=0.5, result_within=15.0, keep_result=90.0
+    send_wait=0.5, confirm_within=0.5, result_within=15.0, keep_result=KEEP_SECONDS
 )
 """What has ended is kept until somebody has asked for it at the end of the trial."""
 RATE: Final = 8.0

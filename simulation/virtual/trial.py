@@ -290,8 +290,11 @@ class Trial:
         if not cluster.until(lambda: not any(each.waits for each in readers), SETTLE_SECONDS):
             stuck_reader = next(each for each in readers if each.waits)
             raise Unavailable(f"{stuck_reader.process.name} waits for what does not come")
-        if not cluster.until(lambda: not promises.not_done(cluster), SETTLE_SECONDS):
-            raise Unavailable(promises.not_done(cluster))
+        done = -1
+        while not cluster.until(lambda: not promises.not_done(cluster), SETTLE_SECONDS):
+            before, done = done, promises.work_done(cluster)
+            if done <= before:
+                raise Unavailable(promises.not_done(cluster))
         if self.case.requesters:
             self._ask_by_ids()
 
@@ -307,6 +310,7 @@ class Trial:
         if not cluster.until(lambda: all(each.done() for _, _, each in found), SETTLE_SECONDS):
             stuck = next(each for _, _, each in found if not each.done())
             raise Unavailable(f"nobody says how {stuck} has ended")
+        cluster.world.run(QUIET_SECONDS)  # one that was stopping meanwhile has gone then
         serving = {each.info.log for each in cluster.exchanges}
         for each, log, pending in found:
             cluster.watch.asking.look_again(each, pending, there=log in serving)

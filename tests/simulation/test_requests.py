@@ -96,7 +96,7 @@ def a_callback_is_not_forgotten(patch: Patch) -> None:
 
 
 CASES: Final = {
-    an_outdated_attempt_answers: ("is answered by", "pause-member", 5.0, VOLATILE),
+    an_outdated_attempt_answers: ("is answered by", "cut-member", 1.0, VOLATILE),
     what_has_begun_is_not_noted: ("has begun at", "pause-member", 5.0, VOLATILE),
     outcomes_do_not_outlive_the_process: ("when asked for", "kill-exchange", 0.2, FLUSH),
     a_callback_is_not_forgotten: ("is called again", "clock", 0.0, VOLATILE),
