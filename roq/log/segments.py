@@ -67,6 +67,9 @@ of their rate; with twice as much, batches of 10 kB are written later than they 
 SNAPSHOT_PARTS: Final = 5
 """A segment begins with a snapshot, and has so many times its bytes. Small ones were nothing but
 snapshots else, and the disk full of them."""
+LEAVES_PARTS: Final = 2
+"""A segment leaves whole, so it has no more than this part of what the log may hold: with large
+snapshots a small log had one segment else, which left as soon as the next one began."""
 UNSYNCED_ENTRIES_MAX: Final = 1 << 19
 """A log that runs ahead of its disk does so by so many entries at most."""
 
@@ -406,7 +409,9 @@ class SegmentLog(Generic[B]):
         active = self._active
         enough = max(self._segment_bytes, min(SEGMENT_BYTES, SNAPSHOT_PARTS * self._snapshot_bytes))
         return active.end > active.base and (
-            active.size >= enough or self.end - active.base > self._segment_entries
+            active.size >= enough
+            or active.kept >= self.capacity // LEAVES_PARTS
+            or self.end - active.base > self._segment_entries
         )
 
     def want_snapshot(self) -> int:

@@ -120,7 +120,7 @@ class Model:
         assert log.gone == self.size(0) - log.kept
         assert log.kept <= CAPACITY or len(self.live) <= together
         if self.floor > before:
-            assert self.size(self.floor - together) > CAPACITY
+            assert self.size(max(0, self.floor - together)) > CAPACITY
 
 
 def build(

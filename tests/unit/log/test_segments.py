@@ -130,6 +130,21 @@ def test_a_log_with_large_snapshots_is_mostly_batches_and_a_start_counts_only_th
     assert again.floor == log.floor > 0, "what had room has room"
 
 
+def test_half_of_a_log_stays_however_large_its_snapshots_are() -> None:
+    files = MemoryFiles()
+    small = {"segment_bytes": 1_000, "segment_entries": 1_000, "capacity_bytes": 60_000}
+    log, least = open_log(files, settings(**small)), 60_000
+    for _ in range(600):
+        assert log.append(b"t", BATCH, len(BATCH)) is not None
+        group = log.gather(lambda: b"s" * 20_000)
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+        least = min(least, log.kept) if log.gone else least
+    assert log.gone > 0
+    assert least >= 29_000, "one batch may be on its way"
+
+
 def test_what_is_empty_for_long_gives_its_files_back_without_new_batches() -> None:
     files = MemoryFiles()
     log = open_log(files, settings(keep_us=50))
