@@ -361,16 +361,12 @@ class ExchangeServer:
         self.core.begin(now, time.time_ns() // 1_000)
         self._last_burst = self._read_burst(self._last_burst, now)
         self._last_read = now
-        quiet = self._last_burst < BURST
-        served = quiet and self._readers.look_now()
-        if not served:
-            self._settle()
+        self._settle()
         if self.core.memory.gone >= self._backlogs.look_at:
             self._look_who_is_slow()
-        if not quiet:
+        if self._last_burst == BURST:
             self._readers.burst(time.monotonic() - now)
-        if not served:
-            self._readers.look()  # what was settled may have published something itself
+        self._readers.look()
 
     def _read_burst(self, expected: int, now: float) -> int:
         """Read up to `BURST` messages; gives how many there were.

@@ -100,18 +100,9 @@ class ReaderTurns:
 
     def look(self) -> None:
         """Serve the readers that wait, soon."""
-        if self._waits_any() and not self._serving:
+        waits = self._asked() or self._fetches or self._consumers.runnable()
+        if waits and not self._serving:
             self._serve_soon()
-
-    def look_now(self) -> bool:
-        """Serve the readers that wait, in this turn; whether there were any."""
-        if self._serving or not self._waits_any():
-            return False
-        self._serve()
-        return True
-
-    def _waits_any(self) -> bool:
-        return bool(self._asked() or self._fetches or self._consumers.runnable())
 
     def _serve_soon(self) -> None:
         self._serving = True
