@@ -245,15 +245,14 @@ class ServiceGroup(ConsumerGroup[B]):
                 ends |= (trials.unconfirmed >= self.service.send_attempts) << at
             # It gets nothing more before it has said something.
             lease.member.granted = lease.member.taken
-            why = f"not confirmed within {self.service.confirm_within:g} s by {lease.member.name}"
             kind = "not confirmed"
+            why = f"{kind} within {self.service.confirm_within:g} s by {lease.member.name}"
             self._end(lease.offset, ends << lease.first, RequestState.DISCARDED, why, kind)
-            again = bits & ~ends
-            if again:
+            if again := bits & ~ends:
                 self._requests.confirm(lease, again)
                 for at in indexes(again):
                     self.revoked.append((lease.member.id, lease.number, lease.first + at))
-                self._return(lease, again, counted=False, delay=0.0, reason="not confirmed")
+                self._return(lease, again, counted=False, delay=0.0, reason=kind)
 
     def _discard(self) -> None:
         """What an instance was looked for often enough ends, with the reason."""

@@ -186,8 +186,10 @@ def test_a_signal_handler_that_raises_leaves_no_lock_taken(
 def test_a_logging_handler_that_publishes_or_raises_ends_nothing(scene: Scene) -> None:
     class Publishing(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            records.append(record.getMessage())
-            publisher.publish(b"a log line", "log")
+            try:
+                publisher.publish(b"a log line", "log")
+            finally:
+                records.append(record.getMessage())  # behind it: who looks here flushes then
             raise ZeroDivisionError
 
     records: list[str] = []
