@@ -9,7 +9,7 @@ A file begins with what a start wants to know of the segment, so that it need no
     8  u64 base   16  u32 entries   20  u32 of these that cannot be read
     24 u64 append time of the first one, µs UTC   32  u64 likewise of the last one
     40 u64 sum of all before and of all from 48 on
-    48 u64 bytes that its batches count for; format 1 has not got this
+    48 u64 bytes that its batches count for; format 1 has not got this, and the whole segment counts
     56 the filter of its topics
 
 Then follows (and with this files of earlier versions begin):
@@ -35,7 +35,7 @@ from typing import Final, Self, TypeVar
 from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
 
 from roq.log.log import Record
-from roq.log.records import ALIGN, RECORD_BYTES
+from roq.log.records import ALIGN, record_bytes
 
 B = TypeVar("B")
 
@@ -52,6 +52,8 @@ BRIEF_MAGIC: Final = b"RQIH"
 BRIEF_FORMAT: Final = 2
 _BRIEF: Final = Struct("<4sHHQIIQQQ")
 _KEPT: Final = Struct("<Q")
+KEPT_MAX: Final = (1 << 64) - 1
+"""More than any segment has: it counts as a whole."""
 TOPICS_FILTERED_MAX: Final = 1_024
 """With more topics, a segment's filter lets everything pass."""
 _FILTER_BITS: Final = 16
@@ -114,7 +116,7 @@ class IndexBrief:
         lost: how many of these cannot be read.
         first_us, last_us: append times of its first and last entry that can, µs UTC; 0: there is
             none.
-        kept: bytes that its batches count for; None: it does not say.
+        kept: bytes that its batches count for, if the segment has so many.
         topics: which topics it may have.
     """
 
@@ -123,15 +125,15 @@ class IndexBrief:
     lost: int
     first_us: int
     last_us: int
-    kept: int | None
+    kept: int
     topics: TopicFilter
 
     def pack(self) -> bytes:
-        """Its bytes; as of format 1 if it does not say what it keeps."""
-        rest = (b"" if self.kept is None else _KEPT.pack(self.kept)) + self.topics.bits
+        """Its bytes."""
+        rest = _KEPT.pack(self.kept) + self.topics.bits
         head = _BRIEF.pack(
-            BRIEF_MAGIC, BRIEF_FORMAT - (self.kept is None), len(rest), self.base, self.entries,
-            self.lost, self.first_us, self.last_us, 0,
+            BRIEF_MAGIC, BRIEF_FORMAT, len(rest), self.base, self.entries, self.lost,
+            self.first_us, self.last_us, 0,
         )[:-8]  # fmt: skip
         return head + _SUM.pack(_sum(head, rest)) + rest
 
@@ -148,7 +150,7 @@ def read_brief(data: bytes, base: int) -> IndexBrief | None:
     rest = data[_BRIEF.size : _BRIEF.size + size]
     if len(rest) != size or told != _sum(data[: _BRIEF.size - 8], rest):
         return None
-    kept, bits = None, rest
+    kept, bits = KEPT_MAX, rest
     if number == BRIEF_FORMAT:
         kept, bits = int.from_bytes(rest[: _KEPT.size], "little"), rest[_KEPT.size :]
     if len(bits) & (len(bits) - 1):
@@ -161,14 +163,14 @@ class SegmentIndex:
 
     Attributes:
         base: the offset of its first entry.
-        kept: bytes that its batches count for, where they were gone over; else None.
+        kept: bytes that its batches count for, where they were gone over.
     """
 
     __slots__ = ("_positions", "_topics", "base", "kept")
 
     def __init__(self, base: int) -> None:
         self.base = base
-        self.kept: int | None = None
+        self.kept = KEPT_MAX
         self._positions = array(_U32)
         self._topics: dict[bytes, array[int]] = {}
 
@@ -187,15 +189,9 @@ class SegmentIndex:
 
     def add_all(self, records: Sequence[Record[B]], position: int) -> int:
         """The next entries stand here, one behind the other; gives where they end."""
-        positions, topics = self._positions, self._topics
         for topic, _, _, size in records:
-            name = topic.name
-            offsets = topics.get(name)
-            if offsets is None:
-                offsets = topics[name] = array(_U32)
-            offsets.append(len(positions))
-            positions.append(position // ALIGN)
-            position += (RECORD_BYTES + len(name) + size + ALIGN - 1) & -ALIGN
+            self.add(topic.name, position)
+            position += record_bytes(topic.name, size)
         return position
 
     def add_lost(self) -> None:
@@ -206,7 +202,7 @@ class SegmentIndex:
         """This entry cannot be read any more."""
         self._positions[offset - self.base] = LOST
 
-    def brief(self, first_us: int, last_us: int, kept: int | None) -> IndexBrief:
+    def brief(self, first_us: int, last_us: int, kept: int) -> IndexBrief:
         """What its file is to say at its beginning; the arguments as there."""
         return IndexBrief(
             self.base, len(self._positions), self._positions.count(LOST), first_us, last_us,

@@ -344,7 +344,7 @@ class _Opening:
         the whole file counts then.
         """
         brief = load_brief(self._files, segment)
-        if brief is not None and brief.kept is not None:
+        if brief is not None:
             segment.kept = min(segment.kept, brief.kept)  # no more than the file has
         if brief is not None and not brief.lost:
             segment.first_us, segment.last_us = brief.first_us, brief.last_us
@@ -355,7 +355,7 @@ class _Opening:
         else:
             records = file.found or scan(self._files, file.name, HEAD_BYTES)
             index = index_of(records, segment)
-            segment.kept = index.kept or 0
+            segment.kept = index.kept
         for first, behind in _ranges(index.lost()):
             if not any(a <= first and behind <= b for a, b in self._recovered.lost):
                 self._lost(first, behind)

@@ -36,9 +36,7 @@ from roq.log.key_index import keys_name, may_have_keys
 from roq.log.key_search import KeySearch, Places
 from roq.log.log import Record
 from roq.log.records import (
-    ALIGN,
     HEAD_BYTES,
-    RECORD_BYTES,
     SegmentHead,
     pack_head,
     record_bytes,
@@ -160,7 +158,6 @@ class SegmentLog(Generic[B]):
         self.floor = (closed[0] if closed else active).follows
         hot.log_floor = self.floor
         self.advance_clock, self.make_room = hot.advance_clock, hot.make_room
-        self._hot_append = hot.append
         self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
         self._reader.grows(active, index)
         self.keys = KeySearch(files, closed, self._indexes.append)
@@ -198,12 +195,8 @@ class SegmentLog(Generic[B]):
 
     def append(self, topic: bytes, batch: B | bytes, size: int) -> bytes | None:
         """Take a batch of `size` bytes in; gives its entry frame, None if the topic is refused."""
-        if (frame := self._hot_append(topic, batch, size)) is not None:
-            # As `_account`, without a call: it is the hot path.
-            taken = (RECORD_BYTES + len(topic) + size + ALIGN - 1) & -ALIGN
-            self._ungathered_bytes += taken
-            self.unsynced_bytes += taken
-            self.kept += taken
+        if (frame := self.hot.append(topic, batch, size)) is not None:
+            self._account(topic, size)
         return frame
 
     def append_spare(self, topic: bytes, batch: B | bytes, size: int) -> bytes | None:

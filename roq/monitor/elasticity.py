@@ -195,7 +195,7 @@ class Elasticity:
         """The configuration manager has answered a question."""
         effects = self.rules.answered(serial, answer)
         if isinstance(answer, LeaderElasticity):
-            effects += self._forget_logs(now)
+            effects += self._forget_gone(now)
             effects += self._let_go(now)
         going = self.scaling.shrinking()
         effects += self.scaling.answered(serial, answer, self._serves, now)
@@ -407,12 +407,12 @@ class Elasticity:
             return self.scaling.shrink(leaving.number, "nothing holds it any more", now)
         return []
 
-    def _forget_logs(self, now: float) -> list[Effect]:
-        """Wait no more for exchanges that were given up with their logs."""
+    def _forget_gone(self, now: float) -> list[Effect]:
+        """Wait no more for exchanges that were given up, with their logs if they had any."""
         effects: list[Effect] = []
         for leaving in self.emptying:
             known = self.rules.known and not self.scaling.stopping(leaving.number)
-            if known and self.emptying.forget_log(leaving, self.rules.logs, self.rules.wanted):
+            if known and self.emptying.forget_gone(leaving, self.rules.logs, self.rules.wanted):
                 effects += self.scaling.removed_by_others(leaving.number, now)
         return effects
 

@@ -224,9 +224,9 @@ class Emptying:
             effects.append(Note("emptying_unread", f"{text}: {why}", warning=True))
         return effects
 
-    def forget_log(self, leaving: Leaving, logs: Collection[int], wanted: Collection[int]) -> bool:
-        """Forget it if it does not serve, and the queue has its log, or one without a log that
-        rests, no more; whether that is so.
+    def forget_gone(self, leaving: Leaving, logs: Collection[int], wanted: Collection[int]) -> bool:
+        """Forget one that waits for what it holds, if it does not serve and the queue has it no
+        more, or not its log; whether that is so.
 
         Args:
             leaving: what is meant.

@@ -40,9 +40,9 @@ LATENCY: Final = (
 ERROR: Final = (
     "In live runs that it had not seen the model was off by up to {hours:.0%} in exchange-hours, "
     "{moves:.0%} in moves, {cpu:.0%} in the processor time of exchanges and, where the machine was "
-    "not full, {latency:.0%} in the median and the 99th percentile of latency. Where a decision "
-    "hangs on less than a second it may be far off: in two more runs, whose load rose just then, "
-    "it had three exchanges for two, and 11 moves for 3."
+    "not full, {latency:.0%} in the median and the 99th percentile of latency. On a machine that "
+    "is full of other programs exchanges come and go by chance: two more runs had 5 and 12 moves, "
+    "and three exchanges, where the model has 3 and two."
 )
 KINDS: Final = {
     "move": EventKind.MOVE,

@@ -60,7 +60,7 @@ class Reports:
         self._turn_to(0.0)
 
     def heard(self, number: int) -> float:
-        """When the monitor hears a report."""
+        """When the monitor hears a report; drawn from its number, mixed as MurmurHash3 ends."""
         mixed = (number * 0x9E3779B1 + self._salt) & _MASK
         mixed = ((mixed ^ mixed >> 16) * 0x85EBCA6B) & _MASK
         mixed = ((mixed ^ mixed >> 13) * 0xC2B2AE35) & _MASK

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from roq.client.request.pending import EXCHANGE_GONE as GONE
+from roq.client.request.pending import EXCHANGE_GONE
 from roq.simulation.real.instance import KEEP_SECONDS, RESULT_SECONDS
 from roq.simulation.real.journal import Accepted, Asked, Begun, Left, Ran, Told
 
@@ -114,7 +114,7 @@ class Request:
             case "never":
                 yield "it was accepted, and there was no such request"
             case "lost" | "unknown" if (
-                durable and GONE in told.text and young and not self._ended(told)
+                durable and EXCHANGE_GONE in told.text and young and not self._ended(told)
             ):  # what was told before may go with an exchange that was emptied
                 yield f"its exchange is gone with a log on disk: {told.state}"
             case "forgotten" if told.when < self.when + REMEMBER_SECONDS:
@@ -129,7 +129,10 @@ class Request:
     def _ended(self, but: Told) -> bool:
         """Whether somebody was told how it has ended, under the same id, by its exchange."""
         return any(
-            told is not but and told.state in ENDS and told.id == but.id and GONE not in told.text
+            told is not but
+            and told.state in ENDS
+            and told.id == but.id
+            and EXCHANGE_GONE not in told.text
             for _, told in self.ends
         )
 

@@ -33,7 +33,7 @@ class Ticker:
         """Call this at each beat, with the seconds by which the beat is late."""
         self._beats.append(beat)
         if self._timer is None:
-            self._arm()
+            self._arm(self._reactor.now() + BEAT_SECONDS)
 
     def remove(self, beat: Beat) -> None:
         """Call this no more."""
@@ -45,9 +45,8 @@ class Ticker:
         """Seconds by which the next beat is late already; from any thread."""
         return max(0.0, self._reactor.now() - self._due)
 
-    def _arm(self) -> None:
-        self._due = self._reactor.now() + BEAT_SECONDS
-        self._timer = self._reactor.call_at(self._due, self._beat)
+    def _arm(self, due: float) -> None:
+        self._due, self._timer = due, self._reactor.call_at(due, self._beat)
 
     def _beat(self) -> None:
         late, began = self.late, self._reactor.now()
@@ -60,5 +59,4 @@ class Ticker:
                 beat(late)
         finally:
             now = self._reactor.now()
-            self._due = max(self._due, now + min(REST * (now - began), REST_MAX_SECONDS))
-            self._timer = self._reactor.call_at(self._due, self._beat)
+            self._arm(max(self._due, now + min(REST * (now - began), REST_MAX_SECONDS)))

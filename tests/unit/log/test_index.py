@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+import struct
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from memory_files import MemoryFiles
+from xxhash import xxh3_64_intdigest
 
 from roq.log.disk_groups import perform
 from roq.log.index import (
     BRIEF_BYTES_MAX,
     TOPICS_FILTERED_MAX,
+    IndexBrief,
     SegmentIndex,
     TopicFilter,
     read_brief,
@@ -88,28 +92,23 @@ def test_a_file_of_an_earlier_version_has_no_such_beginning_and_is_read() -> Non
     assert read.end == 120
 
 
-def test_a_file_of_an_earlier_version_does_not_say_what_is_kept_and_the_whole_segment_counts() -> (
-    None
-):
-    files = MemoryFiles()
-    log_of(files, 350)
-    exact = open_log(files, settings(6)).kept
-    name = sorted(each for each in files.names() if each.endswith(INDEX_SUFFIX))[1]
-    brief = read_brief(bytes(files.contents[name]), 100)
-    assert brief is not None
-    assert brief.kept is not None
-    rest = files.contents[name][len(brief.pack()) :]
-    earlier = replace(brief, kept=None).pack()
-    files.contents[name] = earlier + rest
-    assert len(earlier) == len(brief.pack()) - 8
-    read = SegmentIndex.read(bytes(files.contents[name]), 100)
-    assert read is not None
-    assert read.pack() == rest
-    segment = files.size(name.removesuffix(INDEX_SUFFIX) + SEGMENT_SUFFIX)
-    assert open_log(files, settings(7)).kept == exact - brief.kept + segment - HEAD_BYTES
+def of_format_1(brief: IndexBrief) -> bytes:
+    """The beginning of a file of an earlier version, which does not say what is kept."""
+    data = bytearray(brief.pack())
+    head, rest = data[:40], data[56:]
+    head[4:8] = struct.pack("<HH", 1, len(rest))
+    told = xxh3_64_intdigest(bytes(rest), seed=xxh3_64_intdigest(bytes(head)))
+    return bytes(head + told.to_bytes(8, "little") + rest)
 
 
-def test_what_a_file_says_is_kept_is_no_more_than_the_segment_has() -> None:
+def too_much(brief: IndexBrief) -> bytes:
+    return replace(brief, kept=1 << 63).pack()
+
+
+@pytest.mark.parametrize("told", [of_format_1, too_much])
+def test_of_a_file_that_does_not_say_what_is_kept_or_too_much_the_whole_segment_counts(
+    told: Callable[[IndexBrief], bytes],
+) -> None:
     """Or all before it would leave for want of room."""
     files = MemoryFiles()
     log_of(files, 350)
@@ -117,9 +116,14 @@ def test_what_a_file_says_is_kept_is_no_more_than_the_segment_has() -> None:
     name = sorted(each for each in files.names() if each.endswith(INDEX_SUFFIX))[1]
     brief = read_brief(bytes(files.contents[name]), 100)
     assert brief is not None
-    assert brief.kept is not None
     rest = files.contents[name][len(brief.pack()) :]
-    files.contents[name] = replace(brief, kept=1 << 63).pack() + rest
+    files.contents[name] = told(brief) + rest
+    again = read_brief(bytes(files.contents[name]), 100)
+    assert again is not None
+    assert replace(again, kept=brief.kept).pack() == brief.pack()
+    read = SegmentIndex.read(bytes(files.contents[name]), 100)
+    assert read is not None
+    assert read.pack() == rest
     segment = files.size(name.removesuffix(INDEX_SUFFIX) + SEGMENT_SUFFIX)
     assert open_log(files, settings(7)).kept == exact - brief.kept + segment - HEAD_BYTES
 

@@ -39,8 +39,8 @@ def write(files: MemoryFiles, log: SegmentLog[bytes], count: int, topic: bytes =
         commit(files, log)
 
 
-def commit(files: MemoryFiles, log: SegmentLog[bytes]) -> None:
-    group = log.gather(lambda: b"")
+def commit(files: MemoryFiles, log: SegmentLog[bytes], snapshot: bytes = b"") -> None:
+    group = log.gather(lambda: snapshot)
     assert group is not None
     perform(files, group)
     log.commit(group.end)
@@ -116,10 +116,7 @@ def test_a_log_with_large_snapshots_is_mostly_batches_and_a_start_counts_only_th
     log = open_log(files, settings(**small))
     for _ in range(400):
         assert log.append(b"t", BATCH, len(BATCH)) is not None
-        group = log.gather(lambda: b"s" * 4_000)
-        assert group is not None
-        perform(files, group)
-        log.commit(group.end)
+        commit(files, log, b"s" * 4_000)
     sizes = [len(files.read(name, 0, 1 << 20)) for name in segments(files)]
     assert min(sizes[:-1]) >= 20_000, "as many bytes of batches as of four snapshots"
     assert sum(sizes) <= 60_000 * 5 / 4 + max(sizes)
@@ -136,10 +133,7 @@ def test_half_of_a_log_stays_however_large_its_snapshots_are() -> None:
     log, least = open_log(files, settings(**small)), 60_000
     for _ in range(600):
         assert log.append(b"t", BATCH, len(BATCH)) is not None
-        group = log.gather(lambda: b"s" * 20_000)
-        assert group is not None
-        perform(files, group)
-        log.commit(group.end)
+        commit(files, log, b"s" * 20_000)
         least = min(least, log.kept) if log.gone else least
     assert log.gone > 0
     assert least >= 29_000, "one batch may be on its way"
