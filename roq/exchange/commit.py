@@ -139,13 +139,15 @@ class CommitGate(Generic[B]):
             self._entries -= len(mark.numbers)
             for link, (stay, number) in mark.numbers.items():
                 if link.stay == stay:
-                    link.committed = number
+                    link.committed = max(link.committed, number)
                     due[link] = None
         return list(due)
 
     def reached(self, link: Link) -> int:
-        """The link number up to which this publisher may be told that all is kept."""
-        return link.expected - 1 if self._log.committed >= self._log.end else link.committed
+        """The link number up to which all is kept, as the publisher may be told; it never falls."""
+        if self._log.committed >= self._log.end:
+            link.committed = link.expected - 1
+        return link.committed
 
     def check(self) -> None:
         """Assert the invariants."""

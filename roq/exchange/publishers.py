@@ -228,8 +228,9 @@ class Publishers(Generic[B]):
             effects += self._show(link, state, fresh=fresh, passed=passed)
         expected = self._gate.reached(link) + 1
         ready = msgspec.structs.replace(
-            self._ready, expected=expected, places=_places(link, hello.places, expected - 1)
-        )
+            self._ready, expected=expected, taken=link.expected - 1,
+            places=_places(link, hello.places, expected - 1),
+        )  # fmt: skip
         return [*effects, Send(route, (READY, documents.encode(ready)))]
 
     def claim(self, route: bytes, document: bytes, now: float) -> list[Effect]:

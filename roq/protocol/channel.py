@@ -177,6 +177,9 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     batch_messages: Whole
     window_bytes: Whole
     window_batches: Whole
+    taken: Whole = 0
+    """Up to this link number its log has everything, though perhaps not committed: what was sent
+    up to there keeps its numbers. Below `expected` it says nothing."""
     durable: bool = False
     """What is acknowledged outlives the exchange: it is not to be sent elsewhere as well."""
     ahead: bool = False

@@ -423,8 +423,10 @@ class Link:
         if (ready.exchange, ready.generation) != self.log:
             return self._fail(f"another exchange answers at {exchange.data}", lost=True)
         window = self.window
-        fits = window.low <= ready.expected <= window.sent_high + 1
-        if not (fits or ready.expected == 1 or (ready.ahead and 0 < ready.expected < window.low)):
+        taken = max(ready.taken, ready.expected - 1)
+        fits = window.low <= ready.expected and taken <= window.sent_high
+        forgot = taken == ready.expected - 1 < window.low  # it stands where its log ends
+        if not (fits or (forgot and (ready.expected == 1 or (ready.ahead and ready.expected > 0)))):
             return self._fail(f"exchange {exchange.name} knows this link differently", lost=False)
         self._status = SendStatus(
             outcome=Outcome.OK, exchange=exchange.name, exchange_epoch=ready.exchange_epoch,
@@ -442,7 +444,7 @@ class Link:
         else:
             window.place(ready.places, ready.expected - 1, self._status)
             window.acknowledge(ready.expected - 1, self._status, now)
-        window.drop_spares()
+        window.drop_spares(taken)
         window.window_batches = max(1, ready.window_batches)
         window.window_bytes = max(1, ready.window_bytes)
         self.reason = ""

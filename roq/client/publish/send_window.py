@@ -344,12 +344,15 @@ class SendWindow:
         self.owed_batches, self.owed_bytes = len(owed), sum(len(each.data) for each in owed)
         return taken
 
-    def drop_spares(self) -> None:
-        """The exchange has none of these numbers: what others send is not sent here."""
+    def drop_spares(self, taken: int) -> None:
+        """Above this link number the exchange has nothing: what others send is not sent here."""
         if self._spares:
-            self._spares = False
-            self._batches = deque(sealed for sealed in self._batches if not sealed.spare)
-            self._renumber_from(0, self.low)
+            kept = max(0, taken + 1 - self.low)
+            stay = [each for each in islice(self._batches, kept, None) if not each.spare]
+            self._batches = deque(islice(self._batches, kept))
+            self._spares = any(each.spare for each in self._batches)
+            self._batches += stay
+            self._renumber_from(kept, self.low + kept)
 
     def extend(self, batches: Iterable[PendingBatch]) -> None:
         """Take over what another link had sealed, behind what is here."""

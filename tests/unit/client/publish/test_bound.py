@@ -38,17 +38,17 @@ def killed(script: Script) -> None:
     script.assign(X2, 2)
 
 
-def back(script: Script, expected: int) -> list[int]:
+def back(script: Script, expected: int, taken: int = 0) -> list[int]:
     """The exchange serves its log again, and says what is in it; what it is sent."""
     hello = opened(script.feed(Serving((BACK, X2))))
     assert hello.epoch == 1
-    return sent(says(script, BACK, expected))
+    return sent(says(script, BACK, expected, taken))
 
 
-def says(script: Script, exchange: ExchangeInfo, expected: int) -> list[object]:
+def says(script: Script, exchange: ExchangeInfo, expected: int, taken: int = 0) -> list[object]:
     ready = channel.Ready(
         exchange=exchange.number, exchange_epoch=exchange.epoch, generation=exchange.generation,
-        expected=expected, message_bytes=1, batch_bytes=1, batch_messages=1,
+        expected=expected, taken=taken, message_bytes=1, batch_bytes=1, batch_messages=1,
         window_bytes=1 << 20, window_batches=4, durable=True,
     )  # fmt: skip
     body = documents.encode(ready)
@@ -94,6 +94,20 @@ def test_what_has_not_left_and_what_may_be_in_two_logs_goes_elsewhere(bound: Scr
     assert back(bound, 2) == [2], "and what others have sent by now is in no second log"
     acked(bound, BACK, 2)
     assert outcomes(bound) == ["ok"] * 4
+
+
+@pytest.mark.parametrize(("taken", "numbers"), [(0, [1, 2]), (1, [1, 2, 3]), (3, [1, 2, 3])])
+def test_numbers_that_the_exchange_has_taken_and_not_committed_are_given_to_no_other_batch(
+    bound: Script, taken: int, numbers: list[int]
+) -> None:
+    assert bound.publish("free") == [1]
+    assert bound.publish("once") == [2]
+    assert bound.publish("once") == [3]
+    killed(bound)
+    assert sent(accepted(bound, X2)) == [1], "what may be in two logs"
+    assert back(bound, 1, taken) == numbers
+    acked(bound, BACK, 2 if taken else 1)
+    assert outcomes(bound) == ["ok" if taken else "", "ok", ""]
 
 
 def test_a_volatile_exchange_comes_back_with_nothing(bound: Script) -> None:
