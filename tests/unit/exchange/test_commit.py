@@ -69,6 +69,25 @@ def test_a_link_that_connects_again_is_told_what_is_committed_and_sends_the_rest
     assert again.expected == 3
 
 
+def test_what_was_told_to_be_kept_is_told_again_while_others_wait_for_the_disk() -> None:
+    log, there, (one, two) = made("one", "two")
+    one.send(b"t")
+    there.settle()
+    one.send(b"t")
+    log.commit()
+    told = one.hello()
+    two.send(b"t")
+    there.settle()
+    again = one.hello()
+    assert isinstance(told, Ready)
+    assert isinstance(again, Ready)
+    assert (told.expected, again.expected) == (3, 3)
+    one.send(b"t")
+    last = one.hello()
+    assert isinstance(last, Ready)
+    assert (last.expected, last.taken) == (3, 3), "what is not committed is told as well"
+
+
 def test_marks_of_former_link_numbers_acknowledge_nothing() -> None:
     log, there, (one,) = made("one")
     one.send(b"t")
