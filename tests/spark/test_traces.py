@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from runs import run_of
 from traces import RUN, Story, exchange, move, queue, scale
+from waiting import eventually
 
 import roq
 from roq.errors import ConfigError, QueueNotFound
@@ -221,13 +222,16 @@ def test_each_trace_is_kept_once_although_the_collector_is_ended_in_the_middle(
     monkeypatch.setattr(collect, "MERGED", 2)
 
     with cluster.publisher(traces_queue) as one, cluster.publisher(traces_queue) as two:
+        first = collector()
+        first.start()
+        eventually(lambda: first.batches, seconds=DRAIN_SECONDS)  # with nothing in it
+        assert not first.kept
         one.publish_many(client_traces("one", 40), CLIENT_TOPIC)
         two.publish(b"not a trace", CLIENT_TOPIC)
         one.flush()
         two.flush()
-        first = collector()
-        first.start()
         assert first.drain(DRAIN_SECONDS), first.failure
+        assert first.kept
         assert len(rows(place, LATENCY)) == 40
         monkeypatch.setattr(collect, "keep", fails)
         two.publish_many(client_traces("two", 50), CLIENT_TOPIC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import threading
 from collections.abc import Callable
@@ -31,12 +32,15 @@ if TYPE_CHECKING:
 READY_SECONDS: Final = 60.0
 READY_EACH: Final = 0.1
 """Tasks have so long to get ready, and so much more for each client."""
+WARM_SECONDS: Final = 30.0
+"""The load waits so long for Spark to keep its first traces."""
 ARRIVE_SECONDS: Final = 180.0
 """From the end of the load until all tasks have ended: overtime, flush, quiet."""
 STOP_SECONDS: Final = 15.0
 CANCEL_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.1
 _TAG_BITS: Final = 32
+log = logging.getLogger(__name__)
 
 
 class Conductor:
@@ -87,6 +91,7 @@ class Conductor:
         seconds = READY_SECONDS + READY_EACH * clients
         if not self._until(lambda: self._driver.ready == len(plan.shares), seconds):
             raise LiveFailed(self._not_ready(seconds))
+        self._warm_up()
         self._driver.begin()
         self._make_faults()
         over = plan.seconds + ARRIVE_SECONDS
@@ -107,6 +112,21 @@ class Conductor:
         with contextlib.suppress(RoQError):
             return self._tallies()
         return []
+
+    def _warm_up(self) -> None:
+        """Let Spark's query have done its work once: its start fills the cores for seconds.
+
+        There is something to keep: monitors tell each second how the queue stands.
+        """
+        tracing = self._tracing
+        if tracing is None or tracing.keeps:
+            return
+        self._show.step("Spark keeps its first traces")
+        if not self._until(lambda: tracing.keeps, WARM_SECONDS):
+            log.warning(
+                "Spark has kept no traces within %g s; the load begins, and its first seconds may "
+                "be those of Spark's own start", WARM_SECONDS, extra={"event": "spark_not_warm"},
+            )  # fmt: skip
 
     def _work(self, jobs: list[bytes]) -> list[bytes]:
         return self._spark.work(jobs, barrier=not self._setting.request.plain)

@@ -13,7 +13,7 @@ from roq.simulation.lab.live.clocks import Clock, monotonic_us
 from roq.simulation.lab.live.setting import Queues
 from roq.simulation.lab.session import said
 from roq.simulation.lab.traces.collect import Collector, merge
-from roq.simulation.lab.traces.place import Part, Place
+from roq.simulation.lab.traces.place import Part, Place, TracesError
 from roq.simulation.lab.traces.summary import remarks, summarise
 from roq.simulation.lab.traces.tap import Tap
 from roq.simulation.lab.traces.view import View
@@ -75,6 +75,20 @@ class Tracing:
         self._collect(spark)
         self._tap.__enter__()
         self._tapping = True
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the first traces stand in the table; cheap.
+
+        Raises:
+            TracesError: none do, and none will.
+        """
+        collector = self._collector
+        if collector is None or collector.kept:
+            return collector is not None
+        if collector.failure:
+            raise TracesError(collector.failure)
+        return False
 
     def summarise(self, spark: SparkSession, run: Run) -> tuple[dict[str, float], Series | None]:
         """What the traces say, when the load is over; nothing if they cannot be evaluated."""

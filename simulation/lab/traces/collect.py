@@ -69,7 +69,8 @@ class Collector:
         taker: is given the rows of each micro-batch when they are kept.
 
     Attributes:
-        batches: micro-batches that this collector has kept.
+        batches: micro-batches that this collector has kept; the first may be without traces.
+        kept: whether one of them had traces.
         taker: as given; may be set to None when nobody looks any more.
     """
 
@@ -78,6 +79,7 @@ class Collector:
         seconds: float = TRIGGER_SECONDS, taker: Taker | None = None,
     ) -> None:  # fmt: skip
         self.batches = 0
+        self.kept = False
         self._spark = spark
         self._options = {"cluster": cluster, "queue": queue, "failOnDataLoss": "false"}
         self._place = place
@@ -183,11 +185,13 @@ class Collector:
         rows = columns.mapInArrow(make, from_arrow_schema(WIDE))
         part, spark = Part(batch, batch), messages.sparkSession
         keep(rows, self._place, part)
+        files = self._place.files([part])
         if self.taker is not None:
             # What little is left of a micro-batch when it is summed up needs no more tasks.
             spark.conf.set("spark.sql.shuffle.partitions", "1")
-            self.taker(read(spark, self._place, self._place.files([part])))
+            self.taker(read(spark, self._place, files))
         self.batches += 1
+        self.kept = self.kept or bool(files)
         if (due := due_at(batch)) is not None:
             merge(spark, self._place, due)
 
