@@ -290,7 +290,8 @@ class Registry(Protocol):
 
         Args:
             host: name of the node below `/hosts`.
-            data: what others read about the host; registering again replaces it.
+            data: what others read about the host; registering again replaces it. JSON with the
+                `epoch` of the process says who is newer, whatever a slow registry does late.
             done: called with `Committed` once the node stands, and again after each lost session;
                 with `Conflict` when another process has taken the name: it is not kept any more.
         """

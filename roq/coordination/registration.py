@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
+
+import msgspec
 
 from roq.coordination.contract import (
     Committed,
@@ -19,20 +20,28 @@ from roq.coordination.contract import (
 )
 from roq.coordination.store import MultiResult, Refused, Step, Store
 from roq.errors import RegistryAway
+from roq.ranges import UNREADABLE
 
 log = logging.getLogger(__name__)
 
-_SESSIONS_REMEMBERED = 16
 _ATTEMPTS_MAX = 8
+
+
+class _Written(msgspec.Struct):
+    """What the node of a host says of the process that wrote it."""
+
+    epoch: int = 0
 
 
 class Registration:
     """Keeps one node: looks, makes it what it should be, and looks again when it changes.
 
-    A process that registers for the first time takes the name from its holder. Later on it is the
-    other way round: a name that another one has taken belongs to a newer process, and is left
-    alone. A node that ends with no session is nobody's; if it cannot be removed, the host goes on
-    without its own.
+    A process that registers for the first time takes the name from its holder. Later on the epoch
+    in the node decides. A higher one than its own is of a newer process, which has taken the name:
+    the node is left alone, as is one that names no epoch. One that is not higher is its own, of an
+    earlier session, or of a process before it: a slow registry may carry out what that one asked
+    for long after it was killed. A node that ends with no session is nobody's; if it cannot be
+    removed, the host goes on without its own.
     """
 
     def __init__(self, store: Store, path: str) -> None:
@@ -40,7 +49,6 @@ class Registration:
         self._path = path
         self._data = b""
         self._done: Callable[[Committed | Conflict], None] | None = None
-        self._sessions: deque[int] = deque(maxlen=_SESSIONS_REMEMBERED)
         self._entitled = True
         self._stands = False
         self._looking = False
@@ -92,7 +100,7 @@ class Registration:
                 self._kept(node)
             case Node(owner=owner) if owner == session:
                 self._write([Set(self._path, self._data)])
-            case Node(owner=owner) if self._entitled or not owner or owner in self._sessions:
+            case Node(owner=owner, data=data) if self._entitled or not owner or self._leads(data):
                 log.warning(
                     "%s stood for another session and is taken over", self._path,
                     extra={"event": "host_taken_over"},
@@ -112,7 +120,6 @@ class Registration:
         self._looking = False
         match result:
             case Committed():
-                self._remember()
                 self._look()
             case Refused(index=index, reason=Reason.MISSING) if isinstance(steps[index], Create):
                 self._store.restart(f"cannot make {self._path}: what it stands below is gone")
@@ -121,12 +128,11 @@ class Registration:
             case Refused():
                 self._look()
             case RegistryAway():
-                self._remember()  # perhaps it was done
+                pass  # perhaps it was done: the session event that follows makes it look again
 
-    def _remember(self) -> None:
-        session = self._store.session
-        if session not in self._sessions:
-            self._sessions.append(session)
+    def _leads(self, data: bytes) -> bool:
+        """Whether no newer process than this one has written that."""
+        return data == self._data or 0 < _epoch(data) <= _epoch(self._data)
 
     def _kept(self, node: Node) -> None:
         self._looking = False
@@ -160,3 +166,11 @@ class Registration:
         log.error("%s is held by another process", self._path, extra={"event": "host_taken"})
         if done is not None:
             done(Conflict(self._path, Reason.EXISTS))
+
+
+def _epoch(data: bytes) -> int:
+    """Of the process that wrote this; 0 if it does not say."""
+    try:
+        return msgspec.json.decode(data, type=_Written).epoch
+    except UNREADABLE:
+        return 0

@@ -15,6 +15,7 @@ from roq.coordination.contract import HOSTS, Node, Registry
 from roq.errors import RegistryAway, Unavailable
 from roq.model import is_address
 from roq.protocol.control import Answer, Health, HealthRequest
+from roq.ranges import UNREADABLE
 from roq.runtime.rpc_connections import RpcConnections
 
 ANSWER_SECONDS: Final = 1.0
@@ -72,7 +73,7 @@ def _control(data: bytes) -> str:
     """The address in what a host manager has written down; empty if there is none to ask."""
     try:
         document = json.loads(data)
-    except ValueError:
+    except UNREADABLE:
         return ""
     control = document.get("control") if isinstance(document, dict) else None
     return control if isinstance(control, str) and is_address(control) else ""

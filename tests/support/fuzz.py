@@ -712,7 +712,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
      "protocol/attributes"),
     "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),
     "host": (), "broadcast": ("protocol/broadcast", "cli/no_answer"),
-    "registry": ("gcm/state/records",), "rules": ("gcm/change/scaling_rules", "client/admin/rules"),
+    "registry": ("coordination/registration", "gcm/state/records"),
+    "rules": ("gcm/change/scaling_rules", "client/admin/rules"),
     "spark": (),
     "files": (
         "exchange/config", "monitor/process", "protocol/spec", "hcm/records", "provider/record",

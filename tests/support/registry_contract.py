@@ -431,6 +431,29 @@ class RegistryContract:
         assert told_new == [Committed((0,))]
         assert told_old[1] == Conflict("/hosts/h1", Reason.EXISTS)
 
+    def test_what_a_predecessor_asked_for_and_comes_late_takes_no_name_from_a_host(
+        self, ensemble: Ensemble
+    ) -> None:
+        old, _ = self.open(ensemble)
+        new, _ = self.open(ensemble)
+        told_old: list[Committed | Conflict] = []
+        told_new: list[Committed | Conflict] = []
+        old.register_host("h1", b'{"epoch": 9}', told_old.append)
+        ensemble.loop.until(lambda: len(told_old) == 1, "the first registration")
+        new.register_host("h1", b'{"epoch": 10}', told_new.append)
+        ensemble.loop.until(lambda: len(told_new) == 1, "the second registration")
+        ensemble.loop.until(lambda: len(told_old) == 2, "the first one told")
+        late = Create("/hosts/h1", b'{"epoch": 9}', ephemeral=True)
+        assert isinstance(self.commit(ensemble, old, Delete("/hosts/h1"), late), Committed)
+
+        def stands() -> bool:
+            node = self.read(ensemble, old, "/hosts/h1")
+            return isinstance(node, Node) and node.data == b'{"epoch": 10}'
+
+        ensemble.loop.until(stands, "the host's own node")
+        assert set(map(type, told_new)) == {Committed}
+        assert told_old[1:] == [Conflict("/hosts/h1", Reason.EXISTS)]
+
     def test_a_node_that_ends_with_no_session_takes_no_name_from_a_host(
         self, ensemble: Ensemble
     ) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from roq.coordination.contract import Committed, Conflict, Create, Node
+import pytest
+
+from roq.coordination.contract import Committed, Conflict, Create, Node, Reason
 from roq.coordination.registration import Registration
 from roq.coordination.store import MultiResult, Step, Store
 
@@ -65,3 +67,30 @@ def test_a_look_that_was_lost_with_its_connection_is_made_again() -> None:
     registration.resume()
     store.answer()
     assert told == [Committed((0,))]
+
+
+@pytest.mark.parametrize(
+    ("other", "epoch_is_higher"),
+    [
+        (b'{"epoch": 9}', False),
+        (b'{"epoch": 10, "pid": 7}', False),  # its own, of an earlier session
+        (b'{"epoch": 11}', True),
+        (b'{"epoch": "9"}', True),  # nothing says that it is not of a newer process
+        (b"[" * 100_000, True),
+        (b"", True),
+    ],
+)
+def test_after_registration_a_node_of_another_session_has_the_name_if_its_epoch_is_higher(
+    other: bytes, epoch_is_higher: bool
+) -> None:
+    store = SlowStore()
+    told: list[Committed | Conflict] = []
+    registration = Registration(cast("Store", store), PATH)
+    registration.keep(b'{"epoch": 10}', told.append)
+    registration.changed()
+    store.answer()
+    store.node = Node(PATH, other, 0, owner=6)
+    registration.changed()
+    store.answer()
+    assert (told[1:] == [Conflict(PATH, Reason.EXISTS)]) is epoch_is_higher
+    assert (store.node.data == other) is epoch_is_higher

@@ -77,7 +77,8 @@ def test_one_that_is_gone_stops_or_is_something_else_does_not(
 
 
 @pytest.mark.parametrize(
-    "data", [None, b"", b"{", b"[]", b"7", written(7), written(""), written("no address")]
+    "data",
+    [None, b"", b"{", b"[]", b"[" * 100_000, b"7", written(7), written(""), written("no address")],
 )
 def test_where_nobody_can_be_asked_nobody_is_and_the_name_is_free(data: bytes | None) -> None:
     world = World(data)
