@@ -7,7 +7,8 @@ int32, int64 or double (JavaScript knows no other) and mean the same.
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from functools import lru_cache
+from typing import Any, Final, TypeVar
 
 import bson
 import msgspec
@@ -18,6 +19,7 @@ from roq.ranges import UNREADABLE
 
 DOCUMENT_BYTES_MAX: Final = 16 * 1024 * 1024
 DEPTH_MAX: Final = 32
+_KINDS_MAX: Final = 256
 
 _PLAIN: Final = frozenset({int, str, bytes, bool})
 """What need not be made plain, exactly so and no subclass."""
@@ -62,14 +64,26 @@ def convert(document: RawDocument, kind: type[T]) -> T:
         RemoteProtocolError: says which field is missing or has which wrong type.
     """
     try:
-        return msgspec.convert(document, kind)
+        try:
+            holder = _holder(kind)  # type: ignore[arg-type]
+            found: T = msgspec.convert({"document": document}, holder).document
+        except UNREADABLE:
+            # Once more, so that the error names the field from the top of the document.
+            found = msgspec.convert(document, kind)
     except UNREADABLE as error:
         raise RemoteProtocolError(str(error) or type(error).__name__) from None
+    return found
 
 
 def decode(data: bytes, kind: type[T]) -> T:
     """`decode_raw` and `convert` in one step."""
     return convert(decode_raw(data), kind)
+
+
+@lru_cache(maxsize=_KINDS_MAX)
+def _holder(kind: object) -> type[Any]:
+    """A struct of one field: msgspec takes a bare union to pieces on each call, a struct once."""
+    return msgspec.defstruct("Holder", [("document", kind)])
 
 
 def _plain(value: object, depth: int) -> object:

@@ -66,6 +66,16 @@ def test_deep_nesting_is_refused() -> None:
         documents.decode_raw(bson.encode(document))
 
 
+@pytest.mark.parametrize("kind", [b"\x03", b"\x04"])  # documents, arrays
+def test_nesting_as_deep_as_a_sender_likes_is_refused(kind: bytes) -> None:
+    deep = 100_000
+    sizes = range(5 + 8 * deep, 5, -8)  # of each level: length, kind, name, what is in it, end
+    heads = b"".join(size.to_bytes(4, "little") + kind + b"0\0" for size in sizes)
+    innermost = bson.encode({})
+    with pytest.raises(RemoteProtocolError, match="not a BSON document"):
+        documents.decode_raw(heads + innermost + bytes(deep))
+
+
 def test_an_over_long_document_is_refused_before_it_is_read() -> None:
     with pytest.raises(RemoteProtocolError, match="above"):
         documents.decode_raw(bytes(documents.DOCUMENT_BYTES_MAX + 1))
@@ -76,6 +86,39 @@ def test_a_union_is_told_apart_by_its_command() -> None:
     failure = Failure(id=4, RESULT=1101, COMMENT="no")
     for message in (topology, failure):
         assert documents.decode(documents.encode(message), Answer) == message
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"CMD": 3999, "id": 1, "RESULT": 1}, "Object missing required field `COMMENT`"),
+        ({"CMD": 3998, "id": "$.document"}, "Expected `int`, got `str` - at `$.id`"),
+        ({"CMD": 1, "id": 1}, "Invalid value 1 - at `$.CMD`"),
+    ],
+)
+def test_what_is_wrong_in_a_union_is_named_from_the_top_of_the_document(
+    document: documents.RawDocument, words: str
+) -> None:
+    with pytest.raises(RemoteProtocolError) as raised:
+        documents.convert(document, Answer)
+    assert str(raised.value) == words
+
+
+def test_msgspec_takes_no_union_to_pieces_for_each_document(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    convert, kinds = msgspec.convert, list[object]()
+
+    def noted(raw: object, kind: object) -> object:
+        kinds.append(kind)
+        return convert(raw, kind)
+
+    monkeypatch.setattr(msgspec, "convert", noted)
+    for number in (4, 5):
+        message = Failure(id=number, RESULT=1101, COMMENT="no")
+        assert documents.decode(documents.encode(message), Answer) == message
+    assert isinstance(kinds[0], type)
+    assert kinds[0] is kinds[1]
 
 
 @pytest.mark.parametrize("scope", [None, {"a": 1}])
