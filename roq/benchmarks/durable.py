@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -128,22 +128,27 @@ class RoqQueues:
     """The queues of one durability in a cluster that several share.
 
     Args:
+        batches: messages in a batch; each size has a queue of its own.
         filled: their logs are to keep as much as they ever will, as they do after their first
             minutes. Until then each batch gets memory of the system that nobody has had, which on
             a virtual machine may cost more than all else; the bare loop writes one file again.
     """
 
-    def __init__(self, cluster: RoqCluster, durability: str, *, filled: bool = False) -> None:
+    def __init__(
+        self, cluster: RoqCluster, durability: str, *, filled: bool = False,
+        batches: Sequence[int] = BATCHES,
+    ) -> None:  # fmt: skip
         self._cluster = cluster
         self._durability = durability
         self._filled = filled
+        self._batches = batches
 
     def start(self, directory: Path) -> None:
         """Make the queues."""
         if not self._cluster.client:
             self._cluster.start(directory)
         with roq.connect(self._cluster.client) as client:
-            for batch in BATCHES:
+            for batch in self._batches:
                 limits = {"exchanges_max": 1, "log_bytes": LOG_BYTES}
                 limits |= {"batch_messages": batch} if batch > 1 else {}
                 queue = _queue(self._durability, batch)

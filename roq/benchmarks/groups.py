@@ -124,7 +124,7 @@ def measure(rounds: int, seconds: float, console: Console) -> GroupResults:
 
 def _everybody(cluster: RoqCluster) -> Iterator[_Reading]:
     for durability in (VOLATILE, FLUSH):
-        queues = RoqQueues(cluster, durability)
+        queues = RoqQueues(cluster, durability, filled=True, batches=(BATCH,))
         for by in ("batches", "messages"):
             for group in (False, True):
                 reader = Reader(

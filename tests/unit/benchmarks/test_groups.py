@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
 from rich.console import Console
 
-from roq.benchmarks import groups
+from roq.benchmarks import durable, groups
+from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.groups import GroupResults, Reader
 from roq.benchmarks.results import environment
 
@@ -56,3 +58,42 @@ def test_everything_is_shown_also_what_is_missing(results: GroupResults) -> None
 def test_it_is_written_as_a_document(results: GroupResults, tmp_path: Path) -> None:
     (document,) = groups.write(results, tmp_path)
     assert msgspec.json.decode(document.read_bytes(), type=GroupResults).rates == results.rates
+
+
+def test_groups_and_subscribers_read_the_same_logs_which_are_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    filled = Counter[str]()
+
+    class Client:
+        """Counts what is published."""
+
+        queue = ""
+
+        def __enter__(self) -> Client:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def create_queue(self, queue: str, **_: object) -> None:
+            filled[queue] = 0
+
+        def publisher(self, queue: str) -> Client:
+            self.queue = queue
+            return self
+
+        def publish_many(self, payloads: list[bytes], _: str) -> None:
+            filled[self.queue] += len(payloads) * len(payloads[0])
+
+    monkeypatch.setattr("roq.connect", lambda _: Client())
+    cluster = RoqCluster()
+    cluster._client = "there"
+    ours = [one for one in groups._everybody(cluster) if one.reader.key.startswith("roq_")]
+    servers = {id(one.contender.server): one.contender.server for one in ours}
+    for server in servers.values():
+        server.start(Path())
+    read = {one.contender.server.options(groups._FAST)["queue"] for one in ours}
+    assert len(servers) == len(read) == 2
+    assert read == filled.keys()
+    assert min(filled.values()) >= durable.LOG_BYTES - groups.SIZE * groups.BATCH
