@@ -46,7 +46,7 @@ from roq.protocol.consuming import EXTEND_SECONDS_MAX, MODES, GroupSettings
 
 PREFETCH: Final = 4_096
 """Messages that a consumer holds at most,"""
-PREFETCH_QUICK: Final = 16_384
+PREFETCH_QUICK: Final = 32_768
 """and one that is quick: eight batches of 500 are done before their exchange has heard of it."""
 PREFETCH_BYTES: Final = 16 * 1024 * 1024
 CLOSE_SECONDS: Final = 5.0
@@ -84,7 +84,7 @@ class Consumer:
             members.
         start: where a group that is new begins: `earliest`, `latest`, or an aware time.
         prefetch, prefetch_bytes: what it holds at most, at all exchanges together; at least one
-            message of each exchange. Without `prefetch` 4,096 messages, and up to 16,384 if it
+            message of each exchange. Without `prefetch` 4,096 messages, and up to 32,768 if it
             settles so many in a tenth of a second.
         lease: seconds of silence after which it loses what it holds; by the group's first member.
         attempts: how often a message is tried before it is a dead letter; 0: without an end;

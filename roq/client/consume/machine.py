@@ -26,6 +26,8 @@ from roq.client.consume.holding import (
 from roq.client.consume.ordering import ORDERED
 from roq.client.consume.seat import (
     IN,
+    UNCONFIRMED_BATCHES_MAX,
+    UNCONFIRMED_BYTES_MAX,
     AskExchange,
     Membership,
     Prefetch,
@@ -144,7 +146,7 @@ class ConsumerMachine:
             return
         self._forget_told(seat)
         self.extended += seat.extensions.expire(float("inf"))
-        for holding in seat.holdings.values():
+        for holding in list(seat.holdings.values()):
             self._lose(seat, holding, range(holding.first, holding.first + len(holding.batch)))
 
     def up(self, log: LogId, now: float) -> list[AskExchange]:
@@ -179,9 +181,9 @@ class ConsumerMachine:
             return self._leased(log, seat, parts, now)
         asks: list[AskExchange] = []
         if letter == DONE:
-            returning = self._ordered and seat.returning
+            waited = self._waits(seat)
             self._confirmed(seat, consuming.decode(parts[1], DoneConfirmed))
-            if returning and not seat.returning and seat.phase is SeatPhase.IN:
+            if waited and not self._waits(seat) and seat.phase is SeatPhase.IN:
                 asks = [self._credit(log, seat, now)]
         elif letter == EXTEND:
             answer = consuming.decode(parts[1], Extended)
@@ -256,11 +258,12 @@ class ConsumerMachine:
     def tick(self, now: float) -> list[AskExchange]:
         """Time has passed; call it about twice a second."""
         asks = self._rejoin(now)
+        fewer = self.prefetch.idle(now)
         for log, seat in self._seats.items():
             self.extended += seat.extensions.expire(now)
             if seat.phase is SeatPhase.IN:
                 renew = min(seat.lease_seconds / RENEW_PARTS, RENEW_SECONDS_MAX)
-                if now - seat.told_at >= renew:
+                if fewer or now - seat.told_at >= renew:
                     asks.append(self._credit(log, seat, now))
             elif seat.up and now >= seat.ask_at:
                 asks += self._join(log, seat, now)
@@ -353,7 +356,7 @@ class ConsumerMachine:
         """Go on with what is still held; what is not, and was not done, is lost."""
         self._forget_told(seat)
         seat.arrived = seat.granted = seat.arrived_bytes = 0
-        seat.open = seat.open_bytes = 0
+        seat.open = seat.open_bytes = seat.held_bytes = 0
         holdings = list(seat.holdings.values())
         seat.holdings = {}
         by_offset: dict[int, list[tuple[int, int, int]]] = {}
@@ -476,6 +479,7 @@ class ConsumerMachine:
 
     def _keep(self, seat: Seat, holding: Holding) -> None:
         seat.holdings[holding.number] = holding
+        seat.held_bytes += holding.batch.size
         seat.open += holding.untold
         if holding.untold:
             seat.open_bytes += holding.batch.size
@@ -538,14 +542,22 @@ class ConsumerMachine:
         seats = max(1, len(self._seats))
         share = max(1, -(-self.prefetch.messages // seats))
         share_bytes = max(1, -(-member.prefetch_bytes // seats))
-        if self._closing or (seat.returning and self._ordered):
-            # What came before all of that is free again would overtake some of it.
+        if self._waits(seat):
             return Credit(seat.arrived, seat.arrived_bytes, share)
         return Credit(
             seat.arrived + max(0, share - seat.open),
             seat.arrived_bytes + max(0, share_bytes - seat.open_bytes),
             share,
         )
+
+    def _waits(self, seat: Seat) -> bool:
+        """Whether it takes nothing more there for now."""
+        if self._closing or (seat.returning and self._ordered):
+            return True  # what came before all of that is free again would overtake some of it
+        seats = max(1, len(self._seats))
+        if (len(seat.holdings) - seat.open) * seats >= UNCONFIRMED_BATCHES_MAX:
+            return True  # at least: what is open may be several messages of one
+        return (seat.held_bytes - seat.open_bytes) * seats >= UNCONFIRMED_BYTES_MAX
 
     def _confirmed(self, seat: Seat, confirmed: DoneConfirmed) -> None:
         refused = set(confirmed.refused)
@@ -560,8 +572,7 @@ class ConsumerMachine:
                 kept = sum(map(holding.keep, runs))
                 self.stats.confirmed += kept
                 self.resolved += kept + returned
-                if not holding.untold and not holding.unconfirmed:
-                    seat.holdings.pop(holding.number, None)
+                self._let_go(seat, holding)
 
     def _forget_told(self, seat: Seat) -> None:
         """What was told and not confirmed: what was returned is the exchange's, by itself."""
@@ -579,3 +590,11 @@ class ConsumerMachine:
         self.resolved += settled
         if untold:
             self._told(seat, holding, untold)
+        self._let_go(seat, holding)
+
+    def _let_go(self, seat: Seat, holding: Holding) -> None:
+        """It is held no more, if all of it is settled and its exchange knows."""
+        if holding.untold or holding.unconfirmed:
+            return
+        if seat.holdings.pop(holding.number, None) is not None:
+            seat.held_bytes -= holding.batch.size

@@ -16,6 +16,12 @@ from roq.protocol.consuming import GroupSettings, Run
 LOOK_SECONDS: Final = 0.05
 HOLD_SECONDS: Final = 0.1
 """A member holds what it settles within this, between the two bounds."""
+IDLE_SECONDS: Final = 0.5
+"""Who has told nothing for so long is not quick: one message keeps it, or there are none."""
+UNCONFIRMED_BYTES_MAX: Final = 64 * 1024 * 1024
+UNCONFIRMED_BATCHES_MAX: Final = 25_000
+"""When a member has settled so much that its exchanges have not confirmed, it takes nothing more: a
+disk that stands still does not fill its memory."""
 
 Return = tuple[Holding, Run, Settlement]
 """Messages that the user returns, and how."""
@@ -95,6 +101,13 @@ class Prefetch:
         self.messages = max(self._least, min(self.most, quick))
         self._settled, self._looked = settled, now
 
+    def idle(self, now: float) -> bool:
+        """Whether it holds fewer from now on, as it has told nothing for a while."""
+        if self.messages <= self._least or now - self._looked < IDLE_SECONDS:
+            return False
+        self.messages = self._least
+        return True
+
 
 @dataclass(slots=True)
 class Seat:
@@ -116,6 +129,8 @@ class Seat:
     open: int = 0
     """Messages that are not settled."""
     open_bytes: int = 0
+    held_bytes: int = 0
+    """Of batches in `holdings`."""
     told_at: float = 0.0
     serial: int = 0
     unconfirmed: deque[tuple[int, list[Told]]] = field(default_factory=deque)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from roq.client.consume import machine
 from roq.client.consume.holding import ACKED, RETURNED, Holding
 from roq.client.consume.machine import AGAIN_SECONDS, ASK_SECONDS, ConsumerMachine
 from roq.client.consume.message import Settlement
-from roq.client.consume.seat import AskExchange, Membership
+from roq.client.consume.seat import IDLE_SECONDS, AskExchange, Membership
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import consuming, documents
@@ -151,6 +152,46 @@ def test_a_member_that_is_quick_is_granted_more() -> None:
         script.machine.tell([held], [], now)
         (asked,) = script.machine.taking(taking=True, now=now)
         assert read(asked, Credit).window == wanted
+
+
+def test_a_member_that_was_quick_and_stands_still_is_granted_fewer_at_once() -> None:
+    script = Script(prefetch=10, prefetch_quick=30, prefetch_bytes=1 << 30)
+    script.enter()
+    done, begun = script.lease(1, 20), script.lease(2, 4)
+    assert done is not None
+    assert begun is not None
+    done.settle(0, 20, ACKED)
+    script.machine.tell([done], [], 0.1)
+    (asked,) = script.machine.taking(taking=True, now=0.1)
+    assert read(asked, Credit).messages == 24 + 20 - 4
+    assert script.machine.tick(0.1 + IDLE_SECONDS / 2) == []
+    (asked,) = script.machine.tick(0.1 + IDLE_SECONDS)
+    assert read(asked, Credit).messages == 24 + 10 - 4
+    assert script.machine.tick(0.1 + 2 * IDLE_SECONDS) == [], "it is said once"
+
+
+@pytest.mark.parametrize("bound", ["UNCONFIRMED_BYTES_MAX", "UNCONFIRMED_BATCHES_MAX"])
+def test_no_more_is_taken_while_much_is_done_and_not_confirmed(
+    bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script(prefetch=1_000, prefetch_bytes=1 << 30)
+    script.enter()
+    first, second = script.lease(1, 100), script.lease(2, 100)
+    assert first is not None
+    assert second is not None
+    one = first.batch.size if bound == "UNCONFIRMED_BYTES_MAX" else 1
+    monkeypatch.setattr(machine, bound, one + 1)
+    first.settle(0, 100, ACKED)
+    told = script.told(first)
+    assert told.credit is not None
+    assert told.credit.messages == 200 + 1_000 - 100, "there is room for what was not told"
+    second.settle(0, 100, ACKED)
+    told = script.told(second)
+    assert told.credit == Credit(200, first.batch.size + second.batch.size, 1_000)
+    (asked,) = script.take(1, DONE, consuming.encode(DoneConfirmed(1, [])))
+    assert read(asked, Credit).messages == 200 + 1_000
+    script.confirm(2)
+    assert script.machine.seats[LogId(1, 1)].held_bytes == 0
 
 
 def test_what_has_no_room_in_a_join_is_not_held_any_more() -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from roq.client.consume.seat import HOLD_SECONDS, LOOK_SECONDS, Prefetch, Seat, SeatPhase
+from roq.client.consume.seat import (
+    HOLD_SECONDS,
+    IDLE_SECONDS,
+    LOOK_SECONDS,
+    Prefetch,
+    Seat,
+    SeatPhase,
+)
 from roq.model import ExchangeInfo
 
 
@@ -18,26 +25,38 @@ def test_seats_share_nothing() -> None:
 
 
 def test_who_is_quick_holds_what_it_settles_in_a_tenth_of_a_second() -> None:
-    prefetch = Prefetch(4_096, 16_384)
+    prefetch = Prefetch(4_096, 32_768)
     prefetch.look(0, 100.0)
     prefetch.look(10_000, 100.0 + HOLD_SECONDS)
     assert prefetch.messages == pytest.approx(10_000, abs=1)
     prefetch.look(1_000_000, 100.0 + 2 * HOLD_SECONDS)
-    assert prefetch.messages == 16_384
+    assert prefetch.messages == 32_768
 
 
 def test_who_becomes_slow_holds_as_few_as_in_the_beginning() -> None:
-    prefetch = Prefetch(4_096, 16_384)
+    prefetch = Prefetch(4_096, 32_768)
     assert prefetch.messages == 4_096
     prefetch.look(0, 100.0)
     prefetch.look(50_000, 100.1)
-    assert prefetch.messages == 16_384
+    assert prefetch.messages == 32_768
     prefetch.look(50_001, 101.0)
     assert prefetch.messages == 4_096
 
 
+def test_who_tells_nothing_for_a_while_holds_as_few_as_in_the_beginning() -> None:
+    prefetch = Prefetch(4_096, 32_768)
+    assert not prefetch.idle(50.0)
+    prefetch.look(0, 100.0)
+    prefetch.look(50_000, 100.1)
+    assert not prefetch.idle(100.1 + IDLE_SECONDS / 2)
+    assert prefetch.messages == 32_768
+    assert prefetch.idle(100.1 + IDLE_SECONDS)
+    assert prefetch.messages == 4_096
+    assert not prefetch.idle(101.0), "nothing has changed since"
+
+
 def test_it_is_not_judged_by_a_moment() -> None:
-    prefetch = Prefetch(4_096, 16_384)
+    prefetch = Prefetch(4_096, 32_768)
     prefetch.look(0, 100.0)
     prefetch.look(10_000, 100.0 + LOOK_SECONDS / 2)
     assert prefetch.messages == 4_096

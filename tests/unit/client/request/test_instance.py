@@ -189,6 +189,16 @@ def test_single_requests_of_a_lease_may_be_taken_away() -> None:
     assert [each.index for each in script.answer(holding, 0, 1, 2).answers] == [0, 2]
 
 
+def test_what_is_taken_away_while_it_runs_is_held_no_more() -> None:
+    script = Script()
+    holding = script.lease(7)
+    (done,) = map(done_in, script.machine.begin([(holding, False)], 0.0))
+    script.confirm(done.serial)
+    told = requesting.encode(Revoked([(7, 0), (7, 1), (7, 2)]))
+    script.machine.take(ONE, [REVOKED, told], 0.0)
+    assert (holding.lost, script.machine.seats[ONE].holdings) == (True, {})
+
+
 def test_after_a_connection_was_lost_answers_are_told_again() -> None:
     script = Script()
     holding = script.lease(7)
