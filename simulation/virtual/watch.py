@@ -120,9 +120,10 @@ class Watch:
         """A manager is about to write a definition."""
         known = self._next_numbers.get(record.queue_id, record.next_number)
         self._next_numbers[record.queue_id] = max(known, record.next_number)
-        most = record.limits.exchanges_max
         # One stands in for another one that is away with its log, and both stay.
-        wanted = [each for each in record.exchanges if each.wanted and not each.away]
+        wanted = [each for each in record.exchanges if each.here]
+        given = len(wanted) - record.surplus
+        most = max(given, record.limits.exchanges_max)  # by hand it may be given more
         for exchange in wanted:
             if exchange.number < known or exchange.origin != SCALING or exchange.replaces:
                 continue  # for one that goes with its host there is another one first
