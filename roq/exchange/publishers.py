@@ -417,6 +417,11 @@ class Publishers(Generic[B]):
             raise RefusedHello("stale_epoch", text)
         if link is not None and hello.epoch == link.epoch and hello.attempt < link.attempt:
             raise RefusedHello("stale_epoch", "a newer connection of this publisher has the link")
+        if 0 < hello.epoch <= self._stays.over(publisher):
+            # Its link numbers would begin again under the same epoch, over what it has sent.
+            raise RefusedHello(
+                "forgotten", f"this exchange has forgotten epoch {hello.epoch}: ask for another one"
+            )
         if self.stopping:
             raise RefusedHello("stopping", "this exchange is being stopped: ask for another one")
         if link is None:
@@ -437,6 +442,7 @@ class Publishers(Generic[B]):
         self._forget(oldest)
 
     def _forget(self, link: Link) -> None:
+        self._ended(link, self._log.end)
         self.disconnect(link)
         self._links.forget(link)
         self._counters.messages += link.messages

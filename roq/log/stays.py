@@ -123,6 +123,11 @@ class Stays:
         known = self._known.get(publisher)
         return known is None or 0 < known.present < epoch or not known.ends
 
+    def over(self, publisher: PublisherId) -> int:
+        """The highest epoch of a stay of this publisher that is known to be over; 0: of none."""
+        known = self._known.get(publisher)
+        return max(known.ends, default=0) if known is not None else 0
+
     def told(self, publisher: PublisherId) -> tuple[list[Before], list[Stay]]:
         """What a snapshot says of a publisher."""
         known = self._known.get(publisher)

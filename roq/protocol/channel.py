@@ -170,8 +170,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     generation: ChildEpoch
     """Of the exchange's log."""
     expected: Whole
-    """Link number that the exchange wants next, the first that its log has not committed; 1 if it
-    knows nothing of this link."""
+    """Link number that the exchange wants next, the first that its log has not committed. If it was
+    acknowledged, and not by a log that runs `ahead`, the publisher goes on under a higher epoch."""
     message_bytes: Whole
     batch_bytes: Whole
     batch_messages: Whole
@@ -201,7 +201,9 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
     `link_number` 0 means the whole link (or request). Otherwise this batch: the publisher puts a
     VOID batch in its place and replays from it. Codes: `version`, `foreign_queue`, `stale_epoch`,
-    `full`, `moved`, `fenced`, `stopping`, `too_large`, `topics`, `malformed`, `invalid_request`.
+    `full`, `moved`, `fenced`, `forgotten`, `stopping`, `too_large`, `topics`, `malformed`,
+    `invalid_request`. After `forgotten` the publisher comes back under a higher epoch: what it has
+    sent under this one stands in the log, and nobody knows how far it came.
     """
 
     code: str

@@ -37,10 +37,10 @@ STEADY_SECONDS: Final = 5.0
 FLAPS_MAX: Final = 3
 """One that works no longer than that is made again so often in a row; then the link is given up."""
 
-_STAYS_ALIVE: Final = frozenset({"stale_epoch", "moved", "fenced", "full", "version", "malformed"})
-"""Refusals after which the exchange goes on, so that nothing it has acknowledged is in danger."""
-_PASSED: Final = frozenset({"stale_epoch", "moved", "fenced"})
-"""Those of them after which it takes nothing of this link."""
+_PASSED: Final = frozenset({"stale_epoch", "moved", "fenced", "forgotten"})
+"""Refusals after which the exchange takes nothing of this link."""
+_STAYS_ALIVE: Final = _PASSED | {"full", "version", "malformed"}
+"""Those after which it goes on, so that nothing it has acknowledged is in danger."""
 
 
 class LinkPhase(StrEnum):
@@ -120,7 +120,8 @@ class Link:
             said why it does not.
         held: why acknowledgements wait, in a sentence; empty: they do not.
         held_at: since when they do.
-        passed: the exchange has refused it for a newer link: it never goes on.
+        passed: it never goes on: the exchange has refused it for a newer link, or does not know its
+            link numbers any more. Another one under a higher epoch may be opened there.
     """
 
     def __init__(
@@ -425,8 +426,10 @@ class Link:
         window = self.window
         taken = max(ready.taken, ready.expected - 1)
         fits = window.low <= ready.expected and taken <= window.sent_high
-        forgot = taken == ready.expected - 1 < window.low  # it stands where its log ends
-        if not (fits or (forgot and (ready.expected == 1 or (ready.ahead and ready.expected > 0)))):
+        cut = ready.ahead and 0 < ready.expected == taken + 1 < window.low  # the end of its log
+        if not fits and not cut:
+            self.passed = True
+            window.tally.forgotten += 1
             return self._fail(f"exchange {exchange.name} knows this link differently", lost=False)
         self._status = SendStatus(
             outcome=Outcome.OK, exchange=exchange.name, exchange_epoch=ready.exchange_epoch,
@@ -438,9 +441,6 @@ class Link:
             window.tally.forgotten += 1
             window.buffer.renumber()
             window.take_back(lost, ready.expected)
-        elif ready.expected < window.low:
-            window.tally.forgotten += 1
-            window.restart()
         else:
             window.place(ready.places, ready.expected - 1, self._status)
             window.acknowledge(ready.expected - 1, self._status, now)
@@ -477,6 +477,7 @@ class Link:
         if refused.code == "fenced":
             self.window.tally.fenced = refused.text
         self.passed |= refused.code in _PASSED
+        self.window.tally.forgotten += refused.code == "forgotten"
         reason = f"the exchange refused ({refused.code}): {refused.text}"
         if refused.link_number == 0:
             lost = refused.code not in _STAYS_ALIVE

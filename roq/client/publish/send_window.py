@@ -266,14 +266,16 @@ class SendWindow:
             if begin < behind:
                 batches = islice(self._batches, begin - self.low, behind - self.low)
                 for at, sealed in enumerate(batches, offset + begin - first):
-                    sealed.receipt.settle(structs.replace(status, offset=at))
+                    if not sealed.void:
+                        sealed.receipt.settle(structs.replace(status, offset=at))
 
     def acknowledge(self, number: int, status: SendStatus, now: float) -> None:
         """Everything up to this link number is in the log."""
         batches, buffer, tally = self._batches, self.buffer, self.tally
         while self.low <= number and batches:
             sealed = batches[0]
-            sealed.receipt.settle(status)
+            if not sealed.void:  # in place of a spare one: its receipt is owed where others send it
+                sealed.receipt.settle(status)
             batches.popleft()
             self.low += 1
             size = len(sealed.data)
@@ -387,12 +389,6 @@ class SendWindow:
             self.owed_batches += 1
             self.owed_bytes += len(sealed.data)
 
-    def restart(self) -> None:
-        """The exchange has forgotten this link: number from 1 again under the same epoch."""
-        self.tally.replayed_batches += sum(1 for sealed in self._batches if sealed.sent)
-        self.buffer.renumber()
-        self._renumber_from(0, 1)
-
     def take_back(self, lost: list[PendingBatch], expected: int) -> None:
         """The exchange has lost what it had acknowledged from this link number on: send it again.
 
@@ -402,6 +398,8 @@ class SendWindow:
         """
         self.tally.replayed_batches += len(lost)
         self.tally.replayed_batches += sum(1 for sealed in self._batches if sealed.sent)
+        for sealed in lost:
+            sealed.link_number = 0  # it may be that of an earlier link
         self._batches.extendleft(reversed(lost))
         self._renumber_from(0, expected)
 

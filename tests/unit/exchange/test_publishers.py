@@ -217,6 +217,17 @@ def test_a_publisher_that_is_away_for_long_is_forgotten_but_its_streams_are_not(
     assert core.totals()[0] == 4
 
 
+def test_under_the_epoch_that_an_exchange_has_forgotten_nobody_begins_again() -> None:
+    publisher = Publisher(exchange())
+    publisher.hello()
+    publisher.send()
+    publisher.exchange.tell(Unreachable(publisher.route))
+    publisher.exchange.core._publishers.expire(LINK_SECONDS)
+    assert code(publisher.hello()) == "forgotten"
+    publisher.epoch += 1
+    assert code(publisher.hello()) == "ready"
+
+
 def test_one_connection_carries_one_publisher() -> None:
     first = Publisher(exchange(), name="same")
     first.hello()

@@ -414,3 +414,21 @@ def test_a_delayed_request_that_must_not_be_begun_twice_goes_to_no_other(bound: 
     bound.now += 2 * PATIENCE_SECONDS
     assert sent(bound.feed(Tick())) == []
     assert outcomes(bound) == [""]
+
+
+def test_a_void_in_place_of_a_spare_one_says_nothing_of_what_others_send(bound: Script) -> None:
+    for topic in ("t", "once"):
+        bound.publish(topic)
+    killed(bound)
+    accepted(bound, X2)
+    assert back(bound, expected=1, taken=1) == [1, 2]
+    refused = channel.Refused(code="malformed", text="no", link_number=1)
+    body = documents.encode(refused)
+    bound.links.receive(link_at(bound, BACK), [channel.REFUSED, body], bound.now)
+    acked(bound, BACK, 2)
+    assert outcomes(bound) == ["", "ok"]
+    acked(bound, X2, 1)
+    assert outcomes(bound) == ["ok", "ok"]
+    status = bound.receipts[0].status
+    assert status is not None
+    assert status.log == X2.log

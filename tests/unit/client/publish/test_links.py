@@ -172,15 +172,42 @@ def test_a_link_number_that_was_never_sent_cannot_be_expected() -> None:
     assert not script.receipts[0].done()
 
 
-def test_a_forgotten_link_starts_from_one(ready: Script) -> None:
+def test_a_forgotten_link_is_over_and_the_next_one_has_a_higher_epoch(ready: Script) -> None:
     ready.publish()
     ready.publish()
     ready.ack(1)
     ready.lost("cut")
-    assert sent(ready.accept(expected=1)) == [1]
+    assert AskAttach(((1, 5),)) in ready.accept(expected=1)
     assert ready.links.tally.forgotten == 1
+    assert opened(ready.assign(epoch=2)).epoch == 2
+    assert sent(ready.accept(expected=1)) == [1]
     ready.ack(1)
     assert all(receipt.done() for receipt in ready.receipts)
+
+
+@pytest.mark.parametrize("said", ["refused", "nothing known", "too much known"])
+def test_what_is_bound_to_a_link_that_a_log_has_forgotten_is_not_sent_into_it_again(
+    said: str,
+) -> None:
+    script = Script()
+    script.links.bound.topics.add("r")
+    script.assign()
+    script.accept(durable=True)
+    for topic in ("t", "r", "t"):
+        script.publish(topic)
+    script.ack(1)
+    script.lost("cut")
+    if said == "refused":
+        refused = channel.Refused(code="forgotten", text="a crowd came by")
+        effects = script.says(channel.REFUSED, refused)
+    else:
+        effects = script.accept(1 if said == "nothing known" else 9, durable=True)
+    assert AskAttach(((1, 5),)) in effects
+    assert opened(script.assign(epoch=2)).epoch == 2
+    assert sent(script.accept(durable=True)) == [1]
+    script.ack(1)
+    outcomes = [each.status and each.status.outcome for each in script.receipts]
+    assert outcomes == [Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
 
 
 def test_a_reset_replays_once_however_often_it_is_said(ready: Script) -> None:
