@@ -2,7 +2,8 @@
 
 Per link the batches 1, 2, 3… each get into the log once and in this order: the expected one is
 appended, an older one is acknowledged again, a gap asks for a replay, and one that is not
-acceptable is refused by its number, whereupon the publisher puts a VOID in its place.
+acceptable is refused by its number, whereupon the publisher puts a VOID in its place. A VOID is
+never refused: one that the log does not take is acknowledged without a place in it.
 """
 
 from __future__ import annotations
@@ -287,7 +288,7 @@ class Intake(Generic[B]):
                 stream = self._publishers.new_stream(link, topic)
             except RemoteProtocolError as error:
                 self._counters.malformed += 1
-                self._refuse(link, "malformed", str(error))
+                self._refuse(link, batch, "malformed", str(error))
                 return None
         if stream is not None and after - stream.next > SEQUENCE_JUMP_MAX:
             self._too_far(link, batch, stream.next, after)
@@ -298,7 +299,7 @@ class Intake(Generic[B]):
             if stream is not None:
                 frame = self._publishers.append_spare(link, stream, batch, size)
             if stream is None or frame is None:
-                self._no_room(link, batch)
+                self._refuse(link, batch, "topics", self._publishers.no_topic(link))
                 return None
         if after > stream.next:  # noqa: PLR1730 - max() is a call, and this is the hot path
             stream.next = after
@@ -339,25 +340,26 @@ class Intake(Generic[B]):
             self._gap(link, header.link_number)
         elif not self._has_room(link, size):
             pass
-        elif self._acceptable(link, header, size):
+        elif self._acceptable(link, header, batch, size):
             count = 0 if header.kind == Kind.VOID else header.count
             return self._take(link, topic, batch, size, header.next_sequence, count)
         return None
 
-    def _acceptable(self, link: Link, header: Header, size: int) -> bool:
+    def _acceptable(self, link: Link, header: Header, batch: B, size: int) -> bool:
         if size > self._bytes_max:
             text = f"a batch has at most {self._bytes_max} bytes, not {size}"
-            self._refuse(link, "too_large", text)
+            self._refuse(link, batch, "too_large", text)
         elif header.kind == Kind.DATA and header.count > self._count_max:
             text = f"a batch has at most {self._count_max} messages, not {header.count}"
-            self._refuse(link, "too_large", text)
+            self._refuse(link, batch, "too_large", text)
         elif header.created_us > TIME_US_MAX and header.kind == Kind.DATA:
             self._counters.malformed += 1
             text = f"a batch cannot have been made {header.created_us} µs after 1970"
-            self._refuse(link, "malformed", text)
+            self._refuse(link, batch, "malformed", text)
         elif header.kind not in {Kind.DATA, Kind.VOID}:
             self._counters.malformed += 1
-            self._refuse(link, "malformed", "markers and fences are the exchange's to write")
+            text = "markers and fences are the exchange's to write"
+            self._refuse(link, batch, "malformed", text)
         else:
             return True
         return False
@@ -451,7 +453,12 @@ class Intake(Generic[B]):
         document = documents.encode(Reset(expected=expected, text=text))
         self._answers.append(Send(route, (RESET, document)))
 
-    def _refuse(self, link: Link, code: str, text: str) -> None:
+    def _refuse(self, link: Link, batch: B, code: str, text: str) -> None:
+        if read_header(cast("bytes", batch)).kind == Kind.VOID:
+            self._counters.voids_dropped += 1
+            link.expected += 1
+            self._owe_ack(link)
+            return
         self._counters.refused_batches += 1
         self._await_replay(link)
         if link.route is not None:
@@ -461,28 +468,14 @@ class Intake(Generic[B]):
         """Whether these delayed messages are refused, which is told then."""
         refused = self._later.why_not(batch)
         if refused is not None:
-            self._refuse(link, *refused)
+            self._refuse(link, batch, *refused)
         return refused is not None
-
-    def _no_room(self, link: Link, batch: B) -> None:
-        """No topic more is remembered: a VOID is acknowledged without a place in the log."""
-        if read_header(cast("bytes", batch)).kind == Kind.DATA:
-            self._refuse(link, "topics", self._publishers.no_topic(link))
-        else:
-            self._counters.voids_dropped += 1
-            link.expected += 1
-            self._owe_ack(link)
 
     def _too_far(self, link: Link, batch: B, last: int, after: int) -> None:
         """No publisher has sent so much elsewhere: readers would count all of it as lost."""
         self._counters.malformed += 1
-        if read_header(cast("bytes", batch)).kind == Kind.DATA:
-            text = f"sequence {after - 1} is too far above {last}, the next one of this topic"
-            self._refuse(link, "malformed", text)
-        else:
-            self._counters.voids_dropped += 1
-            link.expected += 1
-            self._owe_ack(link)
+        text = f"sequence {after - 1} is too far above {last}, the next one of this topic"
+        self._refuse(link, batch, "malformed", text)
 
     def _owe_ack(self, link: Link) -> None:
         if not link.owes_ack:

@@ -200,10 +200,11 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """A Hello, a batch or a request is not accepted.
 
     `link_number` 0 means the whole link (or request). Otherwise this batch: the publisher puts a
-    VOID batch in its place and replays from it. Codes: `version`, `foreign_queue`, `stale_epoch`,
-    `full`, `moved`, `fenced`, `forgotten`, `stopping`, `too_large`, `topics`, `malformed`,
-    `invalid_request`. After `forgotten` the publisher comes back under a higher epoch: what it has
-    sent under this one stands in the log, and nobody knows how far it came.
+    VOID batch in its place, which is not refused, and replays from it. Codes: `version`,
+    `foreign_queue`, `stale_epoch`, `full`, `moved`, `fenced`, `forgotten`, `stopping`, `too_large`,
+    `topics`, `malformed`, `invalid_request`. After `forgotten` the publisher comes back under a
+    higher epoch: what it has sent under this one stands in the log, and nobody knows how far it
+    came.
     """
 
     code: str

@@ -242,7 +242,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            buffer.add(sealed)\n", ""),
         ("        sealed.strayed |= sealed.sent\n", ""),
         ("        stream.next_sequence += count\n", "        stream.next_sequence += 1\n"),
-        ("            self.rewind(number)\n            return True\n", "            return True\n"),
+        ("        self.rewind(number)\n        return True\n", "        return True\n"),
     ),
     *_of(
         "roq/protocol/batch.py",

@@ -265,7 +265,9 @@ class Link:
         try:
             kind, body = frames
             if kind == channel.ACK:
-                return self._acked(channel.read_number(body), body, now)
+                number = channel.read_number(body)
+                runs = channel.read_runs(body) if len(body) > channel.NUMBER.size else ()
+                return self._acked(number, runs, now)
             if kind == channel.SYNCED:
                 return self._is_synced(channel.read_number(body))
             if kind == channel.READY:
@@ -368,7 +370,7 @@ class Link:
 
     # --- what the exchange says -------------------------------------------------------------------
 
-    def _acked(self, number: int, body: bytes, now: float) -> list[LinkEffect]:
+    def _acked(self, number: int, runs: Sequence[channel.Run], now: float) -> list[LinkEffect]:
         window = self.window
         if self.phase is not LinkPhase.READY or number < window.low:
             return []
@@ -376,8 +378,8 @@ class Link:
             window.tally.malformed += 1
             return self._fail("the exchange acknowledged what was never sent", lost=False)
         oldest = window.sealed_at
-        if len(body) > channel.NUMBER.size:
-            window.place(channel.read_runs(body), number, self._status)
+        if runs:
+            window.place(runs, number, self._status)
         window.acknowledge(number, self._status, now)
         since, self.progress_at = self.progress_at, now
         if self._latency is not None and not self.held:
@@ -419,6 +421,10 @@ class Link:
 
     def _hello_accepted(self, ready: channel.Ready, now: float) -> list[LinkEffect]:
         exchange = self.exchange
+        if self.phase is LinkPhase.READY and (ready.exchange, ready.generation) == self.log:
+            # The answer to a Hello that has introduced it anew: more of it may have left before.
+            reached = self.window.low + self.window.under_way - 1
+            return self._acked(min(ready.expected - 1, reached), ready.places, now)
         if self.phase is not LinkPhase.OPENING or exchange is None:
             return []
         if (ready.exchange, ready.generation) != self.log:

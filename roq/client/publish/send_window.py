@@ -420,28 +420,18 @@ class SendWindow:
     def refuse(self, number: int, status: SendStatus) -> bool:
         """The exchange does not take this batch: put a VOID in its place and send from it again.
 
-        A VOID that is refused as well is left out, and the later ones move up.
-
         Returns:
-            False if no such batch is under way.
+            False if no such batch is under way; or a VOID is, which every exchange takes: then a
+            copy of what was there before was refused once more.
         """
         index = number - self.low
-        if not 0 <= index < self._sent:
+        if not 0 <= index < self._sent or self._batches[index].void:
             return False
         sealed = self._batches[index]
-        if not sealed.void:
-            if sealed.strayed:
-                status = SendStatus(outcome=Outcome.UNKNOWN, reason=status.reason)
-            self._void(sealed, status)
-            self.rewind(number)
-            return True
+        if sealed.strayed:
+            status = SendStatus(outcome=Outcome.UNKNOWN, reason=status.reason)
+        self._void(sealed, status)
         self.rewind(number)
-        sent, sent_bytes = self._sent, self._sent_bytes
-        del self._batches[index]
-        self._drop_owed(sealed)
-        self.tally.replayed_batches += sum(1 for s in islice(self._batches, index, None) if s.sent)
-        self._renumber_from(index, number)
-        self._sent, self._sent_bytes = sent, sent_bytes
         return True
 
     def expire(
@@ -506,14 +496,6 @@ class SendWindow:
         if not sealed.receipt.done():
             sealed.receipt.settle(status)
             self.tally.give_up(sealed.count, status, one_way=sealed.receipt.one_way)
-
-    def _drop_owed(self, sealed: PendingBatch) -> None:
-        if sealed.owed:
-            sealed.owed = False
-            self.owed_batches -= 1
-            self.owed_bytes -= len(sealed.data)
-        if sealed.stream.unacked is not None:
-            sealed.stream.unacked.pop(sealed.first_sequence, None)
 
     def oldest_owed(self) -> float | None:
         """When the oldest batch was sealed that may still be given up."""

@@ -144,6 +144,18 @@ def test_a_batch_on_a_topic_beyond_the_cap_is_refused_and_its_void_is_not_logged
     assert publisher.exchange.core.counters.voids_dropped == 1
 
 
+def test_a_void_is_never_refused() -> None:
+    publisher = connected()
+    for number, topic in enumerate([b"\xff\xff", b"x" * 300], 1):
+        assert not publisher.exchange.append(publisher.route, topic, publisher.batch(topic))
+        assert publisher.refused().link_number == number
+        void = publisher.void(topic, 1, number)
+        assert not publisher.exchange.append(publisher.route, topic, void)
+        assert publisher.acked() == number
+    assert publisher.send()
+    assert publisher.acked() == 3
+
+
 def test_a_publisher_with_ever_new_topics_leaves_others_theirs() -> None:
     there = exchange(topics=640)
     many, other = Publisher(there, name="many"), Publisher(there, name="other")

@@ -632,3 +632,20 @@ def test_the_only_exchange_is_used_however_slow_it_is() -> None:
         script.publish()
         script.now += 0.5
         assert script.ack(number) == []
+
+
+@pytest.mark.parametrize("offsets", [False, True])
+def test_an_answer_to_a_second_hello_tells_of_what_has_left_and_of_nothing_else(
+    offsets: bool,
+) -> None:
+    script = Script(offsets=offsets)
+    script.assign()
+    script.accept()
+    for _ in range(7):  # the window lets out four at once
+        script.publish()
+    script.accept(4, X2, places=[(1, 70, 3)])
+    assert not any(receipt.done() for receipt in script.receipts)
+    script.accept(3, places=[(1, 7, 2)])
+    assert [each.status and each.status.offset for each in script.receipts[:3]] == [7, 8, None]
+    script.accept(99, places=[(3, 9, 90)])
+    assert [each.done() for each in script.receipts] == [True] * 6 + [False]

@@ -201,17 +201,18 @@ def test_what_left_on_another_lane_and_is_refused_here_may_have_arrived_there() 
         assert status.outcome is outcome
 
 
-def test_a_refused_void_is_left_out_and_later_batches_move_up() -> None:
+def test_what_stands_behind_a_void_keeps_its_number_if_a_copy_is_refused_once_more() -> None:
     box = Box()
     box.add(b"a")
     second = box.add(b"b")
     box.take_unsent()
     box.refuse(1, NO)
-    box.take_unsent()
-    assert box.refuse(1, NO)
-    assert numbers(box.take_unsent()) == [1]
-    assert second.link_number == 1
-    assert box.owed_batches == 1
+    assert numbers(box.take_unsent()) == [1, 2]
+    assert not box.refuse(1, NO)
+    assert box.take_unsent() == []
+    box.acknowledge(1, OK, 0.0)
+    assert second.link_number == 2
+    assert second.receipt.status is None
     box.check()
 
 
