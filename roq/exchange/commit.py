@@ -139,7 +139,7 @@ class CommitGate(Generic[B]):
             self._entries -= len(mark.numbers)
             for link, (stay, number) in mark.numbers.items():
                 if link.stay == stay:
-                    link.committed = number
+                    link.committed = max(link.committed, number)
                     due[link] = None
         return list(due)
 

@@ -245,7 +245,7 @@ class World:
         self.lost: list[tuple[Way, str]] = []
         """Connections of whose end the publisher has not heard."""
         self.sent: list[Sent] = []
-        self.wants, self.untold, self.trouble = True, False, True
+        self.wants, self.untold, self.trouble, self.forgets = True, False, True, 0
         self.topology()
         self.assign()
 
@@ -369,6 +369,12 @@ class World:
         self.leaving.append(way)
         self.feed(ConnectionLost(way.link, reason))
 
+    def lose(self, way: Way) -> None:
+        """Something that was on its way does not arrive, and what comes behind it does."""
+        for queue in (way.up, way.down):
+            if queue and self.chance.random() < 0.5:
+                del queue[self.chance.randrange(len(queue))]
+
     def let_go(self) -> None:
         """Connections that were given up: the rest arrives, and the exchange notices."""
         leaving, self.leaving = self.leaving, []
@@ -437,6 +443,7 @@ class World:
             link = place.core.links.get(PUBLISHER)
             if link is not None and link.route is None:
                 place.core._publishers._forget(link)
+                self.forgets += 1
 
     def wait(self, seconds: float) -> None:
         if self.untold and seconds > 1.0:
@@ -545,10 +552,11 @@ class World:
     def judge_receipt(self, sent: Sent) -> None:
         status, found = sent.receipt.status, self.found.get(sent.payload, [])
         assert status is not None
-        if sent.topic == BOUND and self.kind == "flush":
+        if sent.topic == BOUND and self.kind != "ring":
             assert len(found) <= 1, f"it is bound, and in {found}"
         if status.outcome in {Outcome.REFUSED, Outcome.FAILED}:
             assert not found, f"{status}, and it is in {found}"
+        assert self.forgets or "differently" not in status.reason, status
         if not status.ok:
             return
         log = (status.log.number, status.log.generation)
@@ -574,6 +582,7 @@ STEPS: list[tuple[float, Callable[[World, Place], object]]] = [
     (3, lambda _, place: place.sync()),
     (2, lambda _, place: place.stick()),
     (2, lambda world, _: [world.cut(way) for way in world.one()]),
+    (1, lambda world, _: [world.lose(way) for way in world.one()]),
     (4, lambda world, _: world.let_go()),
     (1, lambda world, place: world.kill(place, power=False)),
     (1, lambda world, place: world.kill(place, power=True)),

@@ -113,16 +113,16 @@ class Links:
         self.publisher, self._incarnation = publisher, incarnation
         self.queue_id, self._offsets, self._latency = b"", offsets, latency
         self.limits, self.delivery_seconds = limits, delivery_seconds
-        self.topics, self.tally, self.replay = Topics(limits.topics), Tally(), ReplayBuffers()
-        self.bound, self.published = BoundLinks(delivery_seconds), PublishedLogs()
+        self.topics, self.tally, self.published = Topics(limits.topics), Tally(), PublishedLogs()
+        self.bound = BoundLinks(delivery_seconds)
+        self.replay = ReplayBuffers(self.bound.topics)
         self.serving: frozenset[LogId] | None = None
-        self.epoch, self.used = 0, False
+        self.epoch, self.used, self.moves, self.closed = 0, False, 0, False
         self._unanswered = 0  # exchanges that did not answer in time since one was ready
         self.away_since: float | None = now
         self._last_link = self._attempt = 0
         self.all: tuple[Link, ...] = ()
         self.chooser = LinkChooser(self._add_link(None, 0), self.topics)
-        self.moves, self.closed = 0, False
         self._highest = 0
         """The highest epoch that was heard of."""
         self._relocation: Relocation | None = None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Final
 
 from roq.model import LogId
@@ -140,9 +140,15 @@ class ReplayBuffer:
 
 
 class ReplayBuffers:
-    """The replay buffers of one publisher, the one that was left first at the front."""
+    """The replay buffers of one publisher, the one that was left first at the front.
 
-    def __init__(self) -> None:
+    Args:
+        bound: topics of what must not be in two logs: what a durable exchange has acknowledged of
+            them goes to no other, also if it may lose it.
+    """
+
+    def __init__(self, bound: Container[str] = ()) -> None:
+        self._bound = bound
         self._buffers: dict[LogId, ReplayBuffer] = {}
         self._emptied: frozenset[LogId] = frozenset()
         self._told_at = -math.inf
@@ -195,7 +201,12 @@ class ReplayBuffers:
         for buffer in doubtful:
             del self._buffers[buffer.log]
         owed = [buffer for buffer in doubtful if buffer.log not in self._emptied]
-        return [sealed for buffer in owed for sealed in buffer.batches]
+        return [
+            sealed
+            for buffer in owed
+            for sealed in buffer.batches
+            if not (buffer.durable and sealed.stream.topic in self._bound)
+        ]
 
     def doubt_missing(self, serving: frozenset[LogId], now: float) -> bool:
         """Doubt the exchanges that were left and do not serve now; whether there are any."""

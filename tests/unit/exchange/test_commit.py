@@ -131,6 +131,22 @@ def test_marks_have_a_bound_and_what_joins_one_is_due_with_it(
     assert [link.committed for link in links] == [1] * 5
 
 
+def test_what_a_publisher_was_told_to_be_kept_is_not_taken_back_by_an_older_mark() -> None:
+    log = late()
+    gate: CommitGate[bytes] = CommitGate(log)
+    link = Link(PublisherId(bytes(16)), {}, 0.0)
+    log.append(b"t", b"x", 1)
+    link.expected = 2
+    assert gate.release([link]) == []
+    log.append(b"t", b"x", 1)
+    link.expected = 3
+    log.committed = 2
+    assert gate.reached(link) == 2
+    log.append(b"t", b"x", 1)
+    assert gate.release([]) == [link]
+    assert (link.committed, gate.reached(link)) == (2, 2)
+
+
 class AheadLog(SegmentedLog[bytes]):
     """Syncs when it is told."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from publisher_script import NoWaiter
 
 from roq.client.publish.receipt import Receipt
@@ -55,6 +56,18 @@ def test_an_exchange_in_doubt_keeps_its_pile_until_it_is_taken() -> None:
     assert replay.take_doubtful(frozenset({X1})) == []
     assert replay.take_doubtful(frozenset({X2})) == [sealed]
     assert list(replay) == []
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_what_must_not_be_in_two_logs_is_not_taken_from_a_durable_one(
+    durable: bool,
+) -> None:
+    replay = ReplayBuffers({"t"})
+    buffer = replay.of(X1)
+    buffer.confirm(durable=durable, ahead=durable)
+    sealed = acknowledged(buffer, 0.0)
+    replay.doubt(X1, lost=True)
+    assert replay.take_doubtful(frozenset({X2})) == [sealed][durable:]
 
 
 def test_an_exchange_that_was_left_is_remembered_longer() -> None:
