@@ -27,6 +27,9 @@ KEEP_BYTES: Final = 16 * 1024 * 1024
 class ReplayBuffer:
     """What one exchange has acknowledged of late.
 
+    Args:
+        bound: see `ReplayBuffers`.
+
     Attributes:
         log: of the exchange.
         doubt: it may be dead, with its memory.
@@ -42,6 +45,7 @@ class ReplayBuffer:
     """
 
     __slots__ = (
+        "_bound",
         "_older",
         "ahead",
         "batches",
@@ -55,7 +59,8 @@ class ReplayBuffer:
         "seconds",
     )
 
-    def __init__(self, log: LogId) -> None:
+    def __init__(self, log: LogId, bound: Container[str] = ()) -> None:
+        self._bound = bound
         self.log = log
         self.doubt = False
         self.left = False
@@ -98,16 +103,21 @@ class ReplayBuffer:
         """
         if not self.ahead:
             return []
-        if expected == 1 and epoch != self.epoch:
-            self._older = 0
+        # A process that knows nothing of this link may know nothing of earlier ones: what must not
+        # be in a log twice is not sent for that.
+        unknown = expected == 1 and epoch != self.epoch
+        older = self._older
         kept: deque[PendingBatch] = deque()
         lost: list[PendingBatch] = []
         for index, sealed in enumerate(self.batches):
-            old = index < self._older
-            (kept.append if old or sealed.link_number < expected else lost.append)(sealed)
+            if index < older:
+                stays = not unknown or sealed.stream.topic in self._bound
+                self._older -= not stays
+            else:
+                stays = sealed.link_number < expected
+            (kept if stays else lost).append(sealed)
         self.batches = kept
         self.bytes = sum(len(sealed.data) for sealed in kept)
-        self._older = min(self._older, len(kept))
         return lost
 
     def lower_firsts(self, firsts: dict[Stream, int]) -> None:
@@ -161,7 +171,7 @@ class ReplayBuffers:
     def of(self, log: LogId) -> ReplayBuffer:
         """The replay buffer of an exchange that the publisher begins to use; it is the last to be
         cut."""
-        buffer = self._buffers.pop(log, None) or ReplayBuffer(log)
+        buffer = self._buffers.pop(log, None) or ReplayBuffer(log, self._bound)
         buffer.left = False
         buffer.keeps = self._keeps
         buffer.renumber()

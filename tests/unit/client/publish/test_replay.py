@@ -70,6 +70,16 @@ def test_what_must_not_be_in_two_logs_is_not_taken_from_a_durable_one(
     assert replay.take_doubtful(frozenset({X2})) == [sealed][durable:]
 
 
+@pytest.mark.parametrize("bound", ["t", "u"])
+def test_what_must_not_be_twice_in_a_log_is_not_sent_again_under_another_epoch(bound: str) -> None:
+    buffer = ReplayBuffers({bound}).of(X1)
+    buffer.confirm(durable=True, ahead=True, epoch=5)
+    sealed = acknowledged(buffer, 0.0)
+    buffer.renumber()
+    assert buffer.take_lost(2, 6) == []
+    assert buffer.take_lost(1, 6) == [sealed][bound == "t" :]
+
+
 def test_an_exchange_that_was_left_is_remembered_longer() -> None:
     replay = ReplayBuffers()
     acknowledged(replay.of(X1), 0.0)
