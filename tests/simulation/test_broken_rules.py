@@ -156,11 +156,6 @@ def a_snapshot_has_no_streams(patch: Patch) -> None:
     patch.setattr(machine, "encode_snapshot", forgetful)
 
 
-def a_snapshot_has_no_links(patch: Patch) -> None:
-    encode = snapshot.encode_snapshot
-    patch.setattr(machine, "encode_snapshot", lambda _states, *others: encode([], *others))
-
-
 def a_folder_is_not_synced(patch: Patch) -> None:
     patch.setattr(LossyFiles, "sync_folder", lambda _files: None)
 
@@ -315,9 +310,6 @@ CASES: Final[dict[Break, Case]] = {
     what_is_not_synced_is_committed: Case("in no log", ("power",), shape=DURABLE),
     a_snapshot_has_no_streams: Case(
         "does not know how far", ("kill-exchange",), options={"profile": RARE}, shape=DURABLE
-    ),
-    a_snapshot_has_no_links: Case(
-        "appends batch", ("kill-exchange",), options={"profile": RARE}, shape=DURABLE
     ),
     a_folder_is_not_synced: Case("in no log", ("power",), shape=DURABLE),
     a_sync_that_failed_is_tried_again: Case("in no log", ("disk", "power"), shape=DURABLE),
