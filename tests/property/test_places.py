@@ -62,7 +62,7 @@ NEVER_US: Final = 1 << 48
 UNREADABLE_US: Final = 1 << 62
 """A batch that says to be made then is refused."""
 KINDS: Final = ("ring", "flush", "async")
-SEEDS: Final = 150
+SEEDS: Final = 300
 
 
 @dataclass

@@ -395,7 +395,7 @@ class Link:
 
     def _is_synced(self, number: int) -> list[LinkEffect]:
         if self.phase is LinkPhase.READY and 0 < number < self.window.low:
-            self.window.buffer.synced(number)
+            self.window.buffer.synced(number, self.window.epoch)
         return []
 
     def expire(self, before: float, delivery_seconds: float) -> None:
@@ -441,11 +441,10 @@ class Link:
             outcome=Outcome.OK, exchange=exchange.name, exchange_epoch=ready.exchange_epoch,
             log=self.log, stored=True, flushed=ready.durable and not ready.ahead,
         )  # fmt: skip
-        lost = window.buffer.take_lost(ready.expected, ready.exchange_epoch)
+        lost = window.buffer.take_lost(ready.expected, ready.exchange_epoch, window.epoch)
         window.buffer.confirm(durable=ready.durable, ahead=ready.ahead, epoch=ready.exchange_epoch)
         if lost or (ready.ahead and ready.expected < window.low):
             window.tally.forgotten += 1
-            window.buffer.renumber()
             window.take_back(lost, ready.expected)
         else:
             window.place(ready.places, ready.expected - 1, self._status)

@@ -46,7 +46,6 @@ class ReplayBuffer:
 
     __slots__ = (
         "_bound",
-        "_older",
         "ahead",
         "batches",
         "bytes",
@@ -69,8 +68,6 @@ class ReplayBuffer:
         self.keeps = True
         self.epoch = 0
         self.seconds = REPLAY_KEEP_SECONDS
-        self._older = 0
-        """So many of the batches, at the front, have link numbers that do not count any more."""
         self.batches: deque[PendingBatch] = deque()
         self.bytes = 0
 
@@ -85,36 +82,36 @@ class ReplayBuffer:
         self.epoch = epoch
         self.seconds = REPLAY_KEEP_SECONDS
 
-    def renumber(self) -> None:
-        """Link numbers start again: those of what is here do not count any more."""
-        self._older = len(self.batches)
+    def synced(self, number: int, link: int) -> None:
+        """Everything up to this link number is on the disk, and with it what was before.
 
-    def synced(self, number: int) -> None:
-        """Everything up to this link number is on the disk, and with it what was before."""
-        while self.batches and (self._older or self.batches[0].link_number <= number):
+        Args:
+            link: the epoch of the link.
+        """
+        upto = link, number
+        while self.batches and (self.batches[0].epoch, self.batches[0].link_number) <= upto:
             self.drop_oldest()
 
-    def take_lost(self, expected: int, epoch: int) -> list[PendingBatch]:
+    def take_lost(self, expected: int, epoch: int, link: int) -> list[PendingBatch]:
         """What was acknowledged ahead of the disk and is lost: it is gone here, and to be sent.
 
         Args:
             expected: the link number that the exchange wants next.
             epoch: of its process.
+            link: the epoch of the link.
         """
         if not self.ahead:
             return []
         # A process that knows nothing of this link may know nothing of earlier ones: what must not
         # be in a log twice is not sent for that.
         unknown = expected == 1 and epoch != self.epoch
-        older = self._older
         kept: deque[PendingBatch] = deque()
         lost: list[PendingBatch] = []
-        for index, sealed in enumerate(self.batches):
-            if index < older:
-                stays = not unknown or sealed.stream.topic in self._bound
-                self._older -= not stays
-            else:
+        for sealed in self.batches:
+            if sealed.epoch == link:
                 stays = sealed.link_number < expected
+            else:
+                stays = not unknown or sealed.stream.topic in self._bound
             (kept if stays else lost).append(sealed)
         self.batches = kept
         self.bytes = sum(len(sealed.data) for sealed in kept)
@@ -136,7 +133,6 @@ class ReplayBuffer:
 
     def drop_oldest(self) -> None:
         """Let go of one; only if there is one."""
-        self._older = max(0, self._older - 1)
         self.bytes -= len(self.batches.popleft().data)
 
     def forget(self, now: float) -> None:
@@ -174,7 +170,6 @@ class ReplayBuffers:
         buffer = self._buffers.pop(log, None) or ReplayBuffer(log, self._bound)
         buffer.left = False
         buffer.keeps = self._keeps
-        buffer.renumber()
         self._buffers[log] = buffer
         return buffer
 
@@ -249,5 +244,4 @@ class ReplayBuffers:
         """Assert the invariants."""
         for log, buffer in self._buffers.items():
             assert buffer.log == log  # noqa: S101
-            assert 0 <= buffer._older <= len(buffer.batches)  # noqa: S101, SLF001
             assert buffer.bytes == sum(len(s.data) for s in buffer.batches)  # noqa: S101

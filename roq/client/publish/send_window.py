@@ -54,6 +54,7 @@ class PendingBatch:
         "acked_at",
         "count",
         "data",
+        "epoch",
         "first_sequence",
         "link_number",
         "owed",
@@ -85,6 +86,8 @@ class PendingBatch:
         self.receipt = receipt
         self.sealed_at = sealed_at
         self.acked_at = 0.0
+        self.epoch = 0
+        """Of the link that it was acknowledged on."""
         self.sent = False
         self.strayed = False
         """It left on another link before: a copy may still arrive there."""
@@ -293,7 +296,7 @@ class SendWindow:
             stream.acked_at = now
             if stream.unacked is not None:
                 stream.unacked.pop(sealed.first_sequence, None)
-            sealed.acked_at = now
+            sealed.acked_at, sealed.epoch = now, self.epoch
             buffer.add(sealed)
         buffer.forget(now)
 

@@ -75,9 +75,29 @@ def test_what_must_not_be_twice_in_a_log_is_not_sent_again_under_another_epoch(b
     buffer = ReplayBuffers({bound}).of(X1)
     buffer.confirm(durable=True, ahead=True, epoch=5)
     sealed = acknowledged(buffer, 0.0)
-    buffer.renumber()
-    assert buffer.take_lost(2, 6) == []
-    assert buffer.take_lost(1, 6) == [sealed][bound == "t" :]
+    assert buffer.take_lost(2, 6, link=1) == []
+    assert buffer.take_lost(1, 6, link=1) == [sealed][bound == "t" :]
+
+
+def test_what_an_earlier_link_is_told_late_is_not_taken_for_lost_by_the_next_one() -> None:
+    buffer = ReplayBuffers().of(X1)
+    buffer.confirm(durable=True, ahead=True, epoch=5)
+    early = acknowledged(buffer, 0.0)
+    assert buffer.take_lost(1, 5, link=2) == []
+    buffer.synced(1, link=2)
+    assert early not in buffer.batches
+
+
+def test_what_one_power_cut_has_left_the_next_one_may_take() -> None:
+    buffer = ReplayBuffers().of(X1)
+    buffer.confirm(durable=True, ahead=True, epoch=5)
+    first, second, third = (acknowledged(buffer, 0.0) for _ in range(3))
+    for number, sealed in enumerate((first, second, third), 1):
+        sealed.epoch, sealed.link_number = 1, number
+    assert buffer.take_lost(3, 6, link=1) == [third]
+    buffer.confirm(durable=True, ahead=True, epoch=6)
+    assert buffer.take_lost(2, 7, link=1) == [second]
+    assert list(buffer.batches) == [first]
 
 
 def test_an_exchange_that_was_left_is_remembered_longer() -> None:
