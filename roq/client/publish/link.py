@@ -333,7 +333,7 @@ class Link:
 
     def go_on(self, exchange: ExchangeInfo, ready_seconds: float, now: float) -> list[LinkEffect]:
         """Connect there anew, and go on under the same numbers; an answer has so much time."""
-        self.suspect = False
+        self.suspect = self._waits = False
         self._leave_at = None
         self._ready_seconds = ready_seconds
         self.exchange = exchange

@@ -370,7 +370,7 @@ class Links:
     def _assigned(self, assignment: Assignment, now: float) -> list[Effect]:
         """Publish there and nowhere else, at once: whatever there was before did not work.
 
-        If its only link was to the same durable log, or one is bound to that, it goes on there
+        If one of its links was to the same durable log, or is bound to that, it goes on there
         under its numbers: what that log has of it is not sent into it once more.
         """
         if assignment.epoch <= self._highest:
@@ -383,11 +383,10 @@ class Links:
         self._ask_at = self._relocation = self._next = None
         self._asked = False
         before, exchange, seconds = self._used, assignment.exchange, self._ready_seconds()
-        if len(before) == 1 and before[0].goes_on_at(exchange):
-            return list(before[0].go_on(exchange, seconds, now))
-        same = self.bound.take_back(exchange)
+        same = next((each for each in before if each.goes_on_at(exchange)), None)
+        same = same or self.bound.take_back(exchange)
         link = same or self._add_link(exchange, assignment.epoch)
-        effects, batches = self._part(before, now)
+        effects, batches = self._part([each for each in before if each is not same], now)
         self.chooser.deal_to([link])
         self._replay(batches)
         return [*effects, *(same.go_on(exchange, seconds, now) if same else link.open(now))]

@@ -432,3 +432,17 @@ def test_a_void_in_place_of_a_spare_one_says_nothing_of_what_others_send(bound: 
     status = bound.receipts[0].status
     assert status is not None
     assert status.log == X2.log
+
+
+def test_a_striped_publisher_that_is_assigned_one_of_its_exchanges_goes_on_there(
+    bound: Script,
+) -> None:
+    relocate(bound, 2, X1, X2)
+    says(bound, X2, 1)
+    for _ in range(2):
+        bound.publish("once")
+    assert opened(bound.assign(X2, 3)).epoch == 2, "a newer link would pass it"
+    assert sent(says(bound, X2, 1, taken=1)) == [1]
+    acked(bound, X2, 1)
+    acked(bound, X1, 1)
+    assert outcomes(bound) == ["ok", "ok"]
