@@ -529,6 +529,12 @@ class World:
                 self.logs[place.number, place.generation] = place.seen
         self.found: dict[bytes, list[tuple[int, int]]] = {}
         for log, entries in self.logs.items():
+            for data in entries.values():
+                header = wire.read_header(data)
+                if header.publisher == PUBLISHER and header.kind == wire.Kind.DATA:
+                    (payload,) = wire.read_payloads(data, header)
+                    self.found.setdefault(payload, []).append(log)
+        for log, entries in self.logs.items():
             self.judge_log(log, entries)
         for sent in self.sent:
             self.judge_receipt(sent)
@@ -548,10 +554,10 @@ class World:
             if header.kind != wire.Kind.DATA:
                 continue
             (payload,) = wire.read_payloads(data, header)
-            self.found.setdefault(payload, []).append(log)
             sent = sealed[payload]
             key = header.epoch, sent.topic
-            if payload not in once and sent.home == (log[0], header.epoch):
+            here = set(self.found[payload]) == {log}  # what was elsewhere comes back behind others
+            if payload not in once and here and sent.home == (log[0], header.epoch):
                 assert sent.first >= last[key], "out of order"
             last[key] = max(last[key], sent.first)
             once.add(payload)
