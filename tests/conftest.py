@@ -2,9 +2,9 @@
 
 `ROQ_EXPLORE=1 pytest tests/property` looks where no run before has looked.
 
-With `ROQ_AGAIN=1` a test of real processes that fails is run once more, and both results are told
-("R" in the dots, "rerun" in the summary): a machine that stands still for seconds is no defect of
-the change, but a test that needs its second run is a defect to find.
+With `ROQ_AGAIN=1` a test that fails is run once more, and both results are told ("R" in the dots,
+"rerun" in the summary): a machine on which processes and threads stand still for seconds is no
+defect of the change, but a test that needs its second run is a defect to find.
 """
 
 import os
@@ -31,9 +31,6 @@ settings.load_profile("roq")
 IN_MEMORY = "ROQ_GCM_QUEUES_DURABILITY"
 
 SPARK = "tests/spark/"
-
-REAL = {"integration", "spark", "docker", "long"}
-"""Marks of tests that start processes."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -67,8 +64,7 @@ def engine() -> Iterator[Engine]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if "ROQ_AGAIN" in os.environ:
         for item in items:
-            if any(mark.name in REAL for mark in item.iter_markers()):
-                item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.hookimpl(optionalhook=True)
