@@ -98,7 +98,8 @@ class Links:
         replay: acknowledged batches.
         bound: links that were left, with what must not be sent elsewhere.
         published: the logs into which it has published.
-        serving: the topology; None before it was told.
+        serving: the logs of the topology, and the epoch of the process that serves each; None
+            before it was told.
         epoch: the highest one under which it publishes; 0: no exchange was ever assigned.
         used, away_since: whether a link ever worked; since when none does.
         moves: exchanges assigned and relocations done.
@@ -116,7 +117,7 @@ class Links:
         self.topics, self.tally, self.published = Topics(limits.topics), Tally(), PublishedLogs()
         self.bound = BoundLinks(delivery_seconds)
         self.replay = ReplayBuffers(self.bound.topics)
-        self.serving: frozenset[LogId] | None = None
+        self.serving: Mapping[LogId, int] | None = None
         self.epoch, self.used, self.moves, self.closed = 0, False, 0, False
         self._unanswered = 0  # exchanges that did not answer in time since one was ready
         self.away_since: float | None = now
@@ -325,7 +326,7 @@ class Links:
         exchanges, emptied = event.exchanges, event.emptied
         self.bound.topology(exchanges, event.logs)
         serving = {exchange.log: exchange for exchange in exchanges}
-        self.serving = frozenset(serving)
+        self.serving = {exchange.log: exchange.epoch for exchange in exchanges}
         if self._latency is not None:
             self._latency.serving = tuple((each.number, each.epoch) for each in exchanges)
         self.replay.absolve(emptied)
@@ -572,9 +573,7 @@ class Links:
                 effects += link.close()
                 continue
             effects += link.close(channel.Bye(publisher=self.publisher, epoch=self.epoch))
-            self.replay.leave(link.log)
-            if self.serving is not None and link.log not in self.serving:
-                self.replay.doubt(link.log, lost=True)
+            self.replay.leave(link.log, self.serving)
         return effects
 
     def _replay(self, batches: Iterable[PendingBatch]) -> None:

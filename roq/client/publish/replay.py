@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from roq.model import LogId
@@ -124,6 +124,15 @@ class ReplayBuffer:
             if first < firsts.get(stream, stream.next_sequence):
                 firsts[stream] = first
 
+    def misses(self, serving: Mapping[LogId, int]) -> bool:
+        """Whether the process that has acknowledged this does not serve any more.
+
+        Args:
+            serving: the logs that are served, and the epoch of the process that does.
+        """
+        epoch = serving.get(self.log)
+        return epoch is None or epoch > self.epoch
+
     def add(self, sealed: PendingBatch) -> None:
         """One more was acknowledged."""
         if (self.durable and not self.ahead) or not self.keeps:
@@ -179,18 +188,17 @@ class ReplayBuffers:
         for buffer in self._buffers.values():
             buffer.keeps = False
 
-    def leave(self, log: LogId) -> None:
-        """The publisher has moved away from there."""
+    def leave(self, log: LogId, serving: Mapping[LogId, int] | None = None) -> None:
+        """The publisher has moved away from there.
+
+        Args:
+            serving: as in `ReplayBuffer.misses`; None: that is not known.
+        """
         buffer = self._buffers.get(log)
         if buffer is not None:
             buffer.left = True
             buffer.seconds = REPLAY_LEFT_SECONDS
-
-    def doubt(self, log: LogId, *, lost: bool) -> None:
-        """Whether this exchange is feared to be lost with its memory."""
-        buffer = self._buffers.get(log)
-        if buffer is not None:
-            buffer.doubt = lost
+            buffer.doubt |= serving is not None and buffer.misses(serving)
 
     def absolve(self, emptied: frozenset[LogId]) -> None:
         """Everything in these exchanges has been read: what they had acknowledged is not needed."""
@@ -213,9 +221,10 @@ class ReplayBuffers:
             if not (buffer.durable and sealed.stream.topic in self._bound)
         ]
 
-    def doubt_missing(self, serving: frozenset[LogId], now: float) -> bool:
-        """Doubt the exchanges that were left and do not serve now; whether there are any."""
-        missing = [p for p in self._buffers.values() if p.left and p.log not in serving]
+    def doubt_missing(self, serving: Mapping[LogId, int], now: float) -> bool:
+        """Doubt the exchanges that were left and are gone, or were away meanwhile: a power cut may
+        have taken what was not synced. Whether there are any; see `ReplayBuffer.misses`."""
+        missing = [p for p in self._buffers.values() if p.left and p.misses(serving)]
         for buffer in missing:
             buffer.forget(self._told_at)
             buffer.doubt = True

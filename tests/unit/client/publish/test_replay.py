@@ -44,14 +44,14 @@ def test_the_last_seconds_of_a_host_are_still_kept_when_its_silence_is_noticed()
     replay = ReplayBuffers()
     promised = acknowledged(replay.of(X1), -PROMISED_SECONDS)
     replay.forget(noticed)
-    replay.doubt(X1, lost=True)
+    replay.of(X1).doubt = True
     assert replay.take_doubtful(frozenset({X2})) == [promised]
 
 
 def test_an_exchange_in_doubt_keeps_its_pile_until_it_is_taken() -> None:
     replay = ReplayBuffers()
     sealed = acknowledged(replay.of(X1), 0.0)
-    replay.doubt(X1, lost=True)
+    replay.of(X1).doubt = True
     replay.forget(1000.0)
     assert replay.take_doubtful(frozenset({X1})) == []
     assert replay.take_doubtful(frozenset({X2})) == [sealed]
@@ -66,7 +66,7 @@ def test_what_must_not_be_in_two_logs_is_not_taken_from_a_durable_one(
     buffer = replay.of(X1)
     buffer.confirm(durable=durable, ahead=durable)
     sealed = acknowledged(buffer, 0.0)
-    replay.doubt(X1, lost=True)
+    replay.of(X1).doubt = True
     assert replay.take_doubtful(frozenset({X2})) == [sealed][durable:]
 
 
@@ -104,9 +104,9 @@ def test_an_exchange_that_was_left_is_remembered_longer() -> None:
     replay = ReplayBuffers()
     acknowledged(replay.of(X1), 0.0)
     replay.leave(X1)
-    assert not replay.doubt_missing(frozenset({X1}), REPLAY_LEFT_SECONDS - 0.1)
+    assert not replay.doubt_missing({X1: 0}, REPLAY_LEFT_SECONDS - 0.1)
     assert len(list(replay)) == 1
-    assert not replay.doubt_missing(frozenset({X1}), REPLAY_LEFT_SECONDS + 0.1)
+    assert not replay.doubt_missing({X1: 0}, REPLAY_LEFT_SECONDS + 0.1)
     assert list(replay) == []
 
 
@@ -114,9 +114,9 @@ def test_what_was_left_is_kept_until_somebody_can_say_whether_it_has_died() -> N
     replay = ReplayBuffers()
     sealed = acknowledged(replay.of(X1), 0.0)
     replay.leave(X1)
-    assert not replay.doubt_missing(frozenset({X1}), REPLAY_LEFT_SECONDS - 0.1)
+    assert not replay.doubt_missing({X1: 0}, REPLAY_LEFT_SECONDS - 0.1)
     replay.forget(1000.0)  # no monitor all the time
-    assert replay.doubt_missing(frozenset(), 1000.0)
+    assert replay.doubt_missing({}, 1000.0)
     assert replay.take_doubtful(frozenset()) == [sealed]
 
 
@@ -125,17 +125,39 @@ def test_only_exchanges_that_were_left_are_missed_in_the_topology() -> None:
     replay.of(X1)
     sealed = acknowledged(replay.of(X2), 0.0)
     replay.leave(X2)
-    assert not replay.doubt_missing(frozenset({X1, X2}), 1.0)
-    assert replay.doubt_missing(frozenset(), 1.0)
+    assert not replay.doubt_missing({X1: 0, X2: 0}, 1.0)
+    assert replay.doubt_missing({}, 1.0)
     assert replay.take_doubtful(frozenset({X1})) == [sealed]
+
+
+def test_an_async_exchange_that_another_process_serves_may_have_lost_what_was_left_there() -> None:
+    replay = ReplayBuffers()
+    buffer = replay.of(X1)
+    buffer.confirm(durable=True, ahead=True, epoch=5)
+    sealed = acknowledged(buffer, 0.0)
+    replay.leave(X1, {X1: 5})
+    assert not replay.doubt_missing({X1: 4}, 1.0), "a topology that comes late"
+    assert not replay.doubt_missing({X1: 5}, 1.0)
+    assert replay.take_doubtful(frozenset()) == []
+    assert replay.doubt_missing({X1: 6}, 1.0)
+    assert replay.take_doubtful(frozenset()) == [sealed]
+
+
+def test_who_leaves_when_another_process_serves_has_what_was_there_sent_elsewhere() -> None:
+    replay = ReplayBuffers()
+    buffer = replay.of(X1)
+    buffer.confirm(durable=True, ahead=True, epoch=5)
+    sealed = acknowledged(buffer, 0.0)
+    replay.leave(X1, {X1: 6})
+    assert replay.take_doubtful(frozenset()) == [sealed]
 
 
 def test_what_is_too_old_is_not_replayed_either() -> None:
     replay = ReplayBuffers()
     acknowledged(replay.of(X1), 0.0)
     replay.leave(X1)
-    assert not replay.doubt_missing(frozenset({X1}), REPLAY_LEFT_SECONDS + 1)
-    assert not replay.doubt_missing(frozenset(), REPLAY_LEFT_SECONDS + 2)
+    assert not replay.doubt_missing({X1: 0}, REPLAY_LEFT_SECONDS + 1)
+    assert not replay.doubt_missing({}, REPLAY_LEFT_SECONDS + 2)
     assert replay.take_doubtful(frozenset()) == []
 
 
@@ -168,9 +190,9 @@ def test_what_an_exchange_that_was_emptied_had_acknowledged_is_not_needed() -> N
     acknowledged(replay.of(X2), 0.0)
     replay.leave(X1)
     replay.absolve(frozenset({X1, X2}))
-    assert not replay.doubt_missing(frozenset(), 1.0)
+    assert not replay.doubt_missing({}, 1.0)
     assert [buffer.log for buffer in replay] == [X2]
-    replay.doubt(X2, lost=True)
+    replay.of(X2).doubt = True
     assert replay.take_doubtful(frozenset()) == []
     assert list(replay) == []
 
@@ -182,5 +204,5 @@ def test_what_an_exchange_keeps_on_its_disk_is_not_kept_for_others() -> None:
     buffer.confirm(durable=True)
     acknowledged(buffer, 0.0)
     assert len(buffer.batches) == 1, "what another life of it had acknowledged in memory only"
-    replay.doubt(X1, lost=True)
+    replay.of(X1).doubt = True
     assert len(replay.take_doubtful(frozenset({X2}))) == 1
