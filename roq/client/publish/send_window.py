@@ -360,8 +360,24 @@ class SendWindow:
             self._renumber_from(kept, self.low + kept)
 
     def extend(self, batches: Iterable[PendingBatch]) -> None:
-        """Take over what another link had sealed, behind what is here."""
+        """Take over what another link had sealed, behind what is here.
+
+        A batch of which a spare one stands here takes the place of that: else it would be in this
+        log twice.
+        """
+        spares: dict[tuple[Stream, int], int] = {}
+        if self._spares:
+            for index, each in enumerate(self._batches):
+                if each.spare and not each.void:
+                    spares[each.stream, each.first_sequence] = index
         for sealed in batches:
+            place = spares.get((sealed.stream, sealed.first_sequence))
+            if place is not None and not sealed.void:
+                spare = self._batches[place]
+                self._adopt(sealed)
+                sealed.link_number, sealed.data = spare.link_number, spare.data
+                self._batches[place] = sealed
+                continue
             self._mixed |= bool(self._batches) and age(sealed) < age(self._batches[-1])
             self._adopt(sealed)
             number = sealed.link_number = self.next

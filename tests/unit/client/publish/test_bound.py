@@ -145,6 +145,21 @@ def test_at_the_log_that_is_assigned_again_all_goes_on_behind_it(bound: Script) 
     assert len(bound.links.all) == 1
 
 
+def test_what_comes_back_to_a_log_that_may_have_it_goes_on_there_under_its_number(
+    bound: Script,
+) -> None:
+    assert bound.publish("free") == [1]
+    assert bound.publish("once") == [2]
+    killed(bound)
+    assert sent(accepted(bound, X2)) == [1]
+    assert opened(bound.assign(BACK, 3)).epoch == 1
+    assert sent(says(bound, BACK, 1, 2)) == [1, 2]
+    assert outcomes(bound) == ["", ""]
+    acked(bound, BACK, 2)
+    assert outcomes(bound) == ["ok", "ok"]
+    bound.links.check()
+
+
 def test_an_exchange_that_is_away_is_asked_again_and_no_other_is_looked_for(bound: Script) -> None:
     bound.publish("once")
     killed(bound)
