@@ -432,7 +432,8 @@ class Link:
         window = self.window
         taken = max(ready.taken, ready.expected - 1)
         fits = window.low <= ready.expected and taken <= window.sent_high
-        cut = ready.ahead and 0 < ready.expected == taken + 1 < window.low  # the end of its log
+        # A power cut has taken the end of its log.
+        cut = ready.ahead and 0 < ready.expected == taken + 1 < window.low
         if not fits and not cut:
             self.passed = True
             window.tally.forgotten += 1
@@ -443,7 +444,7 @@ class Link:
         )  # fmt: skip
         lost = window.buffer.take_lost(ready.expected, ready.exchange_epoch, window.epoch)
         window.buffer.confirm(durable=ready.durable, ahead=ready.ahead, epoch=ready.exchange_epoch)
-        if lost or (ready.ahead and ready.expected < window.low):
+        if lost or cut:
             window.tally.forgotten += 1
             window.take_back(lost, ready.expected)
         else:

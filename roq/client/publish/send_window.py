@@ -371,8 +371,9 @@ class SendWindow:
                 if each.spare and not each.void:
                     spares[each.stream, each.first_sequence] = index
         for sealed in batches:
-            place = spares.get((sealed.stream, sealed.first_sequence))
-            if place is not None and not sealed.void:
+            key = sealed.stream, sealed.first_sequence
+            place = None if sealed.void else spares.pop(key, None)
+            if place is not None:
                 spare = self._batches[place]
                 self._adopt(sealed)
                 sealed.link_number, sealed.data = spare.link_number, spare.data
