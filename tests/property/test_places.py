@@ -523,10 +523,10 @@ class World:
         for place in self.places:
             for generation, entries in place.graves.items():
                 self.logs[place.number, generation] = entries
+            if not place.up and self.kind != "ring":
+                place.start(self.now)  # for what its disk has kept
             if place.up:
                 self.logs[place.number, place.generation] = place.entries()
-            elif self.kind != "ring":
-                self.logs[place.number, place.generation] = place.seen
         self.found: dict[bytes, list[tuple[int, int]]] = {}
         for log, entries in self.logs.items():
             for data in entries.values():
