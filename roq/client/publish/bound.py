@@ -125,7 +125,8 @@ class BoundLinks:
         over = []
         for link in self.links:
             self._give_up(link)
-            if not any(sealed.owed and not sealed.void for sealed in link.window):
+            owed = any(sealed.owed and not sealed.void for sealed in link.window)
+            if not (owed or link.window.owes(self._for_a_while)):
                 over.append(link)
         self._keep([link for link in self.links if link not in over])
         return over

@@ -384,8 +384,8 @@ class Links:
         self._ask_at = self._relocation = self._next = None
         self._asked = False
         before, exchange, seconds = self._used, assignment.exchange, self._ready_seconds()
-        same = next((each for each in before if each.goes_on_at(exchange)), None)
-        same = same or self.bound.take_back(exchange)
+        there = [each for each in before if each.goes_on_at(exchange)]
+        same = there[-1] if there else self.bound.take_back(exchange)  # the newest passes others
         link = same or self._add_link(exchange, assignment.epoch)
         effects, batches = self._part([each for each in before if each is not same], now)
         self.chooser.deal_to([link])

@@ -548,7 +548,7 @@ class SendWindow:
 
 
 def _waits(sealed: PendingBatch, topics: Container[str]) -> bool:
-    return sealed.stream.topic in topics and sealed.owed and not sealed.void
+    return sealed.stream.topic in topics and not (sealed.spare or sealed.void)
 
 
 def age(sealed: PendingBatch) -> tuple[float, int]:

@@ -160,6 +160,33 @@ def test_what_comes_back_to_a_log_that_may_have_it_goes_on_there_under_its_numbe
     bound.links.check()
 
 
+def test_what_a_power_cut_has_taken_and_was_sent_again_goes_nowhere_else_either() -> None:
+    script = Script()
+    script.links.bound.topics.add("once")
+    script.assign()
+    script.accept(durable=True, ahead=True)
+    script.publish("once")
+    script.publish("free")
+    script.ack(2)
+    script.lost("power cut")
+    assert sent(script.accept(durable=True, ahead=True)) == [1, 2]
+    killed(script)
+    assert sent(accepted(script, X2)) == [1], "what may be in two logs"
+    assert len(script.links.all) == 1
+
+
+def test_who_is_assigned_an_exchange_that_it_was_about_to_open_goes_on_under_that_epoch(
+    bound: Script,
+) -> None:
+    bound.publish("free")
+    bound.lost("killed")
+    bound.lost("refused")
+    assert opened(relocate(bound, 2, X1)).epoch == 2
+    assert opened(bound.assign(X1, 3)).epoch == 2, "a lower one is passed when its Hello comes"
+    assert len(bound.links.all) == 1
+    assert sent(bound.accept(durable=True)) == [1]
+
+
 def test_an_exchange_that_is_away_is_asked_again_and_no_other_is_looked_for(bound: Script) -> None:
     bound.publish("once")
     killed(bound)
