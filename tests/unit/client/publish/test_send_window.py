@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import pytest
 from publisher_script import NoWaiter
 
@@ -278,3 +280,18 @@ def firsts(box: Box) -> dict[Stream, int]:
     found: dict[Stream, int] = {}
     box.lower_firsts(found)
     return found
+
+
+def test_what_comes_back_takes_the_place_of_its_spare_copy_once() -> None:
+    box = Box()
+    box.add(b"free")
+    box.seal(Stream("bound", b"bound"), [b"x"], Receipt(NoWaiter()), 0.0, 5)
+    box.take_unsent()
+    box.unsend()
+    (free,) = box.take_unbound({"bound"})
+    replayed = copy(free)
+    replayed.owed = False
+    box.extend([free, replayed])
+    assert numbers(list(box)) == [1, 2, 3]
+    assert [sealed.spare for sealed in box] == [False] * 3
+    box.check()
