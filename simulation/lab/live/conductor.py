@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import psutil
 
 import roq
 from roq.errors import RoQError, Unavailable
@@ -55,6 +56,9 @@ class Conductor:
         driver: talks with the tasks.
         tracing: keeps the traces; None: none are kept.
         stack: where what is opened meanwhile is closed.
+
+    Attributes:
+        busy_percent: how busy this machine was while the load lasted; 0: that was not seen.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Conductor:
         self._stack = stack
         self._stage: Aside[list[bytes]] | None = None
         self._phase = ""
+        self.busy_percent = 0.0
         self._tracing = tracing
         tracer = tracing.publisher if tracing is not None else None
         self._herald = Herald(tracer, setting.run, setting.clock)
@@ -202,8 +207,16 @@ class Conductor:
             raise self._stage.error
         if driver.begin_us:
             now = driver.elapsed
+            self._look_at_machine(now)
             self._enter_phase(now)
             self._show.picture(self._picture(now))
+
+    def _look_at_machine(self, now: float) -> None:
+        """Spark's start and what is worked out at the end are no part of what messages met."""
+        if now < 0:
+            psutil.cpu_percent()  # it counts from the last call on
+        elif now >= self._plan.seconds and not self.busy_percent:
+            self.busy_percent = psutil.cpu_percent()
 
     def _enter_phase(self, now: float) -> None:
         timed = self._setting.request.scenario.timed()

@@ -177,6 +177,7 @@ class LiveRun:
                 if tracing is not None:
                     tracing.hurry()
                 found = self._judged(document, conductor.end(), tracing, RunState.INTERRUPTED)
+            document.machine.busy_percent = conductor.busy_percent
             self._show.step("everything ends")
         return msgspec.structs.replace(found, remarks=[*found.remarks, *around.remarks])
 

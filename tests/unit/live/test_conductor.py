@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+import psutil
 import pytest
 
 import roq
@@ -141,3 +142,29 @@ def test_a_run_that_is_to_end_does_not_wait_for_traces(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         world.play()
     assert not world.begin_us
+
+
+def test_how_busy_the_machine_is_counts_from_the_begin_of_the_load_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Passing(World):
+        def begin(self) -> None:
+            self.begin_us = 1
+            self.later = [-0.1, 0.5, 1.0, 3.0]
+            self.elapsed = -1.0
+
+        def picture(self, _picture: object) -> None:
+            self.elapsed, *self.later = [*self.later, 9.0]
+            if self.elapsed == 9.0:
+                self._over.set()
+
+    def percent() -> float:
+        asked.append(world.elapsed)
+        return 40.0
+
+    asked: list[float] = []
+    monkeypatch.setattr(psutil, "cpu_percent", percent)
+    world = Passing(tmp_path, None)
+    world.play()
+    assert asked == [-1.0, -0.1, 1.0]
+    assert world.conductor.busy_percent == 40.0
