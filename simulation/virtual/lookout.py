@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.5
 QUIET_SECONDS: Final = 4.5
 """A client that does not get on for so long tells a reason. The watchdog's two seconds
-may begin twice: with an exchange that goes, and with the one that takes its place."""
+may begin twice: with an exchange that goes, and with the one that takes its place,"""
+AGAIN_SECONDS: Final = 2.0
+"""and once more with each further one that goes meanwhile."""
 HANGS_SECONDS: Final = 2.5
 """A child that hangs is ended within this: a second of silence, and what it takes to notice it."""
 DEAD_SECONDS: Final = 3.5
@@ -67,7 +69,10 @@ class Lookout:
         standing: Status = client.standing
         if standing.reason:
             return  # how long it has been silent counts from the last reason that it told
-        if self._lasts((client, still)) >= QUIET_SECONDS and (client, still) not in self._told:
+        lasts = self._lasts((client, still))
+        ended = sum(at >= self._cluster.world.now - lasts for at in watch.exchanges_ended)
+        patience = QUIET_SECONDS + AGAIN_SECONDS * max(0, ended - 1)
+        if lasts >= patience and (client, still) not in self._told:
             self._told.add((client, still))
             watch.found(f"{name} {still}, and says that it is {standing.state}")
 

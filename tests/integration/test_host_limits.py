@@ -74,11 +74,13 @@ def test_on_a_full_disk_a_start_fails_with_the_reason_and_nobody_else_is_touched
     cluster: roq.Cluster, disk: Path
 ) -> None:
     cluster.create_queue("here")
-    before = [reported(cluster, name) for name in ("here.monitor", "here.x1")]
+    names = ("here.monitor", "here.x1")
+    eventually(lambda: {reported(cluster, name).state for name in names} == {"running"})
+    before = [reported(cluster, name) for name in names]
     with full(disk):
         with pytest.raises(RoQError, match="No space left on device; make room"):
             cluster.create_queue("there")
-        assert [reported(cluster, name) for name in ("here.monitor", "here.x1")] == before
+        assert [reported(cluster, name) for name in names] == before
     cluster.create_queue("there")
     cluster.remove_queue("there")
     cluster.remove_queue("here")
