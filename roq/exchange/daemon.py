@@ -1,7 +1,7 @@
 """Sockets, clock and loop around the exchange core: reads bursts, sends what the core decides.
 
-Frames are read one by one, and the frame of a large batch is what stays in the log. What goes out
-is one frame (`roq.protocol.framing`). Nothing here waits for a peer.
+What comes has two frames, topic and batch; what goes out is one frame (`roq.protocol.framing`).
+Nothing here waits for a peer.
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable
 from math import inf
-from typing import Final, cast
-
-import zmq
+from typing import Final
 
 from roq.errors import ConfigError, RoQError, Unavailable
 from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, live_high_water_mark
-from roq.exchange.connections import Connections
 from roq.exchange.disk_log import DiskLog
 from roq.exchange.events import (
     Effect,
@@ -40,57 +36,47 @@ from roq.exchange.kpi_report import CpuMeter, busiest_publishers, load_of, metri
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.monitor_finder import MonitorFinder
 from roq.exchange.monitor_link import MonitorLink
-from roq.exchange.reader_turns import Outcome, ReaderTurns
+from roq.exchange.reader_turns import ReaderTurns
 from roq.exchange.trouble_log import TroubleLog
 from roq.machine import Tick
-from roq.model import ExchangeInfo, Limits, endpoint_of
-from roq.protocol.channel import ACK, CONTROL, NUMBER, SYNCED
+from roq.model import ExchangeInfo, endpoint_of
+from roq.protocol.channel import ACK, CONTROL, NUMBER, SYNCED, transfer_seconds
 from roq.protocol.control import ExchangeReport, OrderAsk, OrderTold
 from roq.protocol.entry import announcement
-from roq.protocol.framing import LETTER_BYTES, join_answer, join_large, join_live
+from roq.protocol.framing import (
+    LARGE_BYTES,
+    LETTER_BYTES,
+    join_answer,
+    join_large,
+    join_live,
+)
 from roq.protocol.reports import ChildInfo, ExchangeLoad
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import exits, sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
-from roq.timing import FETCH_GIVE_UP_SECONDS, HEARTBEAT_MS
+from roq.runtime.zmtp_server import FanOut, Heartbeats, Outcome, Router
+from roq.timing import FETCH_GIVE_UP_SECONDS, HEARTBEAT_TIMEOUT_MS
 
 BURST: Final = 50
 """Messages that are read from a socket before the others have their turn."""
-COPY_BELOW_BYTES: Final = 8 * 1024
-"""Smaller batches are copied out of the buffer in which they arrived, or they would pin it."""
-DATA_SNDHWM: Final = 256
+DATA_MARK: Final = 512
+"""Pieces that may wait for one peer; a message has two."""
 LIVE_BYTES_MAX: Final = 4 * 1024
 """Largest message that a subscriber may send: prefixes have 255 bytes at most."""
-FRAMES_MAX: Final = 3
-"""Frames of a control message that are kept; with more it is garbled anyway."""
 STOP_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 0.1
 PROBLEMS_MAX: Final = 20
 """Lines about what of a log cannot be read."""
 DISK_SECONDS: Final = 3.0
 """What is not on the disk by then stays unacknowledged: publishers have it still."""
-LINGER_MS: Final = 200
+LINGER_SECONDS: Final = 0.2
 
-_MORE: Final = int(zmq.MORE)
 _CONTROL: Final = bytes((CONTROL,))
-_EVENTS: Final = int(zmq.EVENTS)
-_READABLE: Final = int(zmq.POLLIN)
-_NOBLOCK: Final = int(zmq.NOBLOCK)
-_NOBLOCK_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
+_BATCH_FRAMES: Final = 2
 
 log = logging.getLogger(__name__)
-
-
-def data_receive_mark(limits: Limits) -> int:
-    """Messages of one publisher that may wait here: more than it ever sends unacknowledged.
-
-    A socket that is full, whose peer dies, aborts the process at its next heartbeat (libzmq 4.3.5:
-    `Assertion failed: !_io_error`). ZeroMQ counts what was read in steps of half the mark, and a
-    publisher that moves sends as much again as its window.
-    """
-    return 4 * max(64, limits.window_batches) + 128
 
 
 class ExchangeServer:
@@ -119,22 +105,17 @@ class ExchangeServer:
             self.reactor.close()
             raise
         self._context = sockets.new_context()
-        self._data = sockets.router(self._context, maximum_bytes=batch_bytes_max(spec.limits))
-        self._live = sockets.publisher(self._context, maximum_bytes=LIVE_BYTES_MAX)
         self._backlogs = self.core.backlogs
-        self._listening = Connections(
-            self._context, self._live, self._backlogs.accepted, self._backlogs.ended
-        )
+        self._data = self._router()
+        self._live = self._fan_out()
         try:
-            self._bind()
+            port = self._data.bind(spec.bind, spec.ports, spec.avoid_ports)
+            self.data = endpoint_of(spec.advertise, port)
+            port = self._live.bind(spec.bind, spec.ports, spec.avoid_ports)
+            self.live = endpoint_of(spec.advertise, port)
         except (Unavailable, ConfigError):
             self._close_sockets()
             raise
-        # The methods of the base class: the subclass only adds a Python call to each frame.
-        self._recv = super(zmq.Socket, self._data).recv
-        self._events = cast("Callable[[int], int]", super(zmq.Socket, self._data).get)
-        self._publish = super(zmq.Socket, self._live).send
-        self._send_data = super(zmq.Socket, self._data).send
         self._last_burst = 0
         self._readers = ReaderTurns(
             self.reactor, self.core, self._send, self._perform, self._unreachable, self._settle,
@@ -145,8 +126,6 @@ class ExchangeServer:
         self._troubles = TroubleLog(self.core.counters, self._backlogs)
         self._cpu = CpuMeter(self.reactor.now())
         self._load = ExchangeLoad()
-        self.reactor.add(self._data, self._data_readable)
-        self.reactor.add(self._live, self._live_readable)
         self._timer = self._due_timer = self.reactor.call_later(0, self._tick)
         self._due_at = inf
         self._monitor = MonitorLink(
@@ -282,15 +261,11 @@ class ExchangeServer:
             self._link.close()
         self._monitor.close()
         self._finder.close()
-        self.reactor.remove(self._data)
-        self.reactor.remove(self._live)
-        self._data.setsockopt(zmq.LINGER, LINGER_MS)
-        self._live.setsockopt(zmq.LINGER, LINGER_MS)
-        self._close_sockets()
+        self._close_sockets(LINGER_SECONDS)
 
     # --- set-up ---------------------------------------------------------------------------------
 
-    def _make_core(self) -> ExchangeCore[bytes | zmq.Frame]:
+    def _make_core(self) -> ExchangeCore[bytes]:
         spec = self._spec
         if not spec.log:
             return ExchangeCore(spec.queue_id, spec.number, spec.epoch, spec.limits)
@@ -299,7 +274,7 @@ class ExchangeServer:
             spec, time_us, self.reactor, self._disk_written, self._disk_failed
         )
         try:
-            core: ExchangeCore[bytes | zmq.Frame] = ExchangeCore(
+            core: ExchangeCore[bytes] = ExchangeCore(
                 spec.queue_id, spec.number, spec.epoch, spec.limits, late=disk.log,
                 ahead=spec.ahead, place=f"{spec.log} of host {spec.host}",
             )  # fmt: skip
@@ -325,30 +300,28 @@ class ExchangeServer:
             raise
         return core
 
-    def _bind(self) -> None:
-        spec = self._spec
-        self._data.setsockopt(zmq.SNDHWM, DATA_SNDHWM)
-        self._data.setsockopt(zmq.RCVHWM, data_receive_mark(spec.limits))
-        # Subscribers send none of their own, and what publishers may send does not fill it.
-        self._data.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
-        sockets.expect_large(self._data, batch_bytes_max(spec.limits), sends=True, receives=True)
-        # A subscriber that reads slowly is full: if its connection breaks, to answer a heartbeat
-        # that came before ends its process (docs/decisions/0009). The system finds who takes
-        # nothing.
-        sockets.without_heartbeats(self._live)
-        self._live.setsockopt(zmq.TCP_MAXRT, int(1_000 * FETCH_GIVE_UP_SECONDS))
-        self._live.setsockopt(zmq.SNDHWM, live_high_water_mark(spec.limits))
-        self._live.setsockopt(zmq.XPUB_VERBOSER, 1)
-        port = sockets.bind(self._data, spec.bind, spec.ports, spec.avoid_ports)
-        self.data = endpoint_of(spec.advertise, port)
-        port = sockets.bind(self._live, spec.bind, spec.ports, spec.avoid_ports)
-        self.live = endpoint_of(spec.advertise, port)
-        self._live_port = port
+    def _router(self) -> Router:
+        largest = batch_bytes_max(self._spec.limits)
+        # A batch that is on its way is a sign of life only when its last byte has come.
+        patience_ms = HEARTBEAT_TIMEOUT_MS + int(1_000 * transfer_seconds(largest))
+        return Router(
+            self.reactor, largest=largest, mark=DATA_MARK, on_readable=self._data_readable,
+            heartbeats=Heartbeats(patience_ms),
+        )  # fmt: skip
 
-    def _close_sockets(self) -> None:
-        self._listening.close()
-        self._data.close()
-        self._live.close()
+    def _fan_out(self) -> FanOut:
+        # Without heartbeats, as a libzmq that is full must not answer one (docs/decisions/0009).
+        return FanOut(
+            self.reactor, largest=LIVE_BYTES_MAX,
+            mark=2 * live_high_water_mark(self._spec.limits), on_readable=self._live_readable,
+            on_accepted=lambda peer: self._backlogs.accepted(peer.fd),
+            on_ended=lambda peer: self._backlogs.ended(peer.fd),
+            untaken_ms=int(1_000 * FETCH_GIVE_UP_SECONDS),
+        )  # fmt: skip
+
+    def _close_sockets(self, linger_seconds: float = 0.0) -> None:
+        self._live.close(linger_seconds)
+        self._data.close(linger_seconds)
         self._context.term()
         if self._disk is not None:
             self._disk.close()
@@ -359,70 +332,39 @@ class ExchangeServer:
     def _data_readable(self) -> None:
         now = time.monotonic()
         self.core.begin(now, time.time_ns() // 1_000)
-        self._last_burst = self._read_burst(self._last_burst, now)
+        read = self._read_burst(now)
         self._last_read = now
+        self._live.flush()
         self._settle()
         if self.core.memory.gone >= self._backlogs.look_at:
             self._look_who_is_slow()
-        if self._last_burst == BURST:
+        if read == BURST:
             self._readers.burst(time.monotonic() - now)
         self._readers.look()
 
-    def _read_burst(self, expected: int, now: float) -> int:
-        """Read up to `BURST` messages; gives how many there were.
-
-        To ask whether there is a message is cheaper than to be told that there is none, and dearer
-        than to get one: so it asks only from as many on as there were the last time, `expected`.
-        All frames of a message are there when its first one is, so nothing here can block or be
-        cut in two; what is left of a message with too many frames is read and dropped.
-        """
-        recv, publish, append = self._recv, self._publish, self.core.append
-        wants = self.core.subscriptions.wants
-        batch: bytes | zmq.Frame
-        for taken in range(BURST):
-            if taken >= expected and taken and not self._events(_EVENTS) & _READABLE:
-                return taken
-            try:
-                route = recv(_NOBLOCK)
-            except zmq.Again:
-                return taken
-            first = recv(_NOBLOCK, False)
-            if not first.get(_MORE):
-                self._handle(Garbled(route))
-                continue
-            topic = first.bytes
+    def _read_burst(self, now: float) -> int:
+        """Read up to `BURST` messages; gives how many there were."""
+        append, wants, publish = self.core.append, self.core.subscriptions.wants, self._publish
+        read = 0
+        for route, frames in self._data.receive(BURST):
+            read += 1
+            topic = frames[0]
             if topic[:1] == _CONTROL:
-                self._read_control(route, topic, now)
-                continue
-            frame = recv(_NOBLOCK, False)
-            if frame.get(_MORE):
-                self._drop_rest()
+                self._perform(self.core.handle(Received(route, tuple(frames)), now))
+            elif len(frames) != _BATCH_FRAMES:
                 self._handle(Garbled(route))
-                continue
-            size = len(frame)
-            batch = frame.bytes if size < COPY_BELOW_BYTES else frame
-            entry = append(route, topic, batch, size)
-            if entry is None or not wants(topic):
-                continue
-            if size <= ANNOUNCE_ABOVE_BYTES:
-                publish(join_live(topic, entry, frame.buffer), _NOBLOCK)
             else:
-                publish(join_live(topic, announcement(entry)), _NOBLOCK)
-        return BURST
+                batch = frames[1]
+                entry = append(route, topic, batch, len(batch))
+                if entry is not None and wants(topic):
+                    publish(topic, entry, batch)
+        return read
 
-    def _read_control(self, route: bytes, letter: bytes, now: float) -> None:
-        frames = [letter]
-        more = True
-        while more:
-            frame = self._data.recv(_NOBLOCK, copy=False)
-            more = bool(frame.get(_MORE))
-            if len(frames) < FRAMES_MAX:
-                frames.append(frame.bytes)
-        self._perform(self.core.handle(Received(route, tuple(frames)), now))
-
-    def _drop_rest(self) -> None:
-        while self._data.recv(_NOBLOCK, copy=False).get(_MORE):
-            continue
+    def _publish(self, topic: bytes, entry: bytes, batch: bytes = b"") -> None:
+        """Send an entry to all who have subscribed; with its batch, if that is not too large."""
+        if len(batch) > ANNOUNCE_ABOVE_BYTES:
+            entry, batch = announcement(entry), b""
+        self._live.publish(join_live(topic, entry), batch)
 
     def _settle(self) -> None:
         """Send the acks and refusals that the batches have earned."""
@@ -481,14 +423,9 @@ class ExchangeServer:
         over."""
         if not self.core.subscriptions.anybody:
             self.core.pass_committed()
-        for topic, entry, batch, size in self.core.take_committed(BURST):
-            if not self.core.subscriptions.wants(topic.name):
-                continue
-            if size <= ANNOUNCE_ABOVE_BYTES:
-                buffer = batch.buffer if isinstance(batch, zmq.Frame) else batch
-                self._publish(join_live(topic.name, entry, buffer), _NOBLOCK)
-            else:
-                self._publish(join_live(topic.name, announcement(entry)), _NOBLOCK)
+        for topic, entry, batch, _ in self.core.take_committed(BURST):
+            if self.core.subscriptions.wants(topic.name):
+                self._publish(topic.name, entry, batch)
         if self.core.memory.gone >= self._backlogs.look_at:
             self._look_who_is_slow()
         self._publishing = not self.core.all_shown
@@ -508,52 +445,23 @@ class ExchangeServer:
         self.exit_code = exits.DISK
         self.stop(reason)
 
-    def _send(
-        self, route: bytes, parts: tuple[bytes, ...], batch: bytes | zmq.Frame | None = None
-    ) -> Outcome:
-        """Send to one peer without waiting. A large batch is a message of its own, and not copied.
-
-        What was blocked between the two is sent again as a whole: a reader drops the first half.
-        """
-        send = self._send_data
-        try:
-            send(route, _NOBLOCK_MORE)
-            if not isinstance(batch, zmq.Frame):
-                send(join_answer(parts, batch or b""), _NOBLOCK)
-                return Outcome.SENT
-            send(join_large(parts), _NOBLOCK)
-            send(route, _NOBLOCK_MORE)
-            send(batch, _NOBLOCK, False)
-        except zmq.Again:
-            return Outcome.BLOCKED
-        except zmq.ZMQError as error:
-            if error.errno == zmq.EHOSTUNREACH:
-                return Outcome.GONE
-            raise
-        return Outcome.SENT
+    def _send(self, route: bytes, parts: tuple[bytes, ...], batch: bytes | None = None) -> Outcome:
+        """Send to one peer without waiting. A large batch is a message of its own."""
+        if batch is None or len(batch) < LARGE_BYTES:
+            return self._data.send(route, join_answer(parts, batch or b""))
+        return self._data.send(route, join_large(parts), batch)
 
     # --- live socket ------------------------------------------------------------------------------
 
     def _live_readable(self) -> None:
         self.core.begin(self.reactor.now(), time.time_ns() // 1_000)
-        for _ in range(BURST):
-            try:
-                frames = self._live.recv_multipart(_NOBLOCK)
-            except zmq.Again:
-                return
-            kind, prefix = frames[0][:1], frames[0][1:]
-            if len(frames) == 1 and kind == b"\x01":
-                self._handle(Subscribed(prefix))
-            elif len(frames) == 1 and kind == b"\x00":
-                self._handle(Unsubscribed(prefix))
-            else:
-                self.core.counters.bad_subscriptions += 1
+        for subscribed, prefix in self._live.receive(BURST):
+            self._handle(Subscribed(prefix) if subscribed else Unsubscribed(prefix))
 
     def _look_who_is_slow(self) -> None:
-        self._listening.read()
-        for number in self._backlogs.look(self._listening.free()):
-            if not self._listening.cut(number, self._live_port):
-                self._backlogs.ended(number)
+        peers = {peer.fd: peer for peer in self._live.peers}
+        for number in self._backlogs.look([fd for fd, peer in peers.items() if not peer.out]):
+            self._live.end(peers[number])
 
     # --- events and effects -----------------------------------------------------------------------
 
@@ -567,9 +475,7 @@ class ExchangeServer:
         for effect in effects:
             match effect:
                 case Publish(parts):
-                    if len(parts) == 3 and len(parts[2]) > ANNOUNCE_ABOVE_BYTES:
-                        parts = parts[0], announcement(parts[1])
-                    self._live.send(join_live(*parts), _NOBLOCK)
+                    self._publish(*parts)
                 case Send(route, parts):
                     outcome = self._send(route, parts)
                     if outcome is Outcome.GONE:
@@ -595,7 +501,6 @@ class ExchangeServer:
         self._perform(self.core.handle(Tick(), now))
         self._settle()
         self._readers.look()
-        self._listening.read()
         if self._disk is not None:
             self._disk.look()
             if self.core.disk.is_to_be_tried(now):

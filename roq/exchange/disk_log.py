@@ -6,9 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Final, Protocol, TypeVar, cast
-
-import zmq
+from typing import Final, Protocol, TypeVar
 
 from roq.exchange.disk_room import Room
 from roq.exchange.disk_worker import DiskWorker
@@ -18,11 +16,10 @@ from roq.log.disk_groups import Group, Sync, perform_sync, settle, write
 from roq.log.files import LogRefused
 from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segments import SEGMENT_BYTES, SegmentLog
+from roq.log.segments import SEGMENT_BYTES
 from roq.log.streams import spare_of
 from roq.protocol.spec import ExchangeSpec
 
-Batch = bytes | zmq.Frame
 T = TypeVar("T")
 
 
@@ -96,7 +93,7 @@ class DiskLog:
         self._files = DiskFiles(Path(spec.log))
         try:
             # What is read back is bytes; what is appended may be a frame as well.
-            self.log = cast("SegmentLog[Batch]", open_log(self._files, _settings(spec, now_us)))
+            self.log = open_log(self._files, _settings(spec, now_us))
         except LogRefused as error:
             self._files.close()
             raise LogRefused(f"{spec.log}: {error}") from None
@@ -107,7 +104,7 @@ class DiskLog:
         self.readable = True
         self.failure = ""
         """Why nothing can be written any more; empty: all is well."""
-        self._writer: GroupWriter[Group[Batch]] = GroupWriter(
+        self._writer: GroupWriter[Group[bytes]] = GroupWriter(
             partial(write, self._files), self._settle, loop.call_soon, self._written, self._failed
         )
         self._reader: DiskWorker[_Load] = DiskWorker(
@@ -193,7 +190,7 @@ class DiskLog:
             self._files.close()
         return ended
 
-    def _settle(self, groups: list[Group[Batch]]) -> None:
+    def _settle(self, groups: list[Group[bytes]]) -> None:
         settle(self._files, groups)
         self._room = self._measure()
 
@@ -213,7 +210,7 @@ class DiskLog:
         if then is not None:
             then()
 
-    def _written(self, groups: list[Group[Batch]]) -> None:
+    def _written(self, groups: list[Group[bytes]]) -> None:
         if self.failure and self._syncer is not None:
             return  # see `_synced`
         for group in groups:

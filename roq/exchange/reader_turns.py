@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from enum import Enum
 from typing import Final, Protocol, TypeVar
-
-import zmq
 
 from roq.exchange.events import Effect, Send
 from roq.exchange.machine import ExchangeCore
 from roq.runtime.interfaces import Timer
 from roq.runtime.reactor import Reactor
+from roq.runtime.zmtp_server import Outcome
 
 READERS_SECONDS: Final = 0.001
 """What readers may take of one turn."""
@@ -30,15 +28,7 @@ READS_MAX: Final = 32
 """So often something is read for one request before the loop waits for the rest of it."""
 
 
-class Outcome(Enum):
-    """What became of a message to one peer."""
-
-    SENT = "sent"
-    BLOCKED = "blocked"
-    GONE = "gone"
-
-
-SendParts = Callable[[bytes, tuple[bytes, ...], bytes | zmq.Frame | None], Outcome]
+SendParts = Callable[[bytes, tuple[bytes, ...], bytes | None], Outcome]
 """Sends to one peer without waiting."""
 
 T = TypeVar("T")
@@ -67,7 +57,7 @@ class ReaderTurns:
     def __init__(
         self,
         reactor: Reactor,
-        core: ExchangeCore[bytes | zmq.Frame],
+        core: ExchangeCore[bytes],
         send: SendParts,
         perform: Callable[[list[Effect]], None],
         gone: Callable[[bytes], None],

@@ -40,6 +40,8 @@ from roq.protocol.entry import ENTRY_BYTES
 END_OF_TOPIC: Final = bytes((CONTROL,))
 """Stands in no UTF-8 text, so a prefix that subscribers filter by matches topics alone."""
 LETTER_BYTES: Final = 2
+LARGE_BYTES: Final = 8 * 1024
+"""From this size on a batch for one peer is a message of its own."""
 _PLAIN_PARTS: Final = 2
 _LARGE_PARTS: Final = 4
 _ENTRY_AT: Final = 1 + ENTRY_BYTES

@@ -14,7 +14,8 @@ from __future__ import annotations
 import errno
 import ipaddress
 import random
-from collections.abc import Collection
+import socket as tcp
+from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 import zmq
@@ -157,15 +158,69 @@ def bind(
         Unavailable: no port of the range is free.
         ConfigError: this machine does not have that address, or this process no right to a port.
     """
+
+    def give_back(_: int) -> None:
+        socket.unbind(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+
+    return _free_port(lambda port: _try_bind(socket, host, port), give_back, host, ports, avoid)
+
+
+def listen(host: str, ports: tuple[int, int], avoid: Collection[int]) -> tcp.socket:
+    """A TCP socket that listens at a free port out of [first, last); see `bind`.
+
+    Args:
+        host: a numeric address of this machine.
+
+    Raises:
+        Unavailable, ConfigError: see `bind`.
+    """
+    listening: dict[int, tcp.socket] = {}
+
+    def try_port(port: int) -> int:
+        family = tcp.AF_INET6 if ":" in host else tcp.AF_INET
+        socket = tcp.socket(family, tcp.SOCK_STREAM)
+        try:
+            socket.setsockopt(tcp.SOL_SOCKET, tcp.SO_REUSEADDR, 1)
+            if family == tcp.AF_INET6:
+                socket.setsockopt(tcp.IPPROTO_IPV6, tcp.IPV6_V6ONLY, 0)
+            socket.setblocking(False)
+            socket.bind((host.strip("[]"), port))
+            socket.listen(BACKLOG)
+        except OSError as error:
+            socket.close()
+            return _taken(error, host, port)
+        port = int(socket.getsockname()[1])
+        listening[port] = socket
+        return port
+
+    return listening[
+        _free_port(try_port, lambda port: listening.pop(port).close(), host, ports, avoid)
+    ]
+
+
+def _free_port(
+    try_port: Callable[[int], int],
+    give_back: Callable[[int], None],
+    host: str,
+    ports: tuple[int, int],
+    avoid: Collection[int],
+) -> int:
+    """The port that was taken.
+
+    Args:
+        try_port: takes a port (0: any) and gives it, or 0 if it is in use.
+        give_back: undoes that.
+    """
     if ports == (0, 0):
         for _ in range(_RANDOM_PORT_TRIES):
-            port = _bind_any(socket, host)
-            if port not in avoid:
+            port = try_port(0)
+            if port and port not in avoid:
                 return port
-            socket.unbind(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+            if port:
+                give_back(port)
         raise Unavailable(f"the system gave no port on {host} that was unused for long enough")
     for port in range(*ports):
-        if port not in avoid and _try_bind(socket, host, port):
+        if port not in avoid and try_port(port):
             return port
     resting = sum(port in avoid for port in range(*ports))
     raise Unavailable(
@@ -181,14 +236,15 @@ def bind_port(socket: zmq.Socket[bytes], host: str, port: int) -> int:
         ConfigError: the port is in use, this process has no right to it, or this machine does not
             have that address.
     """
-    if port == 0:
-        return _bind_any(socket, host)
-    if not _try_bind(socket, host, port):
+    bound = _try_bind(socket, host, port)
+    if not bound:
+        if not port:
+            raise Unavailable(f"no free port on {host}")
         raise ConfigError(
             f"port {port} on {host} is in use: stop the process that has it "
             f"(`ss -ltnp 'sport = :{port}'` names it) or set another port"
         )
-    return port
+    return bound
 
 
 def is_loopback(host: str) -> bool:
@@ -219,26 +275,29 @@ def _new(context: Dialer[S], kind: int, maximum_bytes: int) -> S:
     return socket
 
 
-def _bind_any(socket: zmq.Socket[bytes], host: str) -> int:
-    if not _try_bind(socket, host, 0):
-        raise Unavailable(f"no free port on {host}")
-    endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
-    return int(endpoint.rsplit(":", 1)[1])
-
-
-def _try_bind(socket: zmq.Socket[bytes], host: str, port: int) -> bool:
+def _try_bind(socket: zmq.Socket[bytes], host: str, port: int) -> int:
+    """The port that it is bound to now; 0: that one is in use."""
     endpoint = endpoint_of(host, port)
     try:
         socket.bind(endpoint if port else endpoint.removesuffix("0") + "*")
     except zmq.ZMQError as error:
-        if error.errno == errno.EADDRINUSE:
-            return False
-        if error.errno == errno.EACCES:
-            raise ConfigError(
-                f"this process has no right to port {port} on {host}: set a port from 1024 on"
-            ) from None
+        return _taken(error, host, port)
+    return int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rsplit(":", 1)[1])
+
+
+def _taken(error: zmq.ZMQError | OSError, host: str, port: int) -> int:
+    """Say that a port is in use, by 0.
+
+    Raises:
+        ConfigError: it is another trouble.
+    """
+    if error.errno == errno.EADDRINUSE:
+        return 0
+    if error.errno == errno.EACCES:
         raise ConfigError(
-            f"cannot bind to {host}: {error.strerror}. Set `bind` to an address of this machine "
-            "(`ip addr` lists them)"
+            f"this process has no right to port {port} on {host}: set a port from 1024 on"
         ) from None
-    return True
+    raise ConfigError(
+        f"cannot bind to {host}: {error.strerror}. Set `bind` to an address of this machine "
+        "(`ip addr` lists them)"
+    ) from None

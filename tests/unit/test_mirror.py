@@ -81,7 +81,6 @@ coordination/store
 demo/lane
 demo/run
 demo/worker
-exchange/connections
 exchange/counters
 exchange/events
 exchange/reader_turns

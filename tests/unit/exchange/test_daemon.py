@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import zmq
 
 from roq.exchange.daemon import ExchangeServer
 from roq.model import Limits
@@ -14,20 +13,6 @@ SPEC = ExchangeSpec(
     advertise="127.0.0.1", ports=(0, 0), manager="", monitor="", number=1, host="127.0.0.1",
     limits=Limits(),
 )  # fmt: skip
-
-
-def test_its_fan_out_sends_no_heartbeats_and_gives_up_who_takes_nothing() -> None:
-    """A subscriber that is full and answers one when its connection is broken is ended by libzmq;
-    see docs/decisions/0009.
-    """
-    server = ExchangeServer(SPEC)
-    try:
-        assert server._live.getsockopt(zmq.HEARTBEAT_IVL) == 0
-        assert server._live.getsockopt(zmq.TCP_MAXRT) == 10_000
-        # Nothing is on its way to one that has asked for nothing that comes.
-        assert server._live.getsockopt(zmq.TCP_KEEPALIVE) == 1
-    finally:
-        server.close()
 
 
 def test_what_a_turn_publishes_itself_is_handed_out_soon(monkeypatch: pytest.MonkeyPatch) -> None:
