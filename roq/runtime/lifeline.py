@@ -44,8 +44,8 @@ NOT_BEGUN: Final = "no connection could be begun"
 NEVER_CONNECTED: Final = frozenset({REFUSED, NOT_GREETED, NOT_BEGUN})
 _NONE_LEFT: Final = OSError(errno.EMFILE, "too many open files")
 _NUMBERS: Final = re.compile(r"tcp://(0|[1-9]\d*)(\.(0|[1-9]\d*)){3}:[1-9]\d*")
-_CLOSED: Final = "connection closed by the other side"
-_REASONS: Final = {int(zmq.EVENT_CLOSED): REFUSED, int(zmq.EVENT_DISCONNECTED): _CLOSED}
+CLOSED: Final = "connection closed by the other side"
+_REASONS: Final = {int(zmq.EVENT_CLOSED): REFUSED, int(zmq.EVENT_DISCONNECTED): CLOSED}
 
 
 def never_connected(reason: str) -> bool:
@@ -117,7 +117,7 @@ class Lifeline:
         """The socket was seen not to be writable."""
         self._unwritable = True
         if self._resting:
-            self._tell(_CLOSED)
+            self._tell(CLOSED)
 
     def close(self) -> None:
         """Watch no more; before the socket is closed."""
@@ -149,7 +149,7 @@ class Lifeline:
             if self._on_stands is not None:
                 self._on_stands()
             if self._resting and self._unwritable:
-                self._tell(_CLOSED)
+                self._tell(CLOSED)
 
     def _late(self) -> None:
         self._readable()  # the loop may only have been late

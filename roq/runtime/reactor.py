@@ -26,6 +26,7 @@ from roq.runtime.interfaces import BEAT_SECONDS, Call, Loop, Socket, Source, Tim
 
 _Key = zmq.Socket[bytes] | int
 _POLLIN: Final = int(zmq.POLLIN)
+_POLLOUT: Final = int(zmq.POLLOUT)
 
 
 class Reactor(Loop):
@@ -35,6 +36,7 @@ class Reactor(Loop):
         self._polled: list[tuple[_Key, int]] | None = None
         """What is polled; None: it has changed, and is made anew once before the next poll."""
         self._handlers: dict[_Key, Call] = {}
+        self._writers: dict[_Key, Call] = {}
         self._timers: list[tuple[float, int, Timer]] = []
         self.phase = random.random() * BEAT_SECONDS  # noqa: S311 - no secret
         self._order = count()
@@ -67,6 +69,16 @@ class Reactor(Loop):
         if self._handlers.pop(key, None) is not None:
             self._polled = None
 
+    def add_writer(self, fd: int, handler: Call) -> None:
+        """Call `handler` whenever something can be written to a descriptor. Loop thread only."""
+        self._writers[fd] = handler
+        self._polled = None
+
+    def remove_writer(self, fd: int) -> None:
+        """Call it no more. Loop thread only."""
+        if self._writers.pop(fd, None) is not None:
+            self._polled = None
+
     def call_soon(self, function: Call) -> None:
         """Call `function` in the loop; from any thread, in order of the calls."""
         self._calls.append(function)
@@ -85,9 +97,10 @@ class Reactor(Loop):
         while not self._stopping:
             self._run_calls()
             self._run_timers()
-            for key, _ in self._poll():
-                handler = self._handlers.get(key)
-                if handler is not None:
+            for key, events in self._poll():
+                if events & ~_POLLIN and (writer := self._writers.get(key)) is not None:
+                    writer()
+                if events & ~_POLLOUT and (handler := self._handlers.get(key)) is not None:
                     handler()
         self._run_calls()
 
@@ -114,7 +127,10 @@ class Reactor(Loop):
         self._longest_turn = max(self._longest_turn, turn)
         polled = self._polled
         if polled is None:
-            polled = self._polled = [(key, _POLLIN) for key in self._handlers]
+            wanted = dict.fromkeys(self._handlers, _POLLIN)
+            for key in self._writers:
+                wanted[key] = wanted.get(key, 0) | _POLLOUT
+            polled = self._polled = list(wanted.items())
         self._asleep = True
         try:
             return cast("list[tuple[_Key, int]]", zmq_poll(polled, self._timeout_ms()))

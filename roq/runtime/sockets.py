@@ -22,7 +22,6 @@ import zmq
 
 from roq.errors import ConfigError, Unavailable
 from roq.model import endpoint_of
-from roq.protocol.channel import transfer_seconds
 from roq.runtime.interfaces import Dialer, Socket
 from roq.timing import CONNECT_MS, HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
 
@@ -43,8 +42,6 @@ _KEEPALIVE: Final = {
 }
 """A client without heartbeats that has vanished is noticed within half a minute."""
 _RANDOM_PORT_TRIES: Final = 20
-_TTL_MS_MAX: Final = 65_500
-"""libzmq counts the milliseconds that it is told in 16 bits: more would be next to nothing."""
 S = TypeVar("S", bound=Socket)
 _random: Final = random.Random()  # noqa: S311 - spreads retries, guards nothing
 
@@ -106,27 +103,6 @@ def listener(
         socket.close(0)
         raise
     return socket
-
-
-def expect_large(
-    socket: zmq.Socket[bytes], message_bytes: int, *, sends: bool, receives: bool
-) -> None:
-    """Let a connection live while a message of this size is on its way; before bind or connect.
-
-    A heartbeat waits behind the message that is being sent, and a message counts as a sign of life
-    only when its last byte has come. A peer that would have to be patient for more than a minute is
-    told no time: it has its own.
-
-    Args:
-        message_bytes: the largest message.
-        sends: it goes out here: the peer is told to be patient.
-        receives: it comes in here.
-    """
-    patience = HEARTBEAT_TIMEOUT_MS + int(1_000 * transfer_seconds(message_bytes))
-    if sends:
-        socket.setsockopt(zmq.HEARTBEAT_TTL, patience if patience <= _TTL_MS_MAX else 0)
-    if receives:
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, patience)
 
 
 def send_to(socket: Socket, frames: list[bytes]) -> bool:

@@ -30,10 +30,11 @@ class ZmtpPeer:
         out: what the system has not taken yet, in pieces.
         size: bytes in `out`.
         heard_at: when it has said something last, or was made.
+        full: the last `read` brought as much as it takes at once.
         closed: for the owner.
     """
 
-    __slots__ = ("closed", "fd", "heard_at", "inbound", "out", "size", "socket")
+    __slots__ = ("closed", "fd", "full", "heard_at", "inbound", "out", "size", "socket")
 
     def __init__(self, connection: socket.socket, inbound: zmtp.Inbound) -> None:
         self.socket = connection
@@ -42,6 +43,7 @@ class ZmtpPeer:
         self.heard_at = time.monotonic()
         self.out: deque[bytes | memoryview] = deque()
         self.size = 0
+        self.full = False
         self.closed = False
 
     def put(self, pieces: Iterable[bytes]) -> None:
@@ -103,7 +105,9 @@ class ZmtpPeer:
                 size = self.socket.recv_into(buffer[kept : kept + RECEIVE_BYTES])
                 messages = inbound.take(buffer[: kept + size], most)
         except BlockingIOError:
+            self.full = False
             return []
+        self.full = size == RECEIVE_BYTES or inbound.large is not None
         if not size:
             raise ConnectionResetError("the other end has closed the connection")
         if inbound.stands:

@@ -79,7 +79,7 @@ class Engine:
         self.limited = RateLimited(logger, LOG_SECONDS)
         # A generator of its own: applications that seed the global one alike must not act as one.
         self.jitter: Jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
-        self.exchanges = ExchangeConnections(self.reactor, self.context, self.jitter)
+        self.exchanges = ExchangeConnections(self.reactor, self.jitter)
         self.failure: BaseException | None = None
         """What ended the thread, if it did not end by `close`."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -229,6 +229,7 @@ class Engine:
         if self._thread.is_alive():
             logger.error("the client's background thread does not end; its sockets stay open")
             return
+        self.exchanges.end()
         self.reactor.close()
         self.context.destroy(linger=0)
 

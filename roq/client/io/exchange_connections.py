@@ -1,21 +1,19 @@
 """Connections to the data sockets of exchanges: all readers of a client share one to each.
 
 It is always read, whatever a reader does: what comes for one is no more than that has asked for,
-and it asks for no more while it is paused. So the socket needs no mark, and is never full. That
-matters, as the exchange's heartbeats come over it (docs/decisions/0009); it sends none itself.
+and it asks for no more while it is paused. That matters, as the exchange's heartbeats come over it.
 
 Over a slow network an answer waits for what is on its way already. That is little: of those that
 want to fetch only a few do so at once, and the others in turn.
 
-Without a descriptor there is no socket: nothing comes by it then, and it is tried again.
+Without a descriptor there is no connection: nothing comes by it then, and it is tried again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, cast
-
-import zmq
+from contextlib import nullcontext
+from typing import Final
 
 from roq.protocol import documents
 from roq.protocol.channel import (
@@ -28,11 +26,12 @@ from roq.protocol.channel import (
 )
 from roq.protocol.framing import Answers
 from roq.ranges import OFFSET_MAX
-from roq.runtime import descriptors, sockets
+from roq.runtime import descriptors
 from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.interfaces import Timer
-from roq.runtime.lifeline import Lifeline, not_begun
+from roq.runtime.lifeline import not_begun
 from roq.runtime.reactor import Reactor
+from roq.runtime.zmtp_client import EXCHANGES, ZmtpClient
 from roq.timing import FETCH_PATIENCE_SECONDS
 
 BURST: Final = 50
@@ -53,10 +52,6 @@ missing cannot be fetched meanwhile."""
 _ENDS: Final = frozenset({FETCH, REFUSED})
 _NOBODY: Final = bytes(READER_TAG_BYTES)
 _TAGS: Final = 256**READER_TAG_BYTES
-_NOBLOCK: Final = int(zmq.NOBLOCK)
-_EVENTS: Final = int(zmq.EVENTS)
-_POLLIN: Final = int(zmq.POLLIN)
-_POLLOUT: Final = int(zmq.POLLOUT)
 
 
 class ExchangeConnections:
@@ -65,15 +60,12 @@ class ExchangeConnections:
     I/O thread only.
 
     Args:
-        reactor, context: of the client.
+        reactor: of the client.
         jitter: spreads attempts to connect.
     """
 
-    def __init__(
-        self, reactor: Reactor, context: zmq.Context[zmq.Socket[bytes]], jitter: Jitter
-    ) -> None:
+    def __init__(self, reactor: Reactor, jitter: Jitter) -> None:
         self._reactor = reactor
-        self._context = context
         self._jitter = jitter
         self._by_address: dict[str, list[_Connection]] = {}
 
@@ -97,11 +89,16 @@ class ExchangeConnections:
             (each for each in shared if len(each.users) < READERS_PER_CONNECTION_MAX), None
         )
         if connection is None:
-            connection = _Connection(
-                self._reactor, self._context, address, self._jitter, self._retire
-            )
+            connection = _Connection(self._reactor, address, self._jitter, self._retire)
             shared.append(connection)
         return ExchangeConnection(connection, on_up, on_down, on_answers)
+
+    def end(self) -> None:
+        """End all of them, whoever uses them; the client has ended."""
+        for shared in self._by_address.values():
+            for connection in shared:
+                connection.close()
+        self._by_address.clear()
 
     def _retire(self, connection: _Connection) -> None:
         shared = self._by_address[connection.address]
@@ -166,7 +163,6 @@ class _Connection:
     def __init__(
         self,
         reactor: Reactor,
-        context: zmq.Context[zmq.Socket[bytes]],
         address: str,
         jitter: Jitter,
         on_retired: Callable[[_Connection], None],
@@ -176,13 +172,11 @@ class _Connection:
         self.trouble = ""
         self.heard_at = float("-inf")
         self._reactor = reactor
-        self._context = context
         self._on_retired = on_retired
         self._backoff = Backoff(jitter)
         self._answers = Answers(READER_TAG_BYTES)
-        self._socket: zmq.Socket[bytes] | None = None
+        self._client: ZmtpClient | None = None
         self._fd = -1
-        self._lifeline: Lifeline | None = None
         self._up_at: float | None = None
         self._timer: Timer | None = None
         self._linger_ms = 0
@@ -217,12 +211,12 @@ class _Connection:
         if said_goodbye:
             self._linger_ms = GOODBYE_MS
         if not self.users:
-            self._close(self._linger_ms)
+            self.close(self._linger_ms)
             self._on_retired(self)
 
     def ask(self, tag: bytes, frames: list[bytes]) -> None:
         """Send a request, if there is a socket; a fetch has its turn, and replaces an older one."""
-        if self._socket is None:
+        if self._client is None:
             return
         if frames[0] == FETCH:
             self._fetches[tag] = frames
@@ -241,9 +235,8 @@ class _Connection:
 
     def _send(self, tag: bytes, frames: list[bytes]) -> None:
         letter, *rest = frames
-        if self._socket is not None:
-            sockets.send_to(self._socket, [letter + tag, *rest])
-            self._look()
+        if self._client is not None:
+            self._client.send([letter + tag, *rest])
 
     def probe(self, queue: bytes) -> None:
         """Ask for nothing, unless that was done just now."""
@@ -263,86 +256,66 @@ class _Connection:
 
     def _open(self) -> None:
         self._timer = None
+        self._answers = Answers(READER_TAG_BYTES)
+        client = self._client = ZmtpClient(
+            self._reactor, b"DEALER", EXCHANGES, lock=nullcontext(), on_stands=self._stands,
+            on_ended=self._ended, untaken_ms=GONE_MS,
+        )  # fmt: skip
         try:
-            socket = self._socket = sockets.dealer(self._context, maximum_bytes=-1)
-            self._answers = Answers(READER_TAG_BYTES)
-            # The exchange's heartbeats suffice, and it knows how long a large batch may silence
-            # them.
-            socket.setsockopt(zmq.HEARTBEAT_IVL, 0)
-            socket.setsockopt(zmq.RCVHWM, 0)
-            socket.setsockopt(zmq.TCP_MAXRT, GONE_MS)
-            self._lifeline = Lifeline(
-                self._reactor, socket, self._ended, on_stands=self._stands, rests=True
-            )
-            self._lifeline.connect(self.address)
-        except zmq.ZMQError as error:
-            self._close()
+            client.connect(self.address)
+        except OSError as error:
+            self.close()
             self.trouble = descriptors.reason(error)
             self._timer = self._reactor.call_later(AGAIN_SECONDS, self._open)
             return
         self.trouble = not_begun(self.trouble)
-        self._fd = cast("int", socket.getsockopt(zmq.FD))
-        # The methods of the base class: the subclass only adds Python calls.
-        self._recv = super(zmq.Socket, socket).recv
-        self._get = cast("Callable[[int], int]", super(zmq.Socket, socket).get)
-        self._reactor.add(self._fd, self._readable)
 
-    def _close(self, linger_ms: int = 0) -> None:
+    def close(self, linger_ms: int = 0) -> None:
+        """End it."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._lifeline is not None:
-            self._lifeline.close()
-        if self._socket is not None:
-            if self._fd >= 0:
-                self._reactor.remove(self._fd)
-            self._socket.close(linger_ms)
-        self._socket = self._lifeline = self._timer = self._up_at = None
+        if self._fd >= 0:
+            self._reactor.remove(self._fd)
+        if self._client is not None:
+            self._client.close(linger_ms)
+        self._client = self._timer = self._up_at = None
         self._fd = -1
         self._fetching.clear()
         self._fetches.clear()
 
     def _stands(self) -> None:
-        if self._socket is not None:
+        if self._client is not None:
+            self._fd = self._client.fd
+            self._reactor.add(self._fd, self._readable)
             self.trouble = ""
             self._up_at = self._reactor.now()
             self._tell_up()
 
     def _ended(self, reason: str) -> None:
-        if self._socket is None:
+        if self._client is None:
             return
         self.trouble = not_begun(reason)
         if self._up_at is not None and self._reactor.now() - self._up_at > STEADY_SECONDS:
             self._backoff.reset()
-        self._close()
+        self.close()
         self._timer = self._reactor.call_later(self._backoff.wait(), self._open)
         for tag, user in list(self.users.items()):
             if user.up and tag in self.users:
                 user.up = False
                 user.on_down()
 
-    def _look(self) -> None:
-        """After each use of the socket: its descriptor tells of news only once."""
-        if self._socket is None or self._lifeline is None:
-            return
-        events = self._get(_EVENTS)
-        if events & _POLLIN:
-            self._reactor.call_soon(self._readable)
-        elif not events & _POLLOUT:
-            self._reactor.call_soon(self._lifeline.ended)
-
     def _readable(self) -> None:
-        if self._socket is None:
+        client = self._client
+        if client is None:
             return
         come: dict[bytes, list[list[bytes]]] = {}
-        for taken in range(BURST):
-            if taken and not self._get(_EVENTS) & _POLLIN:  # cheaper than to be told so
-                break
-            try:
-                parts = self._answers.take(self._recv(_NOBLOCK))
-            except zmq.Again:
-                break
-            if parts is not None:
-                come.setdefault(self._answers.tag, []).append(parts)
+        for frames in client.receive(BURST):
+            for frame in frames:
+                parts = self._answers.take(frame)
+                if parts is not None:
+                    come.setdefault(self._answers.tag, []).append(parts)
+        if client.more:
+            self._reactor.call_soon(self._readable)
         if come:
             self.heard_at = self._reactor.now()
             if self._fetching:  # else none waits for its turn either
@@ -355,4 +328,3 @@ class _Connection:
             user = self.users.get(tag)
             if user is not None and user.up:
                 user.on_answers(answers)
-        self._look()

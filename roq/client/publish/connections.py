@@ -46,7 +46,7 @@ class Connections:
     @property
     def fds(self) -> list[int]:
         """The descriptors to wait for."""
-        return [connection.fd for connection in self.all]
+        return [connection.fd for connection in self.all if connection.fd >= 0]
 
     def is_current(self, connection: Connection) -> bool:
         """Whether it is still the one of its link."""
@@ -95,14 +95,13 @@ class Connections:
             connection.send(frames)
 
     def transmit(self, link: int, batches: Sequence[PendingBatch]) -> bool:
-        """Send batches; False if the connection does not take one, or there is none."""
+        """Send batches; False if the connection has ended, or there is none."""
         connection = self._by_link.get(link)
         if connection is None:
             return False
-        for sealed in batches:  # noqa: SIM110 - as above
-            if not connection.send_batch(sealed.stream.data, sealed.data):
-                return False
-        return True
+        for sealed in batches:
+            connection.put_batch(sealed.stream.data, sealed.data)
+        return connection.flush()
 
     def watch(self, *, wanted: bool) -> None:
         """Let the I/O thread look after all of them, or none. I/O thread only."""

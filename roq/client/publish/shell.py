@@ -19,8 +19,6 @@ from contextlib import suppress
 from time import monotonic, time_ns
 from typing import Final
 
-import zmq
-
 from roq.client.io import waiters
 from roq.client.io.alarm import Alarm
 from roq.client.io.engine import Engine
@@ -288,7 +286,6 @@ class PublisherShell:
                 self._transmit(link.number, batches, now)
         machine.changing = False
         self._unread += 1
-        # To send may swallow the wake-up of the watching thread: it is told now.
         waited = self._waiters.threads
         if (
             self._unread >= READ_EVERY
@@ -305,23 +302,29 @@ class PublisherShell:
         """Take in what the exchanges have sent; whether there was anything."""
         connections, heard = self._connections, False
         for connection in connections.all:
-            if connections.is_current(connection) and connection.pending:
+            if connections.is_current(connection):
                 self.machine.changing = True
-                self._read_one(connection, now)
+                heard |= self._read_one(connection, now)
                 self.machine.changing = False
-                heard = True
         return heard
 
-    def _read_one(self, connection: Connection, now: float) -> None:
+    def _read_one(self, connection: Connection, now: float) -> bool:
         links, link, connections = self.machine.links, connection.link, self._connections
-        for _ in range(READ_MAX):
-            if (parts := connection.receive())[0] == OUTCOMES:
-                connections.on_outcomes(link, parts)
-            elif effects := links.receive(link, parts, now):
-                self._perform(effects, now)
-            if not connections.is_current(connection) or not connection.pending:
-                return
+        read = 0
+        while read < READ_MAX:
+            messages = connection.receive(READ_MAX)
+            read += len(messages)
+            for parts in messages:
+                if parts[0] == OUTCOMES:
+                    connections.on_outcomes(link, parts)
+                elif effects := links.receive(link, parts, now):
+                    self._perform(effects, now)
+                if not connections.is_current(connection):
+                    return True
+            if not messages or not connection.more:
+                return bool(read)
         self._engine.call_soon(lambda: self._readable(connection))
+        return True
 
     def _transmit(self, link: int, batches: Sequence[PendingBatch], now: float) -> None:
         if not self._connections.transmit(link, batches):
@@ -456,7 +459,6 @@ class PublisherShell:
     def _connect(self, effect: Open, serial: int) -> None:
         endpoint = self._engine.translate(effect.endpoint)
         with self.lock:
-            limits = self.machine.links.limits
             if not self._whole() or not self._connections.is_awaited(effect.link, serial):
                 return
             try:
@@ -464,12 +466,11 @@ class PublisherShell:
                     self._engine,
                     effect.link,
                     endpoint,
-                    window_batches=limits.window_batches,
-                    message_bytes=limits.message_bytes,
+                    lock=self.lock,
                     on_readable=self._readable,
                     on_lost=self._lost,
                 )
-            except zmq.ZMQError as error:
+            except OSError as error:
                 now = monotonic()
                 reason = f"cannot connect to {endpoint}: {descriptors.reason(error)}"
                 self._handle_lost(effect.link, reason, now)

@@ -1,39 +1,35 @@
 """The connections of one `Reader`: a SUB on the fan-out of an exchange, and its part of what the
 client has for questions (`roq.client.io.exchange_connections`).
 
-The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread.
+The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread. It has no
+heartbeats: one that says nothing, though it should twice a second, is connected anew
+(`roq.client.subscribe.silence`).
 
-A socket that is full because nobody reads it, whose peer then dies, aborts the process at its next
-heartbeat (libzmq 4.3.5: `Assertion failed: !_io_error`), or when it reconnects by itself (issue
-3937), or answers one. Subscribers that read slowly are full. So there are none, and each connection
-of the fan-out has a SUB of its own. One that says nothing, though it should twice a second, is
-connected anew (`roq.client.subscribe.silence`).
-
-Without a descriptor there is no socket: nothing comes by it then, and it is tried again.
+Without a descriptor there is no connection: nothing comes by it then, and it is tried again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Final, NoReturn, cast
-
-import zmq
+from typing import Final
 
 from roq.client.io.exchange_connections import ExchangeConnection, ExchangeConnections
 from roq.client.subscribe.silence import Silence
+from roq.protocol import zmtp
 from roq.protocol.framing import split_live
 from roq.read.events import Answered, DataDown, DataUp, Event, Pause, Resume
 from roq.read.reader import Reader
-from roq.runtime import descriptors, sockets
+from roq.runtime import descriptors
 from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.interfaces import Timer
-from roq.runtime.lifeline import Lifeline, not_begun
+from roq.runtime.lifeline import not_begun
 from roq.runtime.reactor import Reactor
+from roq.runtime.zmtp_client import FAN_OUTS, ZmtpClient
 from roq.timing import END_LATE_SECONDS
 
-LIVE_MESSAGES_MAX: Final = 1_000
-"""High-water mark of the SUB: beyond it the exchange drops, and the log is read instead."""
+DRAIN_BURSTS: Final = 40
+"""So many bursts at most are what has come already."""
 BURST: Final = 50
 BURST_BYTES: Final = 1024 * 1024
 """What is unpacked at once and handed over at once should still be in the processor's cache."""
@@ -45,9 +41,6 @@ AGAIN_SECONDS: Final = 1.0
 """Between two attempts to make a socket."""
 LOOK_SECONDS: Final = 1.0
 """Between two looks whether it does."""
-_NOBLOCK: Final = zmq.Flag(zmq.NOBLOCK)
-_EVENTS_NOW: Final = zmq.EVENTS
-_POLLIN: Final = int(zmq.POLLIN)
 
 
 class LogConnection:
@@ -62,16 +55,11 @@ class LogConnection:
         reconnected: called, with the lock held, when `live_fd` is another one.
         clock: the time that the reader knows.
         jitter: spreads attempts to connect.
-
-    Attributes:
-        live_fd: readable when something may have come by the fan-out; edge-triggered, so ask
-            `pending` after each use of the socket. -1: there is no socket.
     """
 
     def __init__(
         self,
         reactor: Reactor,
-        context: zmq.Context[zmq.Socket[bytes]],
         exchanges: ExchangeConnections,
         reader: Reader,
         *,
@@ -93,17 +81,14 @@ class LogConnection:
         self._clock = clock
         self._reading = True
         self._watching = False
-        self._context = context
         self._live_address = live
         self._backoff = Backoff(jitter)
-        self._live: zmq.Socket[bytes] | None = None
-        self._lifeline: Lifeline | None = None
+        self._live: ZmtpClient | None = None
+        self._stands = False
+        self._watched = -1
+        """What the I/O thread watches."""
         self._live_timer: Timer | None = None
         self._live_trouble = ""
-        self._recv: Callable[[zmq.Flag], bytes] = _nothing
-        self._get: Callable[[int], int | bytes] = _no
-        self.live_fd = -1
-        self._expected = 1
         self._connected_at = 0.0
         self._closed = False
         self._look_timer = reactor.call_later(LOOK_SECONDS, self._look)
@@ -125,12 +110,12 @@ class LogConnection:
     def subscribe(self, topic: bytes) -> None:
         """Add a filter."""
         if self._live is not None:
-            self._live.setsockopt(zmq.SUBSCRIBE, topic)
+            self._live.send([zmtp.SUBSCRIBED + topic])
 
     def unsubscribe(self, topic: bytes) -> None:
         """Remove a filter."""
         if self._live is not None:
-            self._live.setsockopt(zmq.UNSUBSCRIBE, topic)
+            self._live.send([zmtp.CANCELLED + topic])
 
     @property
     def reading(self) -> bool:
@@ -138,7 +123,7 @@ class LogConnection:
         return self._reading
 
     def pause(self) -> None:
-        """Stop reading the fan-out: what its socket cannot hold is dropped by the exchange."""
+        """Stop reading the fan-out: what the system cannot hold is dropped by the exchange."""
         if self._reading:
             self._reading = False
             self._step(Pause())
@@ -151,20 +136,20 @@ class LogConnection:
 
     def watch(self, *, wanted: bool) -> None:
         """Let the I/O thread read the fan-out, or not: the user's thread does."""
-        if wanted is self._watching:
-            return
         self._watching = wanted
-        if self._live is None:
+        fd = self.live_fd if wanted else -1
+        if fd == self._watched:
             return
-        if wanted:
-            self._reactor.add(self.live_fd, self._live_readable)
+        if self._watched >= 0:
+            self._reactor.remove(self._watched)
+        if fd >= 0:
+            self._reactor.add(fd, self._live_readable)
             self._reactor.call_soon(self._live_readable)
-        else:
-            self._reactor.remove(self.live_fd)
+        self._watched = fd
 
     def drain(self) -> None:
         """Read what has come already; before a close."""
-        for _ in range(2 * LIVE_MESSAGES_MAX // BURST):
+        for _ in range(DRAIN_BURSTS):
             if not self.take_burst():
                 return
 
@@ -192,46 +177,34 @@ class LogConnection:
     # --- the fan-out ------------------------------------------------------------------------------
 
     @property
+    def live_fd(self) -> int:
+        """Readable when something has come by the fan-out; -1: the connection does not stand."""
+        return -1 if self._live is None else self._live.fd
+
+    @property
     def pending(self) -> bool:
-        """Whether something has come by the fan-out."""
-        return bool(int(self._get(_EVENTS_NOW)) & _POLLIN)
+        """Whether something has come that its descriptor does not tell of any more."""
+        return self._live is not None and self._live.more
 
     def take_burst(self, bytes_max: int = BURST_BYTES) -> bool:
-        """Read up to `BURST` messages of the fan-out; False if there are no more.
+        """Read about `BURST` messages of the fan-out; whether there may be more.
 
         Args:
             bytes_max: after so many bytes the burst is over.
         """
-        live, recv, now = self.reader.live, self._recv, self._clock()
-        taken, size, more = 0, 0, True
+        connection, live, now = self._live, self.reader.live, self._clock()
+        if connection is None:
+            return False
+        taken, size = 0, 0
         while taken < BURST and size <= bytes_max:
-            # To ask whether there is a message is cheaper than to be told that there is none, and
-            # dearer than to get one: asked only from as many on as there were the last time.
-            if taken >= self._expected and not int(self._get(_EVENTS_NOW)) & _POLLIN:
-                more = False
-                break
-            try:
-                frame = recv(_NOBLOCK)
-            except zmq.Again:
-                more = False
-                break
-            live(split_live(frame), now)
-            taken += 1
-            size += len(frame)
-        self._expected = taken
-        return more
-
-    def take_announced(self) -> None:
-        """Read the one message that the descriptor has announced; others come with a burst.
-
-        Who slept has that message in his hands before anything is asked of the socket: to ask costs
-        two system calls each time, which a single message would wait for twice.
-        """
-        try:
-            frame = self._recv(_NOBLOCK)
-        except zmq.Again:
-            return
-        self.reader.live(split_live(frame), self._clock())
+            for frames in connection.receive(BURST):
+                for frame in frames:
+                    live(split_live(frame), now)
+                    size += len(frame)
+                taken += 1
+            if not connection.more:
+                return False
+        return True
 
     def _live_readable(self) -> None:
         with self._lock:
@@ -247,52 +220,43 @@ class LogConnection:
     def _open_live(self, wait: float) -> None:
         """Make the socket, and connect it after so many seconds."""
         self._silence = Silence(self._clock() + wait)
+        self._stands = False
+        live = self._live = ZmtpClient(
+            self._reactor, b"SUB", FAN_OUTS, lock=self._lock, on_stands=self._live_stands,
+            on_ended=self._live_ended,
+        )  # fmt: skip
+        for topic in self.reader.subscriptions():
+            self.subscribe(topic)
+        if wait:
+            self._live_timer = self._reactor.call_later(wait, lambda: self._connect_live(live))
+        else:
+            self._connect_live(live)
+
+    def _connect_live(self, live: ZmtpClient) -> None:
+        self._connected_at = self._reactor.now()
         try:
-            live = self._live = sockets.subscriber(self._context)
-            live.setsockopt(zmq.RCVHWM, LIVE_MESSAGES_MAX)
-            live.setsockopt(zmq.HEARTBEAT_IVL, 0)
-            for topic in self.reader.subscriptions():
-                live.setsockopt(zmq.SUBSCRIBE, topic)
-            self._lifeline = Lifeline(
-                self._reactor, live, self._live_ended, on_stands=self._live_stands
-            )
-            if not wait:
-                self._connect_live()
-        except zmq.ZMQError as error:
+            live.connect(self._live_address)
+        except OSError as error:
             self._close_live()
             self._live_trouble = descriptors.reason(error)
             self._live_timer = self._reactor.call_later(AGAIN_SECONDS, self._renew_live)
-            return
-        self._live_trouble = not_begun(self._live_trouble)
-        # The methods of the base class: the subclass only adds Python to each call.
-        self._recv = super(zmq.Socket, live).recv
-        self._get = super(zmq.Socket, live).get
-        self.live_fd = cast("int", self._get(zmq.FD))
-        self._expected = 1
-        if wait:
-            self._live_timer = self._reactor.call_later(wait, self._connect_live)
-
-    def _connect_live(self) -> None:
-        if self._lifeline is not None:
-            self._connected_at = self._reactor.now()
-            self._lifeline.connect(self._live_address)
+        else:
+            self._live_trouble = not_begun(self._live_trouble)
 
     def _close_live(self) -> None:
         if self._live_timer is not None:
             self._live_timer.cancel()
-        if self._lifeline is not None:
-            self._lifeline.close()
         if self._live is not None:
-            self._live.close(0)
-        self._live = self._lifeline = self._live_timer = None
-        self._recv, self._get, self.live_fd = _nothing, _no, -1
+            self._live.close()
+        self._live = self._live_timer = None
+        self._stands = False
 
     def _live_stands(self) -> None:
         with self._lock:
             self._live_trouble = ""
-            if self._lifeline is not None:
-                self._lifeline.close()
-                self._lifeline = None
+            self._stands = True
+            self.watch(wanted=self._watching)
+            self._reconnected()
 
     def _live_ended(self, reason: str) -> None:
         with self._lock:
@@ -316,7 +280,7 @@ class LogConnection:
     def _look_then(self, down_at: float, heard_at: float) -> None:
         """Whether the fan-out has ended together with the connection for questions."""
         with self._lock:
-            stands = self._live is not None and self._lifeline is None
+            stands = self._live is not None and self._stands
             if not stands or self._connected_at > down_at or not self._is_read():
                 return
             self.drain()
@@ -331,9 +295,7 @@ class LogConnection:
         questions, answered_at = self._questions, None
         if questions.up:
             answered_at = now - (self._reactor.now() - questions.heard_at)
-        lost = self._silence.lost(
-            now, self.reader.live_at, answered_at, stands=self._lifeline is None
-        )
+        lost = self._silence.lost(now, self.reader.live_at, answered_at, stands=self._stands)
         if self._silence.doubted:
             questions.probe(self.reader.queue)
         return lost
@@ -388,13 +350,3 @@ class LogConnection:
                     if self._closed:
                         return
             self._burst()
-
-
-def _nothing(*_: object) -> NoReturn:
-    """Receive from no socket."""
-    raise zmq.Again
-
-
-def _no(_: int) -> int:
-    """An option of no socket."""
-    return 0

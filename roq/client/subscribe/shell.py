@@ -191,9 +191,7 @@ class SubscriberShell:
         now, machine, more = self._clock(), self._machine, False
         announced, self._announced = self._announced, ()
         for source, connection in self._read_taps.items():
-            if connection.live_fd in announced:
-                connection.take_announced()
-            else:
+            if not announced or connection.live_fd in announced or connection.pending:
                 connection.take_burst(READ_BYTES)
             more |= machine.pass_on(source, now)
         if machine.out:
@@ -365,7 +363,6 @@ class SubscriberShell:
     def _open(self, source: LogId, exchange: ExchangeInfo, queue: bytes) -> None:
         connection = self._connections[source] = LogConnection(
             self._engine.reactor,
-            self._engine.context,
             self._engine.exchanges,
             self._machine.open(exchange, queue, self._clock()),
             live=self._engine.translate(exchange.live),

@@ -1,25 +1,56 @@
-"""The socket of a link; what goes over it is tested with the publisher."""
+"""The connection of a link; what goes over it is tested with the publisher."""
 
 from __future__ import annotations
 
-import zmq
+import socket
+from contextlib import nullcontext
+from queue import SimpleQueue
+from threading import Thread
 
 from roq.client.io.engine import Engine
 from roq.client.publish.connection import Connection
+from roq.runtime.lifeline import NOT_GREETED, REFUSED
+
+SECONDS = 10.0
 
 
-def test_it_is_never_full_however_large_the_window_is() -> None:
-    """Else libzmq ends the process when it breaks; see docs/decisions/0009."""
-    window = 100_000
+def reason_at(port: int) -> str:
+    """Why a connection to this port has ended."""
+    reasons: SimpleQueue[str] = SimpleQueue()
     engine = Engine()
-    connection = Connection(
-        engine, 1, "tcp://127.0.0.1:9", window_batches=window, message_bytes=1,
-        on_readable=lambda _: None, on_lost=lambda _, __: None,
-    )  # fmt: skip
+    engine.start()
     try:
-        # What a publisher sends again may be as much again, and is acknowledged, too. ZeroMQ counts
-        # what was read in steps of half the mark.
-        assert connection._socket.getsockopt(zmq.RCVHWM) // 2 >= 2 * window
+        connection = engine.run_sync(
+            lambda: Connection(
+                engine,
+                1,
+                f"tcp://127.0.0.1:{port}",
+                lock=nullcontext(),
+                on_readable=lambda _: None,
+                on_lost=lambda _, reason: reasons.put(reason),
+            )
+        )
+        return reasons.get(timeout=SECONDS)
     finally:
-        connection.close()
+        engine.run_sync(connection.close)
         engine.close()
+
+
+def test_where_nobody_listens_it_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert REFUSED in reason_at(port)
+
+
+def test_what_is_no_exchange_is_left() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(SECONDS)
+        port = server.getsockname()[1]
+        reasons: SimpleQueue[str] = SimpleQueue()
+        thread = Thread(target=lambda: reasons.put(reason_at(port)))
+        thread.start()
+        stranger, _ = server.accept()
+        with stranger:
+            stranger.sendall(b"HTTP/1.1 400 Bad Request")
+            assert NOT_GREETED in reasons.get(timeout=SECONDS)
+        thread.join(SECONDS)

@@ -53,6 +53,9 @@ class PaperLines:
         self.up = on_up
         return self
 
+    def end(self) -> None:
+        """The client has ended."""
+
     def ask(self, frames: list[bytes]) -> None:
         self.asked.append(frames)
 

@@ -48,6 +48,9 @@ class PaperLines:
         self.up, self.answer = on_up, on_answers
         return self
 
+    def end(self) -> None:
+        """The client has ended."""
+
     def ask(self, frames: list[bytes]) -> None:
         self.asked.append(frames)
 
