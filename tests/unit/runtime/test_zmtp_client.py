@@ -301,7 +301,7 @@ def test_what_breaks_the_protocol_ends_it(scene: Scene) -> None:
     with listener() as server:
         client = scene.client()
         with closing(greeted(scene, server, client)) as exchange:
-            exchange.sendall(zmtp.head(2) + b"ok" + b"\xff\x00")
+            exchange.sendall(zmtp.head(2) + b"ok" + b"\xf9\x00")
 
             def ended() -> bool:
                 client.receive(MOST)
