@@ -46,6 +46,15 @@ _SCHEME: Final = "tcp://"
 _BUFFER: Final = threading.local()
 
 
+def new_socket(family: int) -> socket.socket:
+    """One for TCP.
+
+    Raises:
+        OSError: no descriptor is left.
+    """
+    return socket.socket(family, socket.SOCK_STREAM)
+
+
 class ZmtpClient:
     """Made, connected and closed in the I/O thread; sends and receives in any that holds the lock.
 
@@ -151,7 +160,7 @@ class ZmtpClient:
             return
         (host, port), *self._addresses = addresses
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        connection = socket.socket(family, socket.SOCK_STREAM)
+        connection = new_socket(family)
         try:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
