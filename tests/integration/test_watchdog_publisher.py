@@ -31,7 +31,7 @@ def test_an_exchange_that_does_not_acknowledge(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     publisher = scene.publisher()
-    released = scene.exchanges[0].freeze()
+    released = scene.exchanges[0].withhold()
     publisher.publish(b"x")
     reason = scene.told.wait(ClientState.WAITING, Cause.NOT_ACKNOWLEDGED)
     assert seconds(reason, "exchange x1 has acknowledged nothing for") >= 2.0

@@ -288,6 +288,12 @@ class ThreadExchange:
         assert hung.wait(30)
         return released
 
+    def withhold(self) -> threading.Event:
+        """Have it acknowledge nothing until the event is set."""
+        released, take = threading.Event(), self.server.core.take_acks
+        vars(self.server.core)["take_acks"] = lambda: take() if released.is_set() else []
+        return released
+
     def kill(self) -> None:
         """End it without a word, as far as a thread can."""
         if not self._closed:
