@@ -6,8 +6,9 @@
                SUBSCRIBE and CANCEL are what a subscriber of version 3.1 sends; one of 3.0 sends a
                message with 1 or 0 before the prefix
 
-`Inbound` takes apart what one peer sends, whatever that is, and holds no more than one frame of the
-largest size. Nothing here knows sockets; `roq.runtime.zmtp_server` does.
+`Inbound` takes apart what one peer sends, whatever that is, and holds no more than `PARTS_MAX`
+frames of the largest size and the next one. Nothing here knows sockets;
+`roq.runtime.zmtp_server` does.
 
 Specifications: https://rfc.zeromq.org/spec/23 (3.0) and https://rfc.zeromq.org/spec/37 (3.1).
 """
@@ -38,6 +39,9 @@ CANCELLED: Final = b"\x00"
 
 LARGE_BYTES: Final = 64 * 1024
 """A frame that is larger is received into a buffer of its own."""
+LARGE_AT_ONCE: Final = 256 * 1024
+"""So large that buffer is at first. It grows as it is filled: a head of nine bytes that announces
+the largest frame costs nothing."""
 PARTS_MAX: Final = 4
 """Frames of a message that are kept; what has more is garbled for everybody here."""
 COMMAND_BYTES_MAX: Final = 1_024
@@ -48,7 +52,8 @@ _SHORT_HEAD: Final = struct.Struct(">BB")
 _LONG_HEAD: Final = struct.Struct(">BQ")
 _LENGTH: Final = struct.Struct(">I")
 _TTL: Final = struct.Struct(">H")
-_TTL_MAX: Final = 0xFFFF
+_TTL_MAX: Final = 655
+"""libzmq keeps milliseconds in 16 bits: more would be next to nothing."""
 _SHORT_MAX: Final = 255
 _SHORT_BYTES: Final = 2
 _LONG_BYTES: Final = 9
@@ -83,9 +88,11 @@ def ping(ttl_ms: int) -> bytes:
 
     Args:
         ttl_ms: the peer may take this end for dead when it hears nothing for so long; 0: it decides
-            itself. Told in tenths of a second.
+            itself, as with more than a minute, which ZeroMQ cannot be told. Told in tenths of a
+            second.
     """
-    return command(b"PING", _TTL.pack(min(ttl_ms // 100, _TTL_MAX)))
+    tenths = ttl_ms // 100
+    return command(b"PING", _TTL.pack(tenths if tenths <= _TTL_MAX else 0))
 
 
 class Inbound:
@@ -101,15 +108,15 @@ class Inbound:
         large: a frame that is to be received into this buffer, as `LARGE_BYTES` says, or None.
         filled: bytes of it that have come.
         stands: the handshake is over.
-        more: `take` has given as many messages as were asked for, and something is left.
+        more: `take` has done as much as was asked for, and something is left.
         pong: the answer to a heartbeat that is to be sent; the owner takes it away.
         ttl_ms: silence after which the peer is to be taken for dead, by its own word; 0: it said
             nothing.
     """
 
     __slots__ = (
-        "_accepts", "_greeted", "_large_flags", "_largest", "_parts", "filled", "large",
-        "more", "pong", "rest", "stands", "ttl_ms",
+        "_accepts", "_greeted", "_large_bytes", "_large_flags", "_largest", "_parts", "filled",
+        "large", "more", "pong", "rest", "stands", "ttl_ms",
     )  # fmt: skip
 
     def __init__(self, accepts: frozenset[bytes], largest: int) -> None:
@@ -117,6 +124,7 @@ class Inbound:
         self._largest = largest
         self._greeted = False
         self._parts: list[bytes] = []
+        self._large_bytes = 0
         self._large_flags = 0
         self.rest = b""
         self.large: bytearray | None = None
@@ -136,6 +144,10 @@ class Inbound:
         large = self.large
         if large is None or self.filled < len(large):
             return []
+        left = self._large_bytes - len(large)
+        if left:
+            large += bytes(min(left, len(large)))
+            return []
         self.large = None
         messages: list[list[bytes]] = []
         self._frame(self._large_flags, bytes(large), messages)
@@ -145,13 +157,14 @@ class Inbound:
         """Take in `rest` and what came after it; gives up to `most` messages, in their order.
 
         A message is a list of frames; of one with more than `PARTS_MAX` only the first are kept. A
-        subscription is a message of one frame, as of a subscriber of version 3.0.
+        subscription is a message of one frame, as of a subscriber of version 3.0. Frames that make
+        no message take time, too: no more than `PARTS_MAX` for each of `most` are taken in.
 
         Raises:
             RemoteProtocolError: this is no peer of ours: the connection is to be ended.
         """
         messages: list[list[bytes]] = []
-        at, end = 0, len(data)
+        at, end, frames_left = 0, len(data), PARTS_MAX * most
         if not self._greeted:
             if end < GREETING_BYTES:
                 self._check_greeting(bytes(data))
@@ -178,17 +191,18 @@ class Inbound:
             stop = body + size
             if stop > end:
                 if size > LARGE_BYTES:
-                    self.large = bytearray(size)
-                    self.large[: end - body] = data[body:]
                     self.filled = end - body
-                    self._large_flags = flags
+                    self.large = bytearray(min(size, max(LARGE_AT_ONCE, 2 * self.filled)))
+                    self.large[: self.filled] = data[body:]
+                    self._large_bytes, self._large_flags = size, flags
                     at = end
                 break
             at = stop
             self._frame(flags, bytes(data[body:stop]), messages)
             if not standing and self.stands:
                 standing, largest = True, self._largest
-            if len(messages) >= most:
+            frames_left -= 1
+            if len(messages) >= most or not frames_left:
                 self.more = at < end
                 break
         self.rest = bytes(data[at:])
@@ -236,10 +250,8 @@ class Inbound:
             raise RemoteProtocolError("no ZeroMQ")
         if version and version[0] < _VERSION_LEAST:
             raise RemoteProtocolError("ZeroMQ of before version 4")
-        if len(told) == GREETING_BYTES:
-            mechanism = told[_MECHANISM_AT : _MECHANISM_AT + len(_MECHANISM)]
-            if mechanism != _MECHANISM:
-                raise RemoteProtocolError("a security mechanism that this end does not have")
+        if not _MECHANISM.startswith(told[_MECHANISM_AT : _MECHANISM_AT + len(_MECHANISM)]):
+            raise RemoteProtocolError("a security mechanism that this end does not have")
 
 
 def _properties(body: bytes) -> dict[bytes, bytes]:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2] / "roq"
 ROUNDS = 60
 OWN_WORDS = (
     "benchmarks/", "simulation/", "demo/", "testing/history", "testing/faults",
-    "client/subscribe/log_connection", "exchange/connections", "coordination/session_locks",
+    "client/subscribe/log_connection", "coordination/session_locks",
     "jobs/", "cli/requests",
 )  # fmt: skip
 """Read what they, their children, their database, the kernel or their own user have written."""
