@@ -63,7 +63,7 @@ BURST: Final = 50
 """Messages that are read from a socket before the others have their turn."""
 DATA_MARK: Final = 512
 """Pieces that may wait for one peer; a message has two."""
-LIVE_BYTES_MAX: Final = 4 * 1024
+LIVE_BYTES_MAX: Final = 512
 """Largest message that a subscriber may send: prefixes have 255 bytes at most."""
 STOP_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 0.1
@@ -459,6 +459,7 @@ class ExchangeServer:
             self._handle(Subscribed(prefix) if subscribed else Unsubscribed(prefix))
 
     def _look_who_is_slow(self) -> None:
+        self._live.flush()  # what merely waits for the end of the turn makes nobody slow
         peers = {peer.fd: peer for peer in self._live.peers}
         for number in self._backlogs.look([fd for fd, peer in peers.items() if not peer.out]):
             self._live.end(peers[number])

@@ -154,7 +154,10 @@ def listen(host: str, ports: tuple[int, int], avoid: Collection[int]) -> tcp.soc
 
     def try_port(port: int) -> int:
         family = tcp.AF_INET6 if ":" in host else tcp.AF_INET
-        socket = tcp.socket(family, tcp.SOCK_STREAM)
+        try:
+            socket = tcp.socket(family, tcp.SOCK_STREAM)
+        except OSError as error:  # a machine without IPv6
+            return _taken(error, host, port)
         try:
             socket.setsockopt(tcp.SOL_SOCKET, tcp.SO_REUSEADDR, 1)
             if family == tcp.AF_INET6:

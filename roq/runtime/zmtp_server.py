@@ -16,9 +16,11 @@ import logging
 import select
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from enum import Enum
-from itertools import count
+from itertools import count, islice
 from typing import Final, NamedTuple
 
 from roq.errors import RemoteProtocolError
@@ -128,18 +130,20 @@ class _Server:
         self._by_fd: dict[int, _Peer] = {}
         self._by_route: dict[bytes, _Peer] = {}
         self._numbers = count(1)
-        self._unread: list[_Peer] = []
-        """Of whom more has come than was asked for."""
+        self._unread: dict[_Peer, None] = {}
+        """Of whom something has come, in the order of their turns."""
         self._written: dict[_Peer, None] = {}
         """For whom something waits for the end of the turn."""
         self._flushing = False
         self._timer: Timer | None = None
+        self._beat_at = 0.0
         reactor.add(self._epoll, on_readable)
 
     def bind(self, host: str, ports: tuple[int, int], avoid: Iterable[int]) -> int:
         """Listen; see `sockets.listen`, which tells what it raises. Gives the port."""
         self._listener = sockets.listen(host, ports, frozenset(avoid))
         self._epoll.register(self._listener, _IN)
+        self._beat_at = time.monotonic()
         self._beat()
         return int(self._listener.getsockname()[1])
 
@@ -163,12 +167,15 @@ class _Server:
         self._epoll.unregister(peer.fd)
         del self._by_fd[peer.fd]
         self._by_route.pop(peer.route, None)
+        self._unread.pop(peer, None)
         self._written.pop(peer, None)
         peer.drop()
         peer.socket.close()
 
     def close(self, linger_seconds: float = 0.0) -> None:
         """End all connections; what is under way has so long to leave. Takes no longer."""
+        if self._epoll.closed:
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._reactor.remove(self._epoll)
@@ -192,23 +199,29 @@ class _Server:
     # --- what comes -------------------------------------------------------------------------------
 
     def _receive(self, most: int) -> Iterator[tuple[_Peer, list[bytes]]]:
-        """Messages, up to `most` of them, as they come; peers take turns."""
-        given = 0
-        for _ in range(most):
-            peers = self._ready(most - given)
-            for peer in peers:
-                for message in self._read(peer, max(1, (most - given) // len(peers))):
-                    given += 1
-                    yield peer, message
-            if not peers or given >= most:
+        """Messages, up to `most` of them, as they come; peers take turns.
+
+        What is no message takes its part of the turn, too: a flood of it stops nobody else.
+        """
+        left = most
+        while left:
+            self._poll(left)
+            peers = list(islice(self._unread, left))
+            if not peers:
                 break
+            share = left // len(peers)
+            for peer in peers:
+                messages = self._read(peer, share)
+                left -= share if peer.inbound.more else len(messages) or 1
+                for message in messages:
+                    yield peer, message
         if self._unread:
             self._reactor.call_soon(self._on_readable)
 
-    def _ready(self, most: int) -> list[_Peer]:
-        """Peers of whom something has come, about so many; others are let in, or written to."""
-        ready = dict.fromkeys(self._unread)
-        self._unread.clear()
+    def _poll(self, most: int) -> None:
+        """Find peers of whom something has come, up to so many; let others in, or write to them."""
+        if self._epoll.closed:
+            return
         for fd, event in self._epoll.poll(0, most):
             peer = self._by_fd.get(fd)
             if peer is None:
@@ -218,13 +231,13 @@ class _Server:
                 peer.heard_at = time.monotonic()  # its system has taken something
                 self._write(peer)
             if event & ~_OUT:
-                ready[peer] = None
-        return list(ready)
+                self._unread[peer] = None
 
     def _read(self, peer: _Peer, most: int) -> list[list[bytes]]:
         """What one peer has said; nothing if the connection has ended."""
         if peer.closed:
             return []
+        self._unread.pop(peer, None)
         try:
             messages = peer.read(self._buffer, most)
         except (OSError, RemoteProtocolError) as error:
@@ -232,7 +245,7 @@ class _Server:
             self.end(peer)
             return []
         if peer.inbound.more:
-            self._unread.append(peer)
+            self._unread[peer] = None
         pong = peer.inbound.pong
         if pong:
             peer.inbound.pong = b""
@@ -290,15 +303,25 @@ class _Server:
                 self._flushing = True
                 self._reactor.call_soon(self.flush)
 
+    def _has_room(self, peer: _Peer) -> bool:
+        """Whether less waits for it than the mark allows, once the system has taken what it can."""
+        if len(peer.out) >= self._mark and peer in self._written:
+            del self._written[peer]
+            self._write(peer)
+        return len(peer.out) < self._mark
+
     def _write(self, peer: _Peer) -> None:
         if peer.closed:
             return
         try:
             left = peer.write()
         except OSError:
-            # What it had sent before is read to the end; that tells of the end, too.
+            # What it had sent before is read to the end; that tells of the end, too. Nothing may
+            # leave any more, whatever the error was: half a frame may have left.
             left = False
             peer.drop()
+            with suppress(OSError):
+                peer.socket.shutdown(socket.SHUT_RDWR)
             self._by_route.pop(peer.route, None)
         events = _IN | _OUT if left else _IN
         if events != peer.events:
@@ -310,8 +333,13 @@ class _Server:
     def _beat(self) -> None:
         self._timer = self._reactor.call_about(HEARTBEAT_MS / 1_000, self._beat)
         now = time.monotonic()
+        late = now - self._beat_at - HEARTBEAT_MS / 1_000
+        self._beat_at = now
         silent = []
         for peer in self.peers:
+            if late > HEARTBEAT_MS / 1_000:
+                # A loop that stood still has asked nobody, who need not have said anything then.
+                peer.heard_at = min(now, peer.heard_at + late)
             patience = self._patience
             if not peer.inbound.stands:
                 patience = HANDSHAKE_SECONDS
@@ -363,7 +391,7 @@ class Router(_Server):
         peer = self._by_route.get(route)
         if peer is None:
             return Outcome.GONE
-        if len(peer.out) >= self._mark:
+        if not self._has_room(peer):
             return Outcome.BLOCKED
         for message in messages:
             self._put(peer, zmtp.head(len(message)), message)
@@ -398,8 +426,8 @@ class FanOut(_Server):
         """By prefix."""
         self._lengths: dict[int, int] = {}
         """Lengths of prefixes, and how many prefixes are so long."""
-        self._cancelled: list[bytes] = []
-        """Prefixes of connections that have ended, to be told."""
+        self._cancelled: Counter[bytes] = Counter()
+        """Prefixes of connections that have ended, to be told so often."""
 
     def receive(self, most: int) -> Iterator[tuple[bool, bytes]]:
         """What has become of subscriptions, up to about `most`: whether one was made, its prefix.
@@ -420,9 +448,16 @@ class FanOut(_Server):
                     self.end(peer)
                     continue
                 self._subscribe(peer, prefix)
+                yield from self._tell(prefix)
                 yield True, prefix
-        cancelled, self._cancelled = self._cancelled, []
-        for prefix in cancelled:
+        for prefix in list(islice(self._cancelled, most)):
+            yield from self._tell(prefix)
+        if self._cancelled:
+            self._reactor.call_soon(self._on_readable)
+
+    def _tell(self, prefix: bytes) -> Iterator[tuple[bool, bytes]]:
+        """Connections that had it have ended."""
+        for _ in range(self._cancelled.pop(prefix, 0)):
             yield False, prefix
 
     def publish(self, start: bytes, rest: bytes = b"") -> None:
@@ -435,10 +470,7 @@ class FanOut(_Server):
             return
         beginning = zmtp.head(len(start) + len(rest)) + start
         for peer in peers:
-            if len(peer.out) >= self._mark and peer in self._written:
-                self._written.pop(peer)
-                self._write(peer)
-            if len(peer.out) < self._mark and not peer.closed:
+            if self._has_room(peer):
                 self._put(peer, beginning, rest)
 
     def end(self, peer: _Peer) -> None:
@@ -452,7 +484,7 @@ class FanOut(_Server):
                 self._reactor.call_soon(self._on_readable)
             for prefix in list(peer.prefixes):
                 self._cancel(peer, prefix)
-                self._cancelled.append(prefix)
+                self._cancelled[prefix] += 1
 
     def _accepted(self, peer: _Peer) -> None:
         self._on_accepted(peer)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import closing
+
 import pytest
 
-from roq.exchange.daemon import ExchangeServer
-from roq.model import Limits
+from roq.exchange.daemon import LIVE_BYTES_MAX, ExchangeServer
+from roq.model import TOPIC_BYTES_MAX, Limits
+from roq.protocol import zmtp
+from roq.protocol.entry import ENTRY_BYTES
 from roq.protocol.spec import ExchangeSpec
 
 SPEC = ExchangeSpec(
@@ -26,3 +31,37 @@ def test_what_a_turn_publishes_itself_is_handed_out_soon(monkeypatch: pytest.Mon
         assert server._readers._serving
     finally:
         server.close()
+
+
+def test_what_waits_for_the_end_of_the_turn_makes_no_subscriber_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a durable exchange shows is still to be sent when it looks who is slow."""
+    server, free = ExchangeServer(SPEC), list[int]()
+    monkeypatch.setattr(server._backlogs, "look", lambda fds: free.extend(fds) or [])
+    with closing(server), socket.create_connection(address_of(server.live)) as subscriber:
+        subscriber.sendall(zmtp.GREETING + zmtp.ready(b"SUB") + b"\x00\x01\x01")
+        server.reactor.call_later(0.001, lambda: stop_when_heard(server))
+        server.reactor.run()
+        server._publish(b"topic", b"e" * ENTRY_BYTES, b"batch")
+        assert any(peer.out for peer in server._live.peers)
+        server._look_who_is_slow()
+        assert len(free) == 1
+
+
+def stop_when_heard(server: ExchangeServer) -> None:
+    if server.core.subscriptions.anybody:
+        server.reactor.stop()
+    else:
+        server.reactor.call_later(0.001, lambda: stop_when_heard(server))
+
+
+def test_a_prefix_that_no_topic_has_is_none_of_a_subscriber() -> None:
+    """Each length of one that is there costs each message."""
+    longest = zmtp.command(b"SUBSCRIBE", b"x" * TOPIC_BYTES_MAX)
+    assert len(longest) <= LIVE_BYTES_MAX <= 2 * len(longest)
+
+
+def address_of(endpoint: str) -> tuple[str, int]:
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    return host, int(port)

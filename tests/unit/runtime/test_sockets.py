@@ -114,3 +114,72 @@ def test_a_machine_that_takes_no_connection_is_called_again_soon(context) -> Non
         for _ in range(2):  # the system itself waits twice as long each time
             assert events.poll(15_000)
             events.recv_multipart()
+
+
+# --- without libzmq -------------------------------------------------------------------------------
+
+
+def test_it_listens_at_the_next_free_port_of_a_range_that_is_not_to_be_avoided() -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(sockets.listen("127.0.0.1", (0, 0), ()))
+        port = first.getsockname()[1]
+        second = stack.enter_context(
+            sockets.listen("127.0.0.1", (port, port + 50), frozenset({port + 1}))
+        )
+        assert port + 2 <= second.getsockname()[1] < port + 50
+        assert stack.enter_context(new_socket()).connect_ex(second.getsockname()) == 0
+        assert second.accept()[0].close() is None
+        with pytest.raises(Unavailable, match=f"no free port .* from {port} to {port} "):
+            sockets.listen("127.0.0.1", (port, port + 1), ())
+        with pytest.raises(Unavailable, match=r"\(2 of them are in use by this cluster"):
+            sockets.listen("127.0.0.1", (port, port + 2), {port, port + 1})
+
+
+def test_whoever_has_the_port_of_all_addresses_has_that_of_one() -> None:
+    with sockets.listen("0.0.0.0", (0, 0), ()) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(Unavailable):
+            sockets.listen("127.0.0.1", (port, port + 1), ())
+
+
+def test_of_the_ports_that_the_system_gives_those_to_avoid_are_given_back() -> None:
+    class AllButOne:
+        """Avoids the first that is asked for."""
+
+        def __init__(self) -> None:
+            self.asked: list[int] = []
+
+        def __contains__(self, port: int) -> bool:
+            self.asked.append(port)
+            return len(self.asked) == 1
+
+    avoid = AllButOne()
+    with sockets.listen("127.0.0.1", (0, 0), avoid) as made:
+        assert made.getsockname()[1] == avoid.asked[1]
+        with sockets.listen("127.0.0.1", (avoid.asked[0], avoid.asked[0] + 1), ()):
+            pass
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "no address", "2001:db8::7"])
+def test_an_address_that_is_none_of_this_machine_is_no_place_to_listen(host: str) -> None:
+    with pytest.raises(ConfigError, match="address of this machine"):
+        sockets.listen(host, (0, 0), ())
+
+
+def test_a_machine_without_a_kind_of_address_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    monkeypatch.setattr(sockets.tcp, "socket", refuse)
+    with pytest.raises(ConfigError, match=r"family not supported.*address of this machine"):
+        sockets.listen("::1", (0, 0), ())
+
+
+def test_a_port_without_the_right_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(new_socket):
+        def bind(self, _address: object) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(sockets.tcp, "socket", Refused)
+    with pytest.raises(ConfigError, match="no right to port 80 "):
+        sockets.listen("127.0.0.1", (80, 90), ())
