@@ -95,7 +95,10 @@ class ZmtpPeer:
         rest = inbound.rest
         try:
             if inbound.large is not None:
-                size = self.socket.recv_into(memoryview(inbound.large)[inbound.filled :])
+                filled = inbound.filled
+                size = self.socket.recv_into(
+                    memoryview(inbound.large)[filled : filled + RECEIVE_BYTES]
+                )
                 messages = inbound.grew(size)
             else:
                 kept = len(rest)
