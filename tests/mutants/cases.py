@@ -65,6 +65,11 @@ REQUESTS: Final = (
     "tests/property/test_services.py",
 )
 PROTOCOL: Final = ("tests/unit/protocol",)
+WIRE: Final = (
+    "tests/unit/protocol/test_zmtp.py",
+    "tests/unit/runtime/test_zmtp_peer.py",
+    "tests/unit/runtime/test_zmtp_server.py",
+)
 SILENCE: Final = ("tests/unit/client/subscribe/test_silence.py",)
 PACING: Final = (
     "tests/unit/client/subscribe/test_backpressure.py",
@@ -104,6 +109,58 @@ def _of(file: str, tests: tuple[str, ...], *changes: tuple[str, str]) -> tuple[M
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    *_of(
+        "roq/protocol/zmtp.py",
+        WIRE,
+        (" or size > largest:\n", ":\n"),
+        ("if flags > _FLAGS_MAX or", "if"),
+        ("COMMAND_BYTES_MAX\n        while", "self._largest\n        while"),
+        ("        if len(self._parts) < PARTS_MAX:\n", "        if True:\n"),
+        (" or not frames_left:\n", ":\n"),
+        ("bytearray(min(size, max(LARGE_AT_ONCE, 2 * self.filled)))", "bytearray(size)"),
+        ("            large += bytes(min(left, len(large)))\n", "            large += bytes(1)\n"),
+        ("                self.more = at < end\n", "                self.more = False\n"),
+        ("[_TTL.size :][:_CONTEXT_BYTES_MAX]", "[_TTL.size :]"),
+        ("            if kind not in self._accepts:\n", "            if not kind:\n"),
+        (".pack(tenths if tenths <= _TTL_MAX else 0)", ".pack(min(tenths, 0xFFFF))"),
+        ('        if first not in (b"", b"\\xff") or', "        if"),
+    ),
+    *_of(
+        "roq/runtime/zmtp_peer.py",
+        WIRE,
+        ("            while sent >= len(out[0]):\n", "            if sent >= len(out[0]):\n"),
+        ("                if inbound.more:\n", "                if False:\n"),
+        ("        if inbound.stands:\n", "        if True:\n"),
+    ),
+    *_of(
+        "roq/runtime/zmtp_server.py",
+        WIRE,
+        ("            share = left // len(peers)\n", "            share = left\n"),
+        ("left -= share if peer.inbound.more else len(messages) or 1", "left -= len(messages)"),
+        ("            self._unread[peer] = None\n        pong", "            pass\n        pong"),
+        ("            if len(peer.out) < self._mark:\n", "            if True:\n"),
+        ("                peer.socket.shutdown(socket.SHUT_RDWR)\n", "                pass\n"),
+        ("            if late > HEARTBEAT_MS / 1_000:\n", "            if False:\n"),
+        ("                if peer.fd not in heard or not peer.inbound.stands:\n",
+         "                if True:\n"),
+        ("                patience = HANDSHAKE_SECONDS\n", "                continue\n"),
+        ("ttl if patience is None else min(patience, ttl)", "patience"),
+        ("                    self._epoll.unregister(listener)\n", ""),
+        ("        if not self._has_room(peer):\n", "        if False:\n"),
+        (" and peer in self._written:\n            del self._written[peer]\n",
+         " and peer not in self._written:\n"),
+        ("            elif prefix not in peer.prefixes and not peer.closed:\n",
+         "            elif not peer.closed:\n"),
+        ("                yield from self._tell(prefix)\n                yield True",
+         "                yield True"),
+        ("                found = found | peers if found else peers\n",
+         "                found = found or peers\n"),
+        ("            del self._subscribers[prefix]\n", "            pass\n"),
+        ("                self._cancelled[prefix] += 1\n", "                pass\n"),
+        ("        events = _IN | _OUT if left else _IN\n", "        events = _IN\n"),
+        ("        self._by_route.pop(peer.route, None)\n        self._unread",
+         "        self._unread"),
+    ),
     *_of(
         "roq/exchange/intake.py",
         EXCHANGE,

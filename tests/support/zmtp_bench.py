@@ -15,7 +15,7 @@ from roq.protocol import zmtp
 from roq.runtime.reactor import Reactor
 from roq.runtime.zmtp_server import FanOut, Heartbeats, Router
 
-PATIENCE_SECONDS = 6.0
+PATIENCE_SECONDS = 60.0
 HOST = "127.0.0.1"
 RESET = struct.pack("ii", 1, 0)
 
