@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import zmq
 from exchange_process import DEADLINE_SECONDS, EPOCH, QUEUE, Peers, Process, spec
+from waiting import eventually
 
 from roq.model import Limits
 from roq.protocol import channel, documents
@@ -233,5 +234,5 @@ def test_a_disk_that_is_nearly_full_holds_publishers_back_until_it_has_room(
             publisher.send(b"again")
             publisher.settle()
             assert "disk_full: " in process.log
-            assert "the disk has room again" in process.log
+            eventually(lambda: "the disk has room again" in process.log)
             assert process.stop() == exits.STOPPED
