@@ -318,9 +318,7 @@ class ZmtpClient:
         try:
             left = peer.write()
         except OSError:
-            # What came before is received to the end, which tells of the end, too.
-            left = False
-            peer.drop()
+            left = False  # `receive` ends it when it has given what came before
         self._busy = False
         if left and not self._writing:
             self._reactor.call_soon(self._write_later)

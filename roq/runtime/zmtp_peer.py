@@ -6,6 +6,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -57,7 +58,8 @@ class ZmtpPeer:
         """Give the system what it takes; whether something is left.
 
         Raises:
-            OSError: the connection has ended.
+            OSError: nothing can leave any more. What had come before is still read to the end,
+                which tells of the end, too.
         """
         out = self.out
         while out:
@@ -66,6 +68,12 @@ class ZmtpPeer:
                 sent = self.socket.sendmsg(pieces)
             except BlockingIOError:
                 return True
+            except OSError:
+                # Half a frame may have left, so nothing may follow it, whatever the error was.
+                self.drop()
+                with suppress(OSError):
+                    self.socket.shutdown(socket.SHUT_RDWR)
+                raise
             self.size -= sent
             if not self.size:
                 out.clear()

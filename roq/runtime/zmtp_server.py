@@ -18,7 +18,6 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from enum import Enum
 from itertools import count, islice
 from typing import Final, NamedTuple
@@ -316,12 +315,7 @@ class _Server:
         try:
             left = peer.write()
         except OSError:
-            # What it had sent before is read to the end; that tells of the end, too. Nothing may
-            # leave any more, whatever the error was: half a frame may have left.
-            left = False
-            peer.drop()
-            with suppress(OSError):
-                peer.socket.shutdown(socket.SHUT_RDWR)
+            left = False  # `_read` ends it when it has read what came before
             self._by_route.pop(peer.route, None)
         events = _IN | _OUT if left else _IN
         if events != peer.events:
