@@ -1,8 +1,8 @@
 """File descriptors: as many as the system allows, and whether any are left.
 
-A server that has none left lets nobody in any more, and libzmq says nothing about it: connections
-wait in the kernel, and its thread spins. Those that exist go on. A connection of a
-client is not begun.
+A server that has none left lets nobody in any more: connections wait in the kernel, and those that
+exist go on. An exchange says so and tries again twice a second; where libzmq lets them in, it says
+nothing, and its thread spins. A connection of a client is not begun.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from roq.errors import Unavailable
 from roq.runtime import procfs
 
 EXHAUSTED: Final = (
-    "no descriptor is left: no new client can connect, and one processor is busy with that; "
+    "no descriptor is left: no new client can connect; "
     "raise LimitNOFILE (ulimit -n) of the host manager"
 )
 _NONE_LEFT: Final = frozenset({errno.EMFILE, errno.ENFILE})

@@ -21,7 +21,7 @@ from commands import roq, until
 import roq as client
 from roq.protocol import documents
 from roq.protocol.control import Answer, HealthRequest, Located, LocateRequest
-from roq.runtime import procfs
+from roq.runtime import descriptors, procfs
 from roq.testing import RunningCluster, cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -142,7 +142,7 @@ def test_an_exchange_without_descriptors_survives_its_monitor_and_keeps_what_it_
                 for _ in range(30):
                     crowd.enter_context(socket.create_connection((host, int(port)), timeout=30))
                 os.kill(monitor, signal.SIGKILL)
-                assert until(lambda: "Too many open files" in log.read_text()), log.read_text()
+                assert until(lambda: descriptors.EXHAUSTED in log.read_text()), log.read_text()
         finally:
             resource.prlimit(exchange, resource.RLIMIT_NOFILE, (soft, hard))
         assert until(lambda: connection.exchanges("full")[0].state == "running")
