@@ -314,8 +314,6 @@ class ExchangeServer:
         return FanOut(
             self.reactor, largest=LIVE_BYTES_MAX,
             mark=2 * live_high_water_mark(self._spec.limits), on_readable=self._live_readable,
-            on_accepted=lambda peer: self._backlogs.accepted(peer.fd),
-            on_ended=lambda peer: self._backlogs.ended(peer.fd),
             untaken_ms=int(1_000 * FETCH_GIVE_UP_SECONDS),
         )  # fmt: skip
 
@@ -336,7 +334,7 @@ class ExchangeServer:
         self._last_read = now
         self._live.flush()
         self._settle()
-        if self.core.memory.gone >= self._backlogs.look_at:
+        if self._backlogs.due:
             self._look_who_is_slow()
         if read == BURST:
             self._readers.burst(time.monotonic() - now)
@@ -426,7 +424,7 @@ class ExchangeServer:
         for topic, entry, batch, _ in self.core.take_committed(BURST):
             if self.core.subscriptions.wants(topic.name):
                 self._publish(topic.name, entry, batch)
-        if self.core.memory.gone >= self._backlogs.look_at:
+        if self._backlogs.due:
             self._look_who_is_slow()
         self._publishing = not self.core.all_shown
         if self._publishing:
@@ -459,10 +457,10 @@ class ExchangeServer:
             self._handle(Subscribed(prefix) if subscribed else Unsubscribed(prefix))
 
     def _look_who_is_slow(self) -> None:
-        self._live.flush()  # what merely waits for the end of the turn makes nobody slow
-        peers = {peer.fd: peer for peer in self._live.peers}
-        for number in self._backlogs.look([fd for fd, peer in peers.items() if not peer.out]):
-            self._live.end(peers[number])
+        self._live.flush()
+        waiting = {peer: (peer.taken, peer.size) for peer in self._live.peers if peer.out}
+        for peer in self._backlogs.look(waiting):
+            self._live.end(peer)
 
     # --- events and effects -----------------------------------------------------------------------
 

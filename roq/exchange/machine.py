@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from roq.exchange.backlogs import ANNOUNCE_ABOVE_BYTES, Backlogs, live_high_water_mark
+from roq.exchange.backlogs import Backlogs
 from roq.exchange.backpressure import RESERVE_PARTS, Backpressure
 from roq.exchange.commit import CommitGate, LateLog, SyncGate, Uncommitted
 from roq.exchange.consumers import Consumers
@@ -134,9 +134,7 @@ class ExchangeCore(Generic[B]):
         self.fetches: Fetches[B | bytes] = Fetches(self.log)
         self.requests = Requests()
         self.backpressure: Backpressure[B | bytes] = Backpressure(self.memory)
-        self.backlogs = Backlogs(
-            self.memory, limits.slow_bytes, live_high_water_mark(limits) * ANNOUNCE_ABOVE_BYTES
-        )
+        self.backlogs = Backlogs(self.memory, limits.slow_bytes)
         own = LogId(number, log.generation)
         self.stays = Stays(own, STREAMS_FACTOR * limits.publishers)
         self._readers = Readers(

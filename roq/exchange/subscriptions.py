@@ -1,7 +1,7 @@
 """Who listens on the live socket: how many subscribers, and how many copies of a topic go out.
 
-The socket reports each subscription and its end, duplicates included. A reader shows itself by a
-presence subscription (`channel.PRESENCE_TOPIC` and a nonce of its own).
+The fan-out tells of each subscription and its end, for each connection that has it. A reader shows
+itself by a presence subscription (`channel.PRESENCE_TOPIC` and a nonce of its own).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_presence(prefix: bytes) -> bool:
 
 
 class Subscriptions:
-    """Counts; the filtering itself is ZeroMQ's."""
+    """Counts; the filtering itself is the fan-out's."""
 
     def __init__(self) -> None:
         self._present: set[bytes] = set()

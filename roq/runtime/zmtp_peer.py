@@ -30,12 +30,15 @@ class ZmtpPeer:
         inbound: takes apart what comes.
         out: what the system has not taken yet, in pieces.
         size: bytes in `out`.
+        taken: bytes that the system has taken so far.
         heard_at: when it has said something last, or was made.
         full: the last `read` brought as much as it takes at once.
         closed: for the owner.
     """
 
-    __slots__ = ("closed", "fd", "full", "heard_at", "inbound", "out", "size", "socket")
+    __slots__ = (
+        "closed", "fd", "full", "heard_at", "inbound", "out", "size", "socket", "taken",
+    )  # fmt: skip
 
     def __init__(self, connection: socket.socket, inbound: zmtp.Inbound) -> None:
         self.socket = connection
@@ -45,6 +48,7 @@ class ZmtpPeer:
         self.out: deque[bytes | memoryview] = deque()
         self.size = 0
         self.full = False
+        self.taken = 0
         self.closed = False
 
     def put(self, pieces: Iterable[bytes]) -> None:
@@ -75,6 +79,7 @@ class ZmtpPeer:
                     self.socket.shutdown(socket.SHUT_RDWR)
                 raise
             self.size -= sent
+            self.taken += sent
             if not self.size:
                 out.clear()
                 break

@@ -2,7 +2,7 @@
 
 libzmq moves bytes in a thread of its own. Each message wakes it twice at an exchange, which is most
 of what a message takes on its way, and costs more of the processor than the bytes
-(docs/decisions/0038). Here the loop itself reads and writes TCP, and speaks what ZeroMQ speaks
+(docs/decisions/0046). Here the loop itself reads and writes TCP, and speaks what ZeroMQ speaks
 (`roq.protocol.zmtp`): clients are ordinary ZeroMQ sockets.
 
 What is sent waits for the end of the turn, so that small messages to one peer leave together; call
@@ -17,7 +17,7 @@ import select
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import count, islice
 from typing import Final, NamedTuple
@@ -278,14 +278,10 @@ class _Server:
             self._by_fd[peer.fd] = self._by_route[route] = peer
             self._epoll.register(peer.fd, _IN)
             self._put(peer, self._greeting)
-            self._accepted(peer)
 
     def _accept_again(self) -> None:
         if self._listener is not None and self._listener.fileno() >= 0:
             self._epoll.register(self._listener, _IN)
-
-    def _accepted(self, peer: _Peer) -> None:
-        """Somebody has connected."""
 
     # --- what goes --------------------------------------------------------------------------------
 
@@ -395,8 +391,7 @@ class Router(_Server):
 class FanOut(_Server):
     """Sends to all who have subscribed: an XPUB socket that tells of each subscription.
 
-    Args: as `_Server`, but for the types, and:
-        on_accepted, on_ended: called with a connection that is new, or gone.
+    Args: as `_Server`, but for the types.
     """
 
     def __init__(
@@ -406,16 +401,12 @@ class FanOut(_Server):
         largest: int,
         mark: int,
         on_readable: Call,
-        on_accepted: Callable[[_Peer], None],
-        on_ended: Callable[[_Peer], None],
         untaken_ms: int,
     ) -> None:
         super().__init__(
             reactor, b"XPUB", frozenset({b"SUB", b"XSUB"}),
             largest=largest, mark=mark, on_readable=on_readable, untaken_ms=untaken_ms,
         )  # fmt: skip
-        self._on_accepted = on_accepted
-        self._on_ended = on_ended
         self._subscribers: dict[bytes, dict[_Peer, None]] = {}
         """By prefix."""
         self._lengths: dict[int, int] = {}
@@ -472,16 +463,12 @@ class FanOut(_Server):
         if peer.closed:
             return
         super().end(peer)
-        self._on_ended(peer)
         if peer.prefixes:
             if not self._cancelled:
                 self._reactor.call_soon(self._on_readable)
             for prefix in list(peer.prefixes):
                 self._cancel(peer, prefix)
                 self._cancelled[prefix] += 1
-
-    def _accepted(self, peer: _Peer) -> None:
-        self._on_accepted(peer)
 
     def _subscribe(self, peer: _Peer, prefix: bytes) -> None:
         peer.prefixes.add(prefix)
