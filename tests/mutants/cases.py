@@ -127,6 +127,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *_of(
         "roq/runtime/zmtp_peer.py",
+        ("                    self.socket.shutdown(socket.SHUT_RDWR)\n", "                    pass\n"),
         WIRE,
         ("            while sent >= len(out[0]):\n", "            if sent >= len(out[0]):\n"),
         ("                if inbound.more:\n", "                if False:\n"),
@@ -139,7 +140,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("left -= share if peer.inbound.more else len(messages) or 1", "left -= len(messages)"),
         ("            self._unread[peer] = None\n        pong", "            pass\n        pong"),
         ("            if len(peer.out) < self._mark:\n", "            if True:\n"),
-        ("                peer.socket.shutdown(socket.SHUT_RDWR)\n", "                pass\n"),
         ("            if late > HEARTBEAT_MS / 1_000:\n", "            if False:\n"),
         ("                if peer.fd not in heard or not peer.inbound.stands:\n",
          "                if True:\n"),

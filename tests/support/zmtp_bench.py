@@ -100,7 +100,6 @@ class Bench:
     Attributes:
         got: what the routers have received: route and frames.
         told: what the fan-outs have been told of subscriptions.
-        accepted, ended: connections of the fan-outs.
     """
 
     def __init__(self) -> None:
@@ -108,8 +107,6 @@ class Bench:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.got: list[tuple[bytes, list[bytes]]] = []
         self.told: list[tuple[bool, bytes]] = []
-        self.accepted: list[int] = []
-        self.ended: list[int] = []
         self._servers: list[Router | FanOut] = []
         self._raw: list[Raw] = []
         self._sockets: list[zmq.Socket[bytes]] = []
@@ -141,8 +138,7 @@ class Bench:
         made = FanOut(
             self.reactor, largest=largest, mark=mark,
             on_readable=lambda: self.told.extend(made.receive(50)),
-            on_accepted=lambda peer: self.accepted.append(peer.fd),
-            on_ended=lambda peer: self.ended.append(peer.fd), untaken_ms=10_000,
+            untaken_ms=10_000,
         )  # fmt: skip
         self._servers.append(made)
         return made, made.bind(HOST, (0, 0), ())
