@@ -127,8 +127,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *_of(
         "roq/runtime/zmtp_peer.py",
-        ("                    self.socket.shutdown(socket.SHUT_RDWR)\n", "                    pass\n"),
         WIRE,
+        ("                    self.socket.shutdown(socket.SHUT_RDWR)\n",
+         "                    pass\n"),
         ("            while sent >= len(out[0]):\n", "            if sent >= len(out[0]):\n"),
         ("                if inbound.more:\n", "                if False:\n"),
         ("        if inbound.stands:\n", "        if True:\n"),
