@@ -24,6 +24,7 @@ from roq.simulation.virtual.clients import ClientEngine
 from roq.simulation.virtual.network import Connection, Frames
 from roq.simulation.virtual.process import Process
 from roq.simulation.virtual.sharing import Sharing
+from roq.simulation.virtual.sockets import SILENCE_SECONDS
 
 GROUP: Final = "workers"
 LEASE_SECONDS: Final = 3.0
@@ -38,6 +39,7 @@ BACK_SHARE: Final = 0.06
 PART_SHARE: Final = 0.2
 """Likewise, of which it acknowledges a part, and then the rest."""
 RECONNECT_SECONDS: Final = (0.05, 0.3)
+HANDSHAKE_SECONDS: Final = 0.001
 _LETTER_BYTES: Final = 2
 _TAG: Final = bytes(range(1, READER_TAG_BYTES + 1))
 
@@ -59,13 +61,13 @@ class Line:
         self._address = address
         self._on_up, self._on_down, self._on_answers = on_up, on_down, on_answers
         self._connection: Connection | None = None
-        self._up = self._closed = False
+        self._closed = False
         self._wait = process.world.random.uniform
-        process.call_soon(self._connect)
+        process.call_soon(self._attempt)
 
     def ask(self, frames: list[bytes]) -> None:
         """Send, if it stands."""
-        if self._up and self._connection is not None:
+        if self._connection is not None:
             letter, *rest = frames
             self._connection.send((letter + _TAG, *rest))
 
@@ -73,35 +75,37 @@ class Line:
         """Use it no more, when these are sent."""
         for frames in farewells:
             self.ask(frames)
-        self._closed, self._up = True, False
+        self._closed = True
         if self._connection is not None:
             self._connection.close()
+            self._connection = None
 
     def received(self, connection: Connection, frames: Frames) -> None:
         """See `Client`."""
-        if connection is self._connection and self._up:
+        if connection is self._connection:
             letter, *rest = frames
             self._on_answers([[letter[:_LETTER_BYTES], *rest]])
 
     def disconnected(self, connection: Connection) -> None:
         """See `Client`."""
-        if connection is not self._connection or self._closed:
-            return
-        was_up, self._up, self._connection = self._up, False, None
-        self._process.call_later(self._wait(*RECONNECT_SECONDS), self._connect)
-        if was_up:
+        if connection is self._connection:
+            self._connection = None
+            self._process.call_later(self._wait(*RECONNECT_SECONDS), self._attempt)
             self._on_down()
 
-    def _connect(self) -> None:
-        if not self._closed:
-            connection = self._connection = self._process.connect(self._address, self)
-            self._process.call_later(0.001, lambda: self._stands(connection))
+    def _attempt(self) -> None:
+        self._process.call_later(HANDSHAKE_SECONDS, self._answered)
 
-    def _stands(self, connection: Connection) -> None:
-        there = self._process.answers(self._address)
-        if connection is self._connection and there and not self._closed:
-            self._up = True
+    def _answered(self) -> None:
+        if self._closed:
+            return
+        listens = self._process.answers(self._address)
+        if listens:
+            self._connection = self._process.connect(self._address, self)
             self._on_up()
+        else:  # nothing comes back, or it is refused
+            seconds = SILENCE_SECONDS if listens is None else self._wait(*RECONNECT_SECONDS)
+            self._process.call_later(seconds, self._attempt)
 
 
 class Engine(ClientEngine):

@@ -11,8 +11,9 @@ from roq.coordination.contract import SessionState
 from roq.runtime import sockets
 from roq.runtime.reactor import drain
 from roq.simulation.virtual.ensemble import MACHINE, Ensemble
+from roq.simulation.virtual.members import HANDSHAKE_SECONDS, Engine
 from roq.simulation.virtual.process import Clocks, Process
-from roq.simulation.virtual.sockets import Router, Sockets
+from roq.simulation.virtual.sockets import SILENCE_SECONDS, Router, Sockets
 from roq.simulation.virtual.wires import Wires
 from roq.simulation.virtual.world import World
 
@@ -122,6 +123,22 @@ def test_a_handler_that_raises_ends_its_process(line: Line) -> None:
     line.world.run(0.1)
     assert not line.server.alive
     assert "on purpose" in line.world.crashes[0]
+
+
+def test_a_member_whose_connection_is_cut_while_it_is_made_gets_it_in_the_end(line: Line) -> None:
+    told: list[str] = []
+    lines = Engine(line.client, lambda: None)
+    lines.open(
+        ADDRESS, on_up=lambda: told.append("up"), on_down=lambda: told.append("down"),
+        on_answers=lambda _: None,
+    )  # fmt: skip
+    line.world.run(HANDSHAKE_SECONDS / 2)
+    line.wires.cut(["client"], ["server"], both=True)
+    line.world.run(1.0)
+    assert not told
+    line.wires.mend()
+    line.world.run(SILENCE_SECONDS)
+    assert told == ["up"]
 
 
 def test_a_socket_that_connects_once_tells_when_nobody_is_there(line: Line) -> None:
