@@ -107,6 +107,7 @@ class SubscriberFacts:
         full: no more are read until these are taken.
         hole: for how long the oldest of what waits for its turn has waited.
         missing: what it waits for.
+        unread: names of exchanges that have not served since it began; their logs come back.
         behind: names of the exchanges that do not wait for it any more, as it reads too slowly.
         late, ended: as in `PublisherFacts`.
     """
@@ -121,6 +122,7 @@ class SubscriberFacts:
     full: bool = False
     hole: float = 0.0
     missing: str = ""
+    unread: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
     late: float = 0.0
     ended: str = ""
@@ -232,11 +234,13 @@ def _subscriber_alone(facts: SubscriberFacts) -> Status:
 
 def _away(facts: SubscriberFacts) -> Status | None:
     """Exchanges of a durable queue do not serve; that is a trouble if something waits for them."""
-    names = ", ".join(sorted(each.name for each in facts.exchanges if each.away))
+    waits = facts.hole >= QUIET_SECONDS
+    away = {each.name for each in facts.exchanges if each.away}
+    names = ", ".join(sorted(away.union(facts.unread if waits else ())))
     if not names:
         return None
     text = f"away: {names}; what is in a log comes back with its exchange"
-    if facts.hole < QUIET_SECONDS:
+    if not waits:
         return Status(ClientState.CONNECTED, Cause.AWAY, f"{text}; nothing waits for it so far")
     text += f"; messages have waited for {facts.hole:.1f} s for older ones: {facts.missing}"
     return Status(ClientState.WAITING, Cause.AWAY, text)

@@ -15,8 +15,9 @@ more careful:
 * An exchange that brought such a batch need not be asked, as long as publishers append in order:
   the chain of offsets shows that it had nothing of the kind before.
 * Of a durable queue an exchange that does not answer comes back with its log, and what is missing
-  may be in it. Or it is still with a publisher that could not reach that exchange either: what no
-  batch proves has as long again, once all exchanges answer.
+  may be in it, also if it has not served since the subscriber began: publishers may reach it where
+  the monitor does not. Or it is still with a publisher that could not reach that exchange either:
+  what no batch proves has as long again, once all exchanges answer.
 
 Waiting ends after some seconds of active time in any case; for exchanges of a durable queue that do
 not answer, after `away_seconds`.

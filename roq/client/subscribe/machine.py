@@ -18,7 +18,7 @@ from roq.client.subscribe.message import Batch, Gap
 from roq.client.subscribe.missing import oldest
 from roq.client.subscribe.progress import Progress
 from roq.machine import Tick
-from roq.model import ExchangeInfo, LogId
+from roq.model import ExchangeInfo, LogId, exchange_name
 from roq.protocol.version import other_version
 from roq.read.events import (
     Ask,
@@ -125,6 +125,9 @@ class SubscriberMachine:
         )
         self.away: frozenset[LogId] = frozenset()
         self._durable = False
+        self._unread: frozenset[LogId] = frozenset()
+        """Logs of a durable queue that nobody serves, and that were not read here before; their
+        generations are not known, and 0 here."""
         self._prefixes = prefixes
         self._start = start
         self._below_floor = below_floor
@@ -200,6 +203,8 @@ class SubscriberMachine:
             and self.confirmed
             and self.readers[source].chain.verified is not None
         )
+        read = numbers.union(source.number for source in self.away)
+        self._unread = frozenset(LogId(number, 0) for number in logs if number not in read)
         return [source for source in missing if source not in self.away]
 
     def leave(self, source: LogId, now: float) -> list[Order]:
@@ -243,6 +248,7 @@ class SubscriberMachine:
             ),
             hole=now - hole.since if hole is not None else 0.0,
             missing=hole.text(self._verified()) if hole is not None else "",
+            unread=tuple(exchange_name(source.number) for source in self._unread),
             behind=tuple(r.exchange.name for r in self.readers.values() if r.positions.behind),
         )
 
@@ -362,7 +368,9 @@ class SubscriberMachine:
         """Find out whether what is missing will still come."""
         if not self.merge.waiting:
             return
-        wanted = self.merge.settle(now, self._verified(), away=bool(self._absent()))
+        wanted = self.merge.settle(
+            now, self._verified(), unread=self._unread, away=bool(self._absent())
+        )
         self._collect()
         self._verify(wanted, now, orders)
 
@@ -386,7 +394,8 @@ class SubscriberMachine:
         if not self._durable:
             return frozenset()
         return self.away.union(
-            source for source, reader in self.readers.items() if not reader.connected
+            self._unread,
+            (source for source, reader in self.readers.items() if not reader.connected),
         )
 
     def read_again(self, now: float) -> None:
@@ -394,9 +403,10 @@ class SubscriberMachine:
         self.merge.read_again(now)
 
     def _verified(self) -> dict[LogId, float]:
-        return {
-            source: reader.verification.verified_as_of for source, reader in self.readers.items()
-        }
+        verified = dict.fromkeys(self._unread, float("-inf"))
+        for source, reader in self.readers.items():
+            verified[source] = reader.verification.verified_as_of
+        return verified
 
     def _verify(self, wanted: float | None, now: float, orders: list[Order]) -> None:
         """Have all exchanges verified as of this time."""

@@ -8,7 +8,7 @@ far from its turn only the place in the log is kept, and it is fetched again whe
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -234,13 +234,20 @@ class Merge:
     # --- losses -----------------------------------------------------------------------------------
 
     def settle(
-        self, now: float, verified: Mapping[LogId, float], *, away: bool = False
+        self,
+        now: float,
+        verified: Mapping[LogId, float],
+        *,
+        unread: Collection[LogId] = (),
+        away: bool = False,
     ) -> float | None:
         """Declare lost what will not come any more.
 
         Args:
             now: active time: it must not jump when the process was stopped.
-            verified: as of when each exchange of the topology was verified.
+            verified: as of when each exchange of the topology was verified, and each that is away.
+            unread: those of them that were away from the start on: for what is older than the
+                start nobody waits.
             away: one of them, of a durable queue, does not answer.
 
         Returns:
@@ -253,12 +260,14 @@ class Merge:
         self._give_up_stubs(now, verified)
         if not self._tables_complete:
             return None
+        at_start = {source: at for source, at in verified.items() if source not in unread}
         for key, stream in list(self._waiting.items()):
             while now >= stream.look_at and stream.held[0].first > stream.expected:
-                end = rules.lost_until(stream, now, verified)
+                older = bool(unread) and stream.expected < stream.before
+                end = rules.lost_until(stream, now, at_start if older else verified)
                 if end is None:
                     break
-                self._skip(stream, end)
+                self._skip(stream, min(end, stream.before) if older else end)
                 self._advance(key, stream)
                 if not stream.held:
                     break

@@ -72,6 +72,13 @@ class Script:
         return self.machine.readers[number, epoch].chain.verified
 
 
+def batch(publisher: PublisherId, sequence: int) -> bytes:
+    return pack(
+        [b"x"], publisher=publisher, epoch=1 + sequence, link_number=1, first_sequence=sequence,
+        created_us=1,
+    )  # fmt: skip
+
+
 def test_an_exchange_that_comes_later_is_read_from_its_first_batch() -> None:
     script = Script()
     script.open(1)
@@ -142,13 +149,7 @@ def test_an_exchange_of_another_entry_format_is_named_with_both_formats(more: by
 def test_what_a_late_exchange_of_the_start_may_have_is_not_lost_before_it_is_read() -> None:
     script = Script(Start(From.EARLIEST))
     publisher = PublisherId(b"p" * 16)
-    older, newer = (
-        pack(
-            [b"x"], publisher=publisher, epoch=1 + sequence, link_number=1,
-            first_sequence=sequence, created_us=1,
-        )
-        for sequence in range(2)
-    )  # fmt: skip
+    older, newer = (batch(publisher, sequence) for sequence in range(2))
     script.open(1)
     script.open(2)
     script.confirm(1, end=1, streams=[(publisher, b"t", 2)])
@@ -324,19 +325,56 @@ def test_the_start_does_not_wait_for_an_exchange_that_is_away() -> None:
     assert script.machine.topology_known([LogId(1, 1)], [1, 2], 1.0) == [LogId(2, 1)]
 
 
+def test_who_begins_while_an_exchange_is_away_waits_for_what_is_published_there() -> None:
+    script, publisher = Script(), PublisherId(b"p" * 16)
+    machine = script.machine
+    machine.topology_known([LogId(1, 1)], [1, 2], 0.0)
+    script.open(1)
+    script.confirm(1, end=9, streams=[(publisher, b"t", 3)])
+    machine.merge.add(LogId(1, 1), b"t", 9, batch(publisher, 4), 1.0)
+    for now in (1.0, 60.0, 290.0):
+        machine.settle(now, [])
+        machine.pace(now)
+    assert not machine.take()
+    assert not machine.gaps
+    quiet = subscriber_status(machine.facts("orders", WELL, 1.5))
+    assert quiet.cause is Cause.NONE, "it may have just begun to exist"
+    status = subscriber_status(machine.facts("orders", WELL, 60.0))
+    assert (status.state, status.cause) == (ClientState.WAITING, Cause.AWAY)
+    assert status.reason.startswith("away: x2; ")
+    assert "not read to the end since: x1, x2" in status.reason
+    machine.topology_known([LogId(1, 1), LogId(2, 1)], [1, 2], 291.0)
+    machine.merge.add(LogId(2, 1), b"t", 0, batch(publisher, 3), 291.0)
+    assert [each.sequence for each in machine.take()] == [3, 4]
+    assert not machine.gaps
+
+
+def test_it_waits_for_nothing_older_than_its_start_and_no_longer_than_the_queue_has_that_log() -> (
+    None
+):
+    script, publisher = Script(Start(From.EARLIEST)), PublisherId(b"p" * 16)
+    machine = script.machine
+    machine.topology_known([LogId(1, 1)], [1, 2], 0.0)
+    script.open(1)
+    script.confirm(1, end=9, streams=[(publisher, b"t", 5)])
+    for sequence in (0, 3, 7):
+        machine.merge.add(LogId(1, 1), b"t", 9 + sequence, batch(publisher, sequence), 1.0)
+    machine.settle(1.1, [])
+    assert [each.sequence for each in machine.take()] == [0, 3]
+    assert [(gap.sequence, gap.messages) for gap in machine.gaps] == [(1, 2), (4, 1)]
+    machine.gaps.clear()
+    machine.topology_known([LogId(1, 1)], [1], 2.0)
+    machine.settle(2.1, [])
+    assert [each.sequence for each in machine.take()] == [7]
+    assert [(gap.sequence, gap.messages) for gap in machine.gaps] == [(5, 2)]
+
+
 def test_what_waits_for_an_exchange_that_is_away_comes_when_it_is_back_and_others_do_not_wait() -> (
     None
 ):
     script = two()
     machine = script.machine
     publishers = [PublisherId(bytes([number]) * 16) for number in range(2)]
-
-    def batch(publisher: PublisherId, sequence: int) -> bytes:
-        return pack(
-            [b"x"], publisher=publisher, epoch=1 + sequence, link_number=1,
-            first_sequence=sequence, created_us=1,
-        )  # fmt: skip
-
     machine.topology_known([LogId(1, 1)], [1, 2], 1.0)
     machine.merge.add(LogId(1, 1), b"t", 9, batch(publishers[0], 1), 1.0)
     machine.merge.add(LogId(1, 1), b"t", 10, batch(publishers[1], 0), 1.0)
