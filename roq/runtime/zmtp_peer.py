@@ -69,7 +69,7 @@ class ZmtpPeer:
         while out:
             pieces = out if len(out) <= PIECES_AT_ONCE else list(islice(out, PIECES_AT_ONCE))
             try:
-                sent = self.socket.sendmsg(pieces)
+                sent = self.socket.sendmsg(pieces, (), socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 return True
             except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -77,6 +78,24 @@ def test_writing_to_one_that_is_gone_is_an_error(pair: tuple[ZmtpPeer, socket.so
     peer.put([b"x"])
     with pytest.raises(BrokenPipeError):
         peer.write()
+
+
+def test_writing_to_one_that_is_gone_signals_nothing(
+    pair: tuple[ZmtpPeer, socket.socket],
+) -> None:
+    """A program in which SIGPIPE has its default lives on."""
+    peer, far = pair
+    far.close()
+    peer.put([b"to nobody"])
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    try:
+        with pytest.raises(BrokenPipeError):
+            peer.write()
+        assert not signal.sigtimedwait({signal.SIGPIPE}, 0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGPIPE, before)
 
 
 def test_it_reads_what_has_come_and_says_who_has_gone(
