@@ -65,13 +65,11 @@ client/publish/connections
 client/publish/events
 client/publish/link
 client/publish/publisher
-client/publish/shell
 client/publish/stats
 client/session/events
 client/session/shell
 client/state
 client/status/reporter
-client/subscribe/log_connection
 client/subscribe/subscriber
 coordination/contract
 coordination/counter

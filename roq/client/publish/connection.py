@@ -122,3 +122,4 @@ class Connection:
 
     def _stands(self) -> None:
         self.watch(wanted=self.watched)
+        self._on_readable(self)  # who waits does not know this descriptor yet

@@ -254,6 +254,7 @@ class PublisherShell:
 
     def _whole(self) -> bool:
         """Whether the machine may be used: it has neither ended nor been left half changed."""
+        self._engine.check_process()  # a child must say nothing over its parent's connections
         if self.failure is None and self.machine.changing:
             self._fail(
                 Closed(

@@ -197,6 +197,7 @@ class LogConnection:
             return False
         taken, size = 0, 0
         while taken < BURST and size <= bytes_max:
+            taken += 1  # a large message comes in pieces, and takes its time as well
             for frames in connection.receive(BURST):
                 for frame in frames:
                     live(split_live(frame), now)

@@ -9,6 +9,7 @@ from threading import Thread
 
 from roq.client.io.engine import Engine
 from roq.client.publish.connection import Connection
+from roq.protocol import zmtp
 from roq.runtime.lifeline import NOT_GREETED, REFUSED
 
 SECONDS = 10.0
@@ -54,3 +55,30 @@ def test_what_is_no_exchange_is_left() -> None:
             stranger.sendall(b"HTTP/1.1 400 Bad Request")
             assert NOT_GREETED in reasons.get(timeout=SECONDS)
         thread.join(SECONDS)
+
+
+def test_who_waits_is_told_of_the_descriptor_as_soon_as_it_stands() -> None:
+    told: SimpleQueue[int] = SimpleQueue()
+    engine = Engine()
+    engine.start()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(SECONDS)
+        connection = engine.run_sync(
+            lambda: Connection(
+                engine,
+                1,
+                f"tcp://127.0.0.1:{server.getsockname()[1]}",
+                lock=nullcontext(),
+                on_readable=lambda connection: told.put(connection.fd),
+                on_lost=lambda *_: told.put(-1),
+            )
+        )
+        try:
+            engine.run_sync(lambda: connection.watch(wanted=False))
+            exchange, _ = server.accept()
+            with exchange:
+                exchange.sendall(zmtp.GREETING + zmtp.ready(b"ROUTER"))
+                assert told.get(timeout=SECONDS) >= 0
+        finally:
+            engine.run_sync(connection.close)
+            engine.close()
