@@ -30,9 +30,14 @@ _POLLOUT: Final = int(zmq.POLLOUT)
 
 
 class Reactor(Loop):
-    """The loop. One thread runs it; `call_soon` and `stop` may come from any thread."""
+    """The loop. One thread runs it; `call_soon` and `stop` may come from any thread.
+
+    Attributes:
+        at_close: called by `close`: what ends connections that are still there.
+    """
 
     def __init__(self) -> None:
+        self.at_close: set[Call] = set()
         self._polled: list[tuple[_Key, int]] | None = None
         """What is polled; None: it has changed, and is made anew once before the next poll."""
         self._handlers: dict[_Key, Call] = {}
@@ -115,7 +120,9 @@ class Reactor(Loop):
         self._wake()
 
     def close(self) -> None:
-        """Give the descriptors back. Sources are their owners' to close."""
+        """Give the descriptors back. Sources that are not in `at_close` are their owners'."""
+        for close in list(self.at_close):
+            close()
         with self._lock:
             if not self._closed:
                 self._closed = True

@@ -8,8 +8,8 @@ What the system does not take is sent by the I/O thread as soon as it does.
 It connects once. Its owner is told when it stands, and when it has ended or could not be made, and
 makes another one when it wants.
 
-An exception of a signal handler may end `receive` or `flush` anywhere, and nobody knows then where
-a frame begins. So the next use ends the connection, as if the network had.
+An exception of a signal handler may end `receive`, `put` or `flush` anywhere, and nobody knows then
+where a frame begins. So the next use ends the connection, as if the network had.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ EXCHANGES: Final = frozenset({b"ROUTER"})
 FAN_OUTS: Final = frozenset({b"PUB", b"XPUB"})
 """and what a SUB."""
 _SCHEME: Final = "tcp://"
+_PORT_MAX: Final = 0xFFFF
 _BUFFER: Final = threading.local()
 
 
@@ -114,7 +115,8 @@ class ZmtpClient:
             OSError: this can be no address, or no descriptor is left.
         """
         host, colon, port = endpoint.removeprefix(_SCHEME).rpartition(":")
-        if not endpoint.startswith(_SCHEME) or not colon or not port.isdecimal():
+        named = endpoint.startswith(_SCHEME) and colon and port.isdecimal()
+        if not named or int(port) > _PORT_MAX:
             raise OSError(errno.EINVAL, f"{endpoint!r} is no address such as tcp://host:port")
         host = host.strip("[]")
         try:
@@ -123,7 +125,11 @@ class ZmtpClient:
             look_up = threading.Thread(
                 target=self._look_up, args=(host, int(port)), name="roq-resolver", daemon=True
             )
-            look_up.start()
+            try:
+                look_up.start()
+            except RuntimeError as error:
+                raise OSError(errno.EAGAIN, str(error)) from None
+            self._timer = self._reactor.call_later(HANDSHAKE_SECONDS, lambda: self._found([]))
         else:
             self._begin([(host, int(port))])
 
@@ -141,12 +147,13 @@ class ZmtpClient:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             addresses = [(str(address[0]), port) for *_, address in found]
-        except (OSError, UnicodeError):
+        except (OSError, ValueError):
             addresses = []
         self._reactor.call_soon(lambda: self._found(addresses))
 
     def _found(self, addresses: list[tuple[str, int]]) -> None:
-        if self._closed:
+        self._cancel()
+        if self._closed or self._reason:
             return
         try:
             self._begin(addresses)
@@ -160,7 +167,13 @@ class ZmtpClient:
             return
         (host, port), *self._addresses = addresses
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        connection = new_socket(family)
+        try:
+            connection = new_socket(family)
+        except OSError:
+            if self._addresses:  # perhaps this system has no such family
+                self._begin(self._addresses)
+                return
+            raise
         try:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -171,6 +184,7 @@ class ZmtpClient:
             connection.close()
             raise
         peer = self._peer = ZmtpPeer(connection, zmtp.Inbound(self._accepts, FRAME_BYTES_MAX))
+        self._reactor.at_close.add(self._end)
         if failed not in (0, errno.EINPROGRESS):
             self._unconnected(failed)
             return
@@ -199,8 +213,8 @@ class ZmtpClient:
         self._reactor.remove_writer(peer.fd)
         self._reactor.add(peer.fd, self._greeted)
         self._timer = self._reactor.call_later(HANDSHAKE_SECONDS, lambda: self._fail(NOT_GREETED))
-        peer.put([self._hello])
         with self._lock:
+            peer.put([self._hello])
             self.flush()
 
     def _greeted(self) -> None:
@@ -240,13 +254,14 @@ class ZmtpClient:
         """The system takes more."""
         with self._lock:
             self.flush()
-            left = self._peer is not None and bool(self._peer.out)
-        if not left and self._writing:
+            peer = self._peer
+            if peer is None or peer.out:
+                return
+            # With the lock: who leaves something from here on must see that nobody sends it on.
             self._writing = False
-            if self._peer is not None:
-                self._reactor.remove_writer(self._peer.fd)
-            if self._closed:
-                self._release()
+            self._reactor.remove_writer(peer.fd)
+        if self._closed:
+            self._release()
 
     def _write_later(self) -> None:
         if self._peer is not None and not self._reason and not self._writing:
@@ -260,6 +275,11 @@ class ZmtpClient:
         # The owner has watched the descriptor until now.
         self._release()
 
+    def _end(self) -> None:
+        """The loop is over, while other threads may use the connection."""
+        with self._lock:
+            self._release()
+
     def _cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -271,6 +291,7 @@ class ZmtpClient:
         if peer is None:
             return
         self._writing = False
+        self._reactor.at_close.discard(self._end)
         self._reactor.remove(peer.fd)
         self._reactor.remove_writer(peer.fd)
         peer.drop()
@@ -295,16 +316,23 @@ class ZmtpClient:
 
     def put(self, pieces: Sequence[bytes]) -> None:
         """Have these bytes, which are whole messages, sent with the next `flush`."""
-        if self._peer is not None and self.fd >= 0:
+        if self._peer is None or self.fd < 0:
+            if not self._reason:
+                self._waiting += pieces
+        elif self._busy:
+            self._interrupted()
+        else:
+            self._busy = True
             self._peer.put(pieces)
-        elif not self._reason:
-            self._waiting += pieces
+            self._busy = False
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Send one message without waiting; False if the connection has ended."""
+        pieces: list[bytes] = []
         last = len(frames) - 1
         for number, frame in enumerate(frames):
-            self.put((zmtp.head(len(frame), zmtp.MORE if number < last else 0), frame))
+            pieces += (zmtp.head(len(frame), zmtp.MORE if number < last else 0), frame)
+        self.put(pieces)
         return self.flush()
 
     def flush(self) -> bool:
@@ -355,7 +383,9 @@ class ZmtpClient:
     def more(self) -> bool:
         """Whether `receive` may give more at once."""
         peer = self._peer
-        return peer is not None and (bool(self._early) or peer.inbound.more or peer.full)
+        if peer is None or self._reason:
+            return bool(self._early)
+        return bool(self._early) or peer.inbound.more or peer.full
 
     def _interrupted(self) -> bool:
         self._fail("interrupted by an exception of a signal handler")

@@ -229,7 +229,6 @@ class Engine:
         if self._thread.is_alive():
             logger.error("the client's background thread does not end; its sockets stay open")
             return
-        self.exchanges.end()
         self.reactor.close()
         self.context.destroy(linger=0)
 

@@ -93,13 +93,6 @@ class ExchangeConnections:
             shared.append(connection)
         return ExchangeConnection(connection, on_up, on_down, on_answers)
 
-    def end(self) -> None:
-        """End all of them, whoever uses them; the client has ended."""
-        for shared in self._by_address.values():
-            for connection in shared:
-                connection.close()
-        self._by_address.clear()
-
     def _retire(self, connection: _Connection) -> None:
         shared = self._by_address[connection.address]
         shared.remove(connection)

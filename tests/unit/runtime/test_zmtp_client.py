@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 
 import pytest
 import zmq
@@ -31,13 +32,14 @@ class Scene:
         self.clients: list[ZmtpClient] = []
 
     def client(
-        self, kind: bytes = b"DEALER", accepts: frozenset[bytes] = EXCHANGES, silent_ms: int = 0
-    ) -> ZmtpClient:
+        self, kind: bytes = b"DEALER", accepts: frozenset[bytes] = EXCHANGES, silent_ms: int = 0,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> ZmtpClient:  # fmt: skip
         def stands() -> None:
             self.stands += 1
 
         client = ZmtpClient(
-            self.reactor, kind, accepts, lock=nullcontext(), on_stands=stands,
+            self.reactor, kind, accepts, lock=lock or nullcontext(), on_stands=stands,
             on_ended=self.ended.append, silent_ms=silent_ms,
         )  # fmt: skip
         self.clients.append(client)
@@ -220,7 +222,12 @@ def test_why_it_could_not_be_made(scene: Scene) -> None:
     scene.client().connect("tcp://no-such-host.invalid:1")
     scene.run_until(lambda: scene.ended)
     assert scene.ended.pop().startswith(NOT_BEGUN)
-    for nonsense in ("ipc:///tmp/x", "tcp://127.0.0.1", "tcp://127.0.0.1:http"):
+    for nonsense in (
+        "ipc:///tmp/x",
+        "tcp://127.0.0.1",
+        "tcp://127.0.0.1:http",
+        "tcp://[::1]:70000",
+    ):
         with pytest.raises(OSError, match="no address"):
             scene.client().connect(nonsense)
 
@@ -328,3 +335,104 @@ def test_one_that_was_interrupted_while_bytes_moved_is_ended(
     assert client.receive(MOST) == []
     scene.run_until(lambda: scene.ended)
     assert "interrupted" in scene.ended[0]
+
+
+def test_one_that_was_interrupted_while_a_message_was_put_is_ended(
+    scene: Scene, router: tuple[zmq.Socket[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of it may be there."""
+    _, address = router
+    client = standing(scene, address)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("roq.runtime.zmtp_client.ZmtpPeer.put", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.send([b"one", b"two"])
+    assert not client.send([b"three"])
+    scene.run_until(lambda: scene.ended)
+    assert "interrupted" in scene.ended[0]
+
+
+def test_one_that_ended_within_a_large_message_gives_no_more(scene: Scene) -> None:
+    """Who reads as long as there is more would read for ever."""
+    with listener() as server:
+        client = scene.client()
+        with closing(greeted(scene, server, client)) as exchange:
+            exchange.sendall(zmtp.head(200_000) + bytes(100_000))
+        more: list[bool] = []
+
+        def ended() -> bool:
+            assert client.receive(MOST) == []
+            if client.fd < 0:
+                more.append(client.more)  # before the loop tells the owner
+            return bool(more)
+
+        scene.run_until(ended)
+    assert more[0] is False
+    assert scene.ended == [CLOSED]
+
+
+class Lock:
+    """Lets another thread in at once when it is given back."""
+
+    def __init__(self) -> None:
+        self.on_free: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.on_free()
+
+
+def test_what_is_put_as_soon_as_all_has_left_is_sent_on_too(scene: Scene) -> None:
+    lock, size, count = Lock(), 8_000_000, 2
+    with listener() as server:
+        client = scene.client(lock=lock)
+        with closing(greeted(scene, server, client)) as exchange:
+            exchange.setblocking(False)
+            client.send([bytes(size)])
+            more, got = [bytes(size)], 0
+
+            def freed() -> None:
+                if more and client._peer is not None and not client._peer.out:
+                    client.send([more.pop()])
+
+            def all_there() -> bool:
+                nonlocal got
+                lock.on_free = freed
+                with suppress(BlockingIOError):
+                    got += len(exchange.recv(1 << 20))
+                return got >= size * count
+
+            scene.run_until(all_there)
+
+
+def test_an_address_that_does_not_work_here_leaves_the_others(
+    scene: Scene, router: tuple[zmq.Socket[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, address = router
+    port = int(address.rpartition(":")[2])
+    found = [(socket.AF_INET6, 0, 0, "", ("::1", port)), (0, 0, 0, "", ("127.0.0.1", port))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+    def made(family: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "no such family here")
+        return socket.socket(family, socket.SOCK_STREAM)
+
+    monkeypatch.setattr("roq.runtime.zmtp_client.new_socket", made)
+    client = scene.client()
+    client.connect(f"tcp://somewhere:{port}")
+    scene.run_until(lambda: scene.stands or scene.ended)
+    assert not scene.ended
+
+
+def test_the_end_of_the_loop_ends_it(scene: Scene, router: tuple[zmq.Socket[bytes], str]) -> None:
+    client = standing(scene, router[1])
+    scene.reactor.close()
+    assert client.fd == -1
+    assert not scene.reactor.at_close

@@ -75,7 +75,6 @@ class Scene:
 def scene() -> Iterator[Scene]:
     scene = Scene()
     yield scene
-    scene.connections.end()
     scene.reactor.close()
     scene.context.destroy(linger=0)
 
