@@ -189,9 +189,13 @@ class ZmtpClient:
             self._unconnected(failed)
             return
         self._reactor.add_writer(peer.fd, self._connected)
-        self._timer = self._reactor.call_later(
-            CONNECT_MS / 1_000, lambda: self._unconnected(errno.ETIMEDOUT)
-        )
+        self._timer = self._reactor.call_later(CONNECT_MS / 1_000, self._late)
+
+    def _late(self) -> None:
+        if self._has(select.POLLOUT):  # only this thread is late
+            self._connected()
+        else:
+            self._unconnected(errno.ETIMEDOUT)
 
     def _unconnected(self, failed: int) -> None:
         self._release()
@@ -308,11 +312,12 @@ class ZmtpClient:
         peer = self._peer
         if peer is None or self._reason:
             return False
-        if self._early or peer.inbound.more:
-            return True
-        come = select.poll()
-        come.register(peer.fd, select.POLLIN)
-        return bool(come.poll(0))
+        return bool(self._early) or peer.inbound.more or self._has(select.POLLIN)
+
+    @property
+    def heard_at(self) -> float:
+        """When anything has come last, if only a part of a message; by the monotonic clock."""
+        return float("-inf") if self._peer is None else self._peer.heard_at
 
     def put(self, pieces: Sequence[bytes]) -> None:
         """Have these bytes, which are whole messages, sent with the next `flush`."""
@@ -386,6 +391,14 @@ class ZmtpClient:
         if peer is None or self._reason:
             return bool(self._early)
         return bool(self._early) or peer.inbound.more or peer.full
+
+    def _has(self, event: int) -> bool:
+        peer = self._peer
+        if peer is None:
+            return False
+        poll = select.poll()
+        poll.register(peer.fd, event)
+        return bool(poll.poll(0))
 
     def _interrupted(self) -> bool:
         self._fail("interrupted by an exception of a signal handler")

@@ -296,7 +296,10 @@ class LogConnection:
         questions, answered_at = self._questions, None
         if questions.up:
             answered_at = now - (self._reactor.now() - questions.heard_at)
-        lost = self._silence.lost(now, self.reader.live_at, answered_at, stands=self._stands)
+        live_at = self.reader.live_at
+        if self._live is not None:  # over a slow network a large message may be on its way
+            live_at = max(live_at, now - (self._reactor.now() - self._live.heard_at))
+        lost = self._silence.lost(now, live_at, answered_at, stands=self._stands)
         if self._silence.doubted:
             questions.probe(self.reader.queue)
         return lost

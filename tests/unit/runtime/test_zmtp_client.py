@@ -436,3 +436,18 @@ def test_the_end_of_the_loop_ends_it(scene: Scene, router: tuple[zmq.Socket[byte
     scene.reactor.close()
     assert client.fd == -1
     assert not scene.reactor.at_close
+
+
+def test_a_connection_is_used_though_this_thread_was_late(scene: Scene) -> None:
+    with listener() as server:
+        client = scene.client()
+        client.connect(address_of(server))
+        server.settimeout(SECONDS)
+        exchange, _ = server.accept()
+        with exchange:
+            assert client._timer is not None
+            assert client._timer.call is not None
+            client._timer.call()
+            exchange.sendall(zmtp.GREETING + zmtp.ready(b"ROUTER"))
+            scene.run_until(lambda: scene.stands or scene.ended)
+    assert not scene.ended
