@@ -90,13 +90,6 @@ class Owed(Generic[B]):
     def __bool__(self) -> bool:
         return bool(self.answers or self.joined or self.done)
 
-    def add(self, other: Owed[B]) -> None:
-        """And this."""
-        self.answers += other.answers
-        self.joined |= other.joined
-        for peer, (serial, refused) in other.done.items():
-            self.note(peer, serial, refused)
-
     def note(self, peer: Peer[B], serial: int, refused: list[int] | None) -> None:
         """A member is owed this, too."""
         _, before = self.done.get(peer, (0, None))

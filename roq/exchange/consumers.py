@@ -128,8 +128,8 @@ class Consumers(Generic[B]):
         """Groups whose end is to be written; of a service, where that was."""
         self._due: Owed[B] = Owed()
         """What is to be told when what has changed until now is kept."""
-        self._writing: Owed[B] = Owed()
-        """Likewise, and that is being written."""
+        self._writing: Owed[B] | None = None
+        """Likewise, and that is being written; None: nothing is."""
         self._answers: list[Effect] = []
         self.services: Services[B] = Services(
             queue, log, self._groups, lambda: self._due.answers, self._open_group, self._after
@@ -254,7 +254,8 @@ class Consumers(Generic[B]):
                 self._groups[name].drop_changes()
             self._touched = {}
             self._deleted = {}
-        if self._due and not (self._touched or self._deleted or self._writing):
+        # Also what nobody was owed for is in what is told next, and is not kept yet.
+        if self._due and not (self._touched or self._deleted) and self._writing is None:
             self._confirm(self._due)
             self._due = Owed()
         answers, self._answers = self._answers, []
@@ -338,14 +339,13 @@ class Consumers(Generic[B]):
                 deltas.append(delta)
         if not deltas:
             return b""  # so nothing is waited for
-        self._writing.add(self._due)
-        self._due = Owed()
+        self._writing, self._due = self._due, Owed()
         return encode_deltas(deltas)
 
     def kept(self) -> None:
         """What was taken last is on the disk."""
-        self._confirm(self._writing)
-        self._writing = Owed()
+        kept, self._writing = self._writing, None
+        self._confirm(kept or Owed())
 
     def snapshot(self) -> list[GroupDelta]:
         """All groups, as they stand, behind services that were deleted."""
@@ -616,5 +616,5 @@ class Consumers(Generic[B]):
     def _forget(self, peer: Peer[B]) -> None:
         self._by_member.pop((peer.group.name, peer.member.id), None)
         peer.member.blocked = False
-        for owed in (self._due, self._writing):
+        for owed in filter(None, (self._due, self._writing)):
             owed.joined.pop(peer, None)  # it asks again, for as long as the log writes nothing

@@ -582,7 +582,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/exchange/consumers.py",
         GROUPS,
-        ("        self._writing.add(self._due)\n", "        self._confirm(self._due)\n"),
         ("            return b\"\"  # so nothing is waited for\n", "            pass\n"),
         ("if before is not None and before.attempt > join.attempt:", "if False:"),
         ("held = join.held if join.generation == self._log.generation else []",
@@ -647,6 +646,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if state not in AGAIN_FROM:\n", "        if False:\n"),
         ("        group.outcomes.run_again(position, self.now)\n", ""),
         ("        gone = bool(self._ends) and row.offset", "        gone = False and row.offset"),
+    ),
+    *_of(
+        "roq/exchange/consumers.py",
+        ("tests/unit/exchange/test_services.py", "tests/unit/exchange/test_late_consumers.py"),
+        ("        self._writing, self._due = self._due, Owed()\n",
+         "        self._confirm(self._due)\n        self._writing, self._due = Owed(), Owed()\n"),
+        ("and self._writing is None:", "and not self._writing:"),
     ),
     *_of(
         "roq/client/request/handling.py",

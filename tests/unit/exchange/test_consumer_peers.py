@@ -42,13 +42,12 @@ def test_a_message_goes_to_one_of_those_that_share_a_connection() -> None:
 
 def test_of_two_debts_the_later_serial_counts_and_all_that_was_refused() -> None:
     one, two = peer(b"a"), peer(b"b")
-    owed: Owed[bytes] = Owed([], {}, {one: (1, [7])})
-    answer = Send(b"b", (b"x", b"y"))
-    owed.add(Owed([answer], {two: answer}, {one: (3, [9]), two: (2, [])}))
-    assert (owed.answers, owed.joined) == ([answer], {two: answer})
+    owed: Owed[bytes] = Owed()
+    assert not owed
+    for each, serial, refused in ((one, 1, [7]), (two, 2, []), (one, 3, [9])):
+        owed.note(each, serial, refused)
     assert owed.done == {one: (3, [7, 9]), two: (2, [])}
     assert owed
-    assert not Owed()
 
 
 # --- a batch job that works for a group -----------------------------------------------------------

@@ -479,6 +479,28 @@ def test_an_end_is_told_when_it_is_on_the_disk_and_is_there_after_a_crash() -> N
     assert RequestState.DISCARDED not in {each.state for each in other.ends()}
 
 
+def test_an_end_that_nobody_was_owed_is_told_to_who_asks_when_it_is_on_the_disk() -> None:
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
+    )
+    there = exchange(late=log)
+    served = there.core.consumers
+    publisher = Publisher(there)
+    publisher.hello()
+    asker, other = Party(there, "asker"), Party(there, "other")
+    asker.say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
+    there.append(publisher.route, b"s/do", publisher.batch(b"s/do", 1))
+    assert served.take_changes()
+    log.commit()
+    served.kept()
+    other.want(cancelled=[Position(0, 0)])
+    assert served.take_changes()
+    other.want((0, 0))
+    assert other.ends() == [], "it is being written, and may never be there"
+    served.kept()
+    assert [each.state for each in other.ends()] == ["cancelled"]
+
+
 def test_after_a_crash_a_service_that_is_made_again_begins_where_it_was_deleted() -> None:
     log: SegmentedLog[bytes] = SegmentedLog(
         QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
