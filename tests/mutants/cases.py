@@ -655,6 +655,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("and self._writing is None:", "and not self._writing:"),
     ),
     *_of(
+        "roq/client/request/machine.py",
+        ("tests/unit/client/request/test_machine.py",),
+        ("        words.unwanted.update(unwanted)\n", ""),
+        (" if at <= soon or each in unwanted]", " if at <= soon]"),
+        ("                    unwanted.pop(position, None)\n", ""),
+    ),
+    *_of(
         "roq/client/request/handling.py",
         REQUESTS,
         ("            self._workers.put([registered])  # another thread may begin with the rest\n",

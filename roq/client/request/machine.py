@@ -52,18 +52,20 @@ class _Words:
 
     wanted: list[Position] = field(default_factory=list)
     fetched: list[FetchedRun] = field(default_factory=list)
-    cancelled: list[Position] = field(default_factory=list)
-    late: list[Position] = field(default_factory=list)
+    unwanted: dict[Position, bool] = field(default_factory=dict)
+    """See `Home`."""
 
     @property
     def presses(self) -> bool:
         """Whether it is more than what is fetched, or much of that."""
-        return bool(self.wanted or self.cancelled or self.late or len(self.fetched) >= WANT_MAX)
+        return bool(self.wanted or self.unwanted or len(self.fetched) >= WANT_MAX)
 
     def wants(self, service: str) -> Iterator[Want]:
         """All of it, in messages that are not too large."""
-        fetched, lists = self.fetched, (self.wanted, self.cancelled, self.late)
-        delayed = any(each.offset >= DELAYED_FROM for each in (*self.cancelled, *self.late))
+        cancels = [position for position, late in self.unwanted.items() if not late]
+        lates = [position for position, late in self.unwanted.items() if late]
+        fetched, lists = self.fetched, (self.wanted, cancels, lates)
+        delayed = any(each.offset >= DELAYED_FROM for each in self.unwanted)
         most = DELAYED_LOOKS // 2 if delayed else WANT_MAX  # of both kinds
         for at in range(0, max(len(fetched), *map(len, lists)), most):
             wanted, cancelled, late = (each[at : at + most] for each in lists)
@@ -82,6 +84,9 @@ class Home:
     ask_at: float = float("inf")
     open: dict[str, dict[Position, float]] = field(default_factory=dict)
     """By service, what is open, and when it is to be asked for next."""
+    unwanted: dict[str, dict[Position, bool]] = field(default_factory=dict)
+    """By service, what is open and not wanted any more, and whether as its time is over. An
+    exchange that has heard it may be lost before it has kept it: then the next one is told."""
     words: dict[str, _Words] = field(default_factory=dict)
     trouble: str = ""
     told_by: float = float("inf")
@@ -239,7 +244,9 @@ class RequesterMachine:
         place = self.places.get(log)
         if place is not None:
             words = self._words(place, service)
-            (words.late if late else words.cancelled).append(position)
+            words.unwanted.setdefault(position, late)
+            if position in place.open.get(service, {}):
+                place.unwanted.setdefault(service, {}).setdefault(position, late)
             if position.offset >= DELAYED_FROM:  # nobody knows there who has made it
                 words.wanted.append(position)
 
@@ -248,6 +255,7 @@ class RequesterMachine:
         place = self.places.get(log)
         if place is not None:
             place.open.get(service, {}).pop(position, None)
+            place.unwanted.get(service, {}).pop(position, None)
 
     def take(self, log: LogId, parts: list[bytes], now: float) -> tuple[str, list[RequestEnd]]:
         """Something came from an exchange: of which service, what has ended.
@@ -262,9 +270,11 @@ class RequesterMachine:
         if letter == OUTCOMES:
             told = requesting.decode(parts[1], RequestEnds)
             known = place.open.get(told.service, {})
+            unwanted = place.unwanted.get(told.service, {})
             for outcome in told.ended if known else ():
                 for position in outcome.positions:
                     known.pop(position, None)
+                    unwanted.pop(position, None)
             return told.service, told.ended
         if letter == ATTEND:
             self._was_attended(place, documents.decode(parts[1], Attended), now)
@@ -342,10 +352,12 @@ class RequesterMachine:
         return words
 
     def _want_all(self, place: Home, service: str, now: float) -> None:
-        """Ask for everything that is open, and later to be sure."""
-        positions = place.open.get(service, {})
-        near = [position for position, at in positions.items() if at <= now + AGAIN_SECONDS]
-        self._words(place, service).wanted = near  # the others are delayed
+        """Ask for everything that is open, and later to be sure; say again what is not wanted."""
+        positions, unwanted = place.open.get(service, {}), place.unwanted.get(service, {})
+        soon, words = now + AGAIN_SECONDS, self._words(place, service)
+        near = [each for each, at in positions.items() if at <= soon or each in unwanted]
+        words.wanted = near  # the others are delayed
+        words.unwanted.update(unwanted)
         for position in near:
             positions[position] = now + SURE_SECONDS
 

@@ -582,8 +582,8 @@ class Collector:
             if not isinstance(waiter, ManyPart) and not places:
                 self.cancel(waiter, late=True)  # when it is known where it is
             for place in places:
-                machine.cancel(endpoint.service, *place, late=True)
                 machine.wait(endpoint.service, *place, self._engine.reactor.now(), ask=False)
+                machine.cancel(endpoint.service, *place, late=True)
             waiter.due = ENDLESS
             self._requests.due_again(waiter, now + GRACE_SECONDS)
             return

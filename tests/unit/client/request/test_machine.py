@@ -192,6 +192,29 @@ def test_what_is_not_wanted_any_more_is_said() -> None:
     assert script.said() == []
 
 
+def test_what_is_not_wanted_is_said_again_to_an_exchange_that_is_back() -> None:
+    """The one before may have heard it, and not kept it."""
+    script = Script()
+    script.ready()
+    machine, delayed = script.machine, Position(DELAYED_FROM + 1, 0)
+    for place in (at(1), at(2), at(3), at(4)):
+        machine.wait("s", ONE, place, script.now, ask=False)
+        machine.cancel("s", ONE, place, late=place == at(2))
+    machine.wait("s", ONE, delayed, script.now, ask=False, after=60.0)
+    machine.cancel("s", ONE, delayed, late=False)
+    assert script.said()
+    machine.forget("s", ONE, at(3))
+    ends = RequestEnds("s", [RequestEnd(*at(4), RequestState.CANCELLED)])
+    machine.take(ONE, [OUTCOMES, requesting.encode(ends)], script.now)
+    for _ in range(2):
+        machine.down(ONE)
+        (ask,) = machine.up(ONE, script.now)
+    script.attended(ask)
+    (want,) = script.said()
+    assert (want.cancelled, want.late) == ([at(1), delayed], [at(2)])
+    assert want.wanted == [at(1), at(2), delayed], "nobody knows there who has made a delayed one"
+
+
 def test_an_exchange_that_is_gone_gives_what_was_open_there() -> None:
     script = Script()
     script.ready()
