@@ -204,11 +204,11 @@ class _Connection:
         if said_goodbye:
             self._linger_ms = GOODBYE_MS
         if not self.users:
-            self.close(self._linger_ms)
+            self._close(self._linger_ms)
             self._on_retired(self)
 
     def ask(self, tag: bytes, frames: list[bytes]) -> None:
-        """Send a request, if there is a socket; a fetch has its turn, and replaces an older one."""
+        """Send a request if a connection is there; a fetch has its turn, replacing an older one."""
         if self._client is None:
             return
         if frames[0] == FETCH:
@@ -245,7 +245,7 @@ class _Connection:
                 user.up = True
                 user.on_up()
 
-    # --- the socket -------------------------------------------------------------------------------
+    # --- the connection ---------------------------------------------------------------------------
 
     def _open(self) -> None:
         self._timer = None
@@ -257,14 +257,13 @@ class _Connection:
         try:
             client.connect(self.address)
         except OSError as error:
-            self.close()
+            self._close()
             self.trouble = descriptors.reason(error)
             self._timer = self._reactor.call_later(AGAIN_SECONDS, self._open)
             return
         self.trouble = not_begun(self.trouble)
 
-    def close(self, linger_ms: int = 0) -> None:
-        """End it."""
+    def _close(self, linger_ms: int = 0) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._fd >= 0:
@@ -290,7 +289,7 @@ class _Connection:
         self.trouble = not_begun(reason)
         if self._up_at is not None and self._reactor.now() - self._up_at > STEADY_SECONDS:
             self._backoff.reset()
-        self.close()
+        self._close()
         self._timer = self._reactor.call_later(self._backoff.wait(), self._open)
         for tag, user in list(self.users.items()):
             if user.up and tag in self.users:
