@@ -11,7 +11,7 @@ import msgspec
 
 from roq.policy.known import OVERLOAD
 from roq.simulation.forecast.exchange import Exchange
-from roq.simulation.forecast.host import Hosts
+from roq.simulation.forecast.host import Host, Hosts
 from roq.simulation.forecast.load import Group
 from roq.simulation.forecast.parameters import Parameters
 from roq.simulation.forecast.tally import Summed
@@ -63,6 +63,8 @@ class Present:
     """A minute."""
     batches: dict[int, float] = field(default_factory=dict)
     """A minute."""
+    clients: dict[int, float] = field(default_factory=dict)
+    """Cores that those of the exchange use."""
 
     @property
     def total(self) -> float:
@@ -156,6 +158,7 @@ class Account:
         batches = [group.batches.at(moment) for group in self._groups]
         works = [group.work.at(moment) for group in self._groups]
         present = Present()
+        client = 1e-6 * self._parameters.client_us
         needs: dict[str, dict[int, tuple[float, float]]] = {}
         for number, exchange in exchanges.items():
             if exchange.died is not None:
@@ -164,19 +167,27 @@ class Account:
             present.loads[number] = max(0.0, _product(actual, rates))
             present.messages[number] = max(0.0, _product(actual, messages))
             present.batches[number] = max(0.0, _product(actual, batches))
+            present.clients[number] = client * present.messages[number] / 60
             work = max(0.0, _product(actual, works))
             needs.setdefault(exchange.host, {})[number] = (work, present.batches[number] / 60)
         for host, needed in needs.items():
             own = sum(before.busy.get(number, 0.0) for number in needed)
-            busy = self._busy(needed, self._hosts[host].busy - own)
-            self._hosts.change(host, sum(busy.values()) - own)
+            clients = sum(
+                present.clients[number] - before.clients.get(number, 0.0) for number in needed
+            )
+            self._hosts.change(host, 0.0, clients)
+            busy = self._busy(needed, self._hosts[host], own)
+            self._hosts.change(host, sum(busy.values()) - own, 0.0)
             present.busy |= busy
         self.present = present
         self._watch(now)
 
     def gone(self, exchange: Exchange) -> None:
         """An exchange does no work any more."""
-        self._hosts.change(exchange.host, -self.present.busy.pop(exchange.number, 0.0))
+        present, number = self.present, exchange.number
+        self._hosts.change(
+            exchange.host, -present.busy.pop(number, 0.0), -present.clients.pop(number, 0.0)
+        )
 
     def left(self, number: int, now: float) -> None:
         """A publisher has left an exchange."""
@@ -199,7 +210,9 @@ class Account:
             / total
         )
 
-    def _busy(self, needed: Mapping[int, tuple[float, float]], others: float) -> dict[int, float]:
+    def _busy(
+        self, needed: Mapping[int, tuple[float, float]], host: Host, own: float
+    ) -> dict[int, float]:
         """Cores that each exchange of a host uses.
 
         A turn takes what has come while the exchange waited for a core (W, its share of what a
@@ -210,12 +223,13 @@ class Account:
 
         Args:
             needed: by number, cores for batches alone, and batches a second.
-            others: cores that the host needs for other exchanges.
+            host: where they are.
+            own: cores that they have used there until now.
         """
         low, high, guess = 0.0, math.inf, 0.0
         busy: dict[int, float] = {}
         for step in range(STEPS):
-            busy = self._busy_if(needed, others + guess)
+            busy = self._busy_if(needed, host.busy - own + guess, host.clients)
             total = sum(busy.values())
             low, high = max(low, min(guess, total)), min(high, max(guess, total))
             if high - low <= NEAR_CORES:
@@ -223,25 +237,32 @@ class Account:
             guess = (low + high) / 2 if step else high
         return busy
 
-    def _busy_if(self, needed: Mapping[int, tuple[float, float]], host: float) -> dict[int, float]:
-        """The same if the host is so busy."""
+    def _busy_if(
+        self, needed: Mapping[int, tuple[float, float]], exchanges: float, clients: float
+    ) -> dict[int, float]:
+        """The same if these use so much of the host."""
         turn = 1e-6 * self._parameters.turn_us
-        _, queued, core = self._crowd(host)
+        _, queued, core = self._crowd(exchanges, clients)
         pause = queued * core / PROCESSES + turn
         return {
             number: work + turn * batches * max(0.0, 1 - work) / (1 + batches * pause)
             for number, (work, batches) in needed.items()
         }
 
-    def _crowd(self, busy: float) -> tuple[float, float, float]:
-        """Of a host whose exchanges use so many cores: which part of its cores is in use, the
-        probability that somebody waits for one, and how long."""
+    def _crowd(self, exchanges: float, clients: float) -> tuple[float, float, float]:
+        """Of a host whose exchanges and clients use so many cores: which part of its cores is in
+        use, the probability that somebody waits for one, and how long.
+
+        A scheduler lets a process that has slept go before those that compute all the time: of
+        these one waits for the slice that runs, and for the other exchanges and clients as in a
+        queue. (Cobham, "Priority assignment in waiting line problems", 1954.)
+        """
         parameters = self._parameters
         cores = parameters.host_cores
-        full = (busy + parameters.others_cores) / cores
-        crowded = min(full, BUSY_MOST)
-        core = parameters.slice_ms / 1_000 / (cores * (1 - crowded))
-        return full, waits_for_core(cores, crowded), core
+        own = (exchanges + clients) / cores
+        full = own + parameters.others_cores / cores
+        core = parameters.slice_ms / 1_000 / (cores * (1 - min(own, BUSY_MOST)))
+        return full, waits_for_core(cores, min(full, BUSY_MOST)), core
 
     def _latency(
         self, number: int, load: float, exchanges: dict[int, Exchange]
@@ -252,11 +273,11 @@ class Account:
             each.get(number, 0.0) for each in (self.present.busy, self.present.batches)
         )
         exchange = exchanges.get(number)
-        host = self._hosts[exchange.host].busy if exchange is not None else busy
+        host = self._hosts[exchange.host] if exchange is not None else Host("", busy=busy)
         base = parameters.latency_base_ms / 1_000
         if load <= 0 or batches <= 0:
             return Latency(base, 0.0, 0.0), False
-        full, queued, core = self._crowd(host)
+        full, queued, core = self._crowd(host.busy, host.clients)
         latency = Latency(
             fixed=base,
             batch=60 * busy / batches,

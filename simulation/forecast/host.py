@@ -23,7 +23,8 @@ class Host:
         name: of the host.
         lives: it has not died, or is back.
         exchanges, monitors: how many run there.
-        busy: cores in use.
+        busy: cores that exchanges use.
+        clients: cores that the clients of these exchanges use.
         used_since: when the first of its present exchanges came; None if it has none.
     """
 
@@ -32,6 +33,7 @@ class Host:
     exchanges: int = 0
     monitors: int = 0
     busy: float = 0.0
+    clients: float = 0.0
     used_since: float | None = None
 
 
@@ -98,10 +100,11 @@ class Hosts:
         self._hosts[name].monitors -= 1
         self._changed(name)
 
-    def change(self, name: str, busy: float) -> None:
-        """So many cores more are in use."""
+    def change(self, name: str, busy: float, clients: float) -> None:
+        """Exchanges use so many cores more, and their clients so many."""
         host = self._hosts[name]
         host.busy = max(0.0, host.busy + busy)
+        host.clients = max(0.0, host.clients + clients)
 
     def kill(self, name: str) -> None:
         """It takes nothing any more."""

@@ -41,6 +41,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         batch_bytes: payload of a batch at most.
         linger_ms: what a publisher brings in this time travels in one batch.
         latency_base_ms: latency without load.
+        client_us: processor time of all clients of a message, on the host of its exchange.
         others_cores: of each host, that something else keeps busy.
         slice_ms: for so long a process has a core to itself when others wait for it.
         host_failures_per_hour: of one host.
@@ -68,7 +69,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     host_cores: Annotated[float, Meta(gt=0, le=1_024)] = 4.0
     host_slots: Annotated[int, Meta(ge=0, le=10_000)] = 8
     exchange_mb: Cost = 192.0
-    turn_us: Cost = 420.0
+    turn_us: Cost = 300.0
     batch_us: Cost = 8.0
     batch_out_us: Cost = 8.0
     message_us: Cost = 0.06
@@ -76,9 +77,10 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     byte_out_ns: Cost = 0.5
     batch_bytes: Annotated[int, Meta(ge=1)] = 65_536
     linger_ms: Cost = 1.0
-    latency_base_ms: Cost = 1.0
+    latency_base_ms: Cost = 0.2
+    client_us: Cost = 0.0
     others_cores: Annotated[float, Meta(ge=0, le=1_024)] = 0.0
-    slice_ms: Cost = 1.75
+    slice_ms: Cost = 3.25
     host_failures_per_hour: Annotated[float, Meta(ge=0, le=60)] = 0.0
     host_repair_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] = 600.0
     spread: Annotated[float, Meta(ge=0, le=3)] = 0.0

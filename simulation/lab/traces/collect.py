@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-TRIGGER_SECONDS: Final = 3.0
+TRIGGER_SECONDS: Final = 5.0
+"""Each micro-batch costs Spark some two seconds of processor time, whatever is in it: what is
+measured on the same machine suffers from it."""
 TRIGGER_BATCHES: Final = 5_000
 """Batches of the logs that one micro-batch reads at most: a backlog comes bit by bit."""
 LOOK_SECONDS: Final = 0.1

@@ -83,7 +83,7 @@ def test_the_published_experiment_grows_with_the_5th_9th_and_13th_publisher() ->
     assert [when // 60 for when in grown] == [4, 8, 12]
     assert outcome.figures["exchanges_last"] == 4
     assert outcome.figures["imbalance_last"] <= 1.25
-    assert 1.0 < outcome.figures["latency_mean_ms"] < 16
+    assert played.parameters.latency_base_ms < outcome.figures["latency_mean_ms"] < 16
 
 
 def test_publishers_of_an_exchange_that_dies_are_served_again_and_it_is_made_anew() -> None:
@@ -172,3 +172,18 @@ def test_how_busy_a_host_is_depends_on_no_order_and_no_past(others: float) -> No
         assert len(set(account.present.busy.values())) == 1
         seen.append(hosts["host"].busy)
     assert seen == pytest.approx([seen[0]] * 3, abs=0.002)
+
+
+def test_the_clients_of_an_exchange_that_is_gone_need_its_host_no_more() -> None:
+    parameters = Parameters(host_cores=2.0, client_us=100.0)
+    hosts = Hosts(["host"], parameters)
+    groups = Load(scenario(rate_of(20.0, 12)), parameters).groups
+    account = Account(groups, hosts, LIMIT, parameters)
+    reports = Reports(parameters, Random(1))
+    two = {each: Exchange(each, "host", 0.0, reports, [6.0], [6.0]) for each in range(2)}
+    account.renew(0.0, 0.0, two)
+    both = hosts["host"].clients
+    assert both == pytest.approx(100e-6 * sum(account.present.messages.values()) / 60)
+    account.gone(two.pop(1))
+    account.renew(1.0, 1.0, two)
+    assert hosts["host"].clients == pytest.approx(both / 2)

@@ -221,6 +221,20 @@ def busy(outcome: record.Outcome) -> float:
     return outcome.figures["busy_seconds"]
 
 
+def test_messages_wait_longer_for_each_other_than_for_what_computes_all_the_time() -> None:
+    phase = Phase(name="load", seconds=10, publishers=[PublisherGroup(count=4, rate=500, size=100)])
+    load = Scenario(name="n", title="t", phases=[phase])
+
+    def played(**parameters: float) -> record.Outcome:
+        return play(msgspec.structs.replace(case(load, host_cores=2.0, **parameters), windows=10))
+
+    cores = 1.2
+    clients = played(client_us=1e6 * cores / 2_000)
+    hogs, more_hogs = played(others_cores=cores), played(others_cores=cores + 1)
+    assert latency_of(clients, 99) > 1.5 * latency_of(hogs, 99)
+    assert latency_of(hogs, 99) < latency_of(more_hogs, 99) < latency_of(clients, 99)
+
+
 def test_a_full_host_makes_messages_wait_and_small_batches_cost_as_much_as_large_ones() -> None:
     phase = Phase(name="load", seconds=10, publishers=[PublisherGroup(count=4, rate=100, size=100)])
     load = Scenario(name="n", title="t", phases=[phase])
@@ -237,7 +251,7 @@ def test_a_full_host_makes_messages_wait_and_small_batches_cost_as_much_as_large
     alone = 1e-6 * (Parameters().turn_us + Parameters().batch_us)
     assert 0.8 * alone < busy(eager) / 4_000 < alone
     assert busy(eager) > 2 * busy(patient)
-    full = played(linger_ms=0.0, host_cores=2.0, others_cores=2.0)
+    full = played(linger_ms=0.0, host_cores=2.0, client_us=5_000.0)
     assert busy(full) < busy(eager) / 2
     many = Topics(count=50, zipf=1.0)
     apart = msgspec.structs.replace(phase.publishers[0], topics=many)
