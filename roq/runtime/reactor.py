@@ -54,7 +54,7 @@ class Reactor(Loop):
         self._longest_turn = 0.0
         # A signal handler may call while the thread that it interrupts is waking the loop itself.
         self._lock = threading.RLock()
-        self._handlers[self._wake_read] = self._drain_wake
+        self._handlers[self._wake_read] = self._woken
 
     def now(self) -> float:
         """Seconds on the monotonic clock."""
@@ -182,7 +182,10 @@ class Reactor(Loop):
                 except BlockingIOError:
                     return  # full: the loop will wake anyway
 
-    def _drain_wake(self) -> None:
+    def _woken(self) -> None:
+        # The calls first: the thread that has woken the loop takes the interpreter back as soon as
+        # this one reads, and what it has told would wait for that.
+        self._run_calls()
         try:
             while len(os.read(self._wake_read, 4096)) == 4096:
                 continue

@@ -236,3 +236,26 @@ def test_a_signal_that_arrives_while_another_one_wakes_the_loop_is_heard_as_well
     reactor.call_soon(reactor.stop)
     reactor.run()
     assert sorted(seen) == ["first", "second"]
+
+
+def test_what_another_thread_has_told_is_done_before_the_loop_lets_it_go_on(
+    reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads gives the interpreter to the thread that waits for it."""
+    seen: list[str] = []
+    read = os.read
+
+    def reads(fd: int, size: int) -> bytes:
+        seen.append("read")
+        return read(fd, size)
+
+    def told() -> None:
+        seen.append("told")
+        reactor.stop()
+
+    # The loop is woken before it has begun to wait: as another thread would while it does.
+    monkeypatch.setattr(os, "read", reads)
+    reactor._wake()
+    reactor.call_soon(lambda: reactor._calls.append(told))
+    reactor.run()
+    assert seen == ["told", "read"]
