@@ -365,7 +365,7 @@ class ExchangeServer:
         self._live.publish(join_live(topic, entry), batch)
 
     def _settle(self) -> None:
-        """Send the acks and refusals that the batches have earned."""
+        """Send the acks and refusals that the batches have earned; they leave before the rest."""
         for link in self.core.take_acks():
             route = link.route
             if route is None:
@@ -379,9 +379,11 @@ class ExchangeServer:
                 self.core.intake.ack_later(link)
             else:
                 self._handle(Unreachable(route))
+        self._data.flush()
         answers = self.core.take_answers()
         if answers:
             self._perform(answers)
+            self._data.flush()
         if self._disk is not None:
             self._tell_synced()
             self._disk.write_on(self.core.snapshot, self.core.consumers.take_changes)

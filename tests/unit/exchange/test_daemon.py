@@ -65,3 +65,16 @@ def test_a_prefix_that_no_topic_has_is_none_of_a_subscriber() -> None:
 def address_of(endpoint: str) -> tuple[str, int]:
     host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
     return host, int(port)
+
+
+def test_acknowledgements_leave_before_anything_else_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, done = ExchangeServer(SPEC), list[str]()
+    with closing(server):
+        monkeypatch.setattr(server.core, "take_acks", lambda: done.append("acks") or [])
+        monkeypatch.setattr(server._data, "flush", lambda: done.append("leave"))
+        monkeypatch.setattr(server.core, "take_answers", lambda: done.append("answers") or [])
+        server._settle()
+        assert done == ["acks", "leave", "answers"]
+        monkeypatch.undo()
