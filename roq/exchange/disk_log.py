@@ -44,6 +44,8 @@ INDEX_PAUSE_SECONDS: Final = 0.002
 no longer than these take, and of a core at most about a sixth is used."""
 SEGMENTS_LEAST: Final = 8
 """A small log has so many files, as whole ones go."""
+LOOK_BYTES: Final = 64 * 1024 * 1024
+"""While the disk has plenty of room it is looked how much behind so much; and each second."""
 SYNC_SECONDS: Final = 0.1
 """A log that runs ahead of its disk is synced so long after something was written,"""
 SYNC_BYTES: Final = 16 * 1024 * 1024
@@ -114,8 +116,12 @@ class DiskLog:
         """Makes indexes of keys, from when there is one to make; without it readers ask on."""
         self._then: Callable[[], None] | None = None
         """Of those that wait until something is read."""
+        self._limits = spec.limits
         self._room: Room | None = None
-        """Measured by the writing thread behind a group."""
+        """Measured last; behind a group by the thread that writes."""
+        self._room_told: Room | None = None
+        self._looked_at = 0
+        """So much had been appended then, in bytes."""
         self._call_later, self._call_soon = loop.call_later, loop.call_soon
         self._closing = Event()
         self._timed = False
@@ -192,7 +198,11 @@ class DiskLog:
 
     def _settle(self, groups: list[Group[bytes]]) -> None:
         settle(self._files, groups)
-        self._room = self._measure()
+        # Publishers wait for this, so where there is plenty it is not looked behind each group.
+        room, taken = self._room, self.log.kept + self.log.gone
+        plenty = room is not None and room.is_plenty(self._limits)
+        if not plenty or taken - self._looked_at >= LOOK_BYTES:
+            self._room, self._looked_at = self._measure(), taken
 
     def _measure(self) -> Room | None:
         try:
@@ -202,6 +212,7 @@ class DiskLog:
 
     def _keep_room(self, room: object) -> None:
         if isinstance(room, Room):
+            self._room = self._room_told = room
             self.measured(room)
 
     def _was_read(self, load: _Load) -> None:
@@ -217,7 +228,8 @@ class DiskLog:
             self.log.commit(group.end)
             if group.changes is not None or group.anew:  # then they stand in its snapshot
                 self.changes_kept()
-        self._keep_room(self._room)
+        if (room := self._room) is not self._room_told:
+            self._keep_room(room)
         self._committed()
         self._pace()
         self._index_on()

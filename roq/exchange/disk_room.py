@@ -34,6 +34,9 @@ WRITTEN_SHARE: Final = 0.5
 """Of what is to stay free this may be taken by what is accepted already, by indexes, and by what
 the exchange writes by itself."""
 
+PLENTY_BYTES: Final = 1 << 30
+PLENTY_FILES: Final = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Room:
@@ -43,6 +46,11 @@ class Room:
     bytes_total: int
     files_free: int
     files_total: int
+
+    def is_plenty(self, limits: Limits) -> bool:
+        """Whether more is free, beyond what is to stay free, than anybody takes in a moment."""
+        files = self.files_free - limits.disk_free_files >= PLENTY_FILES or not self.files_total
+        return self.bytes_free - limits.disk_free_bytes >= PLENTY_BYTES and files
 
 
 class DiskRoom:

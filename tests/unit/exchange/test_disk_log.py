@@ -13,7 +13,9 @@ import pytest
 import zmq
 from keyed_batch import batch_of
 
+from roq.exchange import disk_log
 from roq.exchange.disk_log import DiskLog
+from roq.exchange.disk_room import PLENTY_BYTES, PLENTY_FILES, Room
 from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.reader_turns import Outcome, ReaderTurns
@@ -231,3 +233,28 @@ def test_after_a_sync_beside_that_failed_nothing_more_is_written(
     assert made.disk.close()
     assert made.calls.empty()
     assert (made.log.committed, made.log.synced) == before
+
+
+@pytest.mark.parametrize(("more", "looks"), [(PLENTY_BYTES, 0), (-1, 3)])
+def test_where_the_disk_has_plenty_it_is_not_looked_behind_each_group(
+    made: Made, monkeypatch: pytest.MonkeyPatch, more: int, looks: int
+) -> None:
+    limits = Limits()
+    room = (
+        limits.disk_free_bytes + more, 1 << 40, limits.disk_free_files + PLENTY_FILES, 1 << 20,
+    )  # fmt: skip
+    asked, told = list[int](), list[Room]()
+    monkeypatch.setattr(made.disk._files, "room", lambda: asked.append(1) or room)
+    made.disk.measured = told.append
+    made.disk.look_now()
+    assert (len(asked), len(told)) == (1, 1)
+    for _ in range(3):
+        made.log.append(b"t", BATCH, len(BATCH))
+        made.disk.write_on(bytes, bytes)
+        made.turn()
+    assert len(asked) == len(told) == 1 + looks, "what was measured is told once"
+    monkeypatch.setattr(disk_log, "LOOK_BYTES", len(BATCH))
+    made.log.append(b"t", BATCH, len(BATCH))
+    made.disk.write_on(bytes, bytes)
+    made.turn()
+    assert len(asked) == 2 + looks, "now and then it is"

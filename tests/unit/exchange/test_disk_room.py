@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roq.exchange.disk_room import SEALED_SECONDS, DiskRoom, Room
+from roq.exchange.disk_room import PLENTY_BYTES, PLENTY_FILES, SEALED_SECONDS, DiskRoom, Room
 from roq.model import Limits
 
 
@@ -83,3 +83,12 @@ def test_it_makes_no_files_beyond_half_of_those_that_are_to_be_left() -> None:
     for free, taken in ((60, True), (40, False)):
         disk.measured(Room(1_000, 1_000, free, 10_000))
         assert (disk.full, disk.takes_own(1)) == (True, taken)
+
+
+def test_there_is_plenty_of_what_nobody_takes_in_a_moment() -> None:
+    limits = Limits(disk_free_bytes=1_000, disk_free_files=10)
+    files = 10 + PLENTY_FILES
+    assert Room(1_000 + PLENTY_BYTES, 1 << 40, files, 1 << 20).is_plenty(limits)
+    assert Room(1_000 + PLENTY_BYTES, 1 << 40, 0, 0).is_plenty(limits), "it counts no files"
+    assert not Room(999 + PLENTY_BYTES, 1 << 40, files, 1 << 20).is_plenty(limits)
+    assert not Room(1_000 + PLENTY_BYTES, 1 << 40, files - 1, 1 << 20).is_plenty(limits)
