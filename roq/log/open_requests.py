@@ -6,12 +6,11 @@ Books alone: what follows from them is decided in `roq.log.service_group`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from roq.log.group_changes import BegunBy, bytes_of
 from roq.log.leases import Lease, runs_of
-from roq.protocol.requesting import Position, RequestState
+from roq.protocol.requesting import Position, RequestEnd, RequestState
 
 
 @dataclass(slots=True)
@@ -108,10 +107,10 @@ class OpenRequests:
         """What went wrong with a request so far."""
         return self._trials.setdefault(Position(offset, index), Trials())
 
-    def ended(self, positions: Iterable[Position]) -> None:
+    def ended(self, outcome: RequestEnd) -> None:
         """These are open no more."""
         if self._trials:
-            for position in positions:
+            for position in outcome.keys:
                 self._trials.pop(position, None)
 
     # --- leases -----------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from roq.protocol.requesting import (
     Position,
     RequestEnd,
     RequestState,
+    keys_of,
     positions_of,
     quick,
 )
@@ -175,9 +176,10 @@ class OutcomeStore:
 
     def keep(self, outcome: RequestEnd, until: float, most: int) -> bool:
         """As `put`, if all that is here has so many bytes at most then; False: nothing is done."""
-        if not self.fits(outcome.values, outcome.text, most):
+        values, size = outcome.values, size_of(outcome)
+        if self.bytes + size > most:
             return False
-        positions = outcome.positions
+        positions = positions_of(outcome.offset, outcome.index, len(values))
         if not self._stored.keys().isdisjoint(positions):
             if outcome.more:
                 for each in outcome.each():
@@ -188,7 +190,7 @@ class OutcomeStore:
         self._lives.append((until, kept))
         if self._noting:
             self._new.append(kept)
-        self.bytes += size_of(outcome)
+        self.bytes += size
         return True
 
     def reopen(self, position: Position) -> None:
@@ -219,7 +221,7 @@ class OutcomeStore:
         """Likewise, of several; how many were here."""
         take, count = self._stored.pop, 0
         for run in runs:
-            positions = positions_of(*run)
+            positions = keys_of(*run)
             found = [take(position, None) for position in positions]
             gone: list[Position] = []
             at = 0

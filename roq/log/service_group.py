@@ -593,19 +593,17 @@ class ServiceGroup(ConsumerGroup[B]):
             for each in outcome.each():
                 self._note_end(each, publisher, most, silent=silent)
             return
-        positions = outcome.positions
-        self._requests.ended(positions)
-        delayed = self.delayed.ended(positions[0])
+        self._requests.ended(outcome)
+        delayed = self.delayed.ended(outcome.position)
         if delayed is not None:
             position, publisher = delayed
             outcome = msgspec.structs.replace(outcome, offset=position.offset, index=position.at)
-            positions = [position]
-        self.counts[outcome.state] += len(positions)
+        self.counts[outcome.state] += outcome.count
         if silent:
-            self.outcomes.note(positions, outcome.state, self._clock)
+            self.outcomes.note(outcome.positions, outcome.state, self._clock)
             return
         if not self.outcomes.keep(outcome, self._clock + self.service.keep_result, most):
-            self.outcomes.put_state(positions, outcome.state, self._clock)
+            self.outcomes.put_state(outcome.positions, outcome.state, self._clock)
         self.ended.append(quick(Ended, (publisher, outcome)))
 
     def _due(self, appended_us: int) -> float:

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from itertools import repeat
 from struct import Struct
-from typing import Annotated, Final, NamedTuple, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -140,6 +140,11 @@ def positions_of(offset: int, first: int, count: int) -> list[Position]:
     """Where so many requests are that follow each other in one batch."""
     places = zip(repeat(offset), range(first, first + count))
     return list(map(quick, repeat(Position), places))
+
+
+def keys_of(offset: int, first: int, count: int) -> list[Position]:
+    """The same to look up what is kept by position: plain pairs, which cost a third."""
+    return cast("list[Position]", list(zip(repeat(offset), range(first, first + count))))
 
 
 DELAYED_FROM: Final = 1 << 61
@@ -277,6 +282,16 @@ class RequestEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Where each stands."""
         return positions_of(self.offset, self.index, 1 + len(self.more))
 
+    @property
+    def keys(self) -> list[Position]:
+        """The same, as of `keys_of`."""
+        return keys_of(self.offset, self.index, 1 + len(self.more))
+
+    @property
+    def position(self) -> Position:
+        """Where the first one stands."""
+        return quick(Position, (self.offset, self.index))
+
     def some(self, index: int, count: int = 1) -> RequestEnd:
         """So many of them, from the one that has this index in the batch."""
         if count == 1 + len(self.more):
@@ -290,7 +305,12 @@ class RequestEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def each(self) -> Iterator[RequestEnd]:
         """Each of them alone."""
-        return map(self.some, range(self.index, self.index + 1 + len(self.more)))
+        alike = (self.state, self.text, self.attempts, self.ended_us, self.instance)
+        state, text, attempts, ended_us, instance = map(repeat, alike)
+        return map(
+            RequestEnd, repeat(self.offset), range(self.index, self.index + self.count), state,
+            self.values, text, attempts, ended_us, instance,
+        )  # fmt: skip
 
 
 class Attend(msgspec.Struct, frozen=True, kw_only=True):

@@ -121,9 +121,9 @@ class Collects(Collector):
         self._asking = asking
         super().__init__(*given, **more)
 
-    def _take_end(self, name: LogId, end: RequestEnd, waiters: tuple[Waiter, ...]) -> None:
+    def _take_end(self, name: LogId, end: RequestEnd, now: float) -> None:
         self._asking.told(name, list(end.each()))
-        super()._take_end(name, end, waiters)
+        super()._take_end(name, end, now)
 
 
 class _Publishes:

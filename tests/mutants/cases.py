@@ -659,7 +659,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("tests/unit/client/request/test_machine.py",),
         ("        words.unwanted.update(unwanted)\n", ""),
         (" if at <= soon or each in unwanted]", " if at <= soon]"),
-        ("                    unwanted.pop(position, None)\n", ""),
+        ("in (known, unwanted) if unwanted else (known,):", "in (known,):"),
     ),
     *_of(
         "roq/client/request/handling.py",
@@ -698,9 +698,16 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/client/request/shell.py",
         REQUESTS,
+        ("            if not (positions := part.open()):\n", "            if False:\n"),
+    ),
+    *_of(
+        "roq/client/request/ends.py",
+        REQUESTS,
         ("        if not part.many.held:\n", "        if True:\n"),
         ("        if not part.left:\n            self._requests.not_due(part)\n", ""),
-        ("            if not (positions := part.open()):\n", "            if False:\n"),
+        ("        if not run.left:\n            self._requests.not_due(run)\n", ""),
+        ("        self._kept.let_go(*new)\n", ""),
+        ("        if len(new) == end.count and not held:\n", "        if True:\n"),
     ),
     *_of(
         "roq/jobs/timetable.py",

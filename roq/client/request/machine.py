@@ -272,9 +272,9 @@ class RequesterMachine:
             known = place.open.get(told.service, {})
             unwanted = place.unwanted.get(told.service, {})
             for outcome in told.ended if known else ():
-                for position in outcome.positions:
-                    known.pop(position, None)
-                    unwanted.pop(position, None)
+                for books in (known, unwanted) if unwanted else (known,):
+                    for position in outcome.keys:
+                        books.pop(position, None)
             return told.service, told.ended
         if letter == ATTEND:
             self._was_attended(place, documents.decode(parts[1], Attended), now)

@@ -421,7 +421,7 @@ class KeptRequests:
                 self.bytes += size
                 many.repeat = data
 
-    def let_go(self, requested: Requested) -> None:
-        """It will not be sent once more."""
+    def let_go(self, *requested: Requested) -> None:
+        """These will not be sent once more."""
         with self._lock:
-            self.bytes -= requested.forget_repeat()
+            self.bytes -= sum(each.forget_repeat() for each in requested)

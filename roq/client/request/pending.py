@@ -13,7 +13,14 @@ from roq.client.request.context import RequestId
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.errors import NO_RESPONSES, DeliveryError, InvalidRequest, RoQError, Unavailable
 from roq.model import LogId
-from roq.protocol.requesting import Position, RequestEnd, RequestState, delayed_position, quick
+from roq.protocol.requesting import (
+    Position,
+    RequestEnd,
+    RequestState,
+    delayed_position,
+    positions_of,
+    quick,
+)
 
 R = TypeVar("R")
 
@@ -294,10 +301,21 @@ class Pending(Generic[R]):
                 held = self._held
             if not held and outcome is not None:  # else whoever asks by the id may fetch it
                 self._waits.confirm(self)
-        if self._callbacks:  # also of one that was settled by who was interrupted here
+        self._ring_all()
+        return new
+
+    def _end(self, outcome: RequestEnd) -> bool:
+        """As `settle`; who says it looks after all that follows."""
+        new = self._outcome is None and self._error is None
+        if new:
+            self._outcome = outcome
+        return new
+
+    def _ring_all(self) -> None:
+        """Who is to be called is called, also of one that was settled by who was interrupted."""
+        if self._callbacks:
             self._waits.ring(self._callbacks)
             self._callbacks = None
-        return new
 
     def _ring(self, ring: Callable[[], None]) -> None:
         with REGISTERING:
@@ -328,3 +346,68 @@ class Pending(Generic[R]):
             raise failure(status, 1)
         if isinstance(self._error, DeliveryError):
             raise self._error
+
+
+class PendingRun:
+    """Requests that were made one by one, and stand in one batch of a log one after the other.
+
+    Args:
+        pendings: these, in order.
+        log, offset: of the batch.
+        first: index in the batch of the first one.
+
+    Attributes:
+        due: when the time of one of them is over; theirs are nearly alike.
+        left: so many of them have not ended.
+    """
+
+    __slots__ = ("due", "first", "left", "log", "offset", "pendings")
+
+    def __init__(self, pendings: list[Pending[Any]], log: LogId, offset: int, first: int) -> None:
+        self.pendings = pendings
+        self.log = log
+        self.offset = offset
+        self.first = first
+        self.due = pendings[0].due
+        self.left = len(pendings)
+
+    @property
+    def endpoint(self) -> Endpoint[Any, Any]:
+        """What was requested."""
+        return self.pendings[0].endpoint
+
+    @property
+    def positions(self) -> list[Position]:
+        """Where each is."""
+        return positions_of(self.offset, self.first, len(self.pendings))
+
+    def done(self) -> bool:
+        """Whether all of them have ended."""
+        return not self.left
+
+    def open(self) -> list[Pending[Any]]:
+        """Those that have not ended."""
+        return [each for each in self.pendings if not each.done()]
+
+    def places(self) -> list[tuple[LogId, Position]]:
+        """Where those are that have not ended."""
+        placed = zip(self.pendings, self.positions, strict=True)
+        return [(self.log, position) for each, position in placed if not each.done()]
+
+    def recount(self) -> None:
+        """Whoever was settling some of them was interrupted."""
+        self.left = len(self.open())
+
+    def settle(self, outcome: RequestEnd) -> tuple[list[Pending[Any]], list[Pending[Any]]]:
+        """Some of them have ended so; those of which that was not known, and those among them whose
+        retrieval is confirmed when their callbacks have ended."""
+        at = outcome.index - self.first
+        some = self.pendings[at : at + outcome.count]
+        ends = zip(some, outcome.each(), strict=True)
+        new = [each for each, end in ends if each._end(end)]  # noqa: SLF001 - of this module
+        self.left -= len(new)
+        with REGISTERING:
+            held = [each for each in new if each._held]  # noqa: SLF001 - as above
+        for each in some:
+            each._ring_all()  # noqa: SLF001 - as above
+        return new, held

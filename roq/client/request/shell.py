@@ -14,7 +14,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import groupby
 from time import monotonic, time
 from typing import Any, Final
 
@@ -22,12 +21,20 @@ from roq.client.io.engine import Engine
 from roq.client.publish.receipt import Outcome, SendStatus, failure
 from roq.client.publish.shell import PublisherShell
 from roq.client.request.confirmations import Confirmations
+from roq.client.request.ends import Ends
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.many import KeptRequests, ManyPart, PendingMany
-from roq.client.request.pending import EXCHANGE_GONE, Pending, Requested
+from roq.client.request.pending import EXCHANGE_GONE, Pending, PendingRun, Requested
 from roq.client.request.reader import OutcomeReader
 from roq.client.request.request_connections import RequestConnections
-from roq.client.request.waiting_requests import ENDLESS, TICK_SECONDS, Sent, Waiter, WaitingRequests
+from roq.client.request.waiting_requests import (
+    ENDLESS,
+    TICK_SECONDS,
+    Sent,
+    Waiter,
+    Waiting,
+    WaitingRequests,
+)
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.errors import (
@@ -96,8 +103,7 @@ class Collector:
         self._cancelled: deque[tuple[Requested, bool]] = deque()
         self._looking = False
         """Whether `_look` is about to be called."""
-        self._changed = False
-        """Whether those who wait have reason to look."""
+        self._ends = Ends(self._requests, self._machine, self._confirmations, self.kept)
         self._torn = False
         """A signal handler has ended in the middle what a thread has taken in."""
         self._timer: Timer | None = None
@@ -285,7 +291,7 @@ class Collector:
 
         def settle() -> None:
             with self._guard.lock:
-                self._settle_all(waiter, None, error)
+                self._ends.settle_all(waiter, None, error)
             self._tell()
 
         try:
@@ -323,14 +329,14 @@ class Collector:
     def _take_in_here(self) -> bool:
         """Likewise, in a thread that waits; the I/O thread says what there is to be said."""
         self._looking = True  # below: in one go
-        changed = self._changed
+        changed = self._ends.changed
         try:
             self._take_in()
         except BaseException:
             self._torn = True
             raise
         finally:
-            self._changed = changed  # those who wait here were woken by what has come
+            self._ends.changed = changed  # those who wait here were woken by what has come
             self._looking = False
             if self._cancelled or self._confirmations.press:
                 self._soon()
@@ -389,13 +395,18 @@ class Collector:
         if status is None:
             return
         before: Waiter | None = None
-        for index in range(sent.taken, len(sent.pendings)):
-            waiter = sent.pendings[index]
+        while sent.taken < len(sent.pendings):
+            singles = sent.singles() if status.offset is not None else []
+            if len(singles) > 1 and not (self._requests.early or self._error):
+                run = PendingRun(singles, status.log, status.offset or 0, sent.taken)
+                self._wait_run(run)
+                sent.took(len(singles))
+                continue
+            waiter = sent.pendings[sent.taken]
             if waiter is not None and waiter is not before:
                 before = waiter
                 self._take_waiter(waiter, status)
-            sent.pendings[index] = None
-            sent.taken = index + 1
+            sent.took(1)
 
     def _take_waiter(self, waiter: Waiter, status: SendStatus) -> None:
         if status.ok and status.offset is not None:
@@ -406,20 +417,20 @@ class Collector:
         elif status.ok or status.outcome is Outcome.UNKNOWN:
             where = f"exchange {status.exchange} has it and does not know where any more"
             why = status.reason or where
-            self._settle_all(waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=why), None)
+            self._ends.settle_all(waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=why), None)
         else:
-            self._settle_all(waiter, None, failure(status, 1))
+            self._ends.settle_all(waiter, None, failure(status, 1))
 
     def _wait(self, pending: Pending[Any], *, ask: bool) -> None:
         place = pending.at
         if place is None:
             return
         if self._error is not None:
-            self._settle(pending, None, self._error)
+            self._ends.settle(pending, None, self._error)
             return
         early = self._requests.early.pop(place, None)
         if early is not None:
-            self._settle(pending, early[1], None)
+            self._ends.settle(pending, early[1], None)
             return
         now, after = self._engine.reactor.now(), 0.0
         if pending.delayed is not None:
@@ -431,20 +442,28 @@ class Collector:
         if ask:
             self._soon()
 
+    def _wait_run(self, run: PendingRun) -> None:
+        """As `_wait`, of those that are accepted together and were made one by one."""
+        positions, service, now = run.positions, run.endpoint.service, self._engine.reactor.now()
+        if self._machine.wait_all(service, run.log, positions, now):
+            self._requests.add(run.log, positions, run)
+        else:
+            self._lost(run)
+
     def _wait_all(self, part: ManyPart) -> None:
         """As `_wait`, of those that are accepted together."""
         place, requests = part.place(), self._requests
         if place is None:
             return
         if self._error is not None:
-            self._settle_all(part, None, self._error)
+            self._ends.settle_all(part, None, self._error)
             return
         log, service, positions = place[0], part.many.endpoint.service, part.positions()
         if requests.early:
             for position in positions:
                 early = requests.early.pop((log, position), None)
                 if early is not None:
-                    self._settle_part(part, log, early[1])
+                    self._ends.settle_part(part, log, early[1])
             if not (positions := part.open()):
                 return
         if self._machine.wait_all(service, log, positions, self._engine.reactor.now()):
@@ -452,21 +471,28 @@ class Collector:
         else:
             self._lost(part)
 
-    def _lost(self, waiter: Waiter) -> None:
+    def _lost(self, waiter: Waiting) -> None:
         """The exchange is gone that had it."""
+        if isinstance(waiter, PendingRun):
+            self._requests.not_due(waiter)
+            for pending in waiter.open():
+                self._lost(pending)
+            return
         if self._on_lost is not None and self._on_lost(waiter):
             if isinstance(waiter, ManyPart):
                 self._requests.not_due(waiter)  # what is sent once more is another part
             return
         if isinstance(waiter, ManyPart) or waiter.accepted is not None:
-            self._settle_all(
+            self._ends.settle_all(
                 waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=EXCHANGE_GONE), None
             )
         else:
-            self._settle(waiter, None, ResponseLost(f"{waiter.endpoint.name}: {EXCHANGE_GONE}"))
+            self._ends.settle(
+                waiter, None, ResponseLost(f"{waiter.endpoint.name}: {EXCHANGE_GONE}")
+            )
 
     def _take(self, name: LogId, answers: list[list[bytes]]) -> None:
-        self._looking = self._changed = True  # below: what is confirmed is said in one go
+        self._looking = self._ends.changed = True  # below: what is confirmed is said in one go
         try:
             with self._guard.lock:
                 self._take_in()  # an exchange that attends by now is asked for what came before
@@ -482,60 +508,17 @@ class Collector:
             except RemoteProtocolError as error:
                 self._limited.warning("malformed", now, "an exchange's message: %s", error)
                 continue
-            for outcome in ended:
-                index = outcome.index
-                for waiters, alike in groupby(self._requests.at(name, outcome.positions)):
-                    count = len(list(alike))
-                    self._take_end(name, outcome.some(index, count), waiters)
-                    index += count
+            for end in ended:
+                self._take_end(name, end, now)
 
-    def _take_end(self, name: LogId, end: RequestEnd, waiters: tuple[Waiter, ...]) -> None:
-        """Some requests have ended together, for which these wait; several for parts alone."""
-        for waiter in waiters:
-            if isinstance(waiter, ManyPart):
-                self._settle_part(waiter, name, end)
-            else:
-                self._settle(waiter, end, None)
-        if waiters:
-            self._requests.close_all(name, end.positions)
-        else:
-            self._requests.came_early(name, end, self._engine.reactor.now())
-
-    def _settle(
-        self, pending: Pending[Any], outcome: RequestEnd | None, error: RoQError | None
-    ) -> None:
-        self._changed = True
-        self._requests.not_due(pending)
-        pending.settle(outcome, error)
-
-    def _settle_part(self, part: ManyPart, log: LogId, end: RequestEnd) -> None:
-        """Some of those that were made together have ended."""
-        self._changed = True
-        part.settle(end)
-        if not part.many.held:
-            self._machine.fetched(part.endpoint.service, log, end.positions[0], end.count)
-            self._confirmations.soon()
-        if not part.left:
-            self._requests.not_due(part)
-
-    def _settle_all(
-        self, waiter: Waiter, outcome: RequestEnd | None, error: RoQError | None
-    ) -> None:
-        """All of them, if they are several, that have not ended."""
-        if not isinstance(waiter, ManyPart):
-            self._settle(waiter, outcome, error)
-            return
-        self._changed = True
-        self._requests.not_due(waiter)
-        for member in waiter.open_members():
-            waiter.many.settle(member, outcome, error)
-        waiter.left = 0
+    def _take_end(self, name: LogId, end: RequestEnd, now: float) -> None:
+        self._ends.take(name, end, now)
 
     def _tell(self) -> None:
         """Have those look who wait, if they have reason to; without the lock."""
-        if not self._changed:
+        if not self._ends.changed:
             return
-        self._changed = False
+        self._ends.changed = False
         if self._reader is not None:
             self._reader.wake()
         if self._waiting:
@@ -553,7 +536,7 @@ class Collector:
                 for waiter in dict.fromkeys(lost):  # a part once
                     self._lost(waiter)
             self._known.set()
-            self._changed = True
+            self._ends.changed = True
             self._tell()
 
     def _tick(self) -> None:
@@ -573,13 +556,13 @@ class Collector:
             self._overdue(waiter, now)
         self._perform(self._machine.tick(self._engine.reactor.now()))
 
-    def _overdue(self, waiter: Waiter, now: float) -> None:
+    def _overdue(self, waiter: Waiting, now: float) -> None:
         """Its time is over: its exchange decides, and is asked; else that is not known here."""
         if waiter.done():
             return
         endpoint, places, machine = waiter.endpoint, waiter.places(), self._machine
         if waiter.due < ENDLESS:  # not asked yet, however long it is over
-            if not isinstance(waiter, ManyPart) and not places:
+            if isinstance(waiter, Pending) and not places:
                 self.cancel(waiter, late=True)  # when it is known where it is
             for place in places:
                 machine.wait(endpoint.service, *place, self._engine.reactor.now(), ask=False)
@@ -591,7 +574,7 @@ class Collector:
             if not self._requests.leave(place, waiter):
                 machine.forget(endpoint.service, *place)
         why = f"its exchange has not said how it has ended: {self.trouble or 'it is silent'}"
-        self._settle_all(waiter, None, Unavailable(f"{endpoint.name}: {why}"))
+        self._ends.settle_all(waiter, None, Unavailable(f"{endpoint.name}: {why}"))
 
     def _state(self, state: str, reason: str) -> None:
         if state == SessionState.REMOVED:
@@ -611,5 +594,5 @@ class Collector:
             self._connections.close(self._confirmations.words())
             self._known.set()
             for waiter in self._requests.clear():
-                self._settle_all(waiter, None, error)
+                self._ends.settle_all(waiter, None, error)
         self._tell()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from roq.client.publish.receipt import Receipt
 from roq.client.request.many import ManyPart
-from roq.client.request.pending import Pending
+from roq.client.request.pending import Pending, PendingRun
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd
 
@@ -24,6 +24,8 @@ ENDLESS: Final = float("inf")
 At = tuple[LogId, Position]
 Waiter = Pending[Any] | ManyPart
 """What waits for the end of a request: itself, or those that were made with it."""
+Waiting = Waiter | PendingRun
+"""Likewise, when it is known where it is: or itself and its neighbours."""
 
 
 class Sent:
@@ -38,6 +40,24 @@ class Sent:
         self.taken = 0
         """So many of them have been looked at."""
 
+    def singles(self) -> list[Pending[Any]]:
+        """The next ones, as far as they were made one by one and end by the same time."""
+        some: list[Pending[Any]] = []
+        slot = -1
+        for each in self.pendings[self.taken :]:
+            if not isinstance(each, Pending) or each.delayed is not None:
+                break
+            if (at := _slot(each.due)) != slot and some:
+                break
+            slot = at
+            some.append(each)
+        return some
+
+    def took(self, count: int) -> None:
+        """The next ones have been looked at."""
+        self.pendings[self.taken : self.taken + count] = [None] * count
+        self.taken += count
+
 
 class WaitingRequests:
     """Who waits for what.
@@ -50,12 +70,12 @@ class WaitingRequests:
     """
 
     def __init__(self) -> None:
-        self.open: dict[LogId, dict[Position, tuple[Waiter, ...]]] = {}
+        self.open: dict[LogId, dict[Position, tuple[Waiting, ...]]] = {}
         self.count = 0
-        self.due: dict[int, set[Waiter]] = {}
+        self.due: dict[int, set[Waiting]] = {}
         self.early: OrderedDict[At, tuple[float, RequestEnd]] = OrderedDict()
 
-    def add(self, log: LogId, positions: Sequence[Position], waiter: Waiter) -> None:
+    def add(self, log: LogId, positions: Sequence[Position], waiter: Waiting) -> None:
         """This one waits for these, until its time is over."""
         waiters, opened = (waiter,), self.open.setdefault(log, {})
         if opened.keys().isdisjoint(positions):
@@ -65,20 +85,20 @@ class WaitingRequests:
                 opened[position] = (*opened.get(position, ()), waiter)
         self.count += len(positions)
         if waiter.due < ENDLESS:
-            self.due.setdefault(int(waiter.due / TICK_SECONDS) + 1, set()).add(waiter)
+            self.due.setdefault(_slot(waiter.due), set()).add(waiter)
 
-    def at(self, log: LogId, positions: Iterable[Position]) -> list[tuple[Waiter, ...]]:
+    def at(self, log: LogId, positions: Iterable[Position]) -> list[tuple[Waiting, ...]]:
         """What waits for each of these."""
         opened = self.open.get(log, {})
         return [opened.get(position, ()) for position in positions]
 
-    def close(self, place: At) -> tuple[Waiter, ...]:
+    def close(self, place: At) -> tuple[Waiting, ...]:
         """Nothing is waited for there any more; what was."""
         waiters = self.open.get(place[0], {}).pop(place[1], ())
         self.count -= len(waiters)
         return waiters
 
-    def leave(self, place: At, waiter: Waiter) -> bool:
+    def leave(self, place: At, waiter: Waiting) -> bool:
         """This one does not wait there any more; whether others do."""
         others = tuple(each for each in self.close(place) if each is not waiter)
         if others:
@@ -91,27 +111,27 @@ class WaitingRequests:
         take = self.open.get(log, {}).pop
         self.count -= sum(len(take(position, ())) for position in positions)
 
-    def clear(self) -> list[Waiter]:
+    def clear(self) -> list[Waiting]:
         """Nothing is waited for any more; what was."""
         waiters = list(dict.fromkeys(self._every()))
         self.open.clear()
         self.count = 0
         return waiters
 
-    def not_due(self, waiter: Waiter) -> None:
+    def not_due(self, waiter: Waiting) -> None:
         """Its time is of no matter any more."""
-        slot = int(waiter.due / TICK_SECONDS) + 1 if waiter.due < ENDLESS else -1
+        slot = _slot(waiter.due)
         some = self.due.get(slot)
         if some is not None:
             some.discard(waiter)
             if not some:
                 del self.due[slot]
 
-    def due_again(self, waiter: Waiter, at: float) -> None:
+    def due_again(self, waiter: Waiting, at: float) -> None:
         """Look at it once more then."""
-        self.due.setdefault(int(at / TICK_SECONDS) + 1, set()).add(waiter)
+        self.due.setdefault(_slot(at), set()).add(waiter)
 
-    def overdue(self, now: float) -> list[Waiter]:
+    def overdue(self, now: float) -> list[Waiting]:
         """Those whose time is over by now; and what is early for too long goes."""
         early = self.early
         while early and next(iter(early.values()))[0] < now - EARLY_SECONDS:
@@ -130,8 +150,13 @@ class WaitingRequests:
         """Whoever was changing something here was interrupted in the middle of it."""
         self.count = sum(1 for _ in self._every())
         for waiter in set(self._every()):
-            if isinstance(waiter, ManyPart):
+            if not isinstance(waiter, Pending):
                 waiter.recount()
 
-    def _every(self) -> Iterator[Waiter]:
+    def _every(self) -> Iterator[Waiting]:
         return (each for at in self.open.values() for some in at.values() for each in some)
+
+
+def _slot(at: float) -> int:
+    """The quarter of a second in which a time is over; -1: it never is."""
+    return int(at / TICK_SECONDS) + 1 if at < ENDLESS else -1

@@ -78,6 +78,7 @@ def test_of_those_that_have_ended_together_each_has_its_place_and_its_value() ->
     assert [(each.index, each.value, each.more) for each in end.each()] == [
         (2, b"a", []), (3, b"b", []), (4, b"c", [])
     ]  # fmt: skip
+    assert (end.position, end.keys) == (Position(1, 2), end.positions)
     assert end.some(3, 2) == RequestEnd(1, 3, RequestState.DONE, b"b", more=[b"c"])
     assert end.some(2, 3) is end
     assert (end.count, end.values) == (3, [b"a", b"b", b"c"])

@@ -12,7 +12,7 @@ import pytest
 import roq
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request.endpoint import endpoint
-from roq.client.request.pending import Pending
+from roq.client.request.pending import Pending, PendingRun
 from roq.errors import NO_RESPONSES
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState
@@ -190,3 +190,29 @@ def test_no_response_in_time() -> None:
     pending, _ = made()
     with pytest.raises(roq.Unavailable, match=r"no response of s\.echo within"):
         pending.result(0.1)
+
+
+def test_those_that_stand_side_by_side_end_as_each_alone() -> None:
+    one, waits = made()
+    two, three = Pending(waits, "work", ECHO), Pending(waits, "work", ECHO)
+    run, called = PendingRun([one, two, three], LogId(1, 1), 3, 1), list[str]()
+    two.on_done(lambda done: called.append(done.state))
+    new, held = run.settle(RequestEnd(3, 1, RequestState.DONE, b"a", more=[b"b"]))
+    assert (new, held, run.left, run.done()) == ([one, two], [two], 1, False)
+    assert (one.result(0), two.result(0), run.open()) == (b"a", b"b", [three])
+    waits.callbacks.pop()()
+    assert (called, waits.calls) == (["done"], ["confirm"]), "when the callback has ended"
+    run.settle(RequestEnd(3, 3, RequestState.LATE, text="slow"))
+    assert run.done()
+    with pytest.raises(roq.RequestLate, match="slow"):
+        three.result(0)
+
+
+def test_one_of_a_run_that_has_ended_is_not_settled_twice() -> None:
+    one, waits = made()
+    two = Pending(waits, "work", ECHO)
+    run = PendingRun([one, two], LogId(1, 1), 3, 0)
+    one.settle(None, roq.Unavailable("gone"))
+    run.recount()
+    new, _ = run.settle(RequestEnd(3, 0, RequestState.DONE, b"a", more=[b"b"]))
+    assert (new, run.left, one.state, two.state) == ([two], 0, "unavailable", "done")

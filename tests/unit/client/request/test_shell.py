@@ -574,3 +574,78 @@ def test_what_has_come_is_not_lost_with_its_exchange(scene: Scene) -> None:
 
     scene.inside(come_and_go)
     assert pending.state == "done"
+
+
+# --- those that were made one by one, and are accepted together -----------------------------------
+
+
+def side_by_side(scene: Scene, count: int = 3, offset: int = 3) -> list[Pending[bytes]]:
+    """Requests that an exchange has in one batch, and the collector knows it."""
+    receipt = Receipt(cast("Any", None))
+    receipt.settle(SendStatus(outcome=Outcome.OK, log=ONE, offset=offset, exchange="x1"))
+    sent, made = Sent(receipt), [scene.pending() for _ in range(count)]
+    for index, pending in enumerate(made):
+        scene.collector.expect(pending, 60.0)
+        scene.collector.kept.keep(pending, b"data")
+        pending.sent(receipt, index)
+        sent.pendings.append(pending)
+    scene.collector.accepted(sent)
+    scene.inside(lambda: None)
+    return made
+
+
+def test_they_end_together_and_nothing_is_left_of_them(scene: Scene) -> None:
+    made, collector = side_by_side(scene), scene.collector
+    assert (collector.open_count, len(collector._requests.due)) == (3, 1)
+    end = RequestEnd(3, 0, RequestState.DONE, b"a", more=[b"b"])
+    parts = [OUTCOMES, requesting.encode(RequestEnds("s", [end]))]
+    scene.inside(lambda: collector._take(ONE, [parts]))
+    assert [each.state for each in made] == ["done", "done", "pending"]
+    assert (collector.open_count, len(collector._requests.due)) == (1, 1)
+    ended(scene, 2)
+    assert [each.result(20) for each in made] == [b"a", b"b", b"v"]
+    assert (collector.open_count, collector._requests.due, collector.kept.bytes) == (0, {}, 0)
+    assert collector.wait_for(lambda: len(fetched(scene)) == 3, 20)
+
+
+def test_one_of_them_with_a_callback_is_confirmed_when_that_has_ended(scene: Scene) -> None:
+    made = side_by_side(scene)
+    gate = threading.Event()
+    made[1].on_done(lambda _: gate.wait(20))
+    ended(scene, 0, 1, 2)
+    others = [Position(3, 0), Position(3, 2)]
+    assert scene.collector.wait_for(lambda: fetched(scene) == others, 20)
+    gate.set()
+    assert scene.collector.wait_for(lambda: len(fetched(scene)) == 3, 20)
+
+
+def test_who_asks_by_the_id_for_one_of_them_is_told_as_well(scene: Scene) -> None:
+    made, other = side_by_side(scene), scene.pending()
+    other.place(ONE, Position(3, 1))
+    scene.collector.find(other)
+    end = RequestEnd(3, 0, RequestState.DONE, b"a", more=[b"b", b"c"])
+    parts = [OUTCOMES, requesting.encode(RequestEnds("s", [end]))]
+    scene.inside(lambda: scene.collector._take(ONE, [parts]))
+    assert [each.result(20) for each in (*made, other)] == [b"a", b"b", b"c", b"b"]
+    assert scene.collector.open_count == 0
+
+
+def test_they_are_unknown_each_when_their_exchange_is_gone(scene: Scene) -> None:
+    made, other = side_by_side(scene), ExchangeInfo(
+        number=2, epoch=1, generation=1, host="h", data="e", live="m"
+    )  # fmt: skip
+    topology = Topology(queue_id=b"q" * 16, epoch=1, version=2, exchanges=[other])
+    scene.inside(lambda: scene.collector._topology(topology))
+    assert [each.state for each in made] == ["unknown"] * 3
+    assert (scene.collector.open_count, scene.collector._requests.due) == (0, {})
+
+
+def test_they_are_asked_for_and_given_up_when_their_time_is_over(scene: Scene) -> None:
+    made, now = side_by_side(scene), scene.engine.reactor.now()
+    scene.inside(lambda: scene.collector._pass_time(now + 61.0))
+    scene.inside(lambda: scene.collector._perform(scene.collector._machine.say()))
+    late = [requesting.decode(each[1], Want).late for each in scene.lines.asked if each[0] == WANT]
+    assert [at.at for some in late for at in some] == [0, 1, 2]
+    scene.inside(lambda: scene.collector._pass_time(now + 62.0 + GRACE_SECONDS))
+    assert [each.state for each in made] == ["unavailable"] * 3
+    assert scene.collector.open_count == 0

@@ -7,8 +7,8 @@ from typing import Any, cast
 from roq.client.publish.receipt import Receipt
 from roq.client.request.endpoint import endpoint
 from roq.client.request.many import ManyPart, PendingMany
-from roq.client.request.pending import Pending
-from roq.client.request.waiting_requests import EARLY_SECONDS, WaitingRequests
+from roq.client.request.pending import Pending, PendingRun
+from roq.client.request.waiting_requests import EARLY_SECONDS, Sent, WaitingRequests
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 
@@ -67,3 +67,29 @@ def test_what_was_interrupted_is_counted_again() -> None:
     assert (requests.count, part.left, many.done()) == (2, 1, False)
     many.settle(1, END, None)
     assert many.done()
+
+
+def test_those_that_were_made_one_by_one_and_end_by_the_same_time_are_taken_together() -> None:
+    sent = Sent(Receipt(cast("Any", None)))
+    delayed, later = pending(10.0), pending(20.0)
+    delayed.delayed = 1, b"m" * 8
+    first, second, third = pending(10.0), pending(10.1), pending(10.0)
+    sent.pendings += [first, second, later, third, delayed, None, pending()]
+    taken: list[list[Pending[bytes]]] = []
+    while sent.taken < len(sent.pendings):
+        taken.append(sent.singles())
+        sent.took(max(1, len(taken[-1])))
+    assert taken[:3] == [[first, second], [later], [third]]
+    assert (taken[3:5], len(taken[5])) == ([[], []], 1)
+    assert sent.pendings == [None] * 7
+
+
+def test_a_run_is_overdue_as_one_and_counted_again_with_the_others() -> None:
+    run = PendingRun([pending(10.0), pending(10.0)], ONE, 3, 4)
+    requests = WaitingRequests()
+    requests.add(ONE, run.positions, run)
+    assert (requests.count, run.positions) == (2, [Position(3, 4), Position(3, 5)])
+    assert requests.overdue(10.3) == [run]
+    run.pendings[0]._end(END)  # and nothing was counted
+    requests.recount()
+    assert (run.left, run.done(), run.places()) == (1, False, [(ONE, Position(3, 5))])
