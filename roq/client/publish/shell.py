@@ -218,8 +218,7 @@ class PublisherShell:
             return
         self.guard.check()
         with self.lock:
-            now = monotonic()
-            tries = Tries(now, seconds, retries)
+            tries = Tries(monotonic(), seconds, retries)
             self.machine.sends.watch(receipt, tries)
             if tries.next_at < math.inf:
                 self._alarm.need(tries.next_at)
@@ -472,9 +471,8 @@ class PublisherShell:
                     on_lost=self._lost,
                 )
             except OSError as error:
-                now = monotonic()
                 reason = f"cannot connect to {endpoint}: {descriptors.reason(error)}"
-                self._handle_lost(effect.link, reason, now)
+                self._handle_lost(effect.link, reason, monotonic())
                 return
             self._connections.add(connection)
             connection.send(effect.hello)
@@ -541,13 +539,14 @@ class PublisherShell:
             self._alarm.rung()
             if not self._whole():
                 return
-            now = monotonic()
-            self._read(now)  # first: nobody is silent if this thread was only late
-            self._perform(self.machine.handle(Tick(), now), now)
-            self._settle(now)
+            now, deadline = monotonic(), self.machine.next_deadline()
+            news = self._read(now)  # first: nobody is silent if this thread was only late
+            self._perform(effects := self.machine.handle(Tick(), now), now)
+            over = deadline is not None and deadline <= now
+            self._settle(now, news=news or over or bool(effects))
 
-    def _settle(self, now: float) -> None:
-        """After an event: seal what is due, wake who waits, watch or look away, set the timer."""
+    def _settle(self, now: float, *, news: bool = True) -> None:
+        """Seal what is due, wake who waits if there is news, watch or look away, set the timer."""
         if self.machine.links.tally.fenced and self.failure is None:
             self._fenced()
             return
@@ -560,7 +559,8 @@ class PublisherShell:
         self._connections.watch(wanted=not busy)
         if not busy and self._read(now):
             due = self._seal_due(now)
-        self._waiters.ring()
+        if news or not busy:  # else threads that wait need not look
+            self._waiters.ring()
         times = [] if due is None else [due]
         if away:
             times.append(self._away_until)
