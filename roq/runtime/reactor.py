@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Final, cast
 
@@ -52,6 +53,8 @@ class Reactor(Loop):
         self._closed = False
         self._woke = 0.0
         self._longest_turn = 0.0
+        self._turn = threading.Lock()
+        """Held by the loop, but while it sleeps; then by who runs something in its place."""
         # A signal handler may call while the thread that it interrupts is waking the loop itself.
         self._lock = threading.RLock()
         self._handlers[self._wake_read] = self._woken
@@ -90,24 +93,44 @@ class Reactor(Loop):
         if self._asleep:
             self._wake()
 
+    def call_here(self, function: Call) -> None:
+        """Call `function` in this thread if the loop sleeps, which goes on sleeping; else soon.
+
+        It must touch no ZeroMQ socket: `zmq_poll` looks at these while it sleeps. For threads that
+        no signal handler interrupts: what it does is not to be left half done.
+        """
+        if not (self._asleep and self._turn.acquire(blocking=False)):
+            self.call_soon(function)
+            return
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - it ends the loop, as of any handler
+            self.call_soon(partial(_raise, error))
+        finally:
+            self._turn.release()
+
     def call_at(self, when: float, function: Call) -> Timer:
         """Call `function` at the time `when` of `now()`. Loop thread only."""
         timer = Timer(when, function)
         heapq.heappush(self._timers, (when, next(self._order), timer))
+        if self._asleep:
+            self._wake()  # set by who runs something in its place
         return timer
 
     def run(self) -> None:
         """Serve until `stop()`; the first exception of a handler ends it."""
         self._woke = time.monotonic()
-        while not self._stopping:
+        with self._turn:
+            while not self._stopping:
+                self._run_calls()
+                self._run_timers()
+                self._run_calls()  # what these have called: to ask the system first costs more
+                for key, events in self._poll():
+                    if events & ~_POLLIN and (writer := self._writers.get(key)) is not None:
+                        writer()
+                    if events & ~_POLLOUT and (handler := self._handlers.get(key)) is not None:
+                        handler()
             self._run_calls()
-            self._run_timers()
-            for key, events in self._poll():
-                if events & ~_POLLIN and (writer := self._writers.get(key)) is not None:
-                    writer()
-                if events & ~_POLLOUT and (handler := self._handlers.get(key)) is not None:
-                    handler()
-        self._run_calls()
 
     def take_longest_turn(self) -> float:
         """Seconds that the longest turn since the last call has taken: so long nobody was heard."""
@@ -139,9 +162,12 @@ class Reactor(Loop):
                 wanted[key] = wanted.get(key, 0) | _POLLOUT
             polled = self._polled = list(wanted.items())
         self._asleep = True
+        timeout_ms = self._timeout_ms()
+        self._turn.release()
         try:
-            return cast("list[tuple[_Key, int]]", zmq_poll(polled, self._timeout_ms()))
+            return cast("list[tuple[_Key, int]]", zmq_poll(polled, timeout_ms))
         finally:
+            self._turn.acquire()
             self._asleep = False
             self._woke = time.monotonic()
 
@@ -191,6 +217,10 @@ class Reactor(Loop):
                 continue
         except BlockingIOError:
             return
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _key(source: Source) -> _Key:

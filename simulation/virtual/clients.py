@@ -49,6 +49,8 @@ class ClientEngine:
         """Run it in a turn of its own."""
         self.reactor.call_soon(function)
 
+    call_here = call_soon
+
     def run_sync(self, function: Callable[[], None]) -> None:
         """Run it now: there is one thread."""
         function()

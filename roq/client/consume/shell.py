@@ -107,6 +107,10 @@ class ConsumerEngine(Protocol):
         """Run `function` in that thread; does not wait for it."""
         ...
 
+    def call_here(self, function: Callable[[], None]) -> None:
+        """Run `function` in this thread if that one sleeps, else there."""
+        ...
+
     def check_process(self) -> None:
         """Raises `Closed` in a forked child."""
         ...
@@ -286,7 +290,10 @@ class ConsumerShell:
         self._flushing = True
         self._hurry_at = self._next_hurry()
         with suppress(Closed):
-            self._engine.call_soon(self._hurry if hurries else self._flush)
+            self._call(self._hurry if hurries else self._flush)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        self._engine.call_soon(function)
 
     def _next_hurry(self) -> int:
         """What is settled is told at once when so many are."""

@@ -160,6 +160,21 @@ class Engine:
         self.check()
         self.reactor.call_soon(function)
 
+    def call_here(self, function: Callable[[], None]) -> None:
+        """Run `function` in this thread in the place of the I/O thread if that sleeps, else there.
+
+        It saves that thread from being woken; see `Reactor.call_here`. From the main thread it is
+        run there: a signal handler may end what that does anywhere.
+
+        Raises:
+            Closed: see `check`.
+        """
+        self.check()
+        if threading.current_thread() is threading.main_thread():
+            self.reactor.call_soon(function)
+        else:
+            self.reactor.call_here(function)
+
     def run_sync(self, function: Callable[[], T], timeout: float = 10.0) -> T:
         """Run `function` in the I/O thread and give its result, or raise what it raised.
 

@@ -144,6 +144,9 @@ class InstanceShell(ConsumerShell):
         if once:
             self._begin(once)
 
+    def _call(self, function: Callable[[], None]) -> None:
+        self._engine.call_here(function)  # who has run a handler sends its answer
+
     def _next_hurry(self) -> int:
         """As of any consumer; and when all that runs here has ended."""
         return min(super()._next_hurry(), max(self._given, self._marked + 1))

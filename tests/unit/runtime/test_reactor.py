@@ -39,6 +39,72 @@ def test_a_call_wakes_a_loop_that_has_nothing_to_do(reactor: Reactor) -> None:
         reactor._stopping = False
 
 
+def test_what_is_called_here_runs_in_this_thread_while_the_loop_sleeps(reactor: Reactor) -> None:
+    ran: list[tuple[int, bool]] = []
+    loop = threading.Thread(target=reactor.run)
+    loop.start()
+    while not reactor._asleep:
+        continue
+
+    def run() -> None:
+        ran.append((threading.get_ident(), reactor._asleep))
+        reactor.call_later(0.001, reactor.stop)  # the loop hears of that, too
+
+    while not ran:  # it may be about to sleep
+        reactor.call_here(run) if not reactor._turn.locked() else None
+    loop.join(5)
+    assert not loop.is_alive()
+    assert ran == [(threading.get_ident(), True)]
+
+
+def test_what_is_called_here_runs_in_the_loop_while_that_is_awake(reactor: Reactor) -> None:
+    ran: list[int] = []
+
+    def busy() -> None:
+        here = lambda: reactor.call_here(lambda: ran.append(threading.get_ident()))  # noqa: E731
+        other = threading.Thread(target=here)
+        other.start()
+        other.join()
+        assert not ran
+        reactor.call_soon(reactor.stop)
+
+    reactor.call_soon(busy)
+    reactor.run()
+    assert ran == [threading.get_ident()]
+
+
+def test_what_is_called_here_and_fails_ends_the_loop_as_any_handler(reactor: Reactor) -> None:
+    def fail() -> None:
+        raise LocalProtocolError("it")
+
+    def here() -> None:
+        while not reactor._asleep or reactor._turn.locked():
+            continue
+        reactor.call_here(fail)
+
+    other = threading.Thread(target=here)
+    other.start()
+    with pytest.raises(LocalProtocolError, match="it"):
+        reactor.run()
+    other.join()
+
+
+def test_what_a_call_calls_runs_before_the_system_is_asked_again(
+    reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    ask = reactor._poll
+    monkeypatch.setattr(reactor, "_poll", lambda: (seen.append("asked"), ask())[1])
+
+    def first() -> None:
+        seen.append("first")
+        reactor.call_soon(lambda: (seen.append("second"), reactor.stop()))
+
+    reactor.call_soon(first)
+    reactor.run()
+    assert seen[:2] == ["first", "second"]
+
+
 def test_timers_run_in_order_of_time_and_a_cancelled_one_not_at_all(reactor: Reactor) -> None:
     seen: list[str] = []
     now = reactor.now()

@@ -70,6 +70,8 @@ class Script:
     def call_soon(self, function: Callable[[], None]) -> None:
         self.soon.append(function)
 
+    call_here = call_soon
+
     def call_later(self, seconds: float, function: Callable[[], None]) -> Timer:
         self.timers.append((seconds, Timer(seconds, function)))
         return self.timers[-1][1]
