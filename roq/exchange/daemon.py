@@ -362,7 +362,7 @@ class ExchangeServer:
         """Send an entry to all who have subscribed; with its batch, if that is not too large."""
         if len(batch) > ANNOUNCE_ABOVE_BYTES:
             entry, batch = announcement(entry), b""
-        self._live.publish(join_live(topic, entry), batch)
+        self._live.publish(topic, join_live(topic, entry), batch)
 
     def _settle(self) -> None:
         """Send the acks and refusals that the batches have earned; they leave before the rest."""

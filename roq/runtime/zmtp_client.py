@@ -319,6 +319,11 @@ class ZmtpClient:
         """When anything has come last, if only a part of a message; by the monotonic clock."""
         return float("-inf") if self._peer is None else self._peer.heard_at
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that the system has not taken yet; of what was put before it stands: 0."""
+        return 0 if self._peer is None else self._peer.size
+
     def put(self, pieces: Sequence[bytes]) -> None:
         """Have these bytes, which are whole messages, sent with the next `flush`."""
         if self._peer is None or self.fd < 0:

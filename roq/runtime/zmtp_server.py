@@ -39,6 +39,8 @@ ACCEPT_AGAIN_SECONDS: Final = 0.5
 """Without a descriptor nobody is let in for so long: they wait in the kernel."""
 PREFIXES_MAX: Final = 100_000
 """Subscriptions of one peer."""
+TOPICS_FOUND_MAX: Final = 1_024
+"""Of so many it is known who gets them."""
 _KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
@@ -411,6 +413,8 @@ class FanOut(_Server):
         """By prefix."""
         self._lengths: dict[int, int] = {}
         """Lengths of prefixes, and how many prefixes are so long."""
+        self._found: dict[bytes, list[_Peer]] = {}
+        """Who gets messages of a topic; as long as subscriptions stay as they are."""
         self._cancelled: Counter[bytes] = Counter()
         """Prefixes of connections that have ended, to be told so often."""
 
@@ -445,12 +449,19 @@ class FanOut(_Server):
         for _ in range(self._cancelled.pop(prefix, 0)):
             yield False, prefix
 
-    def publish(self, start: bytes, rest: bytes = b"") -> None:
-        """Send a message of one frame to all who have a prefix of `start`.
+    def publish(self, topic: bytes, start: bytes, rest: bytes = b"") -> None:
+        """Send a message of one frame to all who have a prefix of its topic.
 
         One for whom more waits than the mark allows does not get it.
+
+        Args:
+            topic: what `start` begins with.
         """
-        peers = self._matching(start)
+        peers = self._found.get(topic)
+        if peers is None:
+            if len(self._found) >= TOPICS_FOUND_MAX:
+                self._found.clear()
+            peers = self._found[topic] = self._matching(topic)
         if not peers:
             return
         beginning = zmtp.head(len(start) + len(rest)) + start
@@ -471,6 +482,7 @@ class FanOut(_Server):
                 self._cancelled[prefix] += 1
 
     def _subscribe(self, peer: _Peer, prefix: bytes) -> None:
+        self._found.clear()
         peer.prefixes.add(prefix)
         subscribers = self._subscribers.get(prefix)
         if subscribers is None:
@@ -479,6 +491,7 @@ class FanOut(_Server):
         subscribers[peer] = None
 
     def _cancel(self, peer: _Peer, prefix: bytes) -> None:
+        self._found.clear()
         peer.prefixes.discard(prefix)
         subscribers = self._subscribers[prefix]
         del subscribers[peer]
@@ -488,10 +501,10 @@ class FanOut(_Server):
             if not self._lengths[len(prefix)]:
                 del self._lengths[len(prefix)]
 
-    def _matching(self, start: bytes) -> list[_Peer]:
+    def _matching(self, topic: bytes) -> list[_Peer]:
         found: dict[_Peer, None] = {}
         for length in self._lengths:
-            peers = self._subscribers.get(start[:length])
+            peers = self._subscribers.get(topic[:length]) if length <= len(topic) else None
             if peers:
                 found = found | peers if found else peers
         return list(found)

@@ -50,6 +50,11 @@ class Alarm:
             # An early look costs less than setting the timer anew for each message.
             self._at = self._timer.when
 
+    def again(self, at: float) -> None:
+        """It has rung at a bad time: ring once more; I/O thread only, without the lock."""
+        if self._timer is None or self._timer.call is None:
+            self._timer = self._engine.reactor.call_at(at, self._ring)
+
     def cancel(self) -> None:
         """Do not ring any more; I/O thread only."""
         if self._timer is not None:

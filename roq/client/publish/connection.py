@@ -95,6 +95,11 @@ class Connection:
         start = zmtp.head(len(topic), zmtp.MORE) + topic + zmtp.head(len(batch))
         self._client.put((start, batch))
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that were put and have not left."""
+        return self._client.unsent
+
     def flush(self) -> bool:
         """Send what was put, as far as the system takes it; False if the connection has ended."""
         return self._client.flush()

@@ -8,6 +8,7 @@ on using one after an event asks `is_current` first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Final
 
 from roq.client.io.engine import Engine
@@ -15,6 +16,13 @@ from roq.client.publish.connection import Connection
 from roq.client.publish.send_window import PendingBatch
 
 GOODBYE_MS: Final = 200
+HOLD_BYTES: Final = 32 * 1024
+"""What a caller sends on and on leaves in pieces of this size: a small batch costs the processor
+more than its bytes do, here and at the exchange."""
+HOLD_BEHIND_BYTES: Final = 64 * 1024
+"""Only behind so much that is not acknowledged, so the exchange is busy,"""
+HOLD_SECONDS: Final = 0.0002
+"""and only of a caller who was here so little time ago that he may well come again."""
 
 
 class Connections:
@@ -22,18 +30,21 @@ class Connections:
 
     Attributes:
         all: those that are there now.
+        holding: something that was to be sent waits for `flush`.
         on_outcomes: called with the number of a link, and what its exchange tells of requests.
         on_cut: called when one is given up: what was on its way here may be lost.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.all: tuple[Connection, ...] = ()
+        self.holding = False
         self.on_outcomes: Callable[[int, list[bytes]], None] = lambda *_: None
         self.on_cut: Callable[[], None] = lambda: None
         self._engine = engine
         self._by_link: dict[int, Connection] = {}
         self._awaited: dict[int, int] = {}
         self._serial = 0
+        self._dealt_at = -inf
 
     @property
     def watched(self) -> bool:
@@ -102,6 +113,33 @@ class Connections:
         for sealed in batches:
             connection.put_batch(sealed.stream.data, sealed.data)
         return connection.flush()
+
+    def deal(
+        self, link: int, batches: Sequence[PendingBatch], under_way: int, now: float
+    ) -> bool:
+        """As `transmit`, for a caller who may come again at once; small ones may be held.
+
+        Args:
+            under_way: bytes that are not acknowledged, these included.
+            now: the present time.
+        """
+        connection = self._by_link.get(link)
+        soon, self._dealt_at = now - self._dealt_at < HOLD_SECONDS, now
+        if not soon or under_way < HOLD_BEHIND_BYTES or connection is None:
+            return self.transmit(link, batches)
+        for sealed in batches:
+            connection.put_batch(sealed.stream.data, sealed.data)
+        if connection.unsent < HOLD_BYTES:
+            self.holding = True
+            return True
+        return connection.flush()
+
+    def flush(self) -> None:
+        """Send what is held."""
+        if self.holding:
+            self.holding = False
+            for connection in self.all:
+                connection.flush()
 
     def watch(self, *, wanted: bool) -> None:
         """Let the I/O thread look after all of them, or none. I/O thread only."""

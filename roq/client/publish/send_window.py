@@ -140,6 +140,7 @@ class SendWindow:
         """Whether older batches may stand behind newer ones."""
         self._spares = False
         """Whether any may be spare."""
+        self._scratch = bytearray(wire.HEADER_BYTES)
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -189,6 +190,7 @@ class SendWindow:
             created_us=created_us,
             extensions=extensions,
             attributes=attributes,
+            scratch=self._scratch,
         )
         count = len(payloads)
         sealed = PendingBatch(

@@ -59,7 +59,8 @@ from roq.runtime import descriptors
 LOOK_SECONDS: Final = 0.25
 """While anything is unacknowledged, the I/O thread looks in at least so often."""
 BUSY_LOOK_SECONDS: Final = 0.003
-"""How often the I/O thread looks whether the caller still reads the acknowledgements itself."""
+"""How often the I/O thread looks whether the caller still reads the acknowledgements itself, and
+sends what is held for him."""
 AWAY_SECONDS: Final = 0.02
 """For so long after a thread has waited the I/O thread leaves the reading to it."""
 ATTEND_SECONDS: Final = 1.0
@@ -67,6 +68,10 @@ ATTEND_SECONDS: Final = 1.0
 READ_EVERY: Final = 8
 """Batches that a caller whom nobody waits for sends between two looks at what has arrived."""
 READ_MAX: Final = 1_000
+PUT_OFF_SECONDS: Final = 0.001
+PUT_OFF_MAX: Final = 3
+"""So often the I/O thread comes again when somebody is inside, before it waits for him: he would
+wait for it as well, each time that he wants the lock."""
 WAIT_SLICE_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
@@ -121,7 +126,7 @@ class PublisherShell:
         # Who judges exchanges by how soon they answer reads their answers at once.
         self.away_seconds = 0.0 if latency else AWAY_SECONDS
         self._away_until = self._attend_until = 0.0
-        self._full_seen = self._unread = 0
+        self._full_seen = self._unread = self._put_off = 0
         self._engine = engine
         self._publisher = publisher
         self._on_change = on_change
@@ -247,6 +252,7 @@ class PublisherShell:
         now = monotonic()
         flushed = self.machine.seal_open(now)
         self._pass_on(now)
+        self._connections.flush()
         return flushed
 
     # --- in any thread, with the lock -------------------------------------------------------------
@@ -277,30 +283,33 @@ class PublisherShell:
 
     def _push(self, now: float) -> None:
         """Send what was sealed, and read what has arrived meanwhile."""
-        machine = self.machine
+        machine, connections = self.machine, self._connections
+        waited = self._waiters.threads
         machine.changing = True
         machine.unsent = False
         for link in machine.links.all:
             batches = link.transmit(now)
             if batches:
-                self._transmit(link.number, batches, now)
+                under_way = 0 if waited else link.window.bytes_under_way
+                if not connections.deal(link.number, batches, under_way, now):
+                    self._not_taken(link.number, now)
         machine.changing = False
         self._unread += 1
-        waited = self._waiters.threads
         if (
             self._unread >= READ_EVERY
             or waited
-            or self._connections.watched
+            or connections.watched
             or machine.links.pausing
         ):
             self._unread = 0
             if self._read(now) and waited:
                 self._waiters.ring()
-        self._alarm.need(now + LOOK_SECONDS)
+        self._alarm.need(now + (BUSY_LOOK_SECONDS if connections.holding else LOOK_SECONDS))
 
     def _read(self, now: float) -> bool:
         """Take in what the exchanges have sent; whether there was anything."""
         connections, heard = self._connections, False
+        connections.flush()
         for connection in connections.all:
             if connections.is_current(connection):
                 self.machine.changing = True
@@ -328,7 +337,10 @@ class PublisherShell:
 
     def _transmit(self, link: int, batches: Sequence[PendingBatch], now: float) -> None:
         if not self._connections.transmit(link, batches):
-            self._handle_lost(link, "the connection does not take batches", now)
+            self._not_taken(link, now)
+
+    def _not_taken(self, link: int, now: float) -> None:
+        self._handle_lost(link, "the connection does not take batches", now)
 
     def _handle_lost(self, link: int, reason: str, now: float) -> None:
         self._perform(self.machine.handle(ConnectionLost(link, reason), now), now)
@@ -535,15 +547,22 @@ class PublisherShell:
             self._engine.call_soon(self._session.close)
 
     def _tick(self) -> None:
-        with self.lock:
-            self._alarm.rung()
-            if not self._whole():
-                return
+        """Time has passed. Who is inside just now sends and reads, too: it waits a little."""
+        patience = 0.0 if self._put_off < PUT_OFF_MAX else -1.0
+        if self.guard.within(patience, self._look_at_clock) is None:
+            self._put_off += 1
+            self._alarm.again(monotonic() + PUT_OFF_SECONDS)
+
+    def _look_at_clock(self) -> bool:
+        self._put_off = 0
+        self._alarm.rung()
+        if self._whole():
             now, deadline = monotonic(), self.machine.next_deadline()
             news = self._read(now)  # first: nobody is silent if this thread was only late
             self._perform(effects := self.machine.handle(Tick(), now), now)
             over = deadline is not None and deadline <= now
             self._settle(now, news=news or over or bool(effects))
+        return True
 
     def _settle(self, now: float, *, news: bool = True) -> None:
         """Seal what is due, wake who waits if there is news, watch or look away, set the timer."""

@@ -512,12 +512,12 @@ def test_a_loop_goes_on_when_a_server_of_it_was_closed(bench: Bench) -> None:
     raw.send(b"\x00\x01f" * 500)
     bench.until(lambda: bench.told and bench.got)
     router.send(bench.got[0][0], b"y")
-    fan_out.publish(b"topic")
+    fan_out.publish(b"topic", b"topic")
     router.close()
     fan_out.close()
     router._accept_again()
     assert router.send(bench.got[0][0], b"y") is Outcome.GONE
-    fan_out.publish(b"topic")
+    fan_out.publish(b"topic", b"topic")
     bench.until(lambda: (False, b"t") in bench.told)
     assert bench.hear(raw, 1) == [[b"y"]]
 
@@ -554,9 +554,9 @@ def test_subscribers_of_all_kinds_get_what_they_have_asked_for(bench: Bench) -> 
     raw.say(b"\x01")
     subscribed(bench, 3)
     large = b"x" * (3 * MEGABYTE)
-    fan_out.publish(b"a/", b"1")
-    fan_out.publish(b"b/", large)
-    fan_out.publish(b"c")
+    fan_out.publish(b"a/", b"a/", b"1")
+    fan_out.publish(b"b/", b"b/", large)
+    fan_out.publish(b"c", b"c")
     assert bench.receive(sub) == [b"a/1"]
     assert bench.receive(xsub) == [b"b/" + large]
     assert bench.hear(raw, 3) == [[b"a/1"], [b"b/" + large], [b"c"]]
@@ -572,8 +572,8 @@ def test_a_prefix_of_any_length_matches_once(bench: Bench) -> None:
         raw.say(b"\x01" + (topic + b"!")[:length])
         one.subscribe((topic + b"!")[:length])
     subscribed(bench, 16)
-    fan_out.publish(topic, b"!!")
-    fan_out.publish(b"tall")
+    fan_out.publish(topic, topic, b"!!")
+    fan_out.publish(b"tall", b"tall")
     # Those whose prefix is longer than the beginning of what is published are not meant.
     heard = [bench.hear(raw, 1) for raw in raws[:7]]
     assert heard == [[[b"topics!!"], [b"tall"]]] * 2 + [[[b"topics!!"]]] * 5
@@ -625,7 +625,7 @@ def test_it_is_told_of_subscriptions_as_an_xpub_of_libzmq_is(bench: Bench, seed:
     bench.until(same)
     bodies = (b"t", b"topic", b"u", b"\xffpx", b"v")
     for body in bodies:
-        fan_out.publish(body)
+        fan_out.publish(body, body)
         reference.send(body)
     for client, mine in living.items():
         wanted = [body for body in bodies if any(body.startswith(prefix) for prefix in mine)]
@@ -653,7 +653,7 @@ def test_one_that_is_slow_misses_messages_and_gets_later_ones_whole(bench: Bench
     subscribed(bench, 2)
     bodies = [b"%05d" % number + b"x" * (number * 37_987 % 300_000) for number in range(150)]
     for body in bodies:
-        fan_out.publish(body[:5], body[5:])
+        fan_out.publish(body[:5], body[:5], body[5:])
         assert bench.receive(fast) == [body]
     assert max(len(peer.out) for peer in fan_out.peers) <= 17
     fan_out.flush()
@@ -661,7 +661,7 @@ def test_one_that_is_slow_misses_messages_and_gets_later_ones_whole(bench: Bench
     bench.until(lambda: heard.extend(body for (body,) in slow.heard()) or not any(
         peer.out for peer in fan_out.peers
     ))  # fmt: skip
-    fan_out.publish(b"later", b"x" * 70_000)
+    fan_out.publish(b"later", b"later", b"x" * 70_000)
     bench.until(lambda: heard.extend(body for (body,) in slow.heard()) or heard[-1][:5] == b"later")
     assert heard.pop() == b"later" + b"x" * 70_000
     assert 0 < len(heard) < len(bodies)
@@ -675,7 +675,7 @@ def test_what_one_turn_publishes_is_no_more_than_the_system_takes(bench: Bench) 
     raw.say(b"\x01")
     subscribed(bench, 1)
     for number in range(200):
-        fan_out.publish(b"%d" % number, b"x")
+        fan_out.publish(b"%d" % number, b"%d" % number, b"x")
     assert bench.hear(raw, 200) == [[b"%dx" % number] for number in range(200)]
 
 
@@ -714,7 +714,7 @@ def test_one_with_too_many_prefixes_is_ended_and_a_turn_tells_of_some(
     told = Counter(bench.told)
     left = [prefix for made, prefix in told if made and not told[False, prefix] and prefix != b"t"]
     assert len(list(fan_out.receive(BURST))) == min(BURST, len(left))
-    fan_out.publish(b"topic")
+    fan_out.publish(b"topic", b"topic")
     assert bench.hear(other, 1) == [[b"topic"]]
     bench.until(lambda: not fan_out._cancelled)
 
