@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Final
 
 from roq.client.io.engine import Engine
+from roq.client.io.lock import ClientLock
 from roq.runtime.interfaces import Timer
+
+PUT_OFF_SECONDS: Final = 0.001
+PUT_OFF_MAX: Final = 3
+"""So often it rings again while somebody has the lock, before it waits for that."""
 
 
 class Alarm:
@@ -27,6 +33,7 @@ class Alarm:
         self._ring = ring
         self._timer: Timer | None = None
         self._at = math.inf
+        self._put_off = 0
 
     def need(self, at: float) -> None:
         """Ring at this time, or earlier; from any thread."""
@@ -50,10 +57,21 @@ class Alarm:
             # An early look costs less than setting the timer anew for each message.
             self._at = self._timer.when
 
-    def again(self, at: float) -> None:
-        """It has rung at a bad time: ring once more; I/O thread only, without the lock."""
+    def with_lock(self, guard: ClientLock, ring: Callable[[], bool]) -> None:
+        """For the ring: do this with the owner's lock, or ring again soon if somebody has it.
+
+        Who comes for the lock again and again would wait for the I/O thread each time.
+
+        Args:
+            ring: gives True.
+        """
+        patience = 0.0 if self._put_off < PUT_OFF_MAX else -1.0
+        if guard.within(patience, ring):
+            self._put_off = 0
+            return
+        self._put_off += 1
         if self._timer is None or self._timer.call is None:
-            self._timer = self._engine.reactor.call_at(at, self._ring)
+            self._timer = self._engine.reactor.call_later(PUT_OFF_SECONDS, self._ring)
 
     def cancel(self) -> None:
         """Do not ring any more; I/O thread only."""

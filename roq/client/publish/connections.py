@@ -18,11 +18,13 @@ from roq.client.publish.send_window import PendingBatch
 GOODBYE_MS: Final = 200
 HOLD_BYTES: Final = 32 * 1024
 """What a caller sends on and on leaves in pieces of this size: a small batch costs the processor
-more than its bytes do, here and at the exchange."""
-HOLD_BEHIND_BYTES: Final = 64 * 1024
-"""Only behind so much that is not acknowledged, so the exchange is busy,"""
+more than its bytes do, here and at the exchange. Only behind as much that is not acknowledged,"""
 HOLD_SECONDS: Final = 0.0002
 """and only of a caller who was here so little time ago that he may well come again."""
+HERE_SECONDS: Final = 0.001
+"""Who has sent within this comes again, and reads what has arrived."""
+ATTENDED_SECONDS: Final = 0.02
+"""Between two looks of somebody else all the same."""
 
 
 class Connections:
@@ -30,6 +32,7 @@ class Connections:
 
     Attributes:
         all: those that are there now.
+        holds: whether anything may be held; not if more than an acknowledgement is waited for.
         holding: something that was to be sent waits for `flush`.
         on_outcomes: called with the number of a link, and what its exchange tells of requests.
         on_cut: called when one is given up: what was on its way here may be lost.
@@ -37,14 +40,14 @@ class Connections:
 
     def __init__(self, engine: Engine) -> None:
         self.all: tuple[Connection, ...] = ()
-        self.holding = False
+        self.holds, self.holding = True, False
         self.on_outcomes: Callable[[int, list[bytes]], None] = lambda *_: None
         self.on_cut: Callable[[], None] = lambda: None
         self._engine = engine
         self._by_link: dict[int, Connection] = {}
         self._awaited: dict[int, int] = {}
         self._serial = 0
-        self._dealt_at = -inf
+        self._dealt_at = self._looked_at = -inf
 
     @property
     def watched(self) -> bool:
@@ -105,34 +108,37 @@ class Connections:
         if connection is not None:
             connection.send(frames)
 
-    def transmit(self, link: int, batches: Sequence[PendingBatch]) -> bool:
-        """Send batches; False if the connection has ended, or there is none."""
+    def transmit(
+        self, link: int, batches: Sequence[PendingBatch], now: float, under_way: int = 0
+    ) -> bool:
+        """Send batches; False if the connection has ended, or there is none.
+
+        Args:
+            under_way: bytes that are not acknowledged, these included: small batches of a caller
+                who may come again at once may be held then; 0: they may not.
+        """
         connection = self._by_link.get(link)
         if connection is None:
             return False
         for sealed in batches:
             connection.put_batch(sealed.stream.data, sealed.data)
-        return connection.flush()
-
-    def deal(
-        self, link: int, batches: Sequence[PendingBatch], under_way: int, now: float
-    ) -> bool:
-        """As `transmit`, for a caller who may come again at once; small ones may be held.
-
-        Args:
-            under_way: bytes that are not acknowledged, these included.
-            now: the present time.
-        """
-        connection = self._by_link.get(link)
         soon, self._dealt_at = now - self._dealt_at < HOLD_SECONDS, now
-        if not soon or under_way < HOLD_BEHIND_BYTES or connection is None:
-            return self.transmit(link, batches)
-        for sealed in batches:
-            connection.put_batch(sealed.stream.data, sealed.data)
-        if connection.unsent < HOLD_BYTES:
+        busy = soon and self.holds and under_way >= HOLD_BYTES
+        if busy and connection.unsent < HOLD_BYTES:
             self.holding = True
             return True
         return connection.flush()
+
+    def attended(self, now: float) -> bool:
+        """Whether a caller sends and reads so often that nobody else need look; sends what is held.
+
+        Now and then the answer is no.
+        """
+        if now > self._dealt_at + HERE_SECONDS or now > self._looked_at + ATTENDED_SECONDS:
+            self._looked_at = now
+            return False
+        self.flush()
+        return True
 
     def flush(self) -> None:
         """Send what is held."""

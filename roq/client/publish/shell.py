@@ -16,6 +16,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from time import monotonic, time_ns
 from typing import Final
 
@@ -59,8 +60,7 @@ from roq.runtime import descriptors
 LOOK_SECONDS: Final = 0.25
 """While anything is unacknowledged, the I/O thread looks in at least so often."""
 BUSY_LOOK_SECONDS: Final = 0.003
-"""How often the I/O thread looks whether the caller still reads the acknowledgements itself, and
-sends what is held for him."""
+"""How often the I/O thread looks whether the caller still sends and reads by itself."""
 AWAY_SECONDS: Final = 0.02
 """For so long after a thread has waited the I/O thread leaves the reading to it."""
 ATTEND_SECONDS: Final = 1.0
@@ -68,10 +68,6 @@ ATTEND_SECONDS: Final = 1.0
 READ_EVERY: Final = 8
 """Batches that a caller whom nobody waits for sends between two looks at what has arrived."""
 READ_MAX: Final = 1_000
-PUT_OFF_SECONDS: Final = 0.001
-PUT_OFF_MAX: Final = 3
-"""So often the I/O thread comes again when somebody is inside, before it waits for him: he would
-wait for it as well, each time that he wants the lock."""
 WAIT_SLICE_SECONDS: Final = 1.0
 
 log = logging.getLogger(__name__)
@@ -126,7 +122,7 @@ class PublisherShell:
         # Who judges exchanges by how soon they answer reads their answers at once.
         self.away_seconds = 0.0 if latency else AWAY_SECONDS
         self._away_until = self._attend_until = 0.0
-        self._full_seen = self._unread = self._put_off = 0
+        self._full_seen = self._unread = 0
         self._engine = engine
         self._publisher = publisher
         self._on_change = on_change
@@ -291,16 +287,10 @@ class PublisherShell:
             batches = link.transmit(now)
             if batches:
                 under_way = 0 if waited else link.window.bytes_under_way
-                if not connections.deal(link.number, batches, under_way, now):
-                    self._not_taken(link.number, now)
+                self._transmit(link.number, batches, now, under_way)
         machine.changing = False
         self._unread += 1
-        if (
-            self._unread >= READ_EVERY
-            or waited
-            or connections.watched
-            or machine.links.pausing
-        ):
+        if self._unread >= READ_EVERY or waited or connections.watched or machine.links.pausing:
             self._unread = 0
             if self._read(now) and waited:
                 self._waiters.ring()
@@ -335,12 +325,11 @@ class PublisherShell:
         self._engine.call_soon(lambda: self._readable(connection))
         return True
 
-    def _transmit(self, link: int, batches: Sequence[PendingBatch], now: float) -> None:
-        if not self._connections.transmit(link, batches):
-            self._not_taken(link, now)
-
-    def _not_taken(self, link: int, now: float) -> None:
-        self._handle_lost(link, "the connection does not take batches", now)
+    def _transmit(
+        self, link: int, batches: Sequence[PendingBatch], now: float, under_way: int = 0
+    ) -> None:
+        if not self._connections.transmit(link, batches, now, under_way):
+            self._handle_lost(link, "the connection does not take batches", now)
 
     def _handle_lost(self, link: int, reason: str, now: float) -> None:
         self._perform(self.machine.handle(ConnectionLost(link, reason), now), now)
@@ -353,7 +342,7 @@ class PublisherShell:
                 case Say(link, frames):
                     self._connections.say(link, frames)
                 case Open(link):
-                    self._open(link, effect)
+                    self._connections.open(link, partial(self._connect, effect))
                 case Drop(link, bye):
                     self._connections.retire(link, bye)
                 case AskAttach(failed):
@@ -361,22 +350,15 @@ class PublisherShell:
                 case TellRelocated():
                     self._tell_relocated(effect)
 
-    def _open(self, link: int, effect: Open) -> None:
-        self._connections.open(link, lambda serial: self._connect(effect, serial))
-
     def _ask_attach(self, failed: tuple[tuple[int, int], ...]) -> None:
         self._engine.call_soon(lambda: self._session.attach(failed))
 
     def _tell_relocated(self, told: TellRelocated) -> None:
         message = Relocated(
-            queue_id=self._session.queue_id,
-            publisher=self._publisher,
-            epoch=told.epoch,
-            outcome="accepted" if told.accepted else "failed",
-            failed=list(told.failed),
-            reason=told.reason,
-            pause_us=told.pause_us,
-        )
+            queue_id=self._session.queue_id, publisher=self._publisher, epoch=told.epoch,
+            outcome="accepted" if told.accepted else "failed", failed=list(told.failed),
+            reason=told.reason, pause_us=told.pause_us,
+        )  # fmt: skip
         self._engine.call_soon(lambda: self._session.tell(message))
 
     # --- waiting, without the lock ----------------------------------------------------------------
@@ -547,17 +529,16 @@ class PublisherShell:
             self._engine.call_soon(self._session.close)
 
     def _tick(self) -> None:
-        """Time has passed. Who is inside just now sends and reads, too: it waits a little."""
-        patience = 0.0 if self._put_off < PUT_OFF_MAX else -1.0
-        if self.guard.within(patience, self._look_at_clock) is None:
-            self._put_off += 1
-            self._alarm.again(monotonic() + PUT_OFF_SECONDS)
+        self._alarm.with_lock(self.guard, self._look_at_clock)
 
     def _look_at_clock(self) -> bool:
-        self._put_off = 0
         self._alarm.rung()
-        if self._whole():
-            now, deadline = monotonic(), self.machine.next_deadline()
+        now = monotonic()
+        wanted = len(self.machine.packer) or self._waiters.loops or now < self._attend_until
+        if not wanted and self._connections.attended(now):
+            self._alarm.set(now + BUSY_LOOK_SECONDS)
+        elif self._whole():
+            deadline = self.machine.next_deadline()
             news = self._read(now)  # first: nobody is silent if this thread was only late
             self._perform(effects := self.machine.handle(Tick(), now), now)
             over = deadline is not None and deadline <= now

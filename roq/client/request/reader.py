@@ -77,6 +77,7 @@ class OutcomeReader:
 
         connections = shell._connections  # noqa: SLF001 - made for this
         connections.on_outcomes, connections.on_cut = come, cut
+        connections.holds = False
 
     def wait_for(self, condition: Callable[[], bool], deadline: float) -> bool | None:
         """Wait until this is so; False: it was not by then, on the monotonic clock; None: the

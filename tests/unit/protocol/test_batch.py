@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,3 +163,17 @@ def test_no_more_logs_are_named_than_fit_and_damaged_names_are_none() -> None:
     assert len(read_logs(area)) == LOGS_MAX
     for damaged in (b"", b"\x05", area[:-1], area + b"x", b"\x01" + area[1:], b"\x05\x01x"):
         assert read_logs(damaged) == []
+
+
+def test_memory_that_is_used_again_leaves_nothing_of_what_was_in_it() -> None:
+    scratch = bytearray(HEADER_BYTES)
+    floors = (pack_floor(7), b"", pack_floor(9) * 3)
+    for payloads, area in product(([b"long" * 100] * 9, [b"x"], [b""]), floors):
+        own, again = (
+            pack(
+                payloads, publisher=PublisherId(bytes(16)), epoch=1, link_number=2,
+                first_sequence=3, created_us=4, extensions=area, scratch=where,
+            )
+            for where in (None, scratch)
+        )  # fmt: skip
+        assert own == again

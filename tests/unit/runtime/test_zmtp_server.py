@@ -19,7 +19,7 @@ from zmtp_bench import Bench, Raw, arrived
 
 from roq.protocol import zmtp
 from roq.runtime import zmtp_server
-from roq.runtime.zmtp_server import FanOut, Outcome, Router
+from roq.runtime.zmtp_server import TOPICS_FOUND_MAX, FanOut, Outcome, Router
 
 MEGABYTE = 1 << 20
 EMPTY_COMMAND = b"\x04\x00"
@@ -736,3 +736,40 @@ def test_the_end_of_a_prefix_is_told_before_somebody_has_it_anew(bench: Bench) -
     assert len(told) == 2 + BURST
     bench.until(lambda: not fan_out._cancelled)
     assert (False, b"same") not in bench.told
+
+
+def test_what_comes_during_a_turn_is_of_the_next_one(bench: Bench) -> None:
+    router, port = bench.router()
+    raw = bench.raw(port, b"DEALER")
+    ready(bench, router, raw)
+    raw.say(b"first")
+    arrived(*unread(router))
+    heard = []
+    for _, frames in router.receive(BURST):
+        heard.append(frames[0])
+        if len(heard) == 1:
+            raw.say(b"second")
+            arrived(*unread(router))
+    assert heard == [b"first"]
+    assert [frames for _, frames in router.receive(BURST)] == [[b"second"]]
+
+
+def test_who_gets_a_topic_changes_with_subscriptions_and_is_known_of_few(bench: Bench) -> None:
+    fan_out, port = bench.fan_out()
+    first, second = (bench.raw(port, b"SUB") for _ in range(2))
+    first.say(b"\x01t")
+    bench.until(lambda: len(bench.told) == 1)
+    fan_out.publish(b"topic", b"topic", b"1")
+    second.say(b"\x01to")
+    bench.until(lambda: len(bench.told) == 2)
+    fan_out.publish(b"topic", b"topic", b"2")
+    assert bench.hear(second, 1) == [[b"topic2"]]
+    first.say(b"\x00t")
+    bench.until(lambda: len(bench.told) == 3)
+    fan_out.publish(b"topic", b"topic", b"3")
+    assert bench.hear(second, 1) == [[b"topic3"]]
+    assert bench.hear(first, 2) == [[b"topic1"], [b"topic2"]]
+    for number in range(TOPICS_FOUND_MAX + 2):
+        topic = b"%d" % number
+        fan_out.publish(topic, topic)
+    assert len(fan_out._found) <= TOPICS_FOUND_MAX

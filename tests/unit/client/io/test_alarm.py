@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from roq.client.io.alarm import Alarm
+from roq.client.io.alarm import PUT_OFF_MAX, Alarm
 from roq.client.io.engine import Engine
+from roq.client.io.lock import ClientLock
 
 
 def test_the_earliest_time_that_anybody_wants_is_the_one() -> None:
@@ -52,6 +53,34 @@ def test_after_it_has_rung_it_is_set_anew_or_not_at_all() -> None:
     try:
         with lock:
             alarm.need(0.0)
+        assert over.wait(10)
+    finally:
+        engine.close()
+
+
+def test_who_has_the_lock_is_left_alone_a_few_times_and_then_waited_for() -> None:
+    engine, guard, tries = Engine("alarm"), ClientLock("the alarm"), list[bool]()
+    over = threading.Event()
+
+    def look() -> bool:
+        alarm.rung()
+        over.set()
+        return True
+
+    def ring() -> None:
+        tries.append(guard.held())
+        if len(tries) == PUT_OFF_MAX + 1:
+            asked.set()
+        alarm.with_lock(guard, look)
+
+    asked = threading.Event()
+    alarm = Alarm(engine, guard.lock, ring)
+    engine.start()
+    try:
+        with guard.lock:
+            engine.call_soon(ring)
+            assert asked.wait(10)
+            assert not over.is_set()
         assert over.wait(10)
     finally:
         engine.close()
