@@ -61,7 +61,6 @@ client/admin/management
 client/admin/statistics
 client/cluster
 client/request/commands
-client/publish/connections
 client/publish/events
 client/publish/link
 client/publish/publisher
