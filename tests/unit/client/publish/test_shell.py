@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -37,12 +36,15 @@ def test_a_tick_is_news_if_it_has_read_or_done_something_or_a_deadline_is_over(
 ) -> None:
     told: list[bool] = []
     shell = SimpleNamespace(
-        lock=nullcontext(), _alarm=SimpleNamespace(rung=lambda: None), _whole=lambda: True,
-        machine=SimpleNamespace(next_deadline=lambda: deadline, handle=lambda *_: effects),
+        _alarm=SimpleNamespace(rung=lambda: None), _whole=lambda: True,
+        _waiters=SimpleNamespace(loops=True),
+        machine=SimpleNamespace(
+            next_deadline=lambda: deadline, handle=lambda *_: effects, packer=()
+        ),
         _read=lambda _: read, _perform=lambda *_: None,
         _settle=lambda _, news: told.append(news),
     )  # fmt: skip
-    PublisherShell._tick(cast("PublisherShell", shell))
+    PublisherShell._look_at_clock(cast("PublisherShell", shell))
     assert told == [news]
 
 
