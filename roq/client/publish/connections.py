@@ -143,9 +143,9 @@ class Connections:
     def flush(self) -> None:
         """Send what is held."""
         if self.holding:
-            self.holding = False
             for connection in self.all:
                 connection.flush()
+            self.holding = False  # last: a signal handler that raises must leave none forgotten
 
     def watch(self, *, wanted: bool) -> None:
         """Let the I/O thread look after all of them, or none. I/O thread only."""

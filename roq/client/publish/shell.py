@@ -280,7 +280,7 @@ class PublisherShell:
     def _push(self, now: float) -> None:
         """Send what was sealed, and read what has arrived meanwhile."""
         machine, connections = self.machine, self._connections
-        waited = self._waiters.threads
+        waited = self._waiters.threads or self._waiters.loops
         machine.changing = True
         machine.unsent = False
         for link in machine.links.all:
@@ -534,14 +534,14 @@ class PublisherShell:
     def _look_at_clock(self) -> bool:
         self._alarm.rung()
         now = monotonic()
-        wanted = len(self.machine.packer) or self._waiters.loops or now < self._attend_until
-        if not wanted and self._connections.attended(now):
+        deadline = self.machine.next_deadline()
+        over = deadline is not None and deadline <= now
+        wanted = over or len(self.machine.packer) or self._waiters.loops
+        if not wanted and now >= self._attend_until and self._connections.attended(now):
             self._alarm.set(now + BUSY_LOOK_SECONDS)
         elif self._whole():
-            deadline = self.machine.next_deadline()
             news = self._read(now)  # first: nobody is silent if this thread was only late
             self._perform(effects := self.machine.handle(Tick(), now), now)
-            over = deadline is not None and deadline <= now
             self._settle(now, news=news or over or bool(effects))
         return True
 
@@ -559,6 +559,7 @@ class PublisherShell:
         self._connections.watch(wanted=not busy)
         if not busy and self._read(now):
             due = self._seal_due(now)
+        self._connections.flush()  # nobody but this thread may come again
         if news or not busy:  # else threads that wait need not look
             self._waiters.ring()
         times = [] if due is None else [due]
@@ -568,8 +569,7 @@ class PublisherShell:
             times.append(now + BUSY_LOOK_SECONDS)
         if links.unsettled:
             times.append(now + LOOK_SECONDS)
-        deadline = self.machine.next_deadline()
-        if deadline is not None:
+        if (deadline := self.machine.next_deadline()) is not None:
             times.append(deadline)
         self._alarm.set(max(min(times), now + 0.0005) if times else math.inf)
         if links.ready is not self._was_ready:

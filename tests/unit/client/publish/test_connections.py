@@ -111,6 +111,23 @@ def test_what_is_held_is_sent_by_who_looks_in(connections: Connections, sink: Si
     assert not connections.holding
 
 
+def test_what_is_held_is_not_forgotten_if_a_signal_handler_ends_the_sending(
+    connections: Connections, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections.transmit(LINK, [batch()], 10.0, HOLD_BYTES)
+    connections.transmit(LINK, [batch()], 10.0 + SOON, HOLD_BYTES)
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sink, "flush", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            connections.flush()
+    connections.flush()
+    assert not sink.put
+
+
 def test_who_has_gone_is_not_there(connections: Connections) -> None:
     connections.transmit(LINK, [batch()], 10.0)
     assert not connections.attended(10.0)

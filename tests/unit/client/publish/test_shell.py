@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -35,17 +36,57 @@ def test_a_tick_is_news_if_it_has_read_or_done_something_or_a_deadline_is_over(
     read: bool, deadline: float | None, effects: list[str], news: bool
 ) -> None:
     told: list[bool] = []
-    shell = SimpleNamespace(
-        _alarm=SimpleNamespace(rung=lambda: None), _whole=lambda: True,
-        _waiters=SimpleNamespace(loops=True),
-        machine=SimpleNamespace(
-            next_deadline=lambda: deadline, handle=lambda *_: effects, packer=()
-        ),
-        _read=lambda _: read, _perform=lambda *_: None,
-        _settle=lambda _, news: told.append(news),
-    )  # fmt: skip
+    shell = ticking(told, deadline, attended=False)
+    shell.machine.handle, shell._read = lambda *_: effects, lambda _: read
     PublisherShell._look_at_clock(cast("PublisherShell", shell))
     assert told == [news]
+
+
+@pytest.mark.parametrize(
+    ("deadline", "packed", "loops", "attend_until", "looks"),
+    [(None, [], False, 0.0, False), (inf, [], False, 0.0, False), (0.0, [], False, 0.0, True),
+     (None, ["open"], False, 0.0, True), (None, [], True, 0.0, True), (None, [], False, inf, True)],
+)  # fmt: skip
+def test_who_sends_and_reads_is_left_alone_unless_more_is_wanted(
+    deadline: float | None, packed: list[str], loops: bool, attend_until: float, looks: bool
+) -> None:
+    told: list[bool] = []
+    shell = ticking(told, deadline, attended=True)
+    shell.machine.packer, shell._waiters.loops, shell._attend_until = packed, loops, attend_until
+    PublisherShell._look_at_clock(cast("PublisherShell", shell))
+    assert bool(told) is looks
+
+
+def ticking(told: list[bool], deadline: float | None, *, attended: bool) -> SimpleNamespace:
+    """A shell in whose tick nothing happens; whether it settles with news is told."""
+    machine = SimpleNamespace(next_deadline=lambda: deadline, handle=lambda *_: [], packer=[])
+    return SimpleNamespace(
+        machine=machine, _alarm=SimpleNamespace(rung=lambda: None, set=lambda at: None),
+        _connections=SimpleNamespace(attended=lambda now: attended), _attend_until=0.0,
+        _waiters=SimpleNamespace(loops=False), _whole=lambda: True, _read=lambda _: False,
+        _perform=lambda *_: None, _settle=lambda _, news: told.append(news),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("threads", "loops"), [(False, False), (True, False), (False, True)])
+def test_for_who_waits_what_is_sealed_leaves_at_once_and_what_has_come_is_told(
+    threads: bool, loops: bool
+) -> None:
+    under_way: list[int] = []
+    rings: list[int] = []
+    link = SimpleNamespace(
+        transmit=lambda now: ["batch"], number=1, window=SimpleNamespace(bytes_under_way=9)
+    )
+    shell = SimpleNamespace(
+        machine=SimpleNamespace(links=SimpleNamespace(all=[link], pausing=False)),
+        _connections=SimpleNamespace(watched=False, holding=False), _unread=0,
+        _waiters=SimpleNamespace(threads=threads, loops=loops, ring=lambda: rings.append(1)),
+        _transmit=lambda link, batches, now, size: under_way.append(size),
+        _read=lambda now: True, _alarm=SimpleNamespace(need=lambda at: None),
+    )  # fmt: skip
+    PublisherShell._push(cast("PublisherShell", shell), 1.0)
+    waited = threads or loops
+    assert (under_way, len(rings)) == ([0 if waited else 9], waited)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +97,16 @@ def test_threads_that_wait_are_rung_only_if_there_is_news(
 ) -> None:
     """They read themselves: else a look of the I/O thread would wake them while they wait."""
     rings: list[Any] = []
+    flushed: list[Any] = []
     links = SimpleNamespace(tally=SimpleNamespace(fenced=""), unsettled=False, ready=True)
     shell = SimpleNamespace(
         machine=SimpleNamespace(links=links, full_batches=0, next_deadline=lambda: None),
         failure=None, _seal_due=lambda _: None, _read=lambda _: False, _full_seen=0,
-        _away_until=0.0, _connections=SimpleNamespace(watch=lambda wanted: None),
+        _away_until=0.0,
+        _connections=SimpleNamespace(watch=lambda wanted: None, flush=lambda: flushed.append(1)),
         _waiters=SimpleNamespace(threads=threads, loops=False, ring=lambda: rings.append(1)),
         _alarm=SimpleNamespace(set=lambda at: None), _was_ready=True,
     )  # fmt: skip
     PublisherShell._settle(cast("PublisherShell", shell), 1.0, news=news)
     assert len(rings) == rung
+    assert flushed, "the I/O thread leaves nothing held: it may not come again soon"
