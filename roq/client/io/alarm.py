@@ -45,7 +45,9 @@ class Alarm:
 
     def rung(self) -> None:
         """It has rung: until `set` it need not be wanted, for the I/O thread is there."""
-        self._timer = None
+        if self._timer is not None:
+            self._timer.cancel()  # of a ring that nobody set it for
+            self._timer = None
         self._at = -math.inf
 
     def set(self, at: float) -> None:

@@ -84,3 +84,24 @@ def test_who_has_the_lock_is_left_alone_a_few_times_and_then_waited_for() -> Non
         assert over.wait(10)
     finally:
         engine.close()
+
+
+def test_who_rings_it_by_hand_has_it_ring_no_more_often() -> None:
+    engine, rung = Engine("alarm"), list[int]()
+    lock = threading.Lock()
+    alarm = Alarm(engine, lock, lambda: rung.append(1))
+    engine.start()
+
+    def by_hand() -> None:
+        alarm.set(at := engine.reactor.now() + 0.001)
+        alarm.rung()
+        alarm.set(at)
+        engine.reactor.call_at(at + 0.001, over.set)
+
+    over = threading.Event()
+    try:
+        engine.call_soon(by_hand)
+        assert over.wait(10)
+        assert len(rung) == 1
+    finally:
+        engine.close()
