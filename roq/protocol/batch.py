@@ -127,6 +127,8 @@ class Codec(IntEnum):
 
 
 KINDS: Final = frozenset(int(kind) for kind in Kind)
+SCRATCH_BYTES_MAX: Final = 1 << 20
+"""So much memory is kept to build batches in."""
 CODECS: Final = frozenset({int(Codec.NONE)})
 """The codecs that this version can read."""
 
@@ -187,7 +189,10 @@ def pack(
         made, 0, MAGIC, WIRE_VERSION, 0, 0, 0, len(extensions), len(payloads),
         checksum, publisher, epoch, link_number, first_sequence, created_us,
     )  # fmt: skip
-    return bytes(made)
+    data = bytes(made)
+    if len(made) > SCRATCH_BYTES_MAX:
+        del made[HEADER_BYTES:]  # a large message is not to be paid for until the next one
+    return data
 
 
 def pack_empty(

@@ -1,4 +1,5 @@
 from itertools import product
+from sys import getsizeof
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from roq.model import LogId, PublisherId
 from roq.protocol.batch import (
     HEADER_BYTES,
     LOGS_MAX,
+    SCRATCH_BYTES_MAX,
     SEQUENCE_MAX,
     Kind,
     pack,
@@ -163,6 +165,17 @@ def test_no_more_logs_are_named_than_fit_and_damaged_names_are_none() -> None:
     assert len(read_logs(area)) == LOGS_MAX
     for damaged in (b"", b"\x05", area[:-1], area + b"x", b"\x01" + area[1:], b"\x05\x01x"):
         assert read_logs(damaged) == []
+
+
+def test_memory_that_is_used_again_is_given_back_after_a_large_batch() -> None:
+    scratch = bytearray(HEADER_BYTES)
+    for size in (SCRATCH_BYTES_MAX, 10):
+        made = pack(
+            [bytes(size)], publisher=PublisherId(bytes(16)), epoch=1, link_number=2,
+            first_sequence=3, created_us=4, scratch=scratch,
+        )  # fmt: skip
+        assert len(made) > HEADER_BYTES + size
+        assert getsizeof(scratch) < 1_000
 
 
 def test_memory_that_is_used_again_leaves_nothing_of_what_was_in_it() -> None:
