@@ -120,8 +120,8 @@ class DiskLog:
         self._room: Room | None = None
         """Measured last; behind a group by the thread that writes."""
         self._room_told: Room | None = None
-        self._looked_at = 0
-        """So much had been appended then, in bytes."""
+        self._unlooked = 0
+        """Bytes that were written since the thread that writes has looked."""
         self._call_later, self._call_soon = loop.call_later, loop.call_soon
         self._closing = Event()
         self._timed = False
@@ -199,10 +199,11 @@ class DiskLog:
     def _settle(self, groups: list[Group[bytes]]) -> None:
         settle(self._files, groups)
         # Publishers wait for this, so where there is plenty it is not looked behind each group.
-        room, taken = self._room, self.log.kept + self.log.gone
+        room = self._room
+        self._unlooked += sum(size for group in groups for *_, size in group.records)
         plenty = room is not None and room.is_plenty(self._limits)
-        if not plenty or taken - self._looked_at >= LOOK_BYTES:
-            self._room, self._looked_at = self._measure(), taken
+        if not plenty or self._unlooked >= LOOK_BYTES:
+            self._room, self._unlooked = self._measure(), 0
 
     def _measure(self) -> Room | None:
         try:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -20,6 +20,7 @@ from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.reader_turns import Outcome, ReaderTurns
 from roq.log.disk import DiskFiles
+from roq.log.disk_groups import settle
 from roq.model import Limits
 from roq.protocol import documents
 from roq.protocol.channel import SEEK, Seek, SeekRequest
@@ -258,3 +259,29 @@ def test_where_the_disk_has_plenty_it_is_not_looked_behind_each_group(
     made.disk.write_on(bytes, bytes)
     made.turn()
     assert len(asked) == 2 + looks, "now and then it is"
+
+
+def test_what_waited_to_be_written_when_it_was_looked_counts_when_it_is_written(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits, asked = Limits(), list[int]()
+    room = limits.disk_free_bytes + PLENTY_BYTES, 1 << 40, 1 << 20, 1 << 20
+    monkeypatch.setattr(made.disk._files, "room", lambda: asked.append(1) or room)
+    monkeypatch.setattr(disk_log, "LOOK_BYTES", 2 * len(BATCH))
+
+    def append() -> None:
+        for _ in range(2):
+            made.log.append(b"t", BATCH, len(BATCH))
+
+    def settling(*given: Any) -> None:
+        settle(*given)
+        if len(asked) == 1:
+            append()  # while the first group is written
+
+    monkeypatch.setattr(disk_log, "settle", settling)
+    made.disk.look_now()
+    append()
+    for looks in (2, 3):
+        made.disk.write_on(bytes, bytes)
+        made.turn()
+        assert len(asked) == looks
