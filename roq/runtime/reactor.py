@@ -69,7 +69,7 @@ class Reactor(Loop):
         if key in self._handlers:
             raise LocalProtocolError(f"{source!r} has a handler already")
         self._handlers[key] = handler
-        self._polled = None
+        self._poll_anew()
 
     def remove(self, source: Source) -> None:
         """Forget `source`; do so before it is closed. Loop thread only."""
@@ -80,7 +80,7 @@ class Reactor(Loop):
     def add_writer(self, fd: int, handler: Call) -> None:
         """Call `handler` whenever something can be written to a descriptor. Loop thread only."""
         self._writers[fd] = handler
-        self._polled = None
+        self._poll_anew()
 
     def remove_writer(self, fd: int) -> None:
         """Call it no more. Loop thread only."""
@@ -116,6 +116,11 @@ class Reactor(Loop):
         if self._asleep:
             self._wake()  # set by who runs something in its place
         return timer
+
+    def _poll_anew(self) -> None:
+        self._polled = None
+        if self._asleep:
+            self._wake()  # as above
 
     def run(self) -> None:
         """Serve until `stop()`; the first exception of a handler ends it."""

@@ -1,4 +1,5 @@
 import os
+import socket
 import threading
 
 import pytest
@@ -55,6 +56,24 @@ def test_what_is_called_here_runs_in_this_thread_while_the_loop_sleeps(reactor: 
     loop.join(5)
     assert not loop.is_alive()
     assert ran == [(threading.get_ident(), True)]
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_what_is_called_here_may_add_what_is_to_be_looked_at(
+    reactor: Reactor, writes: bool
+) -> None:
+    near, far = socket.socketpair()
+    far.send(b"x")
+    add = reactor.add_writer if writes else reactor.add
+    loop = threading.Thread(target=reactor.run, daemon=True)
+    loop.start()
+    while not reactor._asleep or reactor._turn.locked():
+        continue
+    reactor.call_here(lambda: add(near.fileno(), reactor.stop))
+    loop.join(5)
+    assert not loop.is_alive()
+    near.close()
+    far.close()
 
 
 def test_what_is_called_here_runs_in_the_loop_while_that_is_awake(reactor: Reactor) -> None:
