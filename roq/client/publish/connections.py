@@ -30,6 +30,10 @@ ATTENDED_SECONDS: Final = 0.02
 class Connections:
     """By link.
 
+    Args:
+        prompt: exchanges are judged by how soon their acknowledgements are read: nothing is held,
+            and who sends is not left alone.
+
     Attributes:
         all: those that are there now.
         holds: whether anything may be held; not if more than an acknowledgement is waited for.
@@ -38,9 +42,10 @@ class Connections:
         on_cut: called when one is given up: what was on its way here may be lost.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, prompt: bool = False) -> None:
         self.all: tuple[Connection, ...] = ()
-        self.holds, self.holding = True, False
+        self.holds, self.holding = not prompt, False
+        self._prompt = prompt
         self.on_outcomes: Callable[[int, list[bytes]], None] = lambda *_: None
         self.on_cut: Callable[[], None] = lambda: None
         self._engine = engine
@@ -134,7 +139,8 @@ class Connections:
 
         Now and then the answer is no.
         """
-        if now > self._dealt_at + HERE_SECONDS or now > self._looked_at + ATTENDED_SECONDS:
+        away = now > self._dealt_at + HERE_SECONDS
+        if away or self._prompt or now > self._looked_at + ATTENDED_SECONDS:
             self._looked_at = now
             return False
         self.flush()

@@ -128,7 +128,7 @@ class PublisherShell:
         self._on_change = on_change
         self._queue = queue
         self._was_ready = False
-        self._connections = Connections(engine)
+        self._connections = Connections(engine, prompt=latency is not None)
         self._alarm = Alarm(engine, self.lock, self._tick)
         self._waiters = Waiters()
         self._session = MonitorSession(

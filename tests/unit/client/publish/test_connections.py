@@ -142,5 +142,16 @@ def test_now_and_then_somebody_else_looks_all_the_same(connections: Connections)
     assert not connections.attended(10.0 + 2 * ATTENDED_SECONDS)
 
 
+def test_who_judges_exchanges_by_how_soon_they_answer_is_held_up_by_nothing(
+    connections: Connections, sink: Sink
+) -> None:
+    prompt = Connections(connections._engine, prompt=True)
+    prompt.add(cast("Connection", sink))
+    for now in (10.0, 10.0 + SOON):
+        assert prompt.transmit(LINK, [batch()], now, HOLD_BYTES)
+        assert not prompt.attended(now)
+    assert len(sink.sent) == 2
+
+
 def test_without_a_connection_nothing_is_taken(connections: Connections) -> None:
     assert not connections.transmit(LINK + 1, [batch()], 10.0)
