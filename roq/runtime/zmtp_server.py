@@ -40,7 +40,9 @@ ACCEPT_AGAIN_SECONDS: Final = 0.5
 PREFIXES_MAX: Final = 100_000
 """Subscriptions of one peer."""
 TOPICS_FOUND_MAX: Final = 1_024
-"""Of so many it is known who gets them."""
+"""Of so many it is known who gets them,"""
+PEERS_FOUND_MAX: Final = 1 << 18
+"""and of fewer if that is more altogether."""
 _KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
@@ -415,6 +417,7 @@ class FanOut(_Server):
         """By prefix."""
         self._lengths: dict[int, int] = {}
         """Lengths of prefixes, and how many prefixes are so long."""
+        self._peers_found = 0
         self._found: dict[bytes, list[_Peer]] = {}
         """Who gets messages of a topic; as long as subscriptions stay as they are."""
         self._cancelled: Counter[bytes] = Counter()
@@ -461,9 +464,12 @@ class FanOut(_Server):
         """
         peers = self._found.get(topic)
         if peers is None:
-            if len(self._found) >= TOPICS_FOUND_MAX:
+            peers = self._matching(topic)
+            self._peers_found += len(peers)
+            if len(self._found) >= TOPICS_FOUND_MAX or self._peers_found > PEERS_FOUND_MAX:
                 self._found.clear()
-            peers = self._found[topic] = self._matching(topic)
+                self._peers_found = len(peers)
+            self._found[topic] = peers
         if not peers:
             return
         beginning = zmtp.head(len(start) + len(rest)) + start

@@ -773,3 +773,19 @@ def test_who_gets_a_topic_changes_with_subscriptions_and_is_known_of_few(bench: 
         topic = b"%d" % number
         fan_out.publish(topic, topic)
     assert len(fan_out._found) <= TOPICS_FOUND_MAX
+
+
+def test_the_more_get_topics_the_fewer_are_known(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fan_out, port = bench.fan_out()
+    subscribers = [bench.raw(port, b"SUB") for _ in range(3)]
+    for subscriber in subscribers:
+        subscriber.say(b"\x01")
+    bench.until(lambda: len(bench.told) == 3)
+    monkeypatch.setattr(zmtp_server, "PEERS_FOUND_MAX", 6)
+    for topic in (b"a", b"b", b"c"):
+        fan_out.publish(topic, topic)
+    assert list(fan_out._found) == [b"c"]
+    for subscriber in subscribers:
+        assert bench.hear(subscriber, 3) == [[b"a"], [b"b"], [b"c"]]
