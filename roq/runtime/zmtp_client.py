@@ -207,8 +207,8 @@ class ZmtpClient:
 
     def _connected(self) -> None:
         peer = self._peer
-        if peer is None:
-            return
+        if peer is None or not self._has(select.POLLOUT):
+            return  # what was told was meant for another one that had this descriptor
         failed = peer.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if failed:
             self._unconnected(failed)

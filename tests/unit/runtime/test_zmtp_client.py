@@ -94,6 +94,21 @@ def standing(scene: Scene, address: str) -> ZmtpClient:
     return client
 
 
+def test_what_was_told_of_another_one_with_its_descriptor_does_not_count(
+    scene: Scene, router: tuple[zmq.Socket[bytes], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that a thread has made may close one and connect another in the middle of a turn."""
+    client = scene.client()
+    client.connect(router[1])
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "_has", lambda _: False)
+        client._connected()
+    assert client._peer is not None
+    assert not client._peer.out
+    assert not client._peer.taken
+    scene.run_until(lambda: scene.stands)
+
+
 def test_it_speaks_with_a_router(scene: Scene, router: tuple[zmq.Socket[bytes], str]) -> None:
     server, address = router
     client = scene.client()
