@@ -706,8 +706,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if not part.many.held:\n", "        if True:\n"),
         ("        if not part.left:\n            self._requests.not_due(part)\n", ""),
         ("        if not run.left:\n            self._requests.not_due(run)\n", ""),
-        ("        self._kept.let_go(*new)\n", ""),
-        ("        if len(new) == end.count and not held:\n", "        if True:\n"),
+        ("        self._kept.let_go(*told)\n", ""),
+        ("        run.drop(end)\n", ""),
+        ("        if len(free) == end.count:\n", "        if True:\n"),
     ),
     *_of(
         "roq/jobs/timetable.py",

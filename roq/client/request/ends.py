@@ -64,6 +64,21 @@ class Ends:
         if not part.left:
             self._requests.not_due(part)
 
+    def settle_run(self, run: PendingRun, end: RequestEnd) -> None:
+        """Some of those that stand side by side have ended."""
+        self.changed = True
+        told, free = run.settle(end)
+        self._kept.let_go(*told)
+        if len(free) == end.count:
+            self._machine.fetched(run.endpoint.service, run.log, end.position, end.count)
+            self._confirmations.soon()
+        else:
+            for pending in free:
+                self._confirmations.add(pending)
+        run.drop(end)
+        if not run.left:
+            self._requests.not_due(run)
+
     def settle_all(
         self, waiter: Waiting, outcome: RequestEnd | None, error: RoQError | None
     ) -> None:
@@ -89,25 +104,10 @@ class Ends:
             if isinstance(waiter, ManyPart):
                 self.settle_part(waiter, log, end)
             elif isinstance(waiter, PendingRun):
-                self._settle_run(waiter, end)
+                self.settle_run(waiter, end)
             else:
                 self.settle(waiter, end, None)
         if waiters:
             self._requests.close_all(log, end.keys)
         else:
             self._requests.came_early(log, end, now)
-
-    def _settle_run(self, run: PendingRun, end: RequestEnd) -> None:
-        """Some of those that stand side by side have ended."""
-        self.changed = True
-        new, held = run.settle(end)
-        self._kept.let_go(*new)
-        if len(new) == end.count and not held:
-            self._machine.fetched(run.endpoint.service, run.log, end.position, end.count)
-            self._confirmations.soon()
-        else:
-            for pending in new:
-                if pending not in held:
-                    self._confirmations.add(pending)
-        if not run.left:
-            self._requests.not_due(run)

@@ -305,11 +305,10 @@ class Pending(Generic[R]):
         return new
 
     def _end(self, outcome: RequestEnd) -> bool:
-        """As `settle`; who says it looks after all that follows."""
-        new = self._outcome is None and self._error is None
-        if new:
+        """As `settle`; who says it looks after all that follows. False: it was given up before."""
+        if self._outcome is None and self._error is None:
             self._outcome = outcome
-        return new
+        return self._error is None
 
     def _ring_all(self) -> None:
         """Who is to be called is called, also of one that was settled by who was interrupted."""
@@ -357,24 +356,22 @@ class PendingRun:
         first: index in the batch of the first one.
 
     Attributes:
+        pendings: the same; None in the place of each that has ended, as its response may be large.
+        endpoint: of one of them; they are of one service.
         due: when the time of one of them is over; theirs are nearly alike.
-        left: so many of them have not ended.
+        left: so many of them are still there.
     """
 
-    __slots__ = ("due", "first", "left", "log", "offset", "pendings")
+    __slots__ = ("due", "endpoint", "first", "left", "log", "offset", "pendings")
 
     def __init__(self, pendings: list[Pending[Any]], log: LogId, offset: int, first: int) -> None:
-        self.pendings = pendings
+        self.pendings: list[Pending[Any] | None] = [*pendings]
         self.log = log
         self.offset = offset
         self.first = first
+        self.endpoint: Endpoint[Any, Any] = pendings[0].endpoint
         self.due = pendings[0].due
         self.left = len(pendings)
-
-    @property
-    def endpoint(self) -> Endpoint[Any, Any]:
-        """What was requested."""
-        return self.pendings[0].endpoint
 
     @property
     def positions(self) -> list[Position]:
@@ -387,27 +384,43 @@ class PendingRun:
 
     def open(self) -> list[Pending[Any]]:
         """Those that have not ended."""
-        return [each for each in self.pendings if not each.done()]
+        return [each for each in self.pendings if each is not None and not each.done()]
 
     def places(self) -> list[tuple[LogId, Position]]:
         """Where those are that have not ended."""
         placed = zip(self.pendings, self.positions, strict=True)
-        return [(self.log, position) for each, position in placed if not each.done()]
+        return [
+            (self.log, position)
+            for each, position in placed
+            if each is not None and not each.done()
+        ]
 
     def recount(self) -> None:
         """Whoever was settling some of them was interrupted."""
-        self.left = len(self.open())
+        self.left = len(self.pendings) - self.pendings.count(None)
 
     def settle(self, outcome: RequestEnd) -> tuple[list[Pending[Any]], list[Pending[Any]]]:
-        """Some of them have ended so; those of which that was not known, and those among them whose
-        retrieval is confirmed when their callbacks have ended."""
+        """Some of them have ended so: these, and those among them whose retrieval is confirmed
+        now; of the others that is done when their callbacks have ended.
+
+        May be said again by who was interrupted, until they are dropped.
+        """
         at = outcome.index - self.first
-        some = self.pendings[at : at + outcome.count]
-        ends = zip(some, outcome.each(), strict=True)
-        new = [each for each, end in ends if each._end(end)]  # noqa: SLF001 - of this module
-        self.left -= len(new)
+        ends = zip(self.pendings[at : at + outcome.count], outcome.each(), strict=True)
+        told = [
+            each
+            for each, end in ends
+            if each is not None and each._end(end)  # noqa: SLF001 - of this module
+        ]
         with REGISTERING:
-            held = [each for each in new if each._held]  # noqa: SLF001 - as above
-        for each in some:
+            free = [each for each in told if not each._held]  # noqa: SLF001 - as above
+        for each in told:
             each._ring_all()  # noqa: SLF001 - as above
-        return new, held
+        return told, free
+
+    def drop(self, outcome: RequestEnd) -> None:
+        """All that these were waited for is done."""
+        at, count = outcome.index - self.first, outcome.count
+        gone = self.pendings[at : at + count]
+        self.pendings[at : at + count] = [None] * count
+        self.left -= count - gone.count(None)

@@ -396,10 +396,9 @@ class Collector:
             return
         before: Waiter | None = None
         while sent.taken < len(sent.pendings):
-            singles = sent.singles() if status.offset is not None else []
-            if len(singles) > 1 and not (self._requests.early or self._error):
-                run = PendingRun(singles, status.log, status.offset or 0, sent.taken)
-                self._wait_run(run)
+            singles = sent.singles() if status.ok and status.offset is not None else []
+            if len(singles) > 1:
+                self._wait_run(PendingRun(singles, status.log, status.offset or 0, sent.taken))
                 sent.took(len(singles))
                 continue
             waiter = sent.pendings[sent.taken]
@@ -444,9 +443,21 @@ class Collector:
 
     def _wait_run(self, run: PendingRun) -> None:
         """As `_wait`, of those that are accepted together and were made one by one."""
-        positions, service, now = run.positions, run.endpoint.service, self._engine.reactor.now()
-        if self._machine.wait_all(service, run.log, positions, now):
-            self._requests.add(run.log, positions, run)
+        if self._error is not None:
+            self._ends.settle_all(run, None, self._error)
+            return
+        positions, requests = run.positions, self._requests
+        if requests.early:
+            for position in positions:
+                early = requests.early.pop((run.log, position), None)
+                if early is not None:
+                    self._ends.settle_run(run, early[1])
+            if not (positions := [position for _, position in run.places()]):
+                return
+        if self._machine.wait_all(
+            run.endpoint.service, run.log, positions, self._engine.reactor.now()
+        ):
+            requests.add(run.log, positions, run)
         else:
             self._lost(run)
 

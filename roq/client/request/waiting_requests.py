@@ -44,7 +44,8 @@ class Sent:
         """The next ones, as far as they were made one by one and end by the same time."""
         some: list[Pending[Any]] = []
         slot = -1
-        for each in self.pendings[self.taken :]:
+        for index in range(self.taken, len(self.pendings)):
+            each = self.pendings[index]
             if not isinstance(each, Pending) or each.delayed is not None:
                 break
             if (at := _slot(each.due)) != slot and some:

@@ -1,6 +1,7 @@
 import os
 import socket
 import threading
+import time
 
 import pytest
 
@@ -90,6 +91,24 @@ def test_what_is_called_here_runs_in_the_loop_while_that_is_awake(reactor: React
     reactor.call_soon(busy)
     reactor.run()
     assert ran == [threading.get_ident()]
+
+
+def test_a_loop_that_is_woken_has_its_turn_before_who_calls_here_again(reactor: Reactor) -> None:
+    seen: list[bool] = []
+    loop = threading.Thread(target=reactor.run)
+    loop.start()
+
+    def run() -> None:
+        reactor.stop()
+        limit = time.monotonic() + 10
+        while reactor._asleep and time.monotonic() < limit:
+            continue
+        seen.append(reactor._asleep)
+
+    while not seen:  # it may be about to sleep
+        reactor.call_here(run) if reactor._asleep and not reactor._turn.locked() else None
+    loop.join(20)
+    assert seen == [False]
 
 
 def test_what_is_called_here_and_fails_ends_the_loop_as_any_handler(reactor: Reactor) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from roq.client.request.endpoint import endpoint
 from roq.client.request.ends import Ends
 from roq.client.request.machine import RequesterMachine
@@ -31,7 +33,8 @@ class Scene:
         self.pendings = [Pending(cast("Any", waits), "work", ECHO) for _ in range(3)]
         self.requests, self.machine = WaitingRequests(), RequesterMachine()
         self.machine.open(INFO, b"q")
-        self.ends = Ends(self.requests, self.machine, cast("Any", words), KeptRequests())
+        self.kept = KeptRequests()
+        self.ends = Ends(self.requests, self.machine, cast("Any", words), self.kept)
 
     @property
     def fetched(self) -> list[tuple[int, int, int]]:
@@ -46,6 +49,24 @@ def test_a_run_is_told_and_confirmed_as_one() -> None:
     assert [each.result(0) for each in scene.pendings] == [b"a", b"b", b"c"]
     assert (scene.fetched, scene.confirmed, scene.ends.changed) == ([(3, 0, 3)], [], True)
     assert (scene.requests.count, scene.requests.early) == (0, {})
+    assert run.pendings == [None] * 3, "what they were told goes when they do"
+
+
+def test_who_is_interrupted_leaves_nothing_of_a_run_undone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    run = PendingRun(scene.pendings, ONE, 3, 0)
+    scene.requests.add(ONE, run.positions, run)
+    for pending in scene.pendings:
+        scene.kept.keep(pending, b"data")
+    with monkeypatch.context() as patched:
+        patched.setattr(scene.kept, "let_go", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            scene.ends.take(ONE, END, 1.0)
+    scene.requests.recount()
+    scene.ends.take(ONE, END, 1.0)
+    assert (scene.kept.bytes, scene.fetched, run.done()) == (0, [(3, 0, 3)], True)
 
 
 def test_neighbours_that_wait_alone_are_told_and_confirmed_each() -> None:

@@ -19,7 +19,7 @@ from roq.client.request import shell
 from roq.client.request.endpoint import endpoint
 from roq.client.request.machine import SURE_SECONDS, RequesterMachine
 from roq.client.request.many import ManyPart, PendingMany
-from roq.client.request.pending import Pending
+from roq.client.request.pending import Pending, PendingRun
 from roq.client.request.shell import GRACE_SECONDS, Collector
 from roq.client.request.waiting_requests import Sent
 from roq.model import ExchangeInfo, LogId
@@ -604,6 +604,21 @@ def test_they_end_together_and_nothing_is_left_of_them(scene: Scene) -> None:
     assert (collector.open_count, len(collector._requests.due)) == (1, 1)
     ended(scene, 2)
     assert [each.result(20) for each in made] == [b"a", b"b", b"v"]
+    assert (collector.open_count, collector._requests.due, collector.kept.bytes) == (0, {}, 0)
+    assert collector.wait_for(lambda: len(fetched(scene)) == 3, 20)
+
+
+def test_what_has_ended_before_it_was_known_is_taken_in_and_the_others_stay_together(
+    scene: Scene,
+) -> None:
+    ended(scene, 1, 7)  # of another batch, or for the second time
+    made, collector = side_by_side(scene), scene.collector
+    assert [each.state for each in made] == ["pending", "done", "pending"]
+    assert (collector.open_count, len(collector._requests.due)) == (2, 1)
+    [waiters] = {collector._requests.open[ONE][at] for at in (Position(3, 0), Position(3, 2))}
+    assert isinstance(waiters[0], PendingRun)
+    ended(scene, 0, 2)
+    assert [each.result(20) for each in made] == [b"v"] * 3
     assert (collector.open_count, collector._requests.due, collector.kept.bytes) == (0, {}, 0)
     assert collector.wait_for(lambda: len(fetched(scene)) == 3, 20)
 

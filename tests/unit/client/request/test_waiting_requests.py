@@ -92,4 +92,19 @@ def test_a_run_is_overdue_as_one_and_counted_again_with_the_others() -> None:
     assert requests.overdue(10.3) == [run]
     run.pendings[0]._end(END)  # and nothing was counted
     requests.recount()
+    assert (run.left, run.places()) == (2, [(ONE, Position(3, 5))])
+    run.drop(RequestEnd(3, 4, RequestState.DONE))
+    requests.recount()
     assert (run.left, run.done(), run.places()) == (1, False, [(ONE, Position(3, 5))])
+
+
+def test_who_looks_for_the_next_ones_does_not_copy_what_is_left() -> None:
+    class Watched(list[Any]):
+        def __getitem__(self, at: Any) -> Any:
+            assert not isinstance(at, slice), "all of a large batch, for each request of it"
+            return super().__getitem__(at)
+
+    sent = Sent(Receipt(cast("Any", None)))
+    many: PendingMany[bytes] = PendingMany(cast("Any", None), "work", ECHO, 3)
+    sent.pendings = Watched([ManyPart(many, sent.receipt, 0, range(3))] * 3)
+    assert sent.singles() == []
