@@ -35,10 +35,12 @@ class Reactor(Loop):
 
     Attributes:
         at_close: called by `close`: what ends connections that are still there.
+        here: the thread that runs something in the place of the loop; 0: none does.
     """
 
     def __init__(self) -> None:
         self.at_close: set[Call] = set()
+        self.here = 0
         self._polled: list[tuple[_Key, int]] | None = None
         """What is polled; None: it has changed, and is made anew once before the next poll."""
         self._handlers: dict[_Key, Call] = {}
@@ -103,11 +105,13 @@ class Reactor(Loop):
         if not (self._asleep and self._turn.acquire(blocking=False)):
             self.call_soon(function)
             return
+        self.here = threading.get_ident()
         try:
             function()
         except BaseException as error:  # noqa: BLE001 - it ends the loop, as of any handler
             self.call_soon(partial(_raise, error))
         finally:
+            self.here = 0
             self._turn.release()
 
     def call_at(self, when: float, function: Call) -> Timer:

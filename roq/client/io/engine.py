@@ -24,7 +24,7 @@ from roq.client.io.exchange_connections import ExchangeConnections
 from roq.client.io.lock import ClientLock
 from roq.client.io.monitor_connections import MonitorConnections
 from roq.client.io.ticker import Ticker
-from roq.errors import Closed, Unavailable
+from roq.errors import Closed, Reentered, Unavailable
 from roq.runtime import descriptors
 from roq.runtime.backoff import Jitter
 from roq.runtime.reactor import Reactor
@@ -139,13 +139,20 @@ class Engine:
         return guard
 
     def check_outside(self) -> None:
-        """Make sure that this thread holds no lock that the I/O thread may be waiting for.
+        """Make sure that this thread holds no lock that the I/O thread may be waiting for, and does
+        not stand in its place (`call_here`).
 
         Raises:
             Reentered: it does.
         """
         if self.forked:
             return  # whatever was held is the parent's
+        if self.reactor.here == threading.get_ident():
+            raise Reentered(
+                "called while this thread was sending for the client's background thread, by a "
+                "__del__ method or a logging handler: nothing was done. Let it leave a note, and "
+                "call from the program itself"
+            )
         for reference in list(self._guards.values()):
             guard = reference()
             if guard is not None:
@@ -236,7 +243,7 @@ class Engine:
         if self.forked:
             return
         self.reactor.stop()
-        if self.inside:
+        if self.inside or self.reactor.here == threading.get_ident():
             return
         if self._thread.ident is not None:
             self._thread.join(timeout)

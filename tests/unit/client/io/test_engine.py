@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import warnings
 
 import pytest
@@ -13,13 +14,38 @@ from roq.client.admin.broadcast import Watch
 from roq.client.admin.management import Management
 from roq.client.admin.statistics import Statistics
 from roq.client.io.engine import Engine
-from roq.errors import Closed, Unavailable
+from roq.errors import Closed, Reentered, RoQError, Unavailable
 
 
 def test_work_is_done_in_its_thread_and_brings_the_result(engine: Engine) -> None:
     assert engine.run_sync(lambda: engine.inside)
     assert not engine.inside
     assert engine.run_sync(lambda: engine.run_sync(lambda: 7)) == 7
+
+
+def test_who_stands_in_the_place_of_the_thread_is_not_made_to_wait_for_it(engine: Engine) -> None:
+    told: list[RoQError] = []
+
+    def run() -> None:
+        try:
+            engine.run_sync(lambda: None, timeout=5)
+        except RoQError as error:
+            told.append(error)
+        engine.close()
+
+    def work() -> None:
+        while not told:
+            engine.reactor.call_here(run) if not engine.reactor._turn.locked() else None
+
+    began, thread = time.monotonic(), threading.Thread(target=work)
+    thread.start()
+    thread.join(20)
+    [error] = told
+    assert isinstance(error, Reentered)
+    assert time.monotonic() - began < 4
+    engine._thread.join(20)
+    engine.reactor.close()  # as who stands there, it could not
+    engine.context.destroy(linger=0)
 
 
 def test_an_error_is_raised_where_the_work_was_asked_for(engine: Engine) -> None:
