@@ -218,8 +218,6 @@ class _Server:
                 left -= share if peer.inbound.more else len(messages) or 1
                 for message in messages:
                     yield peer, message
-            if not self._unread and not any(peer.full for peer in peers):
-                break  # what has come since then comes with the next turn: this one ends soon
         if self._unread:
             self._reactor.call_soon(self._on_readable)
 

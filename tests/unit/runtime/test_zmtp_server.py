@@ -738,7 +738,7 @@ def test_the_end_of_a_prefix_is_told_before_somebody_has_it_anew(bench: Bench) -
     assert (False, b"same") not in bench.told
 
 
-def test_what_comes_during_a_turn_is_of_the_next_one(bench: Bench) -> None:
+def test_what_comes_during_a_turn_is_read_in_it(bench: Bench) -> None:
     router, port = bench.router()
     raw = bench.raw(port, b"DEALER")
     ready(bench, router, raw)
@@ -750,8 +750,7 @@ def test_what_comes_during_a_turn_is_of_the_next_one(bench: Bench) -> None:
         if len(heard) == 1:
             raw.say(b"second")
             arrived(*unread(router))
-    assert heard == [b"first"]
-    assert [frames for _, frames in router.receive(BURST)] == [[b"second"]]
+    assert heard == [b"first", b"second"]
 
 
 def test_who_gets_a_topic_changes_with_subscriptions_and_is_known_of_few(bench: Bench) -> None:
