@@ -98,9 +98,8 @@ class Reactor(Loop):
     def call_here(self, function: Call) -> None:
         """Call `function` in this thread if the loop sleeps, which goes on sleeping; else soon.
 
-        It must touch no ZeroMQ socket: `zmq_poll` looks at these while it sleeps, and at no source
-        that was added meanwhile: who wants one has that called soon. For threads that no signal
-        handler interrupts: what it does is not to be left half done.
+        It must touch no ZeroMQ socket: `zmq_poll` looks at these while it sleeps. For threads that
+        no signal handler interrupts: what it does is not to be left half done.
         """
         if not (self._asleep and self._turn.acquire(blocking=False)):
             self.call_soon(function)
