@@ -26,7 +26,8 @@ if __name__ == "__main__":
 import msgspec  # noqa: E402
 import xxhash  # noqa: E402
 from exchange_driver import EPOCH, QUEUE, Publisher, exchange  # noqa: E402
-from fuzz_documents import NUMBERS, TEXTS, Maker, as_json, for_bson  # noqa: E402
+from fuzz_documents import NUMBERS, STEPS, TEXTS, U64, Maker, as_json, for_bson  # noqa: E402
+from fuzz_wire import fuzz_wire  # noqa: E402, F401 - a target
 from gcm_script import PaperHost, Script  # noqa: E402
 from hcm_host import Host  # noqa: E402
 from memory_files import MemoryFiles  # noqa: E402
@@ -76,7 +77,6 @@ from roq.protocol import (  # noqa: E402
     public,
     requesting,
     transaction,
-    zmtp,
 )
 from roq.protocol import spec as specs  # noqa: E402
 from roq.protocol.batch import HEADER, MAGIC, pack  # noqa: E402
@@ -97,7 +97,6 @@ LOG = LogSettings(
     topics_spare=0, capacity_bytes=1 << 30, keep_us=1 << 60, now_us=1, segment_entries=3,
 )  # fmt: skip
 DECLARED = (RemoteProtocolError, RequestError, ConfigError)
-STEPS = 40
 TOPICS = (b"t", b"a", b"", b"\xff", b"\xfe", b"x" * 255, b"x" * 256, "é".encode())
 BODIES = (
     b"\x92\x91\xc4\x01x\xc0", b"\x92\x90\xc0", b"", b"\x92\x91\xc4\x01x" + b"\x91" * 5_000,
@@ -106,7 +105,6 @@ BODIES = (
     b"\x92\x91\xc4\x01x\xc4\x05\x81\x00\x93\xa1k",
     b"\x92\x91\xc4\x01x\xc4\xff" + b"\x91" * 255,
 )  # fmt: skip
-U64 = (0, 1, 2, 3, 5, 1 << 40, 1 << 53, (1 << 62), (1 << 63) - 2, (1 << 63) - 1, (1 << 64) - 1)
 
 
 def _raw(maker: Maker, kind: object) -> bytes:
@@ -693,33 +691,6 @@ def fuzz_later(maker: Maker) -> None:
         with suppress(RemoteProtocolError):
             producer.take(info.log, [told, _raw(maker, answers[told]) + rest], there.now)
         producer.decide(info.log, b"12345678", pick([*transaction.Decision]), there.now)
-
-
-def fuzz_wire(maker: Maker) -> None:
-    """What comes from whoever connects to an exchange."""
-    pick = maker.random.choice
-    largest = pick([300, 1 << 18, 1 << 62])
-    inbound = zmtp.Inbound(frozenset({b"SUB"}), largest)
-    told = pick([zmtp.GREETING + zmtp.ready(b"SUB"), zmtp.GREETING, b""])
-    for _ in range(STEPS):
-        body = maker.random.randbytes(pick([0, 1, 5, 300]))
-        size = pick([len(body), *U64]).to_bytes(9, "big")[-8:]
-        names = [b"PING", b"READY", b"SUBSCRIBE", b"CANCEL"]
-        told += pick([
-            zmtp.head(len(body), maker.random.randrange(5)) + body, zmtp.command(pick(names), body),
-            bytes((maker.random.randrange(8),)) + size + body, body,
-            zmtp.ready(b"SUB")[: len(body)],
-        ])  # fmt: skip
-        cut = maker.random.randrange(len(told) + 1)
-        if inbound.large is None:
-            inbound.take(memoryview(inbound.rest + told[:cut]), pick([1, 50]))
-        else:
-            cut = min(cut, len(inbound.large) - inbound.filled)
-            inbound.large[inbound.filled : inbound.filled + cut] = told[:cut]
-            inbound.grew(cut)
-        told = told[cut:]
-        assert inbound.large is None or len(inbound.large) <= zmtp.LARGE_AT_ONCE
-        assert inbound.more or len(inbound.rest) <= zmtp.REST_BYTES_MAX
 
 
 TARGETS: dict[str, Callable[[Maker], None]] = {
