@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from stuck_workers import STUCK_SECONDS, FilesOnce, StuckWorkers
 from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
-from xdist.workermanage import WorkerController
 
 from roq.client.io.engine import Engine
 from roq.model import VOLATILE
@@ -61,6 +60,11 @@ def engine() -> Iterator[Engine]:
     engine.close()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getvalue("dist") != "no":
+        config.pluginmanager.register(StuckWorkers(STUCK_SECONDS, again="ROQ_AGAIN" in os.environ))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if "ROQ_AGAIN" in os.environ:
         for item in items:
@@ -68,26 +72,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesOnce | None:
     """The files of `--dist loadfile` survive the end of a worker."""
-    return FilesOnce(config, log) if config.getvalue("dist") == "loadfile" else None
+    return Files(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-class FilesOnce(LoadFileScheduling):
-    """A worker that crashes leaves to others only what it has not done: one that is given a file in
-    which nothing is left (xdist 3.8 does so) waits for ever, and the run with it."""
+class Files(FilesOnce):
+    """Files of tests, whole."""
 
     def _split_scope(self, nodeid: str) -> str:
         """What stays together: a file, and all that shares a session of Spark, which costs more."""
         scope = super()._split_scope(nodeid)
         return SPARK if scope.startswith(SPARK) else scope
-
-    def remove_node(self, node: WorkerController) -> str | None:
-        """It has ended; gives the test during which."""
-        work = self.assigned_work[node]
-        for name in [name for name, tests in work.items() if all(tests.values())]:
-            del work[name]
-        return super().remove_node(node)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -165,6 +165,7 @@ test_mirror
 test_mutants
 test_names
 test_shipping
+test_stuck_workers
 test_systemd
 """.split()  # noqa: SIM905
 )
