@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from typing import Final
 
@@ -20,7 +21,8 @@ from xdist.workermanage import WorkerController
 
 STUCK_SECONDS: Final = 900.0
 """Longer than any test takes; what may take longer by its own limit never does so in fact."""
-KILL_SECONDS: Final = 20.0
+STEP_SECONDS: Final = 20.0
+"""From one way to end it to the next."""
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -36,7 +38,8 @@ class StuckWorkers:
         self._seconds = seconds
         self._again = again
         self._heard: dict[WorkerController, float] = {}
-        self._aborted: dict[WorkerController, float] = {}
+        self._steps: Counter[WorkerController] = Counter()
+        """Of those that stand still: how many ways to end it were tried."""
         self._rerun: set[str] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="stuck workers", daemon=True)
@@ -63,7 +66,7 @@ class StuckWorkers:
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         node = report.node  # type: ignore[attr-defined]
-        if node not in self._aborted:
+        if not self._steps[node]:
             return
         report.longrepr = (
             f"worker {node.gateway.id} stood still for {self._seconds:g} s and was ended; on "
@@ -78,19 +81,33 @@ class StuckWorkers:
         while not self._over.wait(_LOOK_SECONDS):
             now = time.monotonic()
             for node, heard in list(self._heard.items()):
-                aborted = self._aborted.get(node)
-                if aborted is not None:
-                    if now - aborted > KILL_SECONDS:
-                        _signal(node, signal.SIGKILL)
-                elif now - heard > self._seconds:
-                    self._aborted[node] = now
-                    _signal(node, signal.SIGABRT)  # pytest's `faulthandler` writes all stacks
-                    _signal(node, signal.SIGCONT)
+                step = self._steps[node]
+                if now - heard > self._seconds + step * STEP_SECONDS and step < len(_WAYS):
+                    self._steps[node] += 1
+                    _WAYS[step](node)
+
+
+def _abort(node: WorkerController) -> None:
+    _signal(node, signal.SIGABRT)  # pytest's `faulthandler` writes all stacks
+    _signal(node, signal.SIGCONT)
+
+
+def _kill(node: WorkerController) -> None:
+    _signal(node, signal.SIGKILL)
+
+
+def _give_up(node: WorkerController) -> None:
+    """It is gone, and a child that it has forked holds its pipe: nothing else tells its end."""
+    node._down = True
+    node.notify_inproc("errordown", node=node, error="it did not end")
 
 
 def _signal(node: WorkerController, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(node.gateway._io.popen.pid, number)  # type: ignore[attr-defined]
+
+
+_WAYS: Final = (_abort, _kill, _give_up)
 
 
 class FilesOnce(LoadFileScheduling):

@@ -6,25 +6,26 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 SUPPORT = Path(__file__).parents[1] / "support"
 CONFTEST = f"""
 import os, sys, time
 sys.path.insert(0, {str(SUPPORT)!r})
 import pytest
-from stuck_workers import FilesOnce, StuckWorkers
+import stuck_workers
+
+stuck_workers.STEP_SECONDS = 1.0
 
 def pytest_configure(config):
     if config.getvalue("dist") != "no":
-        config.pluginmanager.register(StuckWorkers(8.0, again={{again}}))
+        config.pluginmanager.register(stuck_workers.StuckWorkers(8.0, again={{again}}))
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    return FilesOnce(config, log)
+    return stuck_workers.FilesOnce(config, log)
 
 def pytest_runtest_logfinish(nodeid):
-    if {{between}} and "PYTEST_XDIST_WORKER" in os.environ and "first" in nodeid and new("between"):
+    in_worker = "PYTEST_XDIST_WORKER" in os.environ
+    if in_worker and "between.py::test_first" in nodeid and new("between"):
         time.sleep(600)
 
 def new(name):
@@ -34,52 +35,51 @@ def new(name):
         return False
     return True
 """
+STOPPED = "os.kill(os.getpid(), signal.SIGSTOP)"
+GONE = "os.fork() and os._exit(0) or time.sleep(14) or os._exit(0)  # a child keeps its pipe"
 TESTS = """
-import os, signal
+import os, signal, time
 from conftest import new
 
 def test_first():
     pass
 
 def test_second():
-    if {within} and new("within"):
-        os.kill(os.getpid(), signal.SIGSTOP)
+    if new({name!r}):
+        {fault}
 
 def test_third():
     pass
 """
+WHERE = {"stopped": STOPPED, "between": "pass", "gone": GONE}
 
 
-Done = subprocess.CompletedProcess[str]
-
-
-def run(folder: Path, *, within: bool, between: bool, again: bool) -> Done:
-    conftest = CONFTEST.format(again=again, between=between, folder=str(folder))
-    (folder / "conftest.py").write_text(conftest)
-    (folder / "test_some.py").write_text(TESTS.format(within=within))
-    (folder / "test_other.py").write_text("def test_of_another_file(): pass\n")
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = -n 2 --dist loadfile -rA\n")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+def run(folder: Path, *files: str, again: bool) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(CONFTEST.format(again=again, folder=str(folder)))
+    for name in files:
+        text = TESTS.format(name=name + "'s second", fault=WHERE[name])
+        (folder / f"test_{name}.py").write_text(text)
+    options = f"-n {len(files)} --dist loadfile -rA -p no:hypothesispytest -p no:cacheprovider"
+    (folder / "pytest.ini").write_text(f"[pytest]\naddopts = {options}\n")
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
-    )
+        [sys.executable, "-m", "pytest"],
+        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
 
 
-@pytest.mark.parametrize("between", [False, True])
-def test_what_one_that_stands_still_has_not_done_is_done_by_others(
-    tmp_path: Path, between: bool
-) -> None:
-    done = run(tmp_path, within=not between, between=between, again=True)
+def test_what_those_that_stand_still_have_not_done_is_done_by_others(tmp_path: Path) -> None:
+    done = run(tmp_path, *WHERE, again=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 rerun" in done.stdout
-    assert {f"PASSED test_some.py::test_{each}" for each in ("first", "second", "third")} <= set(
-        done.stdout.splitlines()
-    )
+    assert " 3 rerun" in done.stdout
+    lines = done.stdout.splitlines()
+    for name in WHERE:
+        for each in ("first", "second", "third"):
+            assert f"PASSED test_{name}.py::test_{each}" in lines
     assert "Fatal Python error: Aborted" in done.stderr, "it says where its threads were"
 
 
 def test_without_a_second_run_it_fails(tmp_path: Path) -> None:
-    done = run(tmp_path, within=True, between=False, again=False)
+    done = run(tmp_path, "stopped", again=False)
     assert done.returncode == 1
     assert "1 failed" in done.stdout
     assert "stood still for 8 s" in done.stdout
