@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from stuck_workers import STUCK_SECONDS, FilesOnce, StuckWorkers
+from stuck_workers import STUCK_SECONDS, FilesOnce, LimitOfEachRun, StuckWorkers
 from xdist.remote import Producer
 
 from roq.client.io.engine import Engine
@@ -28,8 +28,6 @@ settings.register_profile(
 settings.load_profile("roq")
 
 IN_MEMORY = "ROQ_GCM_QUEUES_DURABILITY"
-
-SPARK = "tests/spark/"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -61,6 +59,7 @@ def engine() -> Iterator[Engine]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LimitOfEachRun())
     if config.getvalue("dist") != "no":
         config.pluginmanager.register(StuckWorkers(STUCK_SECONDS, again="ROQ_AGAIN" in os.environ))
 
@@ -74,16 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesOnce | None:
     """The files of `--dist loadfile` survive the end of a worker."""
-    return Files(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
-class Files(FilesOnce):
-    """Files of tests, whole."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        """What stays together: a file, and all that shares a session of Spark, which costs more."""
-        scope = super()._split_scope(nodeid)
-        return SPARK if scope.startswith(SPARK) else scope
+    return FilesOnce(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

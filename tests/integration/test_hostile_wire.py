@@ -43,6 +43,12 @@ def peers() -> Iterator[Peers]:
     peers.close()
 
 
+def newcomer(peers: Peers, exchange: Process, name: str) -> Publisher:
+    """A publisher that this exchange does not know: what a test sends that is run once more is no
+    duplicate of what it sent before."""
+    return peers.publisher(exchange, f"{name[:8]}{os.urandom(4).hex()}")
+
+
 def port_of(endpoint: str) -> int:
     return int(endpoint.rpartition(":")[2])
 
@@ -109,7 +115,7 @@ FLOODS = {
 def test_whoever_floods_it_is_read_beside_the_others(
     exchange: Process, peers: Peers, flood: str
 ) -> None:
-    publisher = peers.publisher(exchange, flood[:16])
+    publisher = newcomer(peers, exchange, flood)
     with flooding(port_of(exchange.data), 3, FLOODS[flood]):
         waited = [slowest(publisher, 5) for _ in range(3)]
     # A turn has a bound, so none waits for more than a few of them; half a second is for a machine
@@ -121,7 +127,7 @@ def test_who_overfills_it_while_it_is_busy_and_dies_ends_nothing(
     exchange: Process, peers: Peers
 ) -> None:
     """With libzmq this ended the process (docs/decisions/0009)."""
-    publisher = peers.publisher(exchange, "beside")
+    publisher = newcomer(peers, exchange, "beside")
     raws = [Raw(port_of(exchange.data), b"DEALER") for _ in range(2)]
     foreign = peers.dealer(exchange.data)
     foreign.setsockopt(zmq.SNDHWM, 20_000)
@@ -144,7 +150,7 @@ def test_who_overfills_it_while_it_is_busy_and_dies_ends_nothing(
 
 
 def test_what_is_only_announced_takes_no_memory(exchange: Process, peers: Peers) -> None:
-    publisher = peers.publisher(exchange, "announced")
+    publisher = newcomer(peers, exchange, "announced")
     before = resident(exchange)
     raws = [Raw(port_of(exchange.data), b"DEALER") for _ in range(100)]
     for raw in raws:
@@ -165,7 +171,7 @@ def resident(process: Process) -> int:
 def test_a_subscriber_with_too_many_subscriptions_is_sent_away_and_the_others_are_served(
     exchange: Process, peers: Peers
 ) -> None:
-    publisher, reader = peers.publisher(exchange, "many"), peers.reader(exchange, b"t")
+    publisher, reader = newcomer(peers, exchange, "many"), peers.reader(exchange, b"t")
     greedy = Raw(port_of(exchange.live), b"SUB")
     several = b"".join(zmtp.command(b"SUBSCRIBE", b"n%d" % each) for each in range(101_000))
 
@@ -195,7 +201,7 @@ def delivered(publisher: Publisher, reader: Reader) -> float:
 def test_connections_that_say_nothing_or_garbage_disturb_nobody(
     exchange: Process, peers: Peers
 ) -> None:
-    publisher, reader = peers.publisher(exchange, "garbage"), peers.reader(exchange, b"t")
+    publisher, reader = newcomer(peers, exchange, "garbage"), peers.reader(exchange, b"t")
     crowd = []
     for number in range(200):
         raw = Raw(port_of(exchange.live if number % 2 else exchange.data))

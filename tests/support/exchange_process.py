@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -166,11 +167,13 @@ class Reader:
 
     def entry(self) -> tuple[bytes, Entry, bytes]:
         """The next batch or announcement: topic, entry, batch."""
-        while True:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < deadline:  # what says that nothing is new comes again and again
             frames = self.message()
             entry = read_entry(frames[1])
             if entry.kind not in {EntryKind.END, EntryKind.PRESENCE}:
                 return frames[0], entry, frames[2] if len(frames) > 2 else b""
+        raise AssertionError(f"no batch came within {DEADLINE_SECONDS:g} s")
 
     def payload(self) -> bytes:
         _, _, data = self.entry()

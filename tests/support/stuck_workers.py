@@ -1,8 +1,9 @@
-"""Ends a worker of the test run that stands still, so that the run says where, and goes on.
+"""No run of the tests waits for ever: each run of a test has its limit, and each worker another.
 
-`pytest-timeout` ends a test in which Python runs. A worker that is stuck between two tests, or
-in code that no signal interrupts, or that was stopped, is beyond its reach, and the run would
-wait for it until CI ends both.
+`pytest-timeout` ends a test in which Python runs, and forgets its limit when a test has failed: who
+runs it once more sets it anew. A worker that is stuck between two tests, or in code that no signal
+interrupts, or that was stopped, is beyond its reach: it is ended from outside, says where it stood,
+and others do what it has not done.
 """
 
 from __future__ import annotations
@@ -19,11 +20,27 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-STUCK_SECONDS: Final = 900.0
-"""Longer than any test takes; what may take longer by its own limit never does so in fact."""
+SPARK: Final = "tests/spark/"
+STUCK_SECONDS: Final = 1_900.0
+"""Above the highest limit of a single test."""
 STEP_SECONDS: Final = 20.0
 """From one way to end it to the next."""
 _LOOK_SECONDS: Final = 0.5
+_LIMIT: Final = pytest.StashKey[object]()
+
+
+class LimitOfEachRun:
+    """Of a process that runs tests: what limit a test has, it has in its second run, too."""
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: object) -> None:
+        item.stash[_LIMIT] = settings
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if _LIMIT in item.stash:
+            settings = item.stash[_LIMIT]
+            item.config.hook.pytest_timeout_set_timer(item=item, settings=settings)
 
 
 class StuckWorkers:
@@ -69,8 +86,8 @@ class StuckWorkers:
         if not self._steps[node]:
             return
         report.longrepr = (
-            f"worker {node.gateway.id} stood still for {self._seconds:g} s and was ended; on "
-            "standard error is where each of its threads was"
+            f"worker {node.gateway.id} stood still for {self._seconds:g} s and was ended; standard "
+            "error has where its threads were, if it could still say so"
         )
         # xdist leaves it with what others are given.
         if self._again and crashitem not in self._rerun:
@@ -88,8 +105,8 @@ class StuckWorkers:
 
 
 def _abort(node: WorkerController) -> None:
-    _signal(node, signal.SIGABRT)  # pytest's `faulthandler` writes all stacks
-    _signal(node, signal.SIGCONT)
+    """pytest's `faulthandler` writes where its threads are, unless the process was stopped."""
+    _signal(node, signal.SIGABRT)
 
 
 def _kill(node: WorkerController) -> None:
@@ -112,7 +129,17 @@ _WAYS: Final = (_abort, _kill, _give_up)
 
 class FilesOnce(LoadFileScheduling):
     """A worker that crashes leaves to others only what it has not done: one that is given a file in
-    which nothing is left (xdist 3.8 does so) waits for ever, and the run with it."""
+    which nothing is left (xdist 3.8 does so) waits for ever, and the run with it. One that takes
+    its place is given something when it knows the tests, and no sooner."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """What stays together: a file, and all that shares a session of Spark, which costs more."""
+        scope = super()._split_scope(nodeid)
+        return SPARK if scope.startswith(SPARK) else scope
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if node in self.registered_collections:
+            super()._reschedule(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
         """It has ended; gives the test during which."""

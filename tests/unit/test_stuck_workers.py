@@ -16,6 +16,7 @@ import stuck_workers
 stuck_workers.STEP_SECONDS = 1.0
 
 def pytest_configure(config):
+    config.pluginmanager.register(stuck_workers.LimitOfEachRun())
     if config.getvalue("dist") != "no":
         config.pluginmanager.register(stuck_workers.StuckWorkers(8.0, again={{again}}))
 
@@ -28,6 +29,11 @@ def pytest_runtest_logfinish(nodeid):
     if in_worker and "between.py::test_first" in nodeid and new("between"):
         time.sleep(600)
 
+def leave_a_child():
+    if not os.fork():
+        time.sleep(14)  # it keeps the worker's pipe, and `run` waits for its end
+    os._exit(0)
+
 def new(name):
     try:
         open(os.path.join({{folder!r}}, name), "x").close()
@@ -36,10 +42,9 @@ def new(name):
     return True
 """
 STOPPED = "os.kill(os.getpid(), signal.SIGSTOP)"
-GONE = "os.fork() and os._exit(0) or time.sleep(14) or os._exit(0)  # a child keeps its pipe"
 TESTS = """
-import os, signal, time
-from conftest import new
+import os, signal
+from conftest import leave_a_child, new
 
 def test_first():
     pass
@@ -51,7 +56,7 @@ def test_second():
 def test_third():
     pass
 """
-WHERE = {"stopped": STOPPED, "between": "pass", "gone": GONE}
+WHERE = {"stopped": STOPPED, "between": "pass", "gone": "leave_a_child()"}
 
 
 def run(folder: Path, *files: str, again: bool) -> subprocess.CompletedProcess[str]:
@@ -83,3 +88,19 @@ def test_without_a_second_run_it_fails(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "1 failed" in done.stdout
     assert "stood still for 8 s" in done.stdout
+
+
+def test_a_second_run_has_the_limit_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST.format(again=True, folder=str(tmp_path)))
+    (tmp_path / "test_slow.py").write_text(
+        "import time, pytest\nfrom conftest import new\n"
+        "@pytest.mark.flaky(reruns=1)\n"
+        "def test_it():\n    assert not new('first')\n    time.sleep(60)\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout = 2\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "1 failed, 1 rerun" in done.stdout
+    assert "Timeout (>2.0s)" in done.stdout
