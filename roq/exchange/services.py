@@ -23,6 +23,7 @@ from roq.log.delayed_requests import Keeper
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member
 from roq.log.log import Log
+from roq.log.outcomes import REMEMBER_SECONDS
 from roq.log.service_group import ServiceGroup
 from roq.log.timing_wheel import Row
 from roq.protocol import documents, requesting
@@ -177,9 +178,13 @@ class Services(Generic[B]):
             del self.ends[next(iter(self.ends))]
 
     def open(self, name: str, settings: GroupSettings) -> ConsumerGroup[B]:
-        """Make a service; it begins with what may still be answered in time."""
+        """Make a service.
+
+        It begins with what was accepted before it was here: what is too late by now is told so, as
+        long as its end would be remembered.
+        """
         service = settings.service or requesting.ServiceSettings()
-        since = self._log.time_us - int(service.result_within * 1_000_000)
+        since = self._log.time_us - int((service.result_within + REMEMBER_SECONDS) * 1_000_000)
         made = msgspec.structs.replace(
             settings, prefixes=(prefix_of(name),), mode="shared", service=service
         )

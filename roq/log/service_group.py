@@ -225,8 +225,7 @@ class ServiceGroup(ConsumerGroup[B]):
         for offset, batch in list(self._requests.batches.items()):
             if batch.due > self._clock:
                 break
-            why = f"no result within {self.service.result_within:g} s"
-            self._end(offset, self._open.bits.get(offset, 0), RequestState.LATE, why)
+            self._end_late(offset)
         self._discard()
         if expired := self.outcomes.pass_time(self._clock):
             self.counts[RequestState.EXPIRED] += expired
@@ -293,9 +292,9 @@ class ServiceGroup(ConsumerGroup[B]):
     def _taker(self, count: int, reserve: int = 0) -> Member | None:
         """Who gets so many requests, or some of them."""
         members = tuple(self._members.values())
-        found = None
-        if len(members) > 1:
-            found = self._choice.choose(members, self.figures, count, reserve)
+        if len(members) <= 1:
+            return super()._taker(count, reserve)
+        found = self._choice.choose(members, self.figures, count, reserve)
         return found or super()._taker(count, reserve)
 
     def join(self, member: bytes, name: str) -> Member | None:
@@ -336,8 +335,7 @@ class ServiceGroup(ConsumerGroup[B]):
         while self._may_open():
             self._open_next()
         for at in list(self._requests.batches):
-            why = "an operator has deleted the service"
-            self._end(at, self._open.bits.get(at, 0), RequestState.CANCELLED, why)
+            self._end(at, -1, RequestState.CANCELLED, "an operator has deleted the service")
         members = super().seek(offset)
         self._requests.clear()
         self.delayed.clear()
@@ -481,8 +479,14 @@ class ServiceGroup(ConsumerGroup[B]):
         for named in self.delayed.opened(offset, bits, record[2]):
             self.outcomes.reopen(named)
         self.measured.accepted += bits.bit_count()
-        if once := self._requests.once(offset) & bits:
+        if due <= self._clock:  # no instance gets it first
+            self._end_late(offset)
+        elif once := self._requests.once(offset) & bits:
             self._park(offset, once, max(self._hold_until, self._clock + RETURN_SECONDS))
+
+    def _end_late(self, offset: int) -> None:
+        why = f"no result within {self.service.result_within:g} s"
+        self._end(offset, -1, RequestState.LATE, why)
 
     def _lease(self, member: Member, piece: Piece, numbers: NumberedLeases) -> Lease:
         lease = super()._lease(member, piece, numbers)
@@ -529,14 +533,13 @@ class ServiceGroup(ConsumerGroup[B]):
         floor = self._log.floor
         if floor > self.base:
             for offset in [each for each in self._requests.batches if each < floor]:
-                self._end(offset, self._open.bits[offset], RequestState.LATE, "it left the log")
+                self._end(offset, -1, RequestState.LATE, "it left the log")
         super()._keep_up()
 
     def _drop(self, piece: Piece, *, lost: bool) -> None:
         self.expired += 1
-        bits = piece.bits << piece.first
         why = "the disk has lost it" if lost else "its time to live was over"
-        self._end(piece.offset, bits, RequestState.LATE, why)
+        self._end(piece.offset, piece.bits << piece.first, RequestState.LATE, why)
 
     def _finish(self, offset: int, bits: int) -> None:
         super()._finish(offset, bits)
@@ -555,7 +558,7 @@ class ServiceGroup(ConsumerGroup[B]):
             free.take(offset, first, length)
 
     def _end(self, offset: int, bits: int, state: RequestState, text: str, kind: str = "") -> None:
-        """These requests end, whoever holds them; `kind` is counted, too."""
+        """These (-1: all that are open) end, whoever holds them; `kind` is counted, too."""
         bits &= self._open.bits.get(offset, 0)
         if not bits:
             return
@@ -587,8 +590,7 @@ class ServiceGroup(ConsumerGroup[B]):
     def _note_end(
         self, outcome: RequestEnd, publisher: bytes, most: int, *, silent: bool = False
     ) -> None:
-        """Requests have ended, and are done; that is kept if all that is has so many bytes at
-        most."""
+        """Requests have ended; that is kept if all that is kept has so many bytes at most."""
         if outcome.more and self.delayed:
             for each in outcome.each():
                 self._note_end(each, publisher, most, silent=silent)

@@ -130,6 +130,28 @@ def test_a_request_that_came_before_its_service_is_waited_for() -> None:
     )
 
 
+@pytest.mark.parametrize(("waited", "state"), [(120.0, "late"), (800.0, "forgotten")])
+def test_what_is_too_late_when_its_service_comes_ends_as_late_and_nobody_gets_it(
+    waited: float, state: str
+) -> None:
+    there = exchange()
+    publisher = Publisher(there)
+    publisher.hello()
+    publisher.send(b"s/do")
+    asker, instance = Party(there, "asker"), Party(there, "instance")
+    asker.want((0, 0))
+    there.now += waited
+    pass_time(there, 0.5)
+    publisher.send(b"s/do")
+    instance.join()
+    assert [lease[1:3] for lease in instance.leases] == [(0, 1)], "the new one alone"
+    pass_time(there, 0.5)
+    assert [(each.offset, each.state) for each in asker.ends()] == [(0, state)]
+    other = Party(there, "other")
+    other.want((0, 0))
+    assert [each.state for each in other.ends()] == [state], "whoever asks, and when"
+
+
 def test_that_answers_are_kept_is_told_with_what_is_sent_next() -> None:
     there, publisher, asker, instance = service()
 
