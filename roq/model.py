@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, NewType
 import msgspec
 
 from roq.errors import InvalidName, LocalProtocolError
-from roq.ranges import ChildEpoch, ExchangeNumber, Size
+from roq.number_ranges import ChildEpoch, ExchangeNumber, Size
 
 PublisherId = NewType("PublisherId", bytes)
 """128 random bits that name one publisher for its whole life."""

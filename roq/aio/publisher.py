@@ -12,7 +12,7 @@ from roq.client.io.bell import Bell, deadline_in
 from roq.client.publish import publisher as sync_publisher
 from roq.client.publish import receipt as sync_receipt
 from roq.client.publish.batching import Lifetime, Payload, lifetime_ms, with_attributes
-from roq.client.publish.later import DelayedMessage, When
+from roq.client.publish.delayed import DelayedMessage, When
 from roq.client.publish.receipt import SendStatus
 from roq.client.state import ClientState
 from roq.protocol.attributes import attributes_of

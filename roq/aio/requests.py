@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
 from roq.aio.publisher import Receipt
 from roq.aio.twin import Leaving, Told, Twin, awaited, called
-from roq.client.publish.later import When
+from roq.client.publish.delayed import When
 from roq.client.request import many as sync_many
 from roq.client.request import pending as sync_pending
 from roq.client.request import requester as sync_requester

@@ -21,9 +21,9 @@ from roq.errors import REQUEST_ERRORS, NotLeader, RemoteProtocolError, RoQError,
 from roq.gcm.daemon import KIND as GCM
 from roq.hcm.daemon import KIND as HOST
 from roq.monitor.daemon import KIND as MONITOR
+from roq.number_ranges import UNREADABLE
 from roq.protocol import documents
 from roq.protocol.version import WIRE_VERSION
-from roq.ranges import UNREADABLE
 from roq.runtime.flight import Flight, FlightKind, Header, Record, encode, own_version
 
 KINDS: Final = {each.name: each for each in (GCM, HOST, MONITOR)}

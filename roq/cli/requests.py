@@ -21,8 +21,8 @@ from roq.client.consume.groups import told
 from roq.client.request.endpoint import FORMATS
 from roq.client.request.pending import Pending
 from roq.errors import InvalidRequest, NoResponse, Unavailable
+from roq.number_ranges import UNREADABLE
 from roq.protocol.requesting import ENDS, RequestState
-from roq.ranges import UNREADABLE
 
 WAIT_SECONDS = 60.0
 codec_option = click.option(

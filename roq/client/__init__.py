@@ -8,7 +8,7 @@
       └ writer: seals it                              publish.shell: connection, timers, events
       └ shell: sends, reads acks   ◀── one lock ──▶     (machines: machine, link, send_window)
     Subscriber  ◀── receive_queue: lists of batches ─ subscribe.shell ◀── exchanges
-                                                        (machines: machine, reader, merge)
+                                                        (machines: machine, reader, resequencer)
     Watch       ◀── typed states ──────────────────── admin.broadcast ◀── configuration broadcast
     on_state(), log ◀── callbacks ─────────────────── status.reporter, twice a second (io.ticker)
                                                         (machine: status, why nothing flows)

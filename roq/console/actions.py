@@ -15,9 +15,9 @@ import msgspec
 
 from roq.client.admin import rules
 from roq.client.admin.wording import many, place_of
-from roq.client.letters import Wanted
+from roq.client.dead_letters import Wanted
+from roq.console.dead_letters import Letters, agreed
 from roq.console.guard import whole
-from roq.console.letters import Letters, agreed
 from roq.console.pages import wanted_letters
 from roq.console.source import Source
 from roq.errors import InvalidRequest

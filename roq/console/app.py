@@ -32,8 +32,8 @@ from starlette.staticfiles import StaticFiles
 from roq.console import pages
 from roq.console.actions import ACTIONS, Action, Intent, stamp_of
 from roq.console.audit import DONE, FAILED, Audit, Deed
+from roq.console.dead_letters import Letters
 from roq.console.guard import Guard, Role, Sessions, WebSession, form_is_ours
-from roq.console.letters import Letters
 from roq.console.live import Live
 from roq.console.pages import PAGES, Asked, Page, View
 from roq.console.render import Renderer

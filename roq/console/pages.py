@@ -16,11 +16,11 @@ from roq.client.admin.views import QueueSummary
 from roq.client.admin.wording import setting_text
 from roq.client.consume.dead_letters import SUFFIX
 from roq.client.consume.groups import GroupListing
-from roq.client.letters import GROUP as LETTERS_GROUP
-from roq.client.letters import Wanted
+from roq.client.dead_letters import GROUP as LETTERS_GROUP
+from roq.client.dead_letters import Wanted
 from roq.client.request.views import ServiceView
 from roq.console.audit import Audit
-from roq.console.letters import LETTERS_SHOWN, LetterGone, Letters
+from roq.console.dead_letters import LETTERS_SHOWN, LetterGone, Letters
 from roq.console.looks import Look
 from roq.console.settings import ConsoleSettings
 from roq.console.source import Source

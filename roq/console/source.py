@@ -19,8 +19,8 @@ from roq.client.admin.board import QueueView
 from roq.client.admin.statistics import StreamState
 from roq.client.admin.views import HostSummary, Listing, QueueDescription, QueueSummary
 from roq.client.consume.groups import GroupListing
+from roq.client.dead_letters import GROUP
 from roq.client.followers import Followers, QueueReport
-from roq.client.letters import GROUP
 from roq.client.request.views import ServiceView
 from roq.console.looks import FIRST_SECONDS, Look, Looks
 from roq.errors import RoQError, Unavailable

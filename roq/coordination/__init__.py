@@ -1,11 +1,11 @@
 """What outlives a process: definitions, who leads, which hosts live.
 
-    port.py       what managers may ask: the `Registry` protocol, made for one event loop
+    registry_contract.py   what managers may ask: the `Registry` protocol, for one event loop
     registry.py   the one implementation of it, on top of a `Store`
     election.py   who leads
     counter.py    epochs, none of which is given twice
     registration.py   a host's node, kept over lost sessions
-    store.py      the few primitives an ensemble offers, as a protocol
+    store_contract.py   the few primitives an ensemble offers, as a protocol
     memory.py     a store in memory, for tests and simulation, with switches for faults
     zookeeper.py  the store of clusters of several machines, on top of kazoo, which only it knows
     kazoo_client.py   how that client is made

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from roq.coordination.contract import Post, Registry
+from roq.coordination.registry_contract import Post, Registry
 from roq.errors import ConfigError
 
 FILE: Final = "file:"

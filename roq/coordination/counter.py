@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from roq.coordination.contract import (
+from roq.coordination.registry_contract import (
     BASE,
     CLUSTER,
     EPOCH,
@@ -25,7 +25,7 @@ from roq.coordination.contract import (
     Set,
     ignored,
 )
-from roq.coordination.store import Check, MultiResult, Refused, Step, Store
+from roq.coordination.store_contract import Check, MultiResult, Refused, Step, Store
 from roq.errors import LocalProtocolError, RegistryAway
 
 log = logging.getLogger(__name__)

@@ -23,9 +23,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from roq.coordination.contract import ANY_VERSION, Committed, Create, Delete, Node, Reason, Set
+from roq.coordination.registry_contract import (
+    ANY_VERSION,
+    Committed,
+    Create,
+    Delete,
+    Node,
+    Reason,
+    Set,
+)
 from roq.coordination.session_locks import SESSION_MAX, SessionLocks
-from roq.coordination.store import Check, CreateNext, Refused, Step
+from roq.coordination.store_contract import Check, CreateNext, Refused, Step
 from roq.errors import ConfigError, RegistryAway
 
 FORMAT: Final = 1

@@ -16,7 +16,8 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 
-from roq.coordination.contract import (
+from roq.coordination.counter import Counter
+from roq.coordination.registry_contract import (
     CANDIDATES,
     CLUSTER,
     LEADER,
@@ -31,8 +32,7 @@ from roq.coordination.contract import (
     Set,
     identity_of,
 )
-from roq.coordination.counter import Counter
-from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step, Store
+from roq.coordination.store_contract import Check, CreateNext, MultiResult, Refused, Step, Store
 from roq.errors import RegistryAway
 
 log = logging.getLogger(__name__)

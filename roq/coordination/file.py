@@ -37,10 +37,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
-from roq.coordination.contract import Node, Post, SessionState
 from roq.coordination.database import Database, Place, Session, SessionGone, State
 from roq.coordination.registry import StoreRegistry
-from roq.coordination.store import MultiResult, Step, Watch
+from roq.coordination.registry_contract import Node, Post, SessionState
+from roq.coordination.store_contract import MultiResult, Step, Watch
 from roq.errors import ConfigError, RegistryAway
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 
-from roq.coordination.contract import check_path
+from roq.coordination.registry_contract import check_path
 from roq.errors import ConfigError, LocalProtocolError
 
 log = logging.getLogger(__name__)

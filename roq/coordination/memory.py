@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from roq.coordination.contract import (
+from roq.coordination.registry import StoreRegistry
+from roq.coordination.registry_contract import (
     ANY_VERSION,
     CLUSTER,
     Committed,
@@ -27,8 +28,7 @@ from roq.coordination.contract import (
     SessionState,
     Set,
 )
-from roq.coordination.registry import StoreRegistry
-from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step, Watch
+from roq.coordination.store_contract import Check, CreateNext, MultiResult, Refused, Step, Watch
 from roq.errors import RegistryAway
 
 log = logging.getLogger(__name__)

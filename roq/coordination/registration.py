@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from roq.coordination.contract import (
+from roq.coordination.registry_contract import (
     Committed,
     Conflict,
     Create,
@@ -18,9 +18,9 @@ from roq.coordination.contract import (
     RegistryDenied,
     Set,
 )
-from roq.coordination.store import MultiResult, Refused, Step, Store
+from roq.coordination.store_contract import MultiResult, Refused, Step, Store
 from roq.errors import RegistryAway
-from roq.ranges import UNREADABLE
+from roq.number_ranges import UNREADABLE
 
 log = logging.getLogger(__name__)
 

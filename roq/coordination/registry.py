@@ -13,7 +13,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from roq.coordination.contract import (
+from roq.coordination.counter import Counter
+from roq.coordination.election import Election
+from roq.coordination.registration import Registration
+from roq.coordination.registry_contract import (
     ANY_VERSION,
     BASE,
     CANDIDATES,
@@ -41,10 +44,7 @@ from roq.coordination.contract import (
     ignored,
     nothing,
 )
-from roq.coordination.counter import Counter
-from roq.coordination.election import Election
-from roq.coordination.registration import Registration
-from roq.coordination.store import Check, MultiResult, Refused, Step, Store
+from roq.coordination.store_contract import Check, MultiResult, Refused, Step, Store
 from roq.errors import LocalProtocolError, RegistryAway, StaleEpoch
 
 log = logging.getLogger(__name__)

@@ -45,7 +45,9 @@ from kazoo.exceptions import (
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
 
-from roq.coordination.contract import (
+from roq.coordination.kazoo_client import check_root, check_servers, new_client
+from roq.coordination.registry import StoreRegistry
+from roq.coordination.registry_contract import (
     ANY_VERSION,
     Committed,
     Create,
@@ -57,9 +59,7 @@ from roq.coordination.contract import (
     SessionState,
     Set,
 )
-from roq.coordination.kazoo_client import check_root, check_servers, new_client
-from roq.coordination.registry import StoreRegistry
-from roq.coordination.store import Check, CreateNext, MultiResult, Refused, Step, Watch
+from roq.coordination.store_contract import Check, CreateNext, MultiResult, Refused, Step, Watch
 from roq.errors import RegistryAway
 
 log = logging.getLogger(__name__)

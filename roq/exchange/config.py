@@ -9,8 +9,8 @@ import msgspec
 
 from roq.errors import ConfigError
 from roq.model import QUEUE_ID_BYTES, Limits
+from roq.number_ranges import UNREADABLE
 from roq.protocol.spec import ExchangeSpec
-from roq.ranges import UNREADABLE
 
 _EPOCHS = 1 << 63
 MAY_BE_NONE: Final = frozenset({"disk_free_bytes", "disk_free_files", "message_seconds", "ordered"})

@@ -31,7 +31,7 @@ from roq.exchange.consumer_peers import (
 )
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
-from roq.exchange.precedence import Precedence
+from roq.exchange.order_questions import OrderQuestions
 from roq.exchange.readers import RefusedRequest, check_queue, checked_prefixes, refusal, tagged
 from roq.exchange.requests import Request
 from roq.exchange.services import Services
@@ -40,8 +40,8 @@ from roq.log.group_filter import Lifetimes
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member, NumberedLeases
 from roq.log.log import Log, NotAtHand
+from roq.log.moved_publishers import MovedPublishers
 from roq.log.service_group import ServiceGroup
-from roq.log.stays import Stays
 from roq.model import PUBLISHER_ID_BYTES
 from roq.protocol import consuming, documents
 from roq.protocol.channel import REFUSED, Refused
@@ -103,7 +103,7 @@ class Consumers(Generic[B]):
         *,
         late: bool,
         frame_bytes: int,
-        stays: Stays,
+        stays: MovedPublishers,
     ) -> None:
         self._queue, self._log, self._epoch = queue, log, epoch
         self.lifetimes = Lifetimes()
@@ -134,7 +134,7 @@ class Consumers(Generic[B]):
         self.services: Services[B] = Services(
             queue, log, self._groups, lambda: self._due.answers, self._open_group, self._after
         )
-        self.precedence: Precedence[B] = Precedence(
+        self.precedence: OrderQuestions[B] = OrderQuestions(
             queue, epoch, log, self._groups, stays, self._after
         )
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {

@@ -26,7 +26,7 @@ from roq.protocol.columns import (
     pack_tags,
     tag_bits,
 )
-from roq.protocol.later import Delayed, Place, decode_delayed, encode_delayed, read_settled
+from roq.protocol.delayed import Delayed, Place, decode_delayed, encode_delayed, read_settled
 from roq.protocol.transaction import OPEN_US, check_topic, decode_half, read_ended
 
 OBJECTS_BYTES: Final = 200

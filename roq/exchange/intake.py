@@ -16,15 +16,16 @@ from roq.errors import RemoteProtocolError
 from roq.exchange.backpressure import TAKE_NONE, Backpressure
 from roq.exchange.commit import CommitGate, SyncGate, Uncommitted
 from roq.exchange.counters import Counters
+from roq.exchange.delayed_messages import DelayedMessages
 from roq.exchange.disk_room import DiskRoom
 from roq.exchange.events import Effect, Send
-from roq.exchange.later import Later
 from roq.exchange.links import Link, LinkTable, owner_of
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import refusal
 from roq.exchange.subscriptions import Subscriptions
 from roq.log.log import Log
 from roq.model import Limits
+from roq.number_ranges import TIME_US_MAX
 from roq.protocol import documents
 from roq.protocol.batch import (
     HEADER,
@@ -36,9 +37,8 @@ from roq.protocol.batch import (
     read_header,
 )
 from roq.protocol.channel import HELD, HELD_SECONDS_MAX, RESET, Held, Reset
-from roq.protocol.later import LATER_TOPIC
+from roq.protocol.delayed import LATER_TOPIC
 from roq.protocol.version import WIRE_VERSION
-from roq.ranges import TIME_US_MAX
 from roq.timing import (
     ACK_SILENCE_SECONDS,
     RESET_ASK_SECONDS,
@@ -85,7 +85,7 @@ class Intake(Generic[B]):
         subscriptions: Subscriptions,
         counters: Counters,
         backpressure: Backpressure[B | bytes],
-        later: Later[B],
+        later: DelayedMessages[B],
         disk: DiskRoom,
         uncommitted: Uncommitted[B | bytes] | None = None,
         sync_gate: SyncGate[B | bytes] | None = None,

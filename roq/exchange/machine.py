@@ -19,6 +19,7 @@ from roq.exchange.backpressure import RESERVE_PARTS, Backpressure
 from roq.exchange.commit import CommitGate, LateLog, SyncGate, Uncommitted
 from roq.exchange.consumers import Consumers
 from roq.exchange.counters import Counters
+from roq.exchange.delayed_messages import DelayedMessages
 from roq.exchange.disk_room import DiskRoom
 from roq.exchange.events import (
     Effect,
@@ -35,7 +36,6 @@ from roq.exchange.events import (
 )
 from roq.exchange.fetches import Fetches
 from roq.exchange.intake import PROBE_PARTS, Intake, batch_bytes_max
-from roq.exchange.later import Later
 from roq.exchange.links import Link, LinkTable
 from roq.exchange.publishers import Publishers
 from roq.exchange.readers import Readers, refusal, tagged
@@ -43,8 +43,8 @@ from roq.exchange.requests import Request, Requests
 from roq.exchange.snapshot import decode_snapshot, encode_snapshot
 from roq.exchange.subscriptions import Subscriptions, is_presence
 from roq.log.log import Log, NotAtHand, Record
+from roq.log.moved_publishers import MovedPublishers
 from roq.log.ring import Ring
-from roq.log.stays import Stays
 from roq.log.streams import StreamTable, spare_of
 from roq.machine import Tick
 from roq.model import Limits, LogId
@@ -61,8 +61,8 @@ from roq.protocol.channel import (
     Ready,
 )
 from roq.protocol.control import OrderAsk, OrderTold
+from roq.protocol.delayed import LATER_TOPIC
 from roq.protocol.entry import EntryKind, pack_entry
-from roq.protocol.later import LATER_TOPIC
 from roq.timing import ACK_PROBE_SECONDS, END_SECONDS, IDLE_AFTER_SECONDS
 
 B = TypeVar("B")
@@ -136,7 +136,7 @@ class ExchangeCore(Generic[B]):
         self.backpressure: Backpressure[B | bytes] = Backpressure(self.memory)
         self.backlogs = Backlogs(self.memory, limits.slow_bytes)
         own = LogId(number, log.generation)
-        self.stays = Stays(own, STREAMS_FACTOR * limits.publishers)
+        self.stays = MovedPublishers(own, STREAMS_FACTOR * limits.publishers)
         self._readers = Readers(
             queue, self.log, self.streams, self.fetches, self.counters, self.backpressure
         )
@@ -146,7 +146,7 @@ class ExchangeCore(Generic[B]):
         )  # fmt: skip
         self.consumers.lifetimes.queue_us = limits.message_seconds * 1_000_000
         self.disk = DiskRoom(limits, place)
-        self.later: Later[B] = Later(
+        self.later: DelayedMessages[B] = DelayedMessages(
             queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk,
             self.backpressure, late,
         )  # fmt: skip

@@ -21,7 +21,7 @@ from roq.exchange.links import Link, LinkTable, Places
 from roq.exchange.readers import refusal
 from roq.exchange.snapshot import PublisherState
 from roq.log.log import Log
-from roq.log.stays import Stays
+from roq.log.moved_publishers import MovedPublishers
 from roq.log.streams import Stream, StreamTable, few_of
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX, Limits, PublisherId
 from roq.protocol import documents
@@ -49,7 +49,7 @@ from roq.protocol.channel import (
     Run,
     StreamState,
 )
-from roq.protocol.later import LATER_TOPIC
+from roq.protocol.delayed import LATER_TOPIC
 from roq.protocol.version import WIRE_VERSION, other_version
 
 B = TypeVar("B")
@@ -85,7 +85,7 @@ class Publishers(Generic[B]):
         links: LinkTable,
         streams: StreamTable,
         counters: Counters,
-        stays: Stays,
+        stays: MovedPublishers,
         late: LateLog[B | bytes] | None = None,
     ) -> None:
         self._ready = ready
@@ -482,7 +482,7 @@ def _state(
     publisher: PublisherId,
     link: Link | None,
     streams: dict[bytes, Stream],
-    stays: Stays,
+    stays: MovedPublishers,
     runs: int,
 ) -> PublisherState:
     before, ends = stays.told(publisher)

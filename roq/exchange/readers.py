@@ -45,7 +45,7 @@ from roq.protocol.channel import (
     Streams,
     StreamsRequest,
 )
-from roq.protocol.later import LATER_TOPIC
+from roq.protocol.delayed import LATER_TOPIC
 
 B = TypeVar("B")
 R = TypeVar("R", HeadsRequest, StreamsRequest, SeekRequest, FindRequest, FetchRequest, Position)

@@ -30,7 +30,7 @@ from roq.protocol import documents, requesting
 from roq.protocol.attributes import NO_ATTRIBUTES, BatchAttributes, pack_attributes
 from roq.protocol.batch import read_body, read_header
 from roq.protocol.consuming import MEMBERS_PER_ANSWER_MAX, Done, GroupOrder, GroupSettings
-from roq.protocol.later import LATER_TOPIC
+from roq.protocol.delayed import LATER_TOPIC
 from roq.protocol.requesting import (
     AGAIN,
     AGAIN_PUBLISHER,

@@ -14,9 +14,9 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.log.group_changes import GroupDelta
-from roq.log.stays import Before, Stay
+from roq.log.moved_publishers import Before, Stay
 from roq.model import PUBLISHER_ID_BYTES
-from roq.ranges import UNREADABLE, Whole
+from roq.number_ranges import UNREADABLE, Whole
 
 FORMAT: Final = 1
 
@@ -38,7 +38,7 @@ class PublisherState(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
     """Of a named publisher."""
     before: list[Before] = []
     ends: list[Stay] = []
-    """Where it was before, and when it was here (`roq.log.stays`)."""
+    """Where it was before, and when it was here (`roq.log.moved_publishers`)."""
     places: list[tuple[Whole, Whole, Whole]] = []
     """Where its latest batches lie: runs of (link number, offset, how many)."""
 

@@ -5,9 +5,9 @@
                   +-- nothing is heard: a producer of its group is asked, again and again
                         +-- nobody knows: what its producer has said for that
 
-What they hold is kept as delayed messages are (`roq.exchange.later`), as messages that are never
-due: in the log, in its snapshots, in its bounds. An end is one record of the log, which takes the
-half message away and, if it is a commit, has its messages in it: so all of them come or none.
+What they hold is kept as delayed messages are (`roq.exchange.delayed_messages`), as messages that
+are never due: in the log, in its snapshots, in its bounds. An end is one record of the log, which
+takes the half message away and, if it is a commit, has its messages in it: so all come or none.
 Here is who may be asked, and when; that is in memory alone, so a new process begins to count anew.
 It runs on the monotonic clock: jumps of the wall clock change nothing.
 """
@@ -30,7 +30,7 @@ from roq.exchange.requests import Request
 from roq.log.log import Log
 from roq.log.timing_wheel import Row
 from roq.protocol import documents
-from roq.protocol.later import MESSAGE_ID_BYTES, Delayed
+from roq.protocol.delayed import MESSAGE_ID_BYTES, Delayed
 from roq.protocol.transaction import (
     CHECK,
     ENROLL,

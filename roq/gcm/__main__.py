@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from roq.coordination.addresses import open_registry
-from roq.coordination.contract import Post, Registry
+from roq.coordination.registry_contract import Post, Registry
 from roq.gcm.config import GcmConfig, load
 from roq.gcm.daemon import Gcm
 from roq.runtime.program import Program, Readiness, serve

@@ -19,7 +19,7 @@ import msgspec
 import zmq
 
 from roq.coordination.addresses import name_of, remedy, unreachable
-from roq.coordination.contract import Post, Registry
+from roq.coordination.registry_contract import Post, Registry
 from roq.errors import Unavailable
 from roq.gcm import events
 from roq.gcm.config import WILDCARDS, GcmConfig

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from roq.coordination.addresses import open_registry
-from roq.coordination.contract import Post, Registry
+from roq.coordination.registry_contract import Post, Registry
 from roq.hcm.config import HcmConfig, load
 from roq.hcm.daemon import HostManager
 from roq.runtime.program import Program, Readiness, serve

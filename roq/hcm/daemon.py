@@ -17,7 +17,7 @@ import psutil
 import zmq
 
 from roq.coordination.addresses import remedy, unreachable
-from roq.coordination.contract import Committed, Conflict, Post, Registry, SessionState
+from roq.coordination.registry_contract import Committed, Conflict, Post, Registry, SessionState
 from roq.errors import ConfigError, RegistryAway, Unavailable
 from roq.hcm import metrics
 from roq.hcm.children import port_of
@@ -52,14 +52,14 @@ from roq.hcm.events import (
 from roq.hcm.host_name_lock import HostNameLock
 from roq.hcm.leader import ANSWER_SECONDS
 from roq.hcm.machine import HostMachine
+from roq.hcm.machine_settings import Settings
 from roq.hcm.processes import Processes
-from roq.hcm.settings import Settings
 from roq.machine import Tick
 from roq.protocol import documents
 from roq.protocol.control import ChildReport, Failure, HcmRequest, Health, HostReport
 from roq.protocol.metrics import Sample
 from roq.protocol.reports import Check
-from roq.protocol.request import read_request
+from roq.protocol.request_document import read_request
 from roq.runtime import exits, sockets
 from roq.runtime.flight import FlightKind, Recorder, kept_kilobytes, save
 from roq.runtime.interfaces import Timer

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from roq.coordination.contract import HOSTS, Node, Registry
+from roq.coordination.registry_contract import HOSTS, Node, Registry
 from roq.errors import RegistryAway, Unavailable
 from roq.model import is_address
+from roq.number_ranges import UNREADABLE
 from roq.protocol.control import Answer, Health, HealthRequest
-from roq.ranges import UNREADABLE
 from roq.runtime.rpc_connections import RpcConnections
 
 ANSWER_SECONDS: Final = 1.0

@@ -20,8 +20,8 @@ import msgspec
 from roq.errors import InvalidName, InvalidRequest
 from roq.hcm.children import child_name
 from roq.model import HOST_EPOCH_MAX, check_name, host_epoch
+from roq.number_ranges import ChildEpoch, HostEpoch, Int32, Port, Whole
 from roq.protocol.spec import ExchangeSpec, Spec, encode_spec
-from roq.ranges import ChildEpoch, HostEpoch, Int32, Port, Whole
 from roq.runtime import procfs
 from roq.runtime.files import DRAFT, write_whole
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roq.hcm.children import EXCHANGE, MONITOR, Child, State
 from roq.hcm.crash_history import CrashHistory
-from roq.hcm.settings import Settings
+from roq.hcm.machine_settings import Settings
 from roq.model import ASYNC, FLUSH, VOLATILE, exchange_name
 from roq.protocol.spec import ExchangeSpec, MonitorSpec, Spec
 

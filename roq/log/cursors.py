@@ -8,7 +8,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from roq.log.log import Log
 from roq.log.patient_reads import PatientReads
 from roq.protocol.channel import FetchRequest
-from roq.protocol.later import LATER_TOPIC
+from roq.protocol.delayed import LATER_TOPIC
 
 B = TypeVar("B")
 

@@ -1,9 +1,9 @@
 """Requests that were delayed, or run again: by which name they are known, and where they are. Pure.
 
-A delayed request waits as a delayed message (`roq.exchange.later`), and is published when it is
-due. So it stands in the log where nobody could know before, and it is known by the id of that
-message instead: as a position that no log reaches. One that has ended and that an operator has run
-again stands in the log once more, and is known by where it was first.
+A delayed request waits as a delayed message (`roq.exchange.delayed_messages`), and is published
+when it is due. So it stands in the log where nobody could know before, and it is known by the id of
+that message instead: as a position that no log reaches. One that has ended and that an operator has
+run again stands in the log once more, and is known by where it was first.
 """
 
 from __future__ import annotations

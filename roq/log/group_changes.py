@@ -11,9 +11,9 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.number_ranges import UNREADABLE, Offset, Whole
 from roq.protocol.consuming import GroupName, GroupSettings
 from roq.protocol.requesting import Position, RequestEnd, RequestState
-from roq.ranges import UNREADABLE, Offset, Whole
 
 DELTA_RUNS_MAX: Final = 100_000
 

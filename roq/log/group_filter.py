@@ -9,8 +9,8 @@ from roq.log.log import Record
 from roq.protocol.batch import HEADER_BYTES, Kind
 from roq.protocol.columns import LIFETIME, read_lifetime, read_tags, tag_bits
 from roq.protocol.consuming import GroupSettings
+from roq.protocol.delayed import LATER_TOPIC
 from roq.protocol.entry import appended_us
-from roq.protocol.later import LATER_TOPIC
 
 _KIND_EXT_COUNT: Final = Struct("<3xBxxHI")
 """Of the header of a batch (`roq.protocol.batch`)."""

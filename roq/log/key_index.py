@@ -31,7 +31,7 @@ from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, Segment, load_i
 from roq.protocol.attributes import keys_of
 from roq.protocol.batch import HEADER_BYTES, Kind, read_attributes, read_header
 from roq.protocol.columns import KEY_GROUPS, key_hash, read_column, read_keys
-from roq.protocol.later import LATER_TOPIC
+from roq.protocol.delayed import LATER_TOPIC
 
 B = TypeVar("B")
 

@@ -8,7 +8,7 @@ import msgspec
 
 from roq.log.files import Files, LogRefused
 from roq.log.segment_reader import SEGMENT_SUFFIX
-from roq.ranges import UNREADABLE, ChildEpoch, ExchangeNumber
+from roq.number_ranges import UNREADABLE, ChildEpoch, ExchangeNumber
 
 META: Final = "log.json"
 NEW_SUFFIX: Final = ".new"

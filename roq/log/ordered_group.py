@@ -2,13 +2,14 @@
 
 A publisher that comes from another exchange may have left messages there that come before those
 here. Its batches are held back, and nothing else is, until this group has done those at each of the
-logs that the publisher has named (`roq.log.stays`):
+logs that the publisher has named (`roq.log.moved_publishers`):
 
     looked at --nothing lies elsewhere, or all of that is done--> free (`roq.log.groups`)
         \\--else--> held back, and asked for: done, or gone for good --^
 
-Whom to ask, and what the answers are, is the exchange's business (`roq.exchange.precedence`). What
-waits for what follows the epochs of publishers and the order of logs, so nothing waits in a circle.
+Whom to ask, and what the answers are, is the exchange's business (`roq.exchange.order_questions`).
+What waits for what follows the epochs of publishers and the order of logs, so nothing waits in a
+circle.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import msgspec
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases, Piece
 from roq.log.log import Log
-from roq.log.stays import Stays
+from roq.log.moved_publishers import MovedPublishers
 from roq.model import LogId, PublisherId, exchange_name
 from roq.protocol.consuming import (
     AWAY,
@@ -91,7 +92,7 @@ class OrderedGroup(ConsumerGroup[B]):
 
     def __init__(
         self, name: str, log: Log[B], settings: GroupSettings, created_us: int, start: int,
-        now: float, stays: Stays,
+        now: float, stays: MovedPublishers,
     ) -> None:  # fmt: skip
         super().__init__(name, log, settings, created_us, start, now)
         self._stays = stays

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import RemoteProtocolError
-from roq.ranges import UNREADABLE, Whole
+from roq.number_ranges import UNREADABLE, Whole
 
 FORMAT: Final = 1
 

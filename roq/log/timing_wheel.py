@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Final, NamedTuple, cast
 
 from roq.errors import RemoteProtocolError
-from roq.protocol.later import Place
+from roq.protocol.delayed import Place
 from roq.protocol.requesting import delayed_position
 from roq.protocol.transaction import OPEN_US
 

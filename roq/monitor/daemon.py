@@ -43,7 +43,7 @@ from roq.protocol.control import (
     MonitorRequest,
 )
 from roq.protocol.reports import ChildInfo
-from roq.protocol.request import read_request
+from roq.protocol.request_document import read_request
 from roq.protocol.spec import MonitorSpec
 from roq.runtime import plugins, sockets
 from roq.runtime.flight import FlightKind, Recorder, kept_kilobytes, save

@@ -39,7 +39,7 @@ from roq.monitor.events import (
 from roq.monitor.exchanges import Exchanges, ReportOutcome
 from roq.monitor.health import of_monitor
 from roq.monitor.kpis import Kpis, Standing
-from roq.monitor.precedence import pass_on
+from roq.monitor.order_questions import pass_on
 from roq.monitor.publishers import EPOCH_END, PublisherEpochs, Publishers, Waiting
 from roq.monitor.scaling_rules import PolicyNamed, own_policy
 from roq.monitor.sessions import PUBLISHER, SUBSCRIBER, Sessions

@@ -18,10 +18,10 @@ from roq.errors import ConfigError, InvalidName, InvalidRequest, Unavailable
 from roq.model import check_name
 from roq.monitor.daemon import Monitor, child_info
 from roq.monitor.policy_timeout import PolicyTimeout
+from roq.number_ranges import UNREADABLE
 from roq.protocol.control import ChildReport
 from roq.protocol.reports import ChildInfo
 from roq.protocol.spec import COMMAND_BYTES_MAX, End, MonitorSpec, Serve, decode_command
-from roq.ranges import UNREADABLE
 from roq.runtime import sockets, structured_logs
 from roq.runtime.flight import save
 from roq.runtime.leader_client import LeaderClient

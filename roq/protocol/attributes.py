@@ -14,8 +14,8 @@ from typing import Annotated, Final
 import msgspec
 
 from roq.errors import InvalidName, InvalidRequest, RemoteProtocolError
+from roq.number_ranges import UNREADABLE
 from roq.protocol.columns import PRIORITY_MAX
-from roq.ranges import UNREADABLE
 
 KEY_BYTES_MAX: Final = 1_024
 TAGS_MAX: Final = 32

@@ -41,8 +41,8 @@ import xxhash
 
 from roq.errors import LocalProtocolError, RemoteProtocolError
 from roq.model import LogId, PublisherId
+from roq.number_ranges import UNREADABLE
 from roq.protocol.version import WIRE_VERSION
-from roq.ranges import UNREADABLE
 
 # The extension area of a batch: what only some batches say about themselves.
 #

@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.number_ranges import Int32, Whole
 from roq.protocol import documents
-from roq.ranges import Int32, Whole
 
 BROADCAST: Final = 1500
 

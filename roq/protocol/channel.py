@@ -50,9 +50,9 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.model import NO_LOG, LogId
+from roq.number_ranges import ChildEpoch, ExchangeNumber, Offset, Whole
 from roq.protocol.batch import LOGS_MAX
 from roq.protocol.version import WIRE_VERSION
-from roq.ranges import ChildEpoch, ExchangeNumber, Offset, Whole
 
 CONTROL: Final = 0xFF
 

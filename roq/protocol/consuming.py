@@ -37,13 +37,13 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.model import LogId
+from roq.number_ranges import ChildEpoch, Offset, Real, Whole
 from roq.protocol import requesting
 from roq.protocol.attributes import TAG_BYTES_MAX, TAGS_MAX
 from roq.protocol.batch import COUNT_MAX
 from roq.protocol.columns import PRIORITY_MAX
 from roq.protocol.reports import ClientName
 from roq.protocol.requesting import Answer, Begun, Figures, ServiceSettings
-from roq.ranges import ChildEpoch, Offset, Real, Whole
 
 JOIN: Final = b"\xffj"
 CREDIT: Final = b"\xffk"

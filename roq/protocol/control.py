@@ -31,11 +31,7 @@ from typing import Annotated, Final
 import msgspec
 
 from roq.model import VOLATILE, ElasticRules, ExchangeInfo, Limits, LogId
-from roq.protocol.consuming import OrderAnswers, OrderQuestions
-from roq.protocol.reports import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
-from roq.protocol.scaling_rules import HoldSeconds
-from roq.protocol.version import WIRE_VERSION
-from roq.ranges import (
+from roq.number_ranges import (
     Amount,
     ChildEpoch,
     ExchangeNumber,
@@ -46,6 +42,10 @@ from roq.ranges import (
     Whole,
     WholeOrUnknown,
 )
+from roq.protocol.consuming import OrderAnswers, OrderQuestions
+from roq.protocol.reports import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
+from roq.protocol.scaling_rules import HoldSeconds
+from roq.protocol.version import WIRE_VERSION
 
 OK: Final = 0
 NOT_LEADER: Final = 8

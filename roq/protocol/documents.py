@@ -15,7 +15,7 @@ import msgspec
 from bson.errors import BSONError
 
 from roq.errors import RemoteProtocolError
-from roq.ranges import UNREADABLE
+from roq.number_ranges import UNREADABLE
 
 DOCUMENT_BYTES_MAX: Final = 16 * 1024 * 1024
 DEPTH_MAX: Final = 32

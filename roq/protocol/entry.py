@@ -33,8 +33,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from roq.errors import RemoteProtocolError
+from roq.number_ranges import NUMBER_MAX, OFFSET_MAX
 from roq.protocol.version import WIRE_VERSION
-from roq.ranges import NUMBER_MAX, OFFSET_MAX
 
 MAGIC: Final = b"RX"
 ENTRY: Final = Struct("<2sBBI16sQQQQ")

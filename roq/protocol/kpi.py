@@ -21,8 +21,8 @@ from typing import Final
 import msgspec
 
 from roq.errors import RemoteProtocolError
+from roq.number_ranges import Amount, ChildEpoch, ExchangeNumber, Real, Whole
 from roq.protocol import documents
-from roq.ranges import Amount, ChildEpoch, ExchangeNumber, Real, Whole
 
 FRAMES_MAX: Final = 4
 """Frames of one message; anything longer is not ours."""

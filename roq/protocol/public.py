@@ -41,7 +41,7 @@ from roq.protocol.control import (
 )
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import refusal
-from roq.protocol.request import check_version
+from roq.protocol.request_document import check_version
 from roq.protocol.scaling_rules import (
     NUMBER_MAX,
     PARTS,

@@ -13,10 +13,10 @@ import msgspec
 
 from roq.errors import REQUEST_ERRORS, NotLeader, QueueExists, RequestError
 from roq.model import Limits, LogId, QueueState
+from roq.number_ranges import Amount, ExchangeNumber, Int32, Whole, WholeOrUnknown
 from roq.protocol import documents
 from roq.protocol.control import FAILED, NOT_LEADER, OK, Failure, failure
 from roq.protocol.documents import RawDocument
-from roq.ranges import Amount, ExchangeNumber, Int32, Whole, WholeOrUnknown
 
 SUCCESS: Final = "SUCCESS"
 YES: Final = "YES"

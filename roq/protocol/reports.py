@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from roq.model import CLIENT_NAME_MAX, VOLATILE
-from roq.ranges import Amount, ChildEpoch, ExchangeNumber, Int32, Whole
+from roq.number_ranges import Amount, ChildEpoch, ExchangeNumber, Int32, Whole
 
 ClientName = Annotated[
     str,

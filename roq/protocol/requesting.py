@@ -35,8 +35,8 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.model import TOPIC_BYTES_MAX
-from roq.protocol.later import DELAY_SECONDS_MAX, MESSAGE_ID_BYTES
-from roq.ranges import OFFSET_MAX, UNREADABLE, ChildEpoch, Offset, Real, Whole
+from roq.number_ranges import OFFSET_MAX, UNREADABLE, ChildEpoch, Offset, Real, Whole
+from roq.protocol.delayed import DELAY_SECONDS_MAX, MESSAGE_ID_BYTES
 
 ATTEND: Final = b"\xffq"
 WANT: Final = b"\xffw"

@@ -11,7 +11,7 @@ import msgspec
 
 from roq.errors import InvalidRequest
 from roq.model import Limits
-from roq.ranges import UNREADABLE, Amount, ChildEpoch, ExchangeNumber, Port
+from roq.number_ranges import UNREADABLE, Amount, ChildEpoch, ExchangeNumber, Port
 
 
 class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):

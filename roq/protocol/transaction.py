@@ -1,9 +1,9 @@
 """Transactions on the wire: how half messages travel, and what producers and exchanges say of them.
 
 The messages of a transaction travel together, as one delayed message that is never due by itself
-(`roq.protocol.later`): its time is `OPEN_US`, and its payload `Half`. So exchanges keep it as they
-keep any delayed message, and show it to nobody. What decides about it is said to the exchange that
-has acknowledged it.
+(`roq.protocol.delayed`): its time is `OPEN_US`, and its payload `Half`. So exchanges keep it as
+they keep any delayed message, and show it to nobody. What decides about it is said to the exchange
+that has acknowledged it.
 
     producer → exchange                         exchange → producer
     [FF T] Enroll, every half a minute          [FF T] Enrolled
@@ -28,10 +28,10 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
+from roq.number_ranges import NUMBER_MAX, UNREADABLE, Amount, ChildEpoch, Whole
 from roq.protocol.attributes import NO_ATTRIBUTES, Attributes, BatchAttributes
 from roq.protocol.channel import CONTROL
-from roq.protocol.later import LATER_TOPIC, MESSAGE_ID_BYTES
-from roq.ranges import NUMBER_MAX, UNREADABLE, Amount, ChildEpoch, Whole
+from roq.protocol.delayed import LATER_TOPIC, MESSAGE_ID_BYTES
 
 ENROLL: Final = b"\xffT"
 SETTLE: Final = b"\xffU"

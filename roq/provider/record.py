@@ -18,8 +18,8 @@ import msgspec
 
 from roq.errors import InvalidName
 from roq.model import check_name
+from roq.number_ranges import UNREADABLE, Amount
 from roq.provider.process import Identity
-from roq.ranges import UNREADABLE, Amount
 
 RECORD_BYTES_MAX: Final = 65_536
 _RECORD: Final = "host.json"

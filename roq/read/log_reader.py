@@ -20,11 +20,11 @@ from typing import Final, Self
 import zmq
 
 from roq.errors import Closed, OtherVersion, StaleEpoch, Unavailable
+from roq.number_ranges import OFFSET_MAX, in_range
 from roq.protocol.batch import HEADER_BYTES
 from roq.protocol.channel import FIND, HEADS, SEEK, Heads, KeyPlaces, Seek
 from roq.protocol.framing import Answers
 from roq.protocol.version import FIRST, other_version
-from roq.ranges import OFFSET_MAX, in_range
 from roq.read.log_requests import LogRequests
 from roq.read.range_reader import (
     ASK_AGAIN_SECONDS,

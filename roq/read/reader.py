@@ -17,6 +17,7 @@ from typing import Final
 from roq.errors import RemoteProtocolError
 from roq.machine import Tick
 from roq.model import ExchangeInfo
+from roq.number_ranges import OFFSET_MAX
 from roq.protocol import channel, documents
 from roq.protocol.channel import (
     FETCH,
@@ -39,7 +40,6 @@ from roq.protocol.entry import (
     read_entry,
 )
 from roq.protocol.version import WIRE_VERSION
-from roq.ranges import OFFSET_MAX
 from roq.read.events import (
     Answered,
     Ask,

@@ -26,8 +26,8 @@ import msgspec
 
 from roq.errors import ConfigError, NotLeader, RemoteProtocolError, RoQError
 from roq.machine import Machine
+from roq.number_ranges import UNREADABLE, Whole
 from roq.protocol.version import WIRE_VERSION
-from roq.ranges import UNREADABLE, Whole
 from roq.runtime.files import write_whole
 
 MAGIC: Final = b"RoQ flight 1\n"

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from roq.errors import ConfigError
 from roq.model import LogId
-from roq.ranges import CHILD_EPOCH_MAX, OFFSET_MAX
+from roq.number_ranges import CHILD_EPOCH_MAX, OFFSET_MAX
 
 FORMAT: Final = 1
 NUMBER_MAX: Final = (1 << 32) - 1

@@ -12,9 +12,9 @@ import pyarrow as pa
 from roq.errors import RemoteProtocolError
 from roq.log.leases import bits_at, runs_of
 from roq.model import LogId
+from roq.number_ranges import TIME_US_MAX, in_range
 from roq.protocol.attributes import NO_ATTRIBUTES, Attributes
 from roq.protocol.batch import Kind, checked_body
-from roq.ranges import TIME_US_MAX, in_range
 from roq.read.range_reader import LogBatch
 
 ROWS_MAX: Final = 65_536

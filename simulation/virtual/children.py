@@ -26,7 +26,7 @@ from roq.protocol.control import (
     OrderTold,
 )
 from roq.protocol.reports import ChildInfo
-from roq.protocol.request import read_request
+from roq.protocol.request_document import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from roq.runtime import exits
 from roq.runtime.leader_client import LeaderClient

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from roq.coordination.contract import LEADER, QUEUES, Committed, Node, SessionState
 from roq.coordination.memory import MemoryEnsemble
 from roq.coordination.registry import StoreRegistry
-from roq.coordination.store import MultiResult, Step, Watch
+from roq.coordination.registry_contract import LEADER, QUEUES, Committed, Node, SessionState
+from roq.coordination.store_contract import MultiResult, Step, Watch
 from roq.errors import RegistryAway
 from roq.simulation.virtual.process import Process
 from roq.simulation.virtual.wires import Wires
@@ -118,7 +118,7 @@ class Ensemble(MemoryEnsemble):
 
 
 class Store:
-    """One process' connection: what `roq.coordination.store.Store` promises.
+    """One process' connection: what `roq.coordination.store_contract.Store` promises.
 
     The two ends notice that it is broken each in its time: until then a client believes that what
     it asks is on its way.

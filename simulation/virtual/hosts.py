@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from roq.coordination.contract import Committed, Conflict, SessionState
+from roq.coordination.registry_contract import Committed, Conflict, SessionState
 from roq.errors import RegistryAway
 from roq.hcm import events
 from roq.hcm.leader import ANSWER_SECONDS
 from roq.hcm.machine import HostMachine
-from roq.hcm.settings import Settings
+from roq.hcm.machine_settings import Settings
 from roq.log.files import LogRefused
 from roq.machine import Tick
 from roq.model import exchange_name
@@ -29,7 +29,7 @@ from roq.protocol.control import (
     StartMonitor,
     StopQueue,
 )
-from roq.protocol.request import read_request
+from roq.protocol.request_document import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from roq.runtime import exits
 from roq.runtime.rpc import Peer

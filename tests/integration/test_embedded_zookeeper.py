@@ -9,7 +9,7 @@ import pytest
 from posting import Loop
 from zookeeper_server import EmbeddedZooKeeper
 
-from roq.coordination.contract import Committed, Create, Node, SessionState
+from roq.coordination.registry_contract import Committed, Create, Node, SessionState
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.local.ports import choose_ports
 

@@ -17,8 +17,8 @@ import zmq
 from fake_leader import HOST, QUEUE_ID, FakeLeader, is_gone, start_exchange, start_monitor, topology
 from waiting import eventually
 
-from roq.coordination.contract import Post
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.coordination.registry_contract import Post
 from roq.errors import ConfigError
 from roq.hcm.config import Children, Data, Exchange, Gcm, HcmConfig, Monitor, Network, Statmonitor
 from roq.hcm.daemon import HostManager

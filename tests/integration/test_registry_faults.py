@@ -13,7 +13,7 @@ from posting import Loop
 from tcp_relay import TcpRelay
 from zookeeper_server import EmbeddedZooKeeper
 
-from roq.coordination.contract import Committed, Conflict, Create, SessionState
+from roq.coordination.registry_contract import Committed, Conflict, Create, SessionState
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import RegistryAway
 from roq.local.ports import choose_ports

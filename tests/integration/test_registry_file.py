@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from posting import Loop
 
-from roq.coordination.contract import CommitResult, Committed, Create, Node, SessionState
 from roq.coordination.file import FileRegistry
+from roq.coordination.registry_contract import CommitResult, Committed, Create, Node, SessionState
 from roq.errors import ConfigError, RegistryAway
 
 pytestmark = [

@@ -13,7 +13,7 @@ from registry_contract import RegistryContract
 from tcp_relay import TcpRelay
 from zookeeper_server import EmbeddedZooKeeper
 
-from roq.coordination.contract import (
+from roq.coordination.registry_contract import (
     ANY_VERSION,
     Committed,
     Conflict,

@@ -19,7 +19,7 @@ CHAIN: Final = (
     "tests/property/test_reception.py",
 )
 MERGE: Final = (
-    "tests/unit/client/subscribe/test_merge.py",
+    "tests/unit/client/subscribe/test_resequencer.py",
     "tests/unit/client/subscribe/test_losses.py",
     "tests/unit/client/subscribe/test_stream.py",
     "tests/property/test_loss_rules.py",
@@ -49,10 +49,10 @@ GROUPS: Final = (
     "tests/property/test_consumers.py",
 )
 ORDER: Final = (
-    "tests/unit/log/test_stays.py",
+    "tests/unit/log/test_moved_publishers.py",
     "tests/unit/log/test_ordered_group.py",
-    "tests/unit/exchange/test_precedence.py",
-    "tests/unit/monitor/test_precedence.py",
+    "tests/unit/exchange/test_order_questions.py",
+    "tests/unit/monitor/test_order_questions.py",
     "tests/unit/client/publish/test_relocation.py",
     "tests/property/test_relocated_order.py",
 )
@@ -258,7 +258,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        return head < self._low(topic)\n", "        return head <= self._low(topic)\n"),
     ),
     *_of(
-        "roq/client/subscribe/merge.py",
+        "roq/client/subscribe/resequencer.py",
         MERGE,
         ("        first = header.first_sequence + skip\n",
          "        skip = 0\n        first = header.first_sequence\n"),
@@ -477,7 +477,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "max(0.0, now - self._ticked_at)"),
     ),
     *_of(
-        "roq/log/stays.py",
+        "roq/log/moved_publishers.py",
         ORDER,
         ("            before[log] = min(epoch, before.get(log, epoch))\n",
          "            before[log] = epoch\n"),
@@ -505,7 +505,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            if key in self._waits:\n                self._release(key)\n", ""),
     ),
     *_of(
-        "roq/exchange/precedence.py",
+        "roq/exchange/order_questions.py",
         ORDER,
         (" or message.asker != self._asker:\n", ":\n"),
         ("            return NO_GROUP\n", "            return SETTLED\n"),
@@ -513,7 +513,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "            if len"),
     ),
     *_of(
-        "roq/monitor/precedence.py",
+        "roq/monitor/order_questions.py",
         ORDER,
         ("        elif settled and rules.known:\n", "        else:\n"),
         ("comes_back = serving is None and log", "comes_back = log"),
@@ -759,7 +759,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if not known:\n", "        if False:\n"),
     ),
     *_of(
-        "roq/exchange/later.py",
+        "roq/exchange/delayed_messages.py",
         TRANSACTIONS,
         ("self.transactions.recovered(row for row in self._pending if row.due_us == OPEN_US)",
          "pass"),

@@ -27,7 +27,7 @@ from roq.client.publish.receipt import Outcome, Receipt
 from roq.machine import Tick
 from roq.model import ExchangeInfo, PublisherId
 from roq.protocol import channel, documents
-from roq.protocol.later import LATER_TOPIC
+from roq.protocol.delayed import LATER_TOPIC
 
 LATER = LATER_TOPIC.decode()
 

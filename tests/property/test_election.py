@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from posting import Loop
 
-from roq.coordination.contract import (
+from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.coordination.registry_contract import (
     LEADER,
     CommitResult,
     Committed,
@@ -12,7 +13,6 @@ from roq.coordination.contract import (
     Leadership,
     SessionState,
 )
-from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 
 MANAGERS = 3
 STEPS = ("suspend", "resume", "expire", "expire for good", "deliver", "write")

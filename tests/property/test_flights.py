@@ -16,7 +16,7 @@ from monitor_driver import Driver
 from recorded import data_of, flights_of, recorded
 
 from roq.cli.replay import replay
-from roq.coordination.contract import RegistryDenied
+from roq.coordination.registry_contract import RegistryDenied
 from roq.gcm import events
 from roq.monitor import machine as monitors
 from roq.runtime import plugins

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roq.coordination.contract import CLUSTER
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.coordination.registry_contract import CLUSTER
 from roq.gcm import events
 from roq.gcm.persistence.definitions import Definitions
 from roq.gcm.state import records

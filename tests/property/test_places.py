@@ -48,7 +48,7 @@ from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import batch as wire
 from roq.protocol import channel
-from roq.protocol.later import LATER_TOPIC, Delayed, encode_delayed
+from roq.protocol.delayed import LATER_TOPIC, Delayed, encode_delayed
 from roq.simulation.virtual.lossy_files import LossyFiles
 
 QUEUE = b"q" * 16

@@ -17,16 +17,16 @@ from types import SimpleNamespace
 import pytest
 
 from roq.exchange.events import Tell
-from roq.exchange.precedence import Precedence
+from roq.exchange.order_questions import OrderQuestions
 from roq.log.group_changes import decode_deltas, encode_deltas
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, NumberedLeases
+from roq.log.moved_publishers import MovedPublishers
 from roq.log.ring import Ring
-from roq.log.stays import Stays
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.monitor.events import Push
 from roq.monitor.exchanges import Exchange as Reported
-from roq.monitor.precedence import pass_on
+from roq.monitor.order_questions import pass_on
 from roq.protocol.batch import pack
 from roq.protocol.columns import KEY_GROUPS, pack_column
 from roq.protocol.consuming import GroupSettings, Run
@@ -50,14 +50,14 @@ class Site:
     epoch: int = 1
     away: bool = False
     written: list[bytes] = field(default_factory=list)
-    stays: Stays = field(init=False)
+    stays: MovedPublishers = field(init=False)
     members: dict[bytes, dict[int, Lease]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.log: Ring[bytes] = Ring(
             QUEUE, self.number, self.generation, capacity_bytes=1 << 24, topics_max=8
         )
-        self.stays = Stays(self.id, 100)
+        self.stays = MovedPublishers(self.id, 100)
         self.begin()
 
     @property
@@ -68,14 +68,14 @@ class Site:
         """Another process goes on with what is kept."""
         self.away = False
         self.epoch += 1
-        before, self.stays = self.stays, Stays(self.id, 100)
+        before, self.stays = self.stays, MovedPublishers(self.id, 100)
         for publisher in list(before._known):
             present = before._known[publisher].present
             self.stays.recover(publisher, *before.told(publisher), present)
         self.numbers = NumberedLeases(self.epoch)
         self.members = {}
         self.groups: dict[str, ConsumerGroup[bytes]] = {}
-        self.precedence: Precedence[bytes] = Precedence(
+        self.precedence: OrderQuestions[bytes] = OrderQuestions(
             QUEUE, self.epoch, self.log, self.groups, self.stays, lambda _group: None
         )
         settings = GroupSettings(mode=self.mode, lease_seconds=5.0, retry_seconds=0.5)

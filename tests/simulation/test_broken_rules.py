@@ -16,7 +16,7 @@ import pytest
 from roq.client.publish.link_chooser import LinkChooser
 from roq.client.publish.replay import ReplayBuffers
 from roq.client.subscribe.backpressure import MergeBackpressure
-from roq.client.subscribe.merge import Merge
+from roq.client.subscribe.resequencer import Resequencer
 from roq.coordination.election import Election
 from roq.errors import RegistryAway
 from roq.exchange import machine, snapshot
@@ -93,12 +93,12 @@ def the_window_has_no_end(patch: Patch) -> None:
 
 
 def what_comes_again_is_delivered_again(patch: Patch) -> None:
-    begin = Merge.__init__
+    begin = Resequencer.__init__
 
-    def naive(self: Merge, *args: object, **options: object) -> None:
+    def naive(self: Resequencer, *args: object, **options: object) -> None:
         begin(self, *args, **{**options, "check_duplicates": False})  # type: ignore[arg-type]
 
-    patch.setattr(Merge, "__init__", naive)
+    patch.setattr(Resequencer, "__init__", naive)
 
 
 def what_the_fan_out_drops_is_not_fetched(patch: Patch) -> None:
@@ -113,10 +113,10 @@ def what_the_fan_out_drops_is_not_fetched(patch: Patch) -> None:
 
 
 def what_is_lost_is_not_told(patch: Patch) -> None:
-    def silent(self: Merge, _stream: object, _first: int, messages: int, _why: str) -> None:
+    def silent(self: Resequencer, _stream: object, _first: int, messages: int, _why: str) -> None:
         self.counts.lost += messages
 
-    patch.setattr(Merge, "_lose", silent)
+    patch.setattr(Resequencer, "_lose", silent)
 
 
 def who_is_ahead_does_not_wait(patch: Patch) -> None:

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 import zmq
 
-from roq.coordination.contract import SessionState
+from roq.coordination.registry_contract import SessionState
 from roq.runtime import sockets
 from roq.runtime.reactor import drain
 from roq.simulation.virtual.ensemble import MACHINE, Ensemble

@@ -19,8 +19,8 @@ import msgspec
 import pytest
 
 from roq.client.publish.replay import ReplayBuffers
-from roq.coordination.contract import Fence, Leadership, SessionState
 from roq.coordination.registry import StoreRegistry
+from roq.coordination.registry_contract import Fence, Leadership, SessionState
 from roq.exchange.backpressure import Backpressure
 from roq.gcm.change.steps import without_exchange
 from roq.gcm.persistence.definitions import Definitions

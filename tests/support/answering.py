@@ -9,7 +9,7 @@ import msgspec
 
 from roq.protocol import documents
 from roq.protocol.control import NOT_LEADER, Control, Failure, GcmRequest, MonitorRequest
-from roq.protocol.request import read_request
+from roq.protocol.request_document import read_request
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Peer, RpcServer

@@ -26,7 +26,7 @@ from roq.protocol.control import (
     Topology,
 )
 from roq.protocol.reports import ChildInfo
-from roq.protocol.request import read_request
+from roq.protocol.request_document import read_request
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Peer, RpcClient, RpcServer

@@ -9,7 +9,7 @@ from functools import partial
 from posting import Loop
 from tcp_relay import TcpRelay
 
-from roq.coordination.contract import Committed, Create, SessionState
+from roq.coordination.registry_contract import Committed, Create, SessionState
 from roq.coordination.zookeeper import ZooKeeperRegistry
 
 

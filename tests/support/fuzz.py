@@ -44,7 +44,7 @@ from roq.client.publish.links import Links  # noqa: E402
 from roq.client.publish.resume import read_answer  # noqa: E402
 from roq.client.session import events as session_events  # noqa: E402
 from roq.client.session.machine import SessionMachine  # noqa: E402
-from roq.client.subscribe.merge import Merge  # noqa: E402
+from roq.client.subscribe.resequencer import Resequencer  # noqa: E402
 from roq.client.transact.machine import ProducerMachine  # noqa: E402
 from roq.errors import ConfigError, RemoteProtocolError, RequestError, Unavailable  # noqa: E402
 from roq.exchange.events import Garbled, Passed, Received, Subscribed, Unreachable  # noqa: E402
@@ -66,14 +66,15 @@ from roq.log.timing_wheel import TimingWheel  # noqa: E402
 from roq.machine import Tick  # noqa: E402
 from roq.model import ExchangeInfo, Limits, PublisherId  # noqa: E402
 from roq.monitor import events as monitor_events  # noqa: E402
+from roq.number_ranges import NUMBER_MAX  # noqa: E402
 from roq.protocol import (  # noqa: E402
     broadcast,
     channel,
     consuming,
     control,
+    delayed,
     documents,
     kpi,
-    later,
     public,
     requesting,
     transaction,
@@ -83,9 +84,8 @@ from roq.protocol.batch import HEADER, MAGIC, pack  # noqa: E402
 from roq.protocol.columns import KEY_GROUPS, KEYS, LIFETIME, PRIORITIES, TAGS  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
 from roq.protocol.framing import join_answer, split_answer  # noqa: E402
-from roq.protocol.request import read_request  # noqa: E402
+from roq.protocol.request_document import read_request  # noqa: E402
 from roq.protocol.version import WIRE_VERSION  # noqa: E402
-from roq.ranges import NUMBER_MAX  # noqa: E402
 from roq.read.events import Answered, Ask, DataUp, Start  # noqa: E402
 from roq.read.reader import Reader  # noqa: E402
 from roq.runtime import config, flight  # noqa: E402
@@ -205,7 +205,7 @@ def fuzz_subscriber(maker: Maker) -> None:
     info = ExchangeInfo(number=3, epoch=12, generation=9, host="h", data="d", live="l")
     maker.known = {"generation": [9], "id": [1, 2, 3, 4]}
     reader = Reader(info, QUEUE, [b"t"], Start(), nonce=b"n" * 16, streams=True, now=1.0)
-    merge = Merge(0.0, held_bytes_max=pick([500, 1 << 20]), streams_max=pick([2, 1_000]))
+    merge = Resequencer(0.0, held_bytes_max=pick([500, 1 << 20]), streams_max=pick([2, 1_000]))
     merge.tables_complete(0.0)
     source, now = (3, 9), 1.0
     reader.handle(DataUp(), now)
@@ -653,7 +653,7 @@ def fuzz_later(maker: Maker) -> None:
     one = Publisher(there)
     one.hello()
     asks = {
-        later.DELAYED: later.DelayedRequest, later.CANCEL_DELAYED: later.CancelDelayed,
+        delayed.DELAYED: delayed.DelayedRequest, delayed.CANCEL_DELAYED: delayed.CancelDelayed,
         transaction.ENROLL: transaction.Enroll, transaction.SETTLE: transaction.Settle,
         transaction.TRANSACTIONS: transaction.TransactionsQuery,
     }  # fmt: skip
@@ -668,10 +668,10 @@ def fuzz_later(maker: Maker) -> None:
     time_us = 1_000
     for _ in range(STEPS):
         if maker.chance(0.5):
-            payloads = [_short(maker, later.Delayed) for _ in range(pick([1, 3]))]
-            area = pick([b"", later.pack_settled([(0, 0), (1, 2)])])
-            data = one.batch(later.LATER_TOPIC, len(payloads), area=area, payloads=payloads)
-            there.append(one.route, later.LATER_TOPIC, data)
+            payloads = [_short(maker, delayed.Delayed) for _ in range(pick([1, 3]))]
+            area = pick([b"", delayed.pack_settled([(0, 0), (1, 2)])])
+            data = one.batch(delayed.LATER_TOPIC, len(payloads), area=area, payloads=payloads)
+            there.append(one.route, delayed.LATER_TOPIC, data)
         if maker.chance(0.3):
             there.append(one.route, b"t", one.batch(b"t", pick([1, 3])))
         letter = pick([*asks])
@@ -707,9 +707,10 @@ DECODERS: dict[str, tuple[str, ...]] = {
     ), "publisher": (
         "client/publish/link", "client/publish/resume", "protocol/channel",
     ), "subscriber":
-    ("client/subscribe/merge", "read/reader", "read/range_reader", "protocol/entry",
+    ("client/subscribe/resequencer", "read/reader", "read/range_reader", "protocol/entry",
      "protocol/attributes"),
-    "session": ("runtime/rpc",), "monitor": ("protocol/request",), "manager": ("protocol/public",),
+    "session": ("runtime/rpc",), "monitor": ("protocol/request_document",),
+    "manager": ("protocol/public",),
     "host": (), "wire": ("protocol/zmtp",), "broadcast": ("protocol/broadcast", "cli/no_answer"),
     "registry": ("coordination/registration", "gcm/state/records"),
     "rules": ("gcm/change/scaling_rules", "client/admin/rules"),
@@ -730,8 +731,8 @@ DECODERS: dict[str, tuple[str, ...]] = {
         "log/ordered_group", "protocol/consuming",
     ),
     "later": (
-        "client/consume/delayed", "exchange/delayed_message", "exchange/later", "log/timing_wheel",
-        "protocol/later", "exchange/transactions", "protocol/transaction",
+        "client/consume/delayed", "exchange/delayed_message", "exchange/delayed_messages",
+        "log/timing_wheel", "protocol/delayed", "exchange/transactions", "protocol/transaction",
         "client/transact/machine", "client/transact/commands",
     ),
     "log": (

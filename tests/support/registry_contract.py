@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 from posting import Loop
 
-from roq.coordination.contract import (
+from roq.coordination.registry_contract import (
     EPOCH_MAX,
     CommitResult,
     Committed,

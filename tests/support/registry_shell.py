@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from gcm_script import ME
 
-from roq.coordination.contract import Node
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.coordination.registry_contract import Node
 from roq.gcm import events
 from roq.gcm.events import Commit
 from roq.gcm.persistence.definitions import Definitions

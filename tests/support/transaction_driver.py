@@ -17,8 +17,8 @@ from roq.model import Limits
 from roq.protocol import batch, channel, documents
 from roq.protocol.attributes import Attributes, BatchAttributes, pack_attributes
 from roq.protocol.channel import READER_TAG_BYTES, REFUSED, Hello, Refused
+from roq.protocol.delayed import LATER_TOPIC, Delayed, encode_delayed
 from roq.protocol.entry import read_entry
-from roq.protocol.later import LATER_TOPIC, Delayed, encode_delayed
 from roq.protocol.transaction import (
     CHECK,
     ENROLL,

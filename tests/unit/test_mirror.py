@@ -70,11 +70,11 @@ client/session/shell
 client/state
 client/status/reporter
 client/subscribe/subscriber
-coordination/contract
 coordination/counter
 coordination/election
+coordination/registry_contract
 coordination/session_locks
-coordination/store
+coordination/store_contract
 demo/lane
 demo/run
 demo/worker
@@ -104,8 +104,8 @@ gcm/state/records
 hcm/daemon
 hcm/events
 hcm/log_folders
+hcm/machine_settings
 hcm/metrics
-hcm/settings
 hcm/supervisor
 local/background
 local/launcher

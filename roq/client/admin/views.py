@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from roq.model import ElasticRules
+from roq.number_ranges import Whole
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import (
     DepartedExchange,
@@ -19,7 +20,6 @@ from roq.protocol.public_answers import (
     QueueSummary,
 )
 from roq.protocol.scaling_rules import ElasticityRule, ExchangeRule, HostRule, QueueRule
-from roq.ranges import Whole
 
 __all__ = [
     "DepartedExchange",

@@ -15,7 +15,7 @@ from roq.client.io.engine import Engine
 from roq.errors import InvalidName, RemoteProtocolError, Unavailable
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
-from roq.protocol.later import (
+from roq.protocol.delayed import (
     CANCEL_DELAYED,
     DELAYED,
     MESSAGE_ID_BYTES,

@@ -26,10 +26,10 @@ from roq.errors import (
     Unavailable,
 )
 from roq.log.key_index import keys_in
+from roq.number_ranges import CHILD_EPOCH_MAX, OFFSET_MAX
 from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
 from roq.protocol.channel import KeyPlaces
 from roq.protocol.columns import key_hash
-from roq.ranges import CHILD_EPOCH_MAX, OFFSET_MAX
 from roq.read.log_reader import LogReader
 from roq.read.range_reader import LogBatch
 

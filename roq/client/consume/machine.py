@@ -38,6 +38,7 @@ from roq.client.consume.seat import (
 )
 from roq.errors import RemoteProtocolError
 from roq.model import ExchangeInfo, LogId
+from roq.number_ranges import UNREADABLE
 from roq.protocol import consuming, documents
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.columns import KEY_GROUPS, PRIORITIES
@@ -64,7 +65,6 @@ from roq.protocol.consuming import (
     read_lease,
 )
 from roq.protocol.entry import read_entry
-from roq.ranges import UNREADABLE
 
 ASK_SECONDS: Final = 3.0
 """A Join that is not answered is repeated after so long; one that is refused, after a while."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Final
 
+from roq.number_ranges import OFFSET_MAX
 from roq.protocol import documents
 from roq.protocol.channel import (
     FETCH,
@@ -25,7 +26,6 @@ from roq.protocol.channel import (
     HeadsRequest,
 )
 from roq.protocol.framing import Answers
-from roq.ranges import OFFSET_MAX
 from roq.runtime import descriptors
 from roq.runtime.backoff import Backoff, Jitter
 from roq.runtime.interfaces import Timer

@@ -20,7 +20,7 @@ from typing import Final
 from roq.client.publish.link import Link, LinkEffect, LinkPhase
 from roq.client.publish.send_window import PendingBatch
 from roq.model import ExchangeInfo, LogId
-from roq.protocol.later import LATER_TOPIC
+from roq.protocol.delayed import LATER_TOPIC
 
 LINKS_MAX: Final = 16
 """Exchanges that are waited for; with more, what is bound to the first is unknown."""

@@ -17,8 +17,8 @@ from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
 from roq.client.naming import client_name
 from roq.client.publish.batching import Lifetime, Payload, lifetime_ms, payload_of, with_attributes
+from roq.client.publish.delayed import LaterPublishing, When
 from roq.client.publish.latency import LatencyBook
-from roq.client.publish.later import LaterPublishing, When
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.resume import Identity
 from roq.client.publish.sends import AsyncSend, check_tries, send

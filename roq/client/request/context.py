@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Protocol
 
 from roq.errors import InvalidRequest
 from roq.model import LogId
+from roq.number_ranges import OFFSET_MAX
 from roq.protocol.requesting import Position
-from roq.ranges import OFFSET_MAX
 
 _PATTERN: Final = re.compile(r"([A-Za-z0-9._-]{1,128})/x(\d{1,9})-(\d{1,18})-(\d{1,19})-(\d{1,7})")
 

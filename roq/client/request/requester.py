@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from roq.client.io import at_exit as farewell
 from roq.client.publish.batching import Payload, with_attributes
-from roq.client.publish.later import When, due_of
+from roq.client.publish.delayed import When, due_of
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.request.context import CURRENT
@@ -25,7 +25,7 @@ from roq.client.request.shell import OPEN_MAX, Collector
 from roq.client.request.waiting_requests import Sent, Waiter
 from roq.errors import InvalidRequest, MessageTooLarge, RoQError, Unavailable, WouldBlock
 from roq.protocol.attributes import attributes_of
-from roq.protocol.later import LATER_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
+from roq.protocol.delayed import LATER_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
 from roq.protocol.requesting import (
     DELAYED_FROM,
     ENVELOPE,

@@ -13,10 +13,10 @@ from typing import Final, assert_never
 from roq.client.session.events import SessionFacts
 from roq.client.status.status import ExchangeFacts, SubscriberFacts
 from roq.client.subscribe.backpressure import AHEAD_BYTES, MergeBackpressure
-from roq.client.subscribe.merge import HELD_BYTES_MAX, Counts, Merge
 from roq.client.subscribe.message import Batch, Gap
 from roq.client.subscribe.missing import oldest
 from roq.client.subscribe.progress import Progress
+from roq.client.subscribe.resequencer import HELD_BYTES_MAX, Counts, Resequencer
 from roq.machine import Tick
 from roq.model import ExchangeInfo, LogId, exchange_name
 from roq.protocol.version import other_version
@@ -115,7 +115,7 @@ class SubscriberMachine:
         self.confirmed = False
         self.gaps: list[Gap] = []
         self._latest = isinstance(start, Start) and start.at is From.LATEST
-        self.merge = Merge(
+        self.merge = Resequencer(
             now,
             elapsed=elapsed,
             held_bytes_max=HELD_BYTES_MAX if held_bytes_max is None else held_bytes_max,

@@ -32,7 +32,7 @@ from roq.errors import (
 from roq.model import check_name
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
-from roq.protocol.later import MESSAGE_ID_BYTES
+from roq.protocol.delayed import MESSAGE_ID_BYTES
 from roq.protocol.transaction import (
     LISTED_MAX,
     SETTLE,

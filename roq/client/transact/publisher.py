@@ -23,7 +23,7 @@ from roq.errors import (
 )
 from roq.model import encode_topic
 from roq.protocol.attributes import Attributes, attributes_of, pack_attributes
-from roq.protocol.later import LATER_TOPIC, Delayed, encode_delayed
+from roq.protocol.delayed import LATER_TOPIC, Delayed, encode_delayed
 from roq.protocol.transaction import (
     ATTEMPTS_MAX,
     CHECK_SECONDS_MAX,

@@ -25,7 +25,7 @@ from roq.client.transact.machine import Asked, EndTold, ProducerMachine
 from roq.errors import Closed, QueueNotFound, RemoteProtocolError, RoQError, Unavailable
 from roq.model import LogId
 from roq.protocol.control import Topology
-from roq.protocol.later import MESSAGE_ID_BYTES
+from roq.protocol.delayed import MESSAGE_ID_BYTES
 from roq.protocol.transaction import Decision, Fate
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
-from roq.coordination.contract import (
+from roq.coordination.registry_contract import (
     CANDIDATES,
     CLUSTER,
     HOSTS,

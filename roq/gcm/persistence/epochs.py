@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from roq.coordination.contract import EPOCH_MAX
+from roq.coordination.registry_contract import EPOCH_MAX
 
 log = logging.getLogger(__name__)
 

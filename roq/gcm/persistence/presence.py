@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from roq.coordination.contract import HOSTS, Node, Registry, RegistryDenied
+from roq.coordination.registry_contract import HOSTS, Node, Registry, RegistryDenied
 from roq.errors import RegistryAway
 from roq.gcm.state.records import is_host
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from roq.coordination.contract import (
+from roq.coordination.registry_contract import (
     CLUSTER,
     DATA_BYTES_MAX,
     CommitResult,

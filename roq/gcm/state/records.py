@@ -21,14 +21,7 @@ import msgspec
 
 from roq.errors import InvalidName, RequestError
 from roq.model import VOLATILE, Limits, QueueState, check_name
-from roq.protocol.public import (
-    DURABILITIES,
-    LIMIT_RANGES,
-    SetRules,
-    check_address,
-    check_host,
-)
-from roq.ranges import (
+from roq.number_ranges import (
     CHILD_EPOCH_MAX,
     UNREADABLE,
     Amount,
@@ -37,6 +30,13 @@ from roq.ranges import (
     HostEpoch,
     Whole,
     WholeOrUnknown,
+)
+from roq.protocol.public import (
+    DURABILITIES,
+    LIMIT_RANGES,
+    SetRules,
+    check_address,
+    check_host,
 )
 
 QUEUES: Final = "/queues"

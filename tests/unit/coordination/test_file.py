@@ -21,9 +21,17 @@ from posting import Loop
 from registry_contract import Candidate, RegistryContract
 
 from roq.coordination import database, file, session_locks
-from roq.coordination.contract import Committed, Conflict, Create, Node, Registry, SessionState, Set
 from roq.coordination.database import Database
 from roq.coordination.file import FileRegistry
+from roq.coordination.registry_contract import (
+    Committed,
+    Conflict,
+    Create,
+    Node,
+    Registry,
+    SessionState,
+    Set,
+)
 from roq.errors import ConfigError, RegistryAway
 
 SESSION_SECONDS = 10.0
@@ -317,7 +325,7 @@ import sys
 from pathlib import Path
 from posting import Loop
 from roq.coordination.file import FileRegistry
-from roq.coordination.contract import SessionState
+from roq.coordination.registry_contract import SessionState
 
 path, host, seconds = sys.argv[1:]
 loop = Loop()

@@ -7,8 +7,8 @@ import pytest
 from posting import Loop
 from registry_contract import RegistryContract
 
-from roq.coordination.contract import Create, Registry, SessionState
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.coordination.registry_contract import Create, Registry, SessionState
 
 
 class InMemory:

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from roq.coordination.contract import Committed, Conflict, Create, Node, Reason
 from roq.coordination.registration import Registration
-from roq.coordination.store import MultiResult, Step, Store
+from roq.coordination.registry_contract import Committed, Conflict, Create, Node, Reason
+from roq.coordination.store_contract import MultiResult, Step, Store
 
 PATH = "/hosts/h1"
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 from posting import Loop
 
-from roq.coordination.contract import Committed, Conflict, Node, Reason, SessionState
 from roq.coordination.registry import LAYOUT, StoreRegistry
-from roq.coordination.store import MultiResult, Refused, Step, Watch
+from roq.coordination.registry_contract import Committed, Conflict, Node, Reason, SessionState
+from roq.coordination.store_contract import MultiResult, Refused, Step, Watch
 from roq.errors import RegistryAway
 
 

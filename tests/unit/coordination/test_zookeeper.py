@@ -3,7 +3,7 @@
 import pytest
 from posting import Loop
 
-from roq.coordination.contract import Create, SessionState
+from roq.coordination.registry_contract import Create, SessionState
 from roq.coordination.zookeeper import ZooKeeperRegistry
 from roq.errors import ConfigError, RegistryAway
 

@@ -9,7 +9,7 @@ from roq.errors import RemoteProtocolError
 from roq.exchange.delayed_message import delivered, messages_of
 from roq.protocol import batch
 from roq.protocol.attributes import Attributes, pack_attributes
-from roq.protocol.later import LATER_TOPIC, Delayed, encode_delayed
+from roq.protocol.delayed import LATER_TOPIC, Delayed, encode_delayed
 
 
 def sent(*messages: Delayed, given: dict[int, Attributes] | None = None, link: int = 1) -> bytes:

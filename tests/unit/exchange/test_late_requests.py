@@ -19,7 +19,7 @@ from roq.protocol.consuming import (
     GroupOrder,
     LeaveGroup,
 )
-from roq.protocol.later import LATER_TOPIC, Delayed, encode_delayed
+from roq.protocol.delayed import LATER_TOPIC, Delayed, encode_delayed
 from roq.protocol.requesting import (
     ATTEND,
     DELAYED_FROM,

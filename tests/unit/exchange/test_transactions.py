@@ -6,13 +6,13 @@ import pytest
 from exchange_driver import QUEUE, Publisher, exchange, publisher_id
 from transaction_driver import START_US, Durable, half, name
 
-from roq.exchange import commit, later
+from roq.exchange import commit, delayed_messages
 from roq.exchange import transactions as module
 from roq.exchange.events import Received
 from roq.log.disk_groups import perform
 from roq.protocol import batch, documents
 from roq.protocol.channel import HELLO, READER_BYTES, Hello
-from roq.protocol.later import (
+from roq.protocol.delayed import (
     CANCEL_DELAYED,
     DELAYED,
     LATER_TOPIC,
@@ -450,7 +450,7 @@ def test_how_one_has_ended_is_shown_when_that_is_kept(made: Durable) -> None:
 def test_a_commit_needs_no_room_that_delayed_messages_have_taken(
     made: Durable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(later, "PENDING_MAX", 2)
+    monkeypatch.setattr(delayed_messages, "PENDING_MAX", 2)
     later_on = START_US + 3_600_000_000
     assert made.prepare(half(1, topics=(b"t", b"u")))
     assert made.prepare(encode_delayed(Delayed(later_on, b"t", b"7:0:", name(7))))

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from roq.coordination.contract import HOSTS, Node, Registry
+from roq.coordination.registry_contract import HOSTS, Node, Registry
 from roq.errors import RegistryAway, Unavailable
 from roq.hcm.host_name_lock import HostNameLock
 from roq.protocol.control import Answer, Health, HealthRequest

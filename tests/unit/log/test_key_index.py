@@ -24,8 +24,8 @@ from roq.log.segment_reader import Segment, index_name, segment_name
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack_empty, read_header
 from roq.protocol.columns import KEYS_MAX, key_hash, read_keys
+from roq.protocol.delayed import LATER_TOPIC
 from roq.protocol.entry import EntryKind, pack_entry
-from roq.protocol.later import LATER_TOPIC
 
 BASE = 1_000
 

@@ -19,7 +19,7 @@ from roq.log.ring import Ring
 from roq.log.segment_reader import SEGMENT_SUFFIX
 from roq.log.segments import SegmentLog
 from roq.protocol.columns import key_hash
-from roq.protocol.later import LATER_TOPIC
+from roq.protocol.delayed import LATER_TOPIC
 
 KEYS = [f"key-{number}" for number in range(30)]
 

@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 
 from roq.log.leases import Lease, Member, NumberedLeases
+from roq.log.moved_publishers import MovedPublishers
 from roq.log.ordered_group import ASK_SECONDS, ASK_SECONDS_MAX, OrderedGroup, Question
 from roq.log.ring import Ring
-from roq.log.stays import Stays
 from roq.model import LogId, PublisherId
 from roq.protocol.batch import pack
 from roq.protocol.consuming import AWAY, GONE, NO_GROUP, SETTLED, WAITS, GroupSettings, Run
@@ -23,7 +23,7 @@ class Group:
 
     def __init__(self, mode: str = "exclusive", capacity: int = 1 << 20) -> None:
         self.log: Ring[bytes] = Ring(b"q" * 16, 1, 1, capacity_bytes=capacity, topics_max=8)
-        self.stays = Stays(LogId(1, 1), 10)
+        self.stays = MovedPublishers(LogId(1, 1), 10)
         self.stays.came(P, 3, [A])
         self.numbers = NumberedLeases()
         self.group: OrderedGroup[bytes] = OrderedGroup(

@@ -7,7 +7,7 @@ import pytest
 from roq.errors import RemoteProtocolError
 from roq.protocol import documents
 from roq.protocol.attributes import Attributes, pack_attributes
-from roq.protocol.later import LATER_TOPIC, pack_settled, read_settled
+from roq.protocol.delayed import LATER_TOPIC, pack_settled, read_settled
 from roq.protocol.transaction import (
     MESSAGES_MAX,
     Half,

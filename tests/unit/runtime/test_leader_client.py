@@ -16,7 +16,7 @@ from roq.protocol.control import (
     Failure,
     GcmRequest,
 )
-from roq.protocol.request import read_request
+from roq.protocol.request_document import read_request
 from roq.runtime import leader_finder, sockets
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.reactor import Reactor

@@ -14,7 +14,7 @@ from roq.client.consume.groups import Answers
 from roq.errors import InvalidName, Unavailable
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
-from roq.protocol.later import CANCEL_DELAYED, DELAYED, CancelledDelayed, DelayedList
+from roq.protocol.delayed import CANCEL_DELAYED, DELAYED, CancelledDelayed, DelayedList
 
 
 class Paper(DelayedCommands):

@@ -14,7 +14,7 @@ from roq.client.publish.relocation import DRAIN_BOUND_SECONDS, DRAIN_SECONDS
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.protocol import channel, documents
-from roq.protocol.later import LATER_TOPIC
+from roq.protocol.delayed import LATER_TOPIC
 
 LATER = LATER_TOPIC.decode()
 

@@ -18,7 +18,7 @@ from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
 from roq.client.request.waiting_requests import Sent
 from roq.model import LogId
-from roq.protocol.later import LATER_TOPIC, decode_delayed
+from roq.protocol.delayed import LATER_TOPIC, decode_delayed
 from roq.protocol.requesting import Position, ServiceSettings, delayed_position
 
 ECHO = endpoint("s.echo", request=bytes, response=bytes, idempotent=True)

@@ -22,7 +22,7 @@ from roq.client.transact.publisher import (
     check_terms,
 )
 from roq.model import LogId
-from roq.protocol.later import LATER_TOPIC, decode_delayed
+from roq.protocol.delayed import LATER_TOPIC, decode_delayed
 from roq.protocol.transaction import OPEN_US, CheckHead, Decision, Fate, decode_half
 
 ONE = LogId(1, 1)

@@ -4,13 +4,13 @@ import pytest
 from gcm_script import ME, OTHER
 from registry_shell import RECORD, TOLD_OF_LEADERSHIP, Shell
 
-from roq.coordination.contract import (
+from roq.coordination.memory import MemoryEnsemble
+from roq.coordination.registry_contract import (
     Create,
     Delete,
     SessionState,
     Set,
 )
-from roq.coordination.memory import MemoryEnsemble
 from roq.errors import NotLeader, RegistryAway, RequestError
 from roq.gcm import events
 from roq.gcm.events import Drop, Put

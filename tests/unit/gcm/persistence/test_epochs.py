@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from roq.coordination.contract import EPOCH_MAX
+from roq.coordination.registry_contract import EPOCH_MAX
 from roq.gcm.persistence.epochs import EPOCHS_AHEAD_MAX, LOST_EPOCHS, Epochs
 from roq.hcm.records import LEADER
 

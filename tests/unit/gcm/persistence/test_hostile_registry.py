@@ -8,7 +8,8 @@ import pytest
 from gcm_script import ME, OTHER, PaperHost, Script
 from registry_shell import MADE, PATH, RECORD, RULES, Shell, identity
 
-from roq.coordination.contract import (
+from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.coordination.registry_contract import (
     CommitResult,
     Conflict,
     Create,
@@ -18,7 +19,6 @@ from roq.coordination.contract import (
     Reason,
     Set,
 )
-from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.gcm import events
 from roq.gcm.events import Drop, Put
 from roq.gcm.persistence.definitions import DROPPED_AT_ONCE

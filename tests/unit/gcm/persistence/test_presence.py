@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from roq.coordination.contract import Node, Registry, RegistryDenied
+from roq.coordination.registry_contract import Node, Registry, RegistryDenied
 from roq.errors import RegistryAway
 from roq.gcm.persistence.presence import READS_UNDER_WAY, Presence
 

@@ -8,7 +8,8 @@ import pytest
 from gcm_script import ME, OTHER
 from registry_shell import PATH, RECORD, RULES, Shell, identity
 
-from roq.coordination.contract import (
+from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
+from roq.coordination.registry_contract import (
     CLUSTER,
     DATA_BYTES_MAX,
     CommitResult,
@@ -19,7 +20,6 @@ from roq.coordination.contract import (
     Operation,
     Reason,
 )
-from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.errors import RegistryAway, StaleEpoch
 from roq.gcm import events
 from roq.gcm.events import Drop, Put

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from roq.model import LogId, PublisherId
+from roq.number_ranges import Offset, Whole
 from roq.protocol.batch import LOGS_MAX
-from roq.ranges import Offset, Whole
 
 ENDS_MAX: Final = 8
 """Stays of one publisher here of which is remembered where they ended: the newest."""
@@ -45,7 +45,7 @@ class _Known:
         """What was answered, by the epoch that was asked for."""
 
 
-class Stays:
+class MovedPublishers:
     """Of all publishers.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 from roq.model import ExchangeInfo, LogId
 from roq.monitor.events import Effect, Push
 from roq.monitor.exchanges import Exchanges
-from roq.monitor.precedence import pass_on
+from roq.monitor.order_questions import pass_on
 from roq.protocol.consuming import AWAY, GONE, SETTLED, OrderAnswer, OrderQuestion
 from roq.protocol.control import ExchangeReport, OrderAsk, OrderTold
 from roq.protocol.reports import ExchangeLoad

@@ -14,7 +14,7 @@ from roq.client.publish.receipt import Receipt
 from roq.errors import InvalidRequest
 from roq.model import encode_topic
 from roq.protocol.attributes import attributes_of
-from roq.protocol.later import (
+from roq.protocol.delayed import (
     DELAY_SECONDS_MAX,
     LATER_TOPIC,
     MESSAGE_ID_BYTES,

@@ -1,8 +1,8 @@
 import xxhash
 
-from roq.client.subscribe.merge import Merge
 from roq.client.subscribe.message import Batch
 from roq.client.subscribe.recalls import WISHES_MAX, Recall
+from roq.client.subscribe.resequencer import Resequencer
 from roq.model import LogId, PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty, pack_floor
 from roq.timing import REPLAY_SECONDS
@@ -27,7 +27,7 @@ def marker(first: int, age_us: int = 0) -> bytes:
 
 class Driver:
     def __init__(self, **options: int) -> None:
-        self.merge = Merge(0.0, **options)  # type: ignore[arg-type]
+        self.merge = Resequencer(0.0, **options)  # type: ignore[arg-type]
         self.merge.tables_complete(0.0)
         self.offset = 0
 
@@ -190,7 +190,7 @@ def test_a_start_table_does_not_tear_a_hole_into_what_is_delivered() -> None:
 
 def test_an_early_start_begins_with_the_oldest_batch_of_the_only_log_that_has_the_stream() -> None:
     driver = Driver()
-    driver.merge = Merge(0.0)
+    driver.merge = Resequencer(0.0)
     driver.merge.start(A, [(P, b"t", 50)], latest=False)
     driver.add(data(30))
     assert driver.settle(9.0, 9.0) is None
@@ -338,7 +338,7 @@ def test_of_a_striped_stream_only_what_is_below_a_floor_is_lost() -> None:
 
 def test_the_age_of_a_marker_counts_with_the_time_in_which_the_subscriber_was_stopped() -> None:
     driver = Driver()
-    driver.merge = Merge(0.0, elapsed=lambda: 60.0)
+    driver.merge = Resequencer(0.0, elapsed=lambda: 60.0)
     driver.merge.tables_complete(0.0)
     driver.add(marker(2, age_us=25_000_000), B, now=1.3)
     driver.add(data(2), B, now=1.3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roq.log.stays import ENDS_MAX, Stays
+from roq.log.moved_publishers import ENDS_MAX, MovedPublishers
 from roq.model import LogId, PublisherId
 from roq.protocol.batch import LOGS_MAX
 
@@ -10,8 +10,8 @@ OWN, A, B = LogId(1, 1), LogId(2, 5), LogId(3, 7)
 P = PublisherId(b"p" * 16)
 
 
-def stays(most: int = 10) -> Stays:
-    return Stays(OWN, most)
+def stays(most: int = 10) -> MovedPublishers:
+    return MovedPublishers(OWN, most)
 
 
 def test_what_comes_before_counts_from_the_epoch_under_which_it_was_said() -> None:

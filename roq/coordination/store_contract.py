@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from roq.coordination.contract import (
+from roq.coordination.registry_contract import (
     ANY_VERSION,
     Committed,
     Create,

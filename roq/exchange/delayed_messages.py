@@ -53,7 +53,7 @@ from roq.log.streams import StreamTable
 from roq.log.timing_wheel import Row, TimingWheel
 from roq.model import Limits
 from roq.protocol import documents
-from roq.protocol.later import (
+from roq.protocol.delayed import (
     CANCEL_DELAYED,
     DELAY_SECONDS_MAX,
     DELAYED,
@@ -104,7 +104,7 @@ _DUE_SLACK_US: Final = 24 * 3_600 * 1_000_000
 """So far beyond the bound a publisher's clock may be."""
 
 
-class Later(Generic[B]):
+class DelayedMessages(Generic[B]):
     """What waits at one exchange.
 
     Args:

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from roq.client.publish.batching import Attributed
-from roq.client.publish.later import LaterPublishing, When, due_of
+from roq.client.publish.delayed import LaterPublishing, When, due_of
 from roq.client.publish.receipt import Receipt
 from roq.errors import InvalidName, InvalidRequest
-from roq.protocol.later import LATER_TOPIC, decode_delayed
+from roq.protocol.delayed import LATER_TOPIC, decode_delayed
 
 NOW = 1_700_000_000.0
 

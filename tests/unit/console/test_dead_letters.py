@@ -12,9 +12,9 @@ import pytest
 from paper_console import SCRIPT, PaperConsole
 
 from roq.client.consume.dead_letters import DeadLetter
-from roq.client.letters import Wanted
-from roq.console import letters as module
-from roq.console.letters import AT_ONCE_MAX, PAYLOAD_MAX, Letters, agreed, shown
+from roq.client.dead_letters import Wanted
+from roq.console import dead_letters as module
+from roq.console.dead_letters import AT_ONCE_MAX, PAYLOAD_MAX, Letters, agreed, shown
 from roq.errors import Busy, InvalidRequest
 
 DIED = datetime(2026, 11, 25, tzinfo=UTC)

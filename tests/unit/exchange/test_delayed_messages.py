@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from exchange_driver import NUMBER, QUEUE, Exchange, exchange, publisher_id
 
-from roq.exchange import commit
-from roq.exchange import later as later_module
+from roq.exchange import commit, delayed_messages
 from roq.exchange.disk_room import Room
 from roq.exchange.events import Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
@@ -38,8 +37,7 @@ from roq.protocol.channel import (
     Streams,
     StreamsRequest,
 )
-from roq.protocol.entry import read_entry
-from roq.protocol.later import (
+from roq.protocol.delayed import (
     CANCEL_DELAYED,
     DELAY_SECONDS_MAX,
     DELAYED,
@@ -51,6 +49,7 @@ from roq.protocol.later import (
     DelayedRequest,
     encode_delayed,
 )
+from roq.protocol.entry import read_entry
 from roq.simulation.virtual.lossy_files import LossyFiles
 
 START_US = 1_700_000_000_000_000
@@ -227,7 +226,7 @@ def test_what_waits_is_bounded_in_bytes_and_number(monkeypatch: pytest.MonkeyPat
     assert made.send(message(1, 50.0, payload=b"x" * 9_000))
     assert not made.send(message(2, 50.0, payload=b"x" * 2_000))
     assert refusal(made).code == "full"
-    monkeypatch.setattr(later_module, "PENDING_MAX", 1)
+    monkeypatch.setattr(delayed_messages, "PENDING_MAX", 1)
     assert not made.send(message(3, 50.0))
     assert "keeps 1 of" in refusal(made).text
     made.wait(51.0)

@@ -4,7 +4,7 @@ import pytest
 
 from roq.errors import RemoteProtocolError
 from roq.protocol.batch import pack_floor, read_floor
-from roq.protocol.later import (
+from roq.protocol.delayed import (
     Delayed,
     decode_delayed,
     encode_delayed,

@@ -19,6 +19,7 @@ from roq.client.subscribe.stream import BOUNDS, LOST, Held, Stream, hold, missed
 from roq.client.subscribe.streams import STREAMS_MAX, Streams
 from roq.errors import RemoteProtocolError
 from roq.model import LogId, PublisherId
+from roq.number_ranges import saturated
 from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import (
     HEADER,
@@ -31,7 +32,6 @@ from roq.protocol.batch import (
     unpack_body,
 )
 from roq.protocol.version import WIRE_VERSION
-from roq.ranges import saturated
 from roq.timing import AWAY_SECONDS
 
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -58,7 +58,7 @@ class Counts:
     streams_forgotten: int = 0
 
 
-class Merge:
+class Resequencer:
     """All streams that one subscriber sees.
 
     Args:

@@ -21,7 +21,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
-from roq.ranges import UNREADABLE, ChildEpoch, Whole
+from roq.number_ranges import UNREADABLE, ChildEpoch, Whole
 
 DELAYED: Final = b"\xffz"
 CANCEL_DELAYED: Final = b"\xffZ"

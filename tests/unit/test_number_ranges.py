@@ -13,6 +13,7 @@ from roq import model
 from roq.errors import RemoteProtocolError
 from roq.gcm.state import records as registry
 from roq.hcm import records as processes
+from roq.number_ranges import NUMBER_MAX, saturated
 from roq.protocol import (
     broadcast,
     channel,
@@ -27,7 +28,6 @@ from roq.protocol import (
 )
 from roq.protocol.batch import HEADER, MAGIC, WIRE_VERSION, read_header, read_payloads
 from roq.provider import record as hosts
-from roq.ranges import NUMBER_MAX, saturated
 
 MODULES = (
     broadcast, channel, control, kpi, model, public, public_answers, reports, scaling_rules, spec,

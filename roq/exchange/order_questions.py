@@ -14,9 +14,9 @@ from typing import Final, Generic, TypeVar
 from roq.exchange.events import Effect, Tell
 from roq.log.groups import ConsumerGroup
 from roq.log.log import Log
+from roq.log.moved_publishers import MovedPublishers
 from roq.log.ordered_group import ORDERED_MODES, OrderedGroup, Question
 from roq.log.service_group import ServiceGroup
-from roq.log.stays import Stays
 from roq.model import PUBLISHER_ID_BYTES, LogId, PublisherId
 from roq.protocol.consuming import (
     NO_GROUP,
@@ -35,7 +35,7 @@ QUESTIONS_MAX: Final = ORDER_QUESTIONS_MAX // 2
 """Of one group at once: a publisher may have been at several exchanges."""
 
 
-class Precedence(Generic[B]):
+class OrderQuestions(Generic[B]):
     """Asks for the ordered groups of one exchange, and answers for them.
 
     Args:
@@ -49,7 +49,7 @@ class Precedence(Generic[B]):
 
     def __init__(
         self, queue: bytes, epoch: int, log: Log[B], groups: dict[str, ConsumerGroup[B]],
-        stays: Stays, after: Callable[[ConsumerGroup[B]], None],
+        stays: MovedPublishers, after: Callable[[ConsumerGroup[B]], None],
     ) -> None:  # fmt: skip
         self._queue = queue
         self._asker = stays.own.number, epoch

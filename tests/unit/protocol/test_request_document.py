@@ -3,7 +3,7 @@ import pytest
 
 from roq.protocol import documents
 from roq.protocol.control import Failure, HcmRequest, Inventory, StopQueue
-from roq.protocol.request import read_request
+from roq.protocol.request_document import read_request
 from roq.protocol.version import WIRE_VERSION
 
 
