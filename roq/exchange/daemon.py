@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import time
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -484,10 +485,11 @@ class ExchangeServer:
                     elif outcome is Outcome.BLOCKED and len(parts[0]) > LETTER_BYTES:
                         # For a reader or a consumer, which would wait for it; publishers ask again.
                         self.core.fetches.answer_later(route, parts)
+                # The loop looks at the sockets that these need, while it sleeps.
                 case Tell(message):
-                    self._monitor.say(message)
+                    self.reactor.call_soon(partial(self._monitor.say, message))
                 case Woken():
-                    self._wake()
+                    self.reactor.call_soon(self._wake)
 
     def _wake(self) -> None:
         self._monitor.report_on()

@@ -59,6 +59,10 @@ class Timers(Protocol):
         """Have a function called in the loop, from any thread."""
         ...
 
+    def call_here(self, function: Callable[[], None]) -> None:
+        """The same, or in its place while it sleeps: it may touch no ZeroMQ socket."""
+        ...
+
     def call_later(self, delay: float, function: Callable[[], None]) -> object:
         """Have it called after so many seconds."""
         ...
@@ -71,7 +75,7 @@ class DiskLog:
         spec: of an exchange that has a folder.
         now_us: wall clock, µs UTC.
         loop: has functions called.
-        committed: called when more of the log is committed.
+        committed: called when more of the log is committed; in place of the loop while it sleeps.
         failed: called, with why in a sentence, when nothing can be committed any more.
 
     Attributes:
@@ -107,7 +111,8 @@ class DiskLog:
         self.failure = ""
         """Why nothing can be written any more; empty: all is well."""
         self._writer: GroupWriter[Group[bytes]] = GroupWriter(
-            partial(write, self._files), self._settle, loop.call_soon, self._written, self._failed
+            partial(write, self._files), self._settle, loop.call_soon, loop.call_here,
+            self._written, self._failed,
         )
         self._reader: DiskWorker[_Load] = DiskWorker(
             _Load.run, loop.call_soon, self._was_read, self._unreadable, "log reader"

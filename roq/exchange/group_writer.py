@@ -32,7 +32,9 @@ class GroupWriter(Generic[G]):
         write: writes a group; called in one of the threads.
         settle: syncs all groups that are written and not settled, in order; likewise.
         call_soon: has a function called in the loop, from any thread.
-        done: called in the loop when groups are on the disk, in order.
+        call_here: likewise, or in its place while it sleeps: who waits is told without a change of
+            threads.
+        done: called so when groups are on the disk, in order.
         failed: called in the loop when some are not; nothing more is written.
 
     Attributes:
@@ -44,12 +46,13 @@ class GroupWriter(Generic[G]):
         write: Callable[[G], None],
         settle: Callable[[list[G]], None],
         call_soon: Callable[[Callable[[], None]], None],
+        call_here: Callable[[Callable[[], None]], None],
         done: Callable[[list[G]], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self.busy = False
         self._write, self._settle = write, settle
-        self._call_soon = call_soon
+        self._call_soon, self._call_here = call_soon, call_here
         self._done, self._failed = done, failed
         self._groups: SimpleQueue[G | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -107,7 +110,7 @@ class GroupWriter(Generic[G]):
                     self._settling = False
                     return
             self._settle(groups)
-            self._call_soon(partial(self._done, groups))
+            self._call_here(partial(self._done, groups))
 
     def _fail(self, error: Exception) -> None:
         with self._lock:

@@ -101,7 +101,8 @@ class Reactor(Loop):
         It must touch no ZeroMQ socket: `zmq_poll` looks at these while it sleeps. For threads that
         no signal handler interrupts: what it does is not to be left half done.
         """
-        if not (self._asleep and self._turn.acquire(blocking=False)):
+        # What was to be called before comes first.
+        if self._calls or not (self._asleep and self._turn.acquire(blocking=False)):
             self.call_soon(function)
             return
         self.here = threading.get_ident()

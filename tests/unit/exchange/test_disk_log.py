@@ -58,6 +58,8 @@ class Made:
     def call_soon(self, function: Callable[[], None]) -> None:
         self.calls.put(function)
 
+    call_here = call_soon
+
     def call_later(self, delay: float, function: Callable[[], None]) -> None:
         assert delay
         self.later.append(function)

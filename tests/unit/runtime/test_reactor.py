@@ -93,6 +93,17 @@ def test_what_is_called_here_runs_in_the_loop_while_that_is_awake(reactor: React
     assert ran == [threading.get_ident()]
 
 
+def test_what_was_to_be_called_before_runs_before_what_is_called_here(reactor: Reactor) -> None:
+    ran: list[str] = []
+    reactor._asleep = True  # and is about to wake up
+    reactor.call_soon(lambda: ran.append("before"))
+    reactor.call_here(lambda: ran.append("here"))
+    assert not ran
+    reactor.call_soon(reactor.stop)
+    reactor.run()
+    assert ran == ["before", "here"]
+
+
 def test_a_loop_that_is_woken_has_its_turn_before_who_calls_here_again(reactor: Reactor) -> None:
     seen: list[bool] = []
     loop = threading.Thread(target=reactor.run)
