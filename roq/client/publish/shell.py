@@ -379,13 +379,20 @@ class PublisherShell:
         self.guard.check()
         deadline = math.inf if timeout is None else monotonic() + timeout
         visit = waiters.Visit()
+        # Who has just sent sleeps at once: the system may keep this core for whom that has woken.
+        # What is there already ends the sleep.
+        reads = timeout is not None and timeout <= 0
         try:
             with self.lock:
                 bell = self._waiters.enter(visit)
             while True:
                 with self.lock:
-                    done, fds = self._look(condition, bell)
-                remaining = deadline - monotonic()
+                    if reads:
+                        self._catch_up(monotonic(), bell)
+                    elif self._whole():
+                        self._connections.flush()
+                    done, fds = condition(), self._connections.fds
+                remaining, reads = deadline - monotonic(), True
                 if done or remaining <= 0 or self.failure is not None:
                     return done
                 self._engine.check()
@@ -431,11 +438,6 @@ class PublisherShell:
         with self.lock:
             self._waiters.ring()
 
-    def _look(self, condition: Callable[[], bool], bell: int) -> tuple[bool, list[int]]:
-        """Read what is there and ask the condition; the descriptors to wait for."""
-        self._catch_up(monotonic(), bell)
-        return condition(), self._connections.fds
-
     def _catch_up(self, now: float, bell: int = -1) -> None:
         """Read what is there, and send what it has made possible; who has the bell looks anyway."""
         if self._whole() and self._read(now):
@@ -457,13 +459,9 @@ class PublisherShell:
                 return
             try:
                 connection = Connection(
-                    self._engine,
-                    effect.link,
-                    endpoint,
-                    lock=self.lock,
-                    on_readable=self._readable,
-                    on_lost=self._lost,
-                )
+                    self._engine, effect.link, endpoint,
+                    lock=self.lock, on_readable=self._readable, on_lost=self._lost,
+                )  # fmt: skip
             except OSError as error:
                 reason = f"cannot connect to {endpoint}: {descriptors.reason(error)}"
                 self._handle_lost(effect.link, reason, monotonic())
