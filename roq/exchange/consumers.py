@@ -134,7 +134,7 @@ class Consumers(Generic[B]):
         self.services: Services[B] = Services(
             queue, log, self._groups, lambda: self._due.answers, self._open_group, self._after
         )
-        self.precedence: OrderQuestions[B] = OrderQuestions(
+        self.order_questions: OrderQuestions[B] = OrderQuestions(
             queue, epoch, log, self._groups, stays, self._after
         )
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
@@ -302,7 +302,7 @@ class Consumers(Generic[B]):
             raise
         if group.changed:
             self._touched[name] = None
-        self.precedence.looked(group)
+        self.order_questions.looked(group)
         del self._awake[name]
         if found is None:
             if group.busy:
@@ -416,7 +416,7 @@ class Consumers(Generic[B]):
         self._by_member[join.group, join.member] = peer
         held = join.held if join.generation == self._log.generation else []
         leases, done = group.resume(member, held, self._numbers)
-        self.precedence.looked(group)
+        self.order_questions.looked(group)
         self._touch(group)
         answer = Joined(
             id=join.id, generation=self._log.generation, epoch=self._epoch, settings=group.settings,
@@ -451,7 +451,7 @@ class Consumers(Generic[B]):
     def _new(
         self, name: str, settings: GroupSettings, created_us: int, start: int
     ) -> ConsumerGroup[B]:
-        group = self.precedence.group(name, settings, created_us, start, self._now)
+        group = self.order_questions.group(name, settings, created_us, start, self._now)
         if settings.service is None:  # requests have a time of their own
             group.lifetimes = self.lifetimes
         return group

@@ -290,11 +290,11 @@ class ExchangeServer:
             core.recover(now, recovered.snapshot, recovered.since, recovered.changes)
             for problem in recovered.problems[:PROBLEMS_MAX]:
                 log.warning("its log: %s", problem, extra={"event": "log_damaged"})
-            if core.later.unread:
+            if core.delayed.unread:
                 log.error(
                     "%d batches of its log are damaged: delayed messages in them are lost, and "
                     "some may be published twice",
-                    core.later.unread, extra={"event": "delayed_lost"},
+                    core.delayed.unread, extra={"event": "delayed_lost"},
                 )  # fmt: skip
         except RoQError:
             disk.close()
@@ -508,7 +508,7 @@ class ExchangeServer:
             self._disk.look()
             if self.core.disk.is_to_be_tried(now):
                 self._give_up("another process is to try whether its log can be written")
-        self._troubles.look(now, self.core.disk_full, self.core.later.lost, self.core.unread)
+        self._troubles.look(now, self.core.disk_full, self.core.delayed.lost, self.core.unread)
         at = self.reactor.beat_after(self.core.next_deadline())
         self._timer = self.reactor.call_at(at, self._tick)
 

@@ -47,7 +47,7 @@ class Wanted:
     """Which of the messages that waited are published: all of them."""
 
     def topic_of(self, row: Row, held: KeptMessage) -> bytes:  # noqa: ARG002 - others look at it
-        """Under which topic it is published; `LATER_TOPIC`: it is not, and the log is told so."""
+        """Under which topic it is published; `DELAYED_TOPIC`: it is not, and the log is told so."""
         return held.message.topic
 
     def left(self, messages: list[tuple[Row, KeptMessage]]) -> int:

@@ -1,6 +1,6 @@
 """Delayed messages of one exchange: taken in, kept out of sight, published when they are due. Pure.
 
-    batch under `LATER_TOPIC` in the log -> pending -> due: batch of the exchange in the log
+    batch under `DELAYED_TOPIC` in the log -> pending -> due: batch of the exchange in the log
 
 What waits stands in the log itself, as the batch that its publisher has sent; here is only where it
 lies and when it is due (`roq.log.timing_wheel`), which is written down in each snapshot. When
@@ -57,7 +57,7 @@ from roq.protocol.delayed import (
     CANCEL_DELAYED,
     DELAY_SECONDS_MAX,
     DELAYED,
-    LATER_TOPIC,
+    DELAYED_TOPIC,
     CancelDelayed,
     CancelledDelayed,
     DelayedList,
@@ -279,7 +279,7 @@ class DelayedMessages(Generic[B]):
             places, ends = settled_by(batch)
             settled.update(places)
             self.transactions.were_ended(ends)
-            if topic.name == LATER_TOPIC:
+            if topic.name == DELAYED_TOPIC:
                 for index, held in enumerate(messages_of(batch)):
                     self._pending.add(row_of(held, offset, index), self.clock.now_us)
         if settled:
@@ -422,7 +422,7 @@ class DelayedMessages(Generic[B]):
             for each in part:
                 self._hold(*each)
             return []
-        messages = NOTHING if topic == LATER_TOPIC else published(held for _, held in part)
+        messages = NOTHING if topic == DELAYED_TOPIC else published(held for _, held in part)
         appended = self._append(topic, messages, [row.place for row, _ in part])
         if appended is None:
             again_us = self.clock.now_us + RETRY_US
@@ -431,7 +431,7 @@ class DelayedMessages(Generic[B]):
             return []
         for row, _ in part:
             self._pending.forget(row)
-        if topic == LATER_TOPIC:
+        if topic == DELAYED_TOPIC:
             self.cancelled += self.wanted.left(part)
             return []
         self.published += len(part)
@@ -481,14 +481,13 @@ class DelayedMessages(Generic[B]):
             if all(row.offset >= late.pressed_below for row in self._given_out()):
                 self._clear_below = late.pressed_below
             return
-        found, back = self._read_all(rows)
+        topic_of, (found, back) = self.wanted.topic_of, self._read_all(rows)
         for part in in_batches(found, self._limits):
-            offset = late.end
-            places = [row.place for row, _ in part]
-            leaves = [each for each in part if self.wanted.topic_of(*each) == LATER_TOPIC]
-            wanted = [held for row, held in part if self.wanted.topic_of(row, held) != LATER_TOPIC]
+            offset, places = late.end, [row.place for row, _ in part]
+            leaves = [each for each in part if topic_of(*each) == DELAYED_TOPIC]
+            wanted = [held for row, held in part if topic_of(row, held) != DELAYED_TOPIC]
             again = waiting(wanted) if wanted else NOTHING
-            if self._append(LATER_TOPIC, again, places) is None:
+            if self._append(DELAYED_TOPIC, again, places) is None:
                 back += (row for row, _ in part)
                 continue
             for row, _ in part:
@@ -559,7 +558,7 @@ class DelayedMessages(Generic[B]):
         """It is not to be published; False: it does not wait, or there is no room to say so."""
         if (row := self._find(message)) is None or not self._has_room():
             return False
-        kept = self._append(LATER_TOPIC, NOTHING, [row.place]) is not None
+        kept = self._append(DELAYED_TOPIC, NOTHING, [row.place]) is not None
         if kept:
             self._drop(row)
         return kept
@@ -589,7 +588,8 @@ class DelayedMessages(Generic[B]):
         if full or not (room and self._has_room()):
             raise NotNow
         offset, ended = self._log.end, pack_ended([(row.id, committed)])
-        if self._append(LATER_TOPIC, waiting(due) if due else NOTHING, [row.place], ended) is None:
+        packed = waiting(due) if due else NOTHING
+        if self._append(DELAYED_TOPIC, packed, [row.place], ended) is None:
             raise NotNow
         self._pending.remove(row)
         self._kept.pop(row.place, None)

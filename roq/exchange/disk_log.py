@@ -111,8 +111,12 @@ class DiskLog:
         self.failure = ""
         """Why nothing can be written any more; empty: all is well."""
         self._writer: GroupWriter[Group[bytes]] = GroupWriter(
-            partial(write, self._files), self._settle, loop.call_soon, loop.call_here,
-            self._written, self._failed,
+            partial(write, self._files),
+            self._settle,
+            loop.call_soon,
+            loop.call_here,
+            self._written,
+            self._failed,
         )
         self._reader: DiskWorker[_Load] = DiskWorker(
             _Load.run, loop.call_soon, self._was_read, self._unreadable, "log reader"

@@ -37,7 +37,7 @@ from roq.protocol.batch import (
     read_header,
 )
 from roq.protocol.channel import HELD, HELD_SECONDS_MAX, RESET, Held, Reset
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 from roq.protocol.version import WIRE_VERSION
 from roq.timing import (
     ACK_SILENCE_SECONDS,
@@ -95,7 +95,7 @@ class Intake(Generic[B]):
         self._log_append = log.append
         self._gate = gate
         self._backpressure = backpressure
-        self._later = later
+        self._delayed = later
         self._disk = disk
         self._uncommitted = uncommitted
         """None: the log commits what it accepts."""
@@ -279,7 +279,7 @@ class Intake(Generic[B]):
     def _take(
         self, link: Link, topic: bytes, batch: B, size: int, after: int, count: int
     ) -> bytes | None:
-        hidden = topic == LATER_TOPIC
+        hidden = topic == DELAYED_TOPIC
         if hidden and self._refuses(link, batch):
             return None
         stream = link.streams.get(topic)
@@ -317,7 +317,7 @@ class Intake(Generic[B]):
             link.owes_ack = True
             self._acks.append(link)
         if hidden:
-            self._later.accept(self._log.end - 1)
+            self._delayed.accept(self._log.end - 1)
             return None
         return frame
 
@@ -466,7 +466,7 @@ class Intake(Generic[B]):
 
     def _refuses(self, link: Link, batch: B) -> bool:
         """Whether these delayed messages are refused, which is told then."""
-        refused = self._later.why_not(batch)
+        refused = self._delayed.why_not(batch)
         if refused is not None:
             self._refuse(link, batch, *refused)
         return refused is not None

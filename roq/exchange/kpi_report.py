@@ -82,12 +82,12 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         groups_behind=core.consumers.behind,
         groups_oldest_seconds=round(_oldest_seconds(core), 3),
         stale=sum(group.stale for group in core.consumers.groups),
-        delayed=len(core.later),
-        transactions=len(core.later.transactions),
-        transactions_kept=core.later.transactions.kept,
-        transactions_oldest=round(core.later.transactions.oldest_seconds, 3),
-        transactions_checked=core.later.transactions.counts["checked"],
-        transactions_by_policy=core.later.transactions.counts["by_policy"],
+        delayed=len(core.delayed),
+        transactions=len(core.delayed.transactions),
+        transactions_kept=core.delayed.transactions.kept,
+        transactions_oldest=round(core.delayed.transactions.oldest_seconds, 3),
+        transactions_checked=core.delayed.transactions.counts["checked"],
+        transactions_by_policy=core.delayed.transactions.counts["by_policy"],
     )
     requests = core.consumers.services.load()
     return msgspec.structs.replace(load, **requests) if any(requests.values()) else load

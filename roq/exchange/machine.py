@@ -61,7 +61,7 @@ from roq.protocol.channel import (
     Ready,
 )
 from roq.protocol.control import OrderAsk, OrderTold
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 from roq.protocol.entry import EntryKind, pack_entry
 from roq.timing import ACK_PROBE_SECONDS, END_SECONDS, IDLE_AFTER_SECONDS
 
@@ -146,15 +146,15 @@ class ExchangeCore(Generic[B]):
         )  # fmt: skip
         self.consumers.lifetimes.queue_us = limits.message_seconds * 1_000_000
         self.disk = DiskRoom(limits, place)
-        self.later: DelayedMessages[B] = DelayedMessages(
+        self.delayed: DelayedMessages[B] = DelayedMessages(
             queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk,
             self.backpressure, late,
         )  # fmt: skip
         services = self.consumers.services
-        services.keep_delayed(self.later)
-        services.publish = self.later.publish
+        services.keep_delayed(self.delayed)
+        services.publish = self.delayed.publish
         services.find_links(self.links.route_of)
-        self.later.wanted = services.deleted_before
+        self.delayed.wanted = services.deleted_before
         ready = Ready(
             exchange=number, exchange_epoch=epoch, generation=log.generation, expected=1,
             message_bytes=limits.message_bytes, batch_bytes=limits.batch_bytes,
@@ -173,7 +173,7 @@ class ExchangeCore(Generic[B]):
         )  # fmt: skip
         self.intake: Intake[B] = Intake(
             limits, self.log, self.memory, gate, self.links, self._publishers, self.subscriptions,
-            self.counters, self.backpressure, self.later, self.disk, self._uncommitted,
+            self.counters, self.backpressure, self.delayed, self.disk, self._uncommitted,
             self._sync_gate,
         )  # fmt: skip
         self.append: Callable[[bytes, bytes, B, int], bytes | None] = (
@@ -192,8 +192,8 @@ class ExchangeCore(Generic[B]):
     def snapshot(self) -> bytes:
         """What another process has to know, beside the log, in order to go on with it from here."""
         return encode_snapshot(
-            self._publishers.snapshot(), self.consumers.snapshot(), self.later.snapshot(),
-            self.later.transactions.snapshot(),
+            self._publishers.snapshot(), self.consumers.snapshot(), self.delayed.snapshot(),
+            self.delayed.transactions.snapshot(),
         )  # fmt: skip
 
     def recover(
@@ -220,7 +220,7 @@ class ExchangeCore(Generic[B]):
         self._publishers.recover(now, publishers, since)
         self.consumers.begin(now)
         self.consumers.recover(groups, changes)
-        self.later.recover(later, since, ended)
+        self.delayed.recover(later, since, ended)
         self._batches_before = self.log.end
 
     def begin(self, now: float, time_us: int) -> None:
@@ -229,10 +229,10 @@ class ExchangeCore(Generic[B]):
         self._hello_bytes = HELLO_BYTES
         self.intake.begin(now)
         self.consumers.begin(now)
-        self.later.begin(now, time_us)
+        self.delayed.begin(now, time_us)
         self.log.advance_clock(time_us)
         # Append times do not go back with a clock: what has just come is not old by that.
-        self.consumers.lifetimes.now_us = min(self.later.clock.now_us, self.log.time_us)
+        self.consumers.lifetimes.now_us = min(self.delayed.clock.now_us, self.log.time_us)
 
     def _at(self, now: float) -> None:
         if now != self._now:  # else the turn has begun with it
@@ -262,9 +262,9 @@ class ExchangeCore(Generic[B]):
                 self._publishers.passed(event)
                 return []
             case OrderAsk():
-                return self.consumers.precedence.asked(event)
+                return self.consumers.order_questions.asked(event)
             case OrderTold():
-                self.consumers.precedence.told(event)
+                self.consumers.order_questions.told(event)
                 return []
             case Stop():
                 self._publishers.stopping = True
@@ -276,7 +276,7 @@ class ExchangeCore(Generic[B]):
         """What else publishers, readers and consumers are to be told since the last call."""
         answers = [
             *self.intake.take_answers(), *self.consumers.take_answers(),
-            *self.consumers.precedence.run(self._now), *self.later.run(),
+            *self.consumers.order_questions.run(self._now), *self.delayed.run(),
         ]  # fmt: skip
         if self.backpressure.end_due:
             self.backpressure.end_due = False
@@ -293,7 +293,7 @@ class ExchangeCore(Generic[B]):
             most: so many at once; there are more while `all_shown` is False.
         """
         taken = [] if self._uncommitted is None else self._uncommitted.take(most)
-        return [each for each in taken if each[0].name != LATER_TOPIC]
+        return [each for each in taken if each[0].name != DELAYED_TOPIC]
 
     def pass_committed(self) -> None:
         """As `take_committed` of all there is, for nobody."""
@@ -352,8 +352,8 @@ class ExchangeCore(Generic[B]):
             return self._welcome(request.route, request.document)
         if self.consumers.serves(request.letter):
             return self.consumers.handle(request)
-        if self.later.serves(request.letter):
-            return self.later.handle(request)
+        if self.delayed.serves(request.letter):
+            return self.delayed.handle(request)
         try:
             effects = self._readers.handle(request)
         except NotAtHand:
@@ -376,7 +376,7 @@ class ExchangeCore(Generic[B]):
     @property
     def due(self) -> float | None:
         """When something is to be done before the next Tick; None: nothing is."""
-        times = self.later.deadline, self.consumers.precedence.deadline
+        times = self.delayed.deadline, self.consumers.order_questions.deadline
         return min((at for at in times if at is not None), default=None)
 
     def present(self) -> list[Link]:
@@ -403,7 +403,7 @@ class ExchangeCore(Generic[B]):
         self.requests.check()
         self.intake.check()
         self.consumers.check()
-        self.later.check()
+        self.delayed.check()
         self.stays.check()
 
     def _accept(self, route: bytes, topic: bytes, batch: B, size: int) -> None:
@@ -424,7 +424,7 @@ class ExchangeCore(Generic[B]):
             if len(tag) in _TAG_SIZES:
                 if self.consumers.hears(kind):
                     return self.consumers.hear(route, kind, tag, frames[1])
-                if any(each.serves(kind) for each in (self._readers, self.consumers, self.later)):
+                if any(each.serves(kind) for each in (self._readers, self.consumers, self.delayed)):
                     return self._queue(Request(route, kind, frames[1], tag))
         self.counters.malformed += 1
         return [refusal(route, "invalid_request", f"unknown message {letter[:8]!r}")]
@@ -461,7 +461,7 @@ class ExchangeCore(Generic[B]):
         self.fetches.cancel(route)
         self.requests.drop(route)
         self.consumers.gone(route)
-        self.later.gone(route)
+        self.delayed.gone(route)
         return []
 
     def _subscribed(self, prefix: bytes) -> list[Effect]:

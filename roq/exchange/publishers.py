@@ -49,7 +49,7 @@ from roq.protocol.channel import (
     Run,
     StreamState,
 )
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 from roq.protocol.version import WIRE_VERSION, other_version
 
 B = TypeVar("B")
@@ -473,7 +473,7 @@ class Publishers(Generic[B]):
             return []
         self._counters.own_entries += 1
         stream.next = max(stream.next, state.first)
-        if stream.topic == LATER_TOPIC:
+        if stream.topic == DELAYED_TOPIC:
             return []
         return [Publish((stream.topic, entry, batch))]
 

@@ -45,7 +45,7 @@ from roq.protocol.channel import (
     Streams,
     StreamsRequest,
 )
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 
 B = TypeVar("B")
 R = TypeVar("R", HeadsRequest, StreamsRequest, SeekRequest, FindRequest, FetchRequest, Position)
@@ -133,7 +133,7 @@ class Readers(Generic[B]):
                 id=request.id,
                 generation=self._log.generation,
                 next=after,
-                streams=[each for each in found if each[1] != LATER_TOPIC],
+                streams=[each for each in found if each[1] != DELAYED_TOPIC],
             ),
         )
 
@@ -237,7 +237,7 @@ def _answer(asked: Request, letter: bytes, document: msgspec.Struct) -> list[Eff
 
 def _shown(heads: list[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
     """Without what nobody is shown."""
-    return [each for each in heads if each[0] != LATER_TOPIC]
+    return [each for each in heads if each[0] != DELAYED_TOPIC]
 
 
 def check_queue(asked: bytes, served: bytes) -> None:

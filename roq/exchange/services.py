@@ -30,7 +30,7 @@ from roq.protocol import documents, requesting
 from roq.protocol.attributes import NO_ATTRIBUTES, BatchAttributes, pack_attributes
 from roq.protocol.batch import read_body, read_header
 from roq.protocol.consuming import MEMBERS_PER_ANSWER_MAX, Done, GroupOrder, GroupSettings
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 from roq.protocol.requesting import (
     AGAIN,
     AGAIN_PUBLISHER,
@@ -80,7 +80,7 @@ class DeletedBefore(Wanted):
         """As of any."""
         topic = held.message.topic
         gone = bool(self._ends) and row.offset < self._ends.get(_service_of(topic), 0)
-        return LATER_TOPIC if gone else topic
+        return DELAYED_TOPIC if gone else topic
 
     def left(self, messages: list[tuple[Row, KeptMessage]]) -> int:
         """As of any."""

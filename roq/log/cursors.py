@@ -8,7 +8,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from roq.log.log import Log
 from roq.log.patient_reads import PatientReads
 from roq.protocol.channel import FetchRequest
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 
 B = TypeVar("B")
 
@@ -152,7 +152,7 @@ class SpanCursor(Generic[B]):
                 if log.following(offset) != offset:
                     return None  # the rest is looked at when it is asked again
                 self.evicted += 1
-            elif record[0].name != LATER_TOPIC and (
+            elif record[0].name != DELAYED_TOPIC and (
                 self._everything or record[0].name.startswith(self._prefixes)
             ):
                 return offset

@@ -9,7 +9,7 @@ from roq.log.log import Record
 from roq.protocol.batch import HEADER_BYTES, Kind
 from roq.protocol.columns import LIFETIME, read_lifetime, read_tags, tag_bits
 from roq.protocol.consuming import GroupSettings
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 from roq.protocol.entry import appended_us
 
 _KIND_EXT_COUNT: Final = Struct("<3xBxxHI")
@@ -89,7 +89,7 @@ class GroupFilter:
         messages of the others have one.
         """
         topic, _, batch, size = record
-        if topic.name == LATER_TOPIC:
+        if topic.name == DELAYED_TOPIC:
             return 0, b""
         if size < HEADER_BYTES or not (self._everything or topic.name.startswith(self._prefixes)):
             return 0, b""

@@ -31,7 +31,7 @@ from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, Segment, load_i
 from roq.protocol.attributes import keys_of
 from roq.protocol.batch import HEADER_BYTES, Kind, read_attributes, read_header
 from roq.protocol.columns import KEY_GROUPS, key_hash, read_column, read_keys
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 
 B = TypeVar("B")
 
@@ -130,7 +130,7 @@ def make_keys(files: Files, segment: Segment, pause: Callable[[], None]) -> byte
             if size > len(data):
                 data = files.read(segment.name, position, size)
         record = read_record(data, position - at)
-        if record is None or record.kind != RecordKind.BATCH or record.topic == LATER_TOPIC:
+        if record is None or record.kind != RecordKind.BATCH or record.topic == DELAYED_TOPIC:
             continue
         seen += 8  # a batch itself is some work, too
         hashes = hashes_in(record.body)

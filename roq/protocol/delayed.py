@@ -1,6 +1,6 @@
 """Delayed messages on the wire: how they travel, how they are listed and cancelled.
 
-A delayed message travels under a topic of its own, `LATER_TOPIC`, in an ordinary batch: so it is
+A delayed message travels under a topic of its own, `DELAYED_TOPIC`, in an ordinary batch: so it is
 acknowledged, sent again and taken once as any other. Each payload of such a batch is msgpack of
 `[due, topic, payload, id, publisher, published]`; key, tags and properties are attributes as ever.
 Exchanges show batches of this topic to nobody. When a message is due the exchange publishes it
@@ -26,7 +26,7 @@ from roq.number_ranges import UNREADABLE, ChildEpoch, Whole
 DELAYED: Final = b"\xffz"
 CANCEL_DELAYED: Final = b"\xffZ"
 
-LATER_TOPIC: Final = b"\x00roq.later"
+DELAYED_TOPIC: Final = b"\x00roq.later"
 """Nobody is given what is under it; as text it is a topic that a publisher may name."""
 DELAY_SECONDS_MAX: Final = 10 * 366 * 24 * 60 * 60
 """Ten years."""
@@ -44,7 +44,7 @@ Place = tuple[int, int]
 
 
 class Delayed(msgspec.Struct, frozen=True, array_like=True):
-    """One delayed message, as a payload under `LATER_TOPIC`."""
+    """One delayed message, as a payload under `DELAYED_TOPIC`."""
 
     due_us: Whole
     """When it is to be published, µs UTC by the publisher's clock."""

@@ -31,7 +31,7 @@ from roq.model import PUBLISHER_ID_BYTES, TOPIC_BYTES_MAX
 from roq.number_ranges import NUMBER_MAX, UNREADABLE, Amount, ChildEpoch, Whole
 from roq.protocol.attributes import NO_ATTRIBUTES, Attributes, BatchAttributes
 from roq.protocol.channel import CONTROL
-from roq.protocol.delayed import LATER_TOPIC, MESSAGE_ID_BYTES
+from roq.protocol.delayed import DELAYED_TOPIC, MESSAGE_ID_BYTES
 
 ENROLL: Final = b"\xffT"
 SETTLE: Final = b"\xffU"
@@ -271,7 +271,7 @@ def check_topic(topic: bytes) -> None:
     Raises:
         RemoteProtocolError: it may not.
     """
-    if topic[:1] == bytes((CONTROL,)) or topic == LATER_TOPIC:
+    if topic[:1] == bytes((CONTROL,)) or topic == DELAYED_TOPIC:
         raise RemoteProtocolError("a message that the exchange publishes has a topic of its own")
     try:
         topic.decode()

@@ -292,7 +292,7 @@ class SubscriberShell:
     @property
     def waits(self) -> bool:
         """Whether something waits for its turn."""
-        return self.subscriber is None or bool(self.subscriber.machine.merge.waiting)
+        return self.subscriber is None or bool(self.subscriber.machine.resequencer.waiting)
 
     @property
     def why(self) -> str:
@@ -305,7 +305,7 @@ class SubscriberShell:
         """What keeps it from getting on; empty: nothing."""
         if not self.confirmed or self.subscriber is None:
             return "is not in force"
-        merge = self.subscriber.machine.merge
+        merge = self.subscriber.machine.resequencer
         return f"waits for what comes after {merge.counts.delivered}" if merge.waiting else ""
 
     @property
@@ -344,5 +344,5 @@ class SubscriberShell:
         if self.subscriber is None:
             return {}
         machine = self.subscriber.machine
-        counts = machine.merge.counts
+        counts = machine.resequencer.counts
         return {"received": counts.delivered, "lost": counts.lost, "read": machine.read()}

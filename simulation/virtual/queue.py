@@ -130,7 +130,7 @@ class VirtualQueue:
         )
         self.world.run(QUIET_SECONDS)
         return done and self.world.run_until(
-            lambda: not any(each.machine.merge.waiting for each in self.subscribers), seconds
+            lambda: not any(each.machine.resequencer.waiting for each in self.subscribers), seconds
         )
 
     def verdict(self) -> Verdict:

@@ -112,7 +112,9 @@ class Trial:
 
     def _result(self, began: float, faults: Faults, *, settled: bool) -> Result:
         figures, verdict = self.cluster.monitor.figures, self.cluster.verdict()
-        replayed = sum(each.machine.merge.counts.duplicates for each in self.cluster.subscribers)
+        replayed = sum(
+            each.machine.resequencer.counts.duplicates for each in self.cluster.subscribers
+        )
         return Result(
             trials=1,
             asked=figures.asked,

@@ -420,7 +420,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/key_index.py",
         KEYS,
         ("        if behind < at or _low_sum(data[at:behind]) != told:\n", "        if False:\n"),
-        ("record.topic == LATER_TOPIC:\n", "False:\n"),
+        ("record.topic == DELAYED_TOPIC:\n", "False:\n"),
         ("        number = key >> 32 - bits\n", "        number = key >> 31 - bits\n"),
         ("    return None if found and max(found) >= entries else", "    return"),
         ("    if entries > ENTRIES_MAX:\n        return None\n", ""),
@@ -766,8 +766,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            self.transactions.were_ended(ends)\n", ""),
         ("return None if found is None or found.due_us == OPEN_US else found", "return found"),
         ("                    self.transactions.moved(moved)\n", "                    pass\n"),
-        ("waiting(due) if due else NOTHING, [row.place], ended) is None",
-         "waiting(due) if due else NOTHING, [], ended) is None"),
+        ("DELAYED_TOPIC, packed, [row.place], ended)", "DELAYED_TOPIC, packed, [], ended)"),
         ("        if due:\n            self._keep(due, offset)\n", ""),
     ),
     *_of(

@@ -27,9 +27,9 @@ from roq.client.publish.receipt import Outcome, Receipt
 from roq.machine import Tick
 from roq.model import ExchangeInfo, PublisherId
 from roq.protocol import channel, documents
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 
-LATER = LATER_TOPIC.decode()
+LATER = DELAYED_TOPIC.decode()
 
 
 @dataclass

@@ -83,7 +83,7 @@ class Scene:
         self.cluster.monitor.remove(exchange.key)
 
     def received(self) -> int:
-        return self.subscriber.machine.merge.counts.delivered
+        return self.subscriber.machine.resequencer.counts.delivered
 
     def check(self) -> None:
         """Everything has arrived, once and in order."""
@@ -102,7 +102,7 @@ def test_what_is_above_the_floor_of_a_striped_stream_is_not_lost() -> None:
     scene.publish(20)
     scene.world.run(0.5)
     # The other exchange's part is here, and nobody knows what is still on its way.
-    assert scene.subscriber.machine.merge.waiting
+    assert scene.subscriber.machine.resequencer.waiting
     scene.check()
 
 

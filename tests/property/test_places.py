@@ -48,7 +48,7 @@ from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import batch as wire
 from roq.protocol import channel
-from roq.protocol.delayed import LATER_TOPIC, Delayed, encode_delayed
+from roq.protocol.delayed import DELAYED_TOPIC, Delayed, encode_delayed
 from roq.simulation.virtual.lossy_files import LossyFiles
 
 QUEUE = b"q" * 16
@@ -56,7 +56,7 @@ PUBLISHER = PublisherId(b"p" * 16)
 LIMITS = Limits(window_batches=6, ring_bytes=1 << 20)
 DELIVERY_SECONDS: Final = 30.0
 BOUND: Final = "r"
-LATER: Final = LATER_TOPIC.decode()
+LATER: Final = DELAYED_TOPIC.decode()
 NEVER_US: Final = 1 << 48
 """When delayed messages are due: beyond the end of each history."""
 UNREADABLE_US: Final = 1 << 62

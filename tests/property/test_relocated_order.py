@@ -75,11 +75,11 @@ class Site:
         self.numbers = NumberedLeases(self.epoch)
         self.members = {}
         self.groups: dict[str, ConsumerGroup[bytes]] = {}
-        self.precedence: OrderQuestions[bytes] = OrderQuestions(
+        self.order_questions: OrderQuestions[bytes] = OrderQuestions(
             QUEUE, self.epoch, self.log, self.groups, self.stays, lambda _group: None
         )
         settings = GroupSettings(mode=self.mode, lease_seconds=5.0, retry_seconds=0.5)
-        self.group = self.groups["g"] = self.precedence.group("g", settings, 1, 0, self.now)
+        self.group = self.groups["g"] = self.order_questions.group("g", settings, 1, 0, self.now)
         for data in self.written:
             for delta in decode_deltas(data):
                 self.group.apply(delta)
@@ -197,7 +197,7 @@ class Cluster:
         site = self.some()
         for _ in range(0 if site.away else self.random.randint(1, 6)):
             found = site.group.next_lease(site.numbers)
-            site.precedence.looked(site.group)
+            site.order_questions.looked(site.group)
             if found is None:
                 return
             self.leased(site, found[0])
@@ -320,7 +320,7 @@ class Cluster:
     def ask(self) -> None:
         for site in self.sites.values():
             if not site.away:
-                for effect in site.precedence.run(self.now):
+                for effect in site.order_questions.run(self.now):
                     assert isinstance(effect, Tell)
                     self.wires.append((0, effect.message))
 
@@ -343,9 +343,9 @@ class Cluster:
         if site.away:
             return
         if isinstance(message, OrderTold):
-            site.precedence.told(message)
+            site.order_questions.told(message)
             return
-        for effect in site.precedence.asked(message):
+        for effect in site.order_questions.asked(message):
             assert isinstance(effect, Tell)
             self.wires.append((0, effect.message))
 
@@ -389,7 +389,7 @@ class Cluster:
                 while (found := site.group.next_lease(site.numbers)) is not None:
                     self.leased(site, found[0])
                     self.settle(site, found[0])
-                site.precedence.looked(site.group)
+                site.order_questions.looked(site.group)
             self.ask()
             while self.wires:
                 self.carry()

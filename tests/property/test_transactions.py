@@ -127,7 +127,7 @@ def history(seed: int) -> None:
         made.turn(0.5)
     model.look(made)
     assert not made.table_size
-    assert not len(made.core.later)
+    assert not len(made.core.delayed)
     for number, fate in model.told.items():
         if fate is Fate.COMMITTED:
             shown = [made.shown[b"%d:%d:" % (number, at)] for at in range(model.prepared[number])]

@@ -670,8 +670,8 @@ def fuzz_later(maker: Maker) -> None:
         if maker.chance(0.5):
             payloads = [_short(maker, delayed.Delayed) for _ in range(pick([1, 3]))]
             area = pick([b"", delayed.pack_settled([(0, 0), (1, 2)])])
-            data = one.batch(delayed.LATER_TOPIC, len(payloads), area=area, payloads=payloads)
-            there.append(one.route, delayed.LATER_TOPIC, data)
+            data = one.batch(delayed.DELAYED_TOPIC, len(payloads), area=area, payloads=payloads)
+            there.append(one.route, delayed.DELAYED_TOPIC, data)
         if maker.chance(0.3):
             there.append(one.route, b"t", one.batch(b"t", pick([1, 3])))
         letter = pick([*asks])

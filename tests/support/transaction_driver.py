@@ -17,7 +17,7 @@ from roq.model import Limits
 from roq.protocol import batch, channel, documents
 from roq.protocol.attributes import Attributes, BatchAttributes, pack_attributes
 from roq.protocol.channel import READER_TAG_BYTES, REFUSED, Hello, Refused
-from roq.protocol.delayed import LATER_TOPIC, Delayed, encode_delayed
+from roq.protocol.delayed import DELAYED_TOPIC, Delayed, encode_delayed
 from roq.protocol.entry import read_entry
 from roq.protocol.transaction import (
     CHECK,
@@ -116,7 +116,7 @@ class Durable:
 
     @property
     def table_size(self) -> int:
-        return len(self.core.later.transactions)
+        return len(self.core.delayed.transactions)
 
     def prepare(self, *halves: bytes, again: bool = False) -> bool:
         """Whether the log has taken it, as one batch; acknowledged when that is committed."""
@@ -126,7 +126,7 @@ class Durable:
             first_sequence=1_000 * self.link, created_us=7,
         )  # fmt: skip
         before = self.log.end
-        shown = self.core.append(b"p", LATER_TOPIC, data, len(data))
+        shown = self.core.append(b"p", DELAYED_TOPIC, data, len(data))
         assert shown is None, "nobody is shown that"
         if self.log.end == before and not again:
             self.link -= 1
@@ -162,7 +162,7 @@ class Durable:
             self.log.commit(self.written)
             self.written = None
         for topic, frame, data, _ in core.take_committed(1_000):
-            assert topic.name != LATER_TOPIC
+            assert topic.name != DELAYED_TOPIC
             if topic.name != b"v":
                 self.show(frame, data)
         self.take(core.take_answers())

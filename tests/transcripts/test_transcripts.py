@@ -64,7 +64,7 @@ def relocation() -> Transcript:
     publisher.publish("t", [b"x"])
     story.world.run(0.5)
     assert publisher.settled
-    assert not subscriber.machine.merge.waiting
+    assert not subscriber.machine.resequencer.waiting
     assert story.monitor.where(publisher.id) == (there.key,)
     return story
 
@@ -112,7 +112,7 @@ def loss() -> Transcript:
     story.world.run(0.01)
     story.network.weather.drop = 0.0
     story.world.run(2.0)
-    assert not subscriber.machine.merge.waiting
+    assert not subscriber.machine.resequencer.waiting
     return story
 
 
@@ -135,7 +135,7 @@ def lost() -> Transcript:
     story.note("the next batch tells")
     publisher.publish("t", [bytes(1_000)])
     story.world.run(0.5)
-    assert not subscriber.machine.merge.waiting
+    assert not subscriber.machine.resequencer.waiting
     return story
 
 

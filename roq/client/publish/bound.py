@@ -20,7 +20,7 @@ from typing import Final
 from roq.client.publish.link import Link, LinkEffect, LinkPhase
 from roq.client.publish.send_window import PendingBatch
 from roq.model import ExchangeInfo, LogId
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 
 LINKS_MAX: Final = 16
 """Exchanges that are waited for; with more, what is bound to the first is unknown."""
@@ -29,7 +29,7 @@ PATIENCE_SECONDS: Final = 5.0
 hangs serves again by then."""
 PATIENCE_PARTS: Final = 4
 """It is this part of the delivery time-out at most."""
-FOR_A_WHILE: Final = frozenset({LATER_TOPIC.decode()})
+FOR_A_WHILE: Final = frozenset({DELAYED_TOPIC.decode()})
 """Topics that are bound only for a while, unless they are of those that must not be in two logs: a
 publisher of transactions says so of its half messages."""
 NAMED_MAX: Final = 1_000

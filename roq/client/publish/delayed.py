@@ -16,7 +16,7 @@ from roq.model import encode_topic
 from roq.protocol.attributes import attributes_of
 from roq.protocol.delayed import (
     DELAY_SECONDS_MAX,
-    LATER_TOPIC,
+    DELAYED_TOPIC,
     MESSAGE_ID_BYTES,
     Delayed,
     encode_delayed,
@@ -24,7 +24,7 @@ from roq.protocol.delayed import (
 
 When = float | timedelta | datetime
 """Seconds from now, or an aware time."""
-_TOPIC: Final = LATER_TOPIC.decode()
+_TOPIC: Final = DELAYED_TOPIC.decode()
 
 
 class DelayedMessage(NamedTuple):

@@ -25,7 +25,7 @@ from roq.client.request.shell import OPEN_MAX, Collector
 from roq.client.request.waiting_requests import Sent, Waiter
 from roq.errors import InvalidRequest, MessageTooLarge, RoQError, Unavailable, WouldBlock
 from roq.protocol.attributes import attributes_of
-from roq.protocol.delayed import LATER_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
+from roq.protocol.delayed import DELAYED_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
 from roq.protocol.requesting import (
     DELAYED_FROM,
     ENVELOPE,
@@ -40,7 +40,7 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 SECOND_US: Final = 1_000_000
-LATER: Final = LATER_TOPIC.decode()
+LATER: Final = DELAYED_TOPIC.decode()
 """Topic of requests that are delayed."""
 CLOSE_SECONDS: Final = 5.0
 

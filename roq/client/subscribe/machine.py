@@ -115,7 +115,7 @@ class SubscriberMachine:
         self.confirmed = False
         self.gaps: list[Gap] = []
         self._latest = isinstance(start, Start) and start.at is From.LATEST
-        self.merge = Resequencer(
+        self.resequencer = Resequencer(
             now,
             elapsed=elapsed,
             held_bytes_max=HELD_BYTES_MAX if held_bytes_max is None else held_bytes_max,
@@ -150,11 +150,11 @@ class SubscriberMachine:
     @property
     def out(self) -> list[Batch]:
         """What was delivered; see `take`."""
-        return self.merge.out
+        return self.resequencer.out
 
     def take(self) -> list[Batch]:
         """Take away what was delivered."""
-        out, self.merge.out = self.merge.out, []
+        out, self.resequencer.out = self.resequencer.out, []
         return out
 
     # --- exchanges --------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class SubscriberMachine:
         """Begin to read an exchange: connect and feed its reader."""
         source = exchange.log
         first = not self.confirmed
-        self.merge.source_came(source, now, alone=not (first or self.readers))
+        self.resequencer.source_came(source, now, alone=not (first or self.readers))
         reader = self.readers[source] = Reader(
             exchange,
             queue,
@@ -192,7 +192,7 @@ class SubscriberMachine:
             begin has nothing to wait for.
         """
         self._durable = bool(logs)
-        self.merge.topology_known(now, durable=self._durable)
+        self.resequencer.topology_known(now, durable=self._durable)
         numbers = {log.number for log in serving}
         missing = [source for source in self.readers if source not in serving]
         self.away = frozenset(
@@ -211,7 +211,8 @@ class SubscriberMachine:
         """An exchange is gone for good; what it still had to say was fed before."""
         reader = self.readers[source]
         orders = self.burst(source, now)
-        self.merge.source_gone(source, now)  # before the rest comes, which cannot be put aside
+        # Before the rest comes, which cannot be put aside.
+        self.resequencer.source_gone(source, now)
         reader.chain.surrender()
         self._pass_on(source, reader, now)
         del self.readers[source]
@@ -236,7 +237,7 @@ class SubscriberMachine:
 
     def facts(self, queue: str, session: SessionFacts, now: float) -> SubscriberFacts:
         """What the watchdog wants to know."""
-        hole = oldest(self.merge.waiting_streams())
+        hole = oldest(self.resequencer.waiting_streams())
         return SubscriberFacts(
             queue,
             session,
@@ -259,7 +260,7 @@ class SubscriberMachine:
             sum(values) for values in zip(*figures, strict=True)
         )
         return ReceptionStats(
-            counts=replace(self.merge.counts),
+            counts=replace(self.resequencer.counts),
             gaps=self.log_gaps,
             repairs=repairs,
             offset_duplicates=duplicates,
@@ -268,7 +269,7 @@ class SubscriberMachine:
             foreign=foreign,
             malformed=malformed,
             exchanges=len(self.readers),
-            held_bytes=self.merge.held_bytes,
+            held_bytes=self.resequencer.held_bytes,
         )
 
     def has_news(self, now: float) -> bool:
@@ -281,16 +282,19 @@ class SubscriberMachine:
 
         It says so each second anyway. But where much is lost, much is put aside within a second.
         """
-        if now < self._doubt_not_before or self.merge.held_bytes < self._backpressure.ahead_bytes:
+        if (
+            now < self._doubt_not_before
+            or self.resequencer.held_bytes < self._backpressure.ahead_bytes
+        ):
             return False
-        if not self.merge.doubtful:
+        if not self.resequencer.doubtful:
             return False
         self._doubt_not_before = now + DOUBT_SECONDS
         return True
 
     def read(self) -> list[tuple[int, int, int]]:
         """How far they are: (number, generation, offset); see `roq.protocol.control.Alive`."""
-        return self._progress.report(self.readers, self.merge.put_aside())
+        return self._progress.report(self.readers, self.resequencer.put_aside())
 
     def _start_of(self, source: LogId, *, first: bool) -> Start:
         if source in self._retired:
@@ -311,7 +315,7 @@ class SubscriberMachine:
             and all(reader.confirmed for reader in self.readers.values())
         ):
             self.confirmed = True
-            self.merge.tables_complete(now)
+            self.resequencer.tables_complete(now)
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -329,7 +333,7 @@ class SubscriberMachine:
         if reader.dirty:
             return self.handle(source, Tick(), now)
         self._pass_on(source, reader, now)
-        if not self.merge.recalls:
+        if not self.resequencer.recalls:
             return []
         orders: list[Order] = []
         self._recall(now, orders)
@@ -339,12 +343,12 @@ class SubscriberMachine:
         """The part of `burst` that may be interrupted; whether the rest of it is wanted."""
         reader = self.readers[source]
         self._pass_on(source, reader, now)
-        merge = self.merge
-        return bool(reader.dirty or merge.recalls or merge.waiting or self.gaps)
+        resequencer = self.resequencer
+        return bool(reader.dirty or resequencer.recalls or resequencer.waiting or self.gaps)
 
     def recount(self) -> None:
         """Put right what follows from what was delivered, after an interrupted `pass_on`."""
-        self.merge.recount()
+        self.resequencer.recount()
 
     def tick(self, now: float, *, resting: bool = False) -> list[Order]:
         """Time has passed.
@@ -366,9 +370,9 @@ class SubscriberMachine:
 
     def settle(self, now: float, orders: list[Order]) -> None:
         """Find out whether what is missing will still come."""
-        if not self.merge.waiting:
+        if not self.resequencer.waiting:
             return
-        wanted = self.merge.settle(
+        wanted = self.resequencer.settle(
             now, self._verified(), unread=self._unread, away=bool(self._absent())
         )
         self._collect()
@@ -379,8 +383,8 @@ class SubscriberMachine:
         orders: list[Order] = []
         before = self._backpressure.held_back
         held_back = self._backpressure.look(
-            self.merge.waiting_streams(), self.merge.held_bytes, self._verified(), now,
-            absent=self._absent() if self.merge.crowded else (),
+            self.resequencer.waiting_streams(), self.resequencer.held_bytes, self._verified(), now,
+            absent=self._absent() if self.resequencer.crowded else (),
         )  # fmt: skip
         for source in before ^ held_back:
             if source in self.readers:
@@ -400,7 +404,7 @@ class SubscriberMachine:
 
     def read_again(self, now: float) -> None:
         """Nobody has read for a while: the user was slow."""
-        self.merge.read_again(now)
+        self.resequencer.read_again(now)
 
     def _verified(self) -> dict[LogId, float]:
         verified = dict.fromkeys(self._unread, float("-inf"))
@@ -420,13 +424,13 @@ class SubscriberMachine:
         times: list[float | None] = []
         for reader in self.readers.values():
             times += reader.next_deadline(), reader.report_at()
-        if self.merge.waiting:
+        if self.resequencer.waiting:
             times.append(now + HURRY_SECONDS)
         return min((time for time in times if time is not None), default=None)
 
     def check(self) -> None:
         """Assert the invariants."""
-        self.merge.check()
+        self.resequencer.check()
         for reader in self.readers.values():
             reader.check()
 
@@ -438,7 +442,7 @@ class SubscriberMachine:
         self._pass_on(source, reader, now)
         for effect in effects:
             self._perform(source, reader, effect, now, orders)
-        if self.merge.recalls:
+        if self.resequencer.recalls:
             self._recall(now, orders)
         self._collect()
         self._report(source, reader, now, orders)
@@ -446,7 +450,7 @@ class SubscriberMachine:
     def _report(self, source: LogId, reader: Reader, now: float, orders: list[Order]) -> None:
         if reader.report_at() > now:
             return
-        aside = self.merge.put_aside() if self.merge.counts.stubbed else {}
+        aside = self.resequencer.put_aside() if self.resequencer.counts.stubbed else {}
         ask = reader.report(now, aside.get(source))
         if ask is not None:
             orders.append((source, ask))
@@ -454,7 +458,7 @@ class SubscriberMachine:
     def _pass_on(self, source: LogId, reader: Reader, now: float) -> None:
         passed = reader.chain.passed
         if passed:
-            add = self.merge.add
+            add = self.resequencer.add
             for topic, offset, batch in passed:
                 add(source, topic, offset, batch, now)
             passed.clear()
@@ -467,11 +471,11 @@ class SubscriberMachine:
             case Ask() | Subscribe() | Unsubscribe():
                 orders.append((source, effect))
             case StreamsFound(streams):
-                self.merge.start(source, streams, latest=self._latest)
+                self.resequencer.start(source, streams, latest=self._latest)
             case Confirmed():
                 self._look_confirmed(now)
             case Gone(topic, offset):
-                self.merge.gone(source, topic, offset)
+                self.resequencer.gone(source, topic, offset)
             case LogGap():
                 self._log_gap(reader.exchange, effect, behind=reader.positions.behind)
             case _:
@@ -482,21 +486,21 @@ class SubscriberMachine:
             return  # what is answered at once may want more: see the loop
         self._recalling = True
         try:
-            while self.merge.recalls:
-                recalls, self.merge.recalls = self.merge.recalls, []
+            while self.resequencer.recalls:
+                recalls, self.resequencer.recalls = self.resequencer.recalls, []
                 for recall in recalls:
                     if recall.source in self.readers:
                         refetch = Refetch(recall.topic, recall.offset)
                         self._step(recall.source, refetch, now, orders)
                     else:
-                        self.merge.source_missing(recall.source, now)
+                        self.resequencer.source_missing(recall.source, now)
         finally:
             self._recalling = False
 
     def _collect(self) -> None:
-        if self.merge.gaps:
-            self.gaps.extend(self.merge.gaps)
-            self.merge.gaps.clear()
+        if self.resequencer.gaps:
+            self.gaps.extend(self.resequencer.gaps)
+            self.resequencer.gaps.clear()
 
     def _log_gap(self, exchange: ExchangeInfo, gap: LogGap, *, behind: bool) -> None:
         self.log_gaps += 1

@@ -281,7 +281,7 @@ class SubscriberShell:
         with self._lock:
             mean = self._latency_sum / self._latency_count if self._latency_count else 0.0
             self._latency_sum, self._latency_count = 0.0, 0
-            counts = self._machine.merge.counts
+            counts = self._machine.resequencer.counts
             return {
                 "received": counts.delivered,
                 "latency_ms": max(0.0, mean * 1_000),
@@ -391,7 +391,7 @@ class SubscriberShell:
             return
         if self._machine.out:
             self._deliver()
-        if self._machine.merge.waiting:
+        if self._machine.resequencer.waiting:
             self._arm()
 
     def _tick(self) -> None:
@@ -430,7 +430,7 @@ class SubscriberShell:
         """Whatever the reception has decided is passed on."""
         if self._closed:
             return
-        if self._machine.merge.waiting or self._machine.held_back:
+        if self._machine.resequencer.waiting or self._machine.held_back:
             self._pace()
         if not self.confirmed and self._machine.confirmed:
             self.confirmed = True
@@ -514,7 +514,7 @@ class SubscriberShell:
             )
             self._receive_queue.put_gap(gap)
         last = machine.gaps[-1].text
-        self._lost = Losses(machine.merge.counts.lost, machine.log_gaps, last)
+        self._lost = Losses(machine.resequencer.counts.lost, machine.log_gaps, last)
         machine.gaps.clear()
         self._attendance.ring()
 

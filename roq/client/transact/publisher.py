@@ -23,7 +23,7 @@ from roq.errors import (
 )
 from roq.model import encode_topic
 from roq.protocol.attributes import Attributes, attributes_of, pack_attributes
-from roq.protocol.delayed import LATER_TOPIC, Delayed, encode_delayed
+from roq.protocol.delayed import DELAYED_TOPIC, Delayed, encode_delayed
 from roq.protocol.transaction import (
     ATTEMPTS_MAX,
     CHECK_SECONDS_MAX,
@@ -38,7 +38,7 @@ from roq.protocol.transaction import (
     encode_half,
 )
 
-TOPIC: Final = LATER_TOPIC.decode()
+TOPIC: Final = DELAYED_TOPIC.decode()
 CLOSE_SECONDS: Final = 5.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -281,7 +281,7 @@ class Subscriber:
     def _after(self, orders: list[Order]) -> None:
         machine = self.machine
         self._perform_all(orders)
-        if machine.merge.waiting or machine.held_back:
+        if machine.resequencer.waiting or machine.held_back:
             self._pace()
         if machine.confirmed and not self._confirmed:
             self._confirmed = True
@@ -295,7 +295,7 @@ class Subscriber:
         if machine.out:
             for batch in machine.take():
                 self._on_batch(batch)
-        if orders or machine.merge.waiting:
+        if orders or machine.resequencer.waiting:
             self._arm()
         if machine.has_news(self._world.now):
             self._on_read(machine.read())
@@ -305,7 +305,7 @@ class Subscriber:
     def _pace(self) -> None:
         """Leave exchanges alone that are ahead of others, and read those that are so no more."""
         machine = self.machine
-        self.most_held = max(self.most_held, machine.merge.held_bytes)
+        self.most_held = max(self.most_held, machine.resequencer.held_bytes)
         before = machine.held_back
         self._perform_all(machine.pace(self._world.now))
         self.held_back += len(machine.held_back - before)

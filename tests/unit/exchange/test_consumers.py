@@ -123,7 +123,7 @@ def test_who_says_what_it_holds_of_another_log_holds_nothing() -> None:
 @pytest.mark.parametrize("jump_us", [-3_600_000_000, 3_600_000_000])
 def test_a_clock_that_jumps_takes_nothing_for_old_that_has_just_come(jump_us: int) -> None:
     there = exchange(message_seconds=60)
-    there.core.later.clock = SteadyClock()
+    there.core.delayed.clock = SteadyClock()
     publisher = Publisher(there)
     publisher.hello()
     start_us = 10_000_000_000

@@ -23,7 +23,7 @@ SPEC = ExchangeSpec(
 def test_what_a_turn_publishes_itself_is_handed_out_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A delayed message that is due when something else is read: no timer looks for it any more."""
     server, published = ExchangeServer(SPEC), list[int]()
-    monkeypatch.setattr(server.core.later, "run", lambda: published.append(1) or [])
+    monkeypatch.setattr(server.core.delayed, "run", lambda: published.append(1) or [])
     monkeypatch.setattr(server.core.consumers, "runnable", lambda: bool(published))
     try:
         server._data_readable()

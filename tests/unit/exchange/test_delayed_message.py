@@ -9,7 +9,7 @@ from roq.errors import RemoteProtocolError
 from roq.exchange.delayed_message import delivered, messages_of
 from roq.protocol import batch
 from roq.protocol.attributes import Attributes, pack_attributes
-from roq.protocol.delayed import LATER_TOPIC, Delayed, encode_delayed
+from roq.protocol.delayed import DELAYED_TOPIC, Delayed, encode_delayed
 
 
 def sent(*messages: Delayed, given: dict[int, Attributes] | None = None, link: int = 1) -> bytes:
@@ -29,7 +29,7 @@ def test_it_is_known_who_has_published_it_and_when() -> None:
     assert delivered(held).properties["roq.delayed.published"] == "5"
 
 
-@pytest.mark.parametrize("topic", [LATER_TOPIC, b"\xff", b"\xffz"])
+@pytest.mark.parametrize("topic", [DELAYED_TOPIC, b"\xff", b"\xffz"])
 def test_a_topic_that_is_no_program_s_is_refused(topic: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         messages_of(sent(Delayed(9, topic, b"", b"12345678")))

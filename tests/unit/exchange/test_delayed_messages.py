@@ -41,7 +41,7 @@ from roq.protocol.delayed import (
     CANCEL_DELAYED,
     DELAY_SECONDS_MAX,
     DELAYED,
-    LATER_TOPIC,
+    DELAYED_TOPIC,
     CancelDelayed,
     CancelledDelayed,
     Delayed,
@@ -79,7 +79,7 @@ class Clock:
     jump_us: int = 0
 
     def __post_init__(self) -> None:
-        self.there.core.later.clock = SteadyClock()
+        self.there.core.delayed.clock = SteadyClock()
         self.begin()
         hello = Hello(queue=QUEUE, publisher=publisher_id("p"), epoch=1, attempt=1)
         self.there.tell(Received(b"p", (channel.HELLO, documents.encode(hello))))
@@ -97,7 +97,7 @@ class Clock:
         self.begin()
         before = self.there.core.log.end
         data = wrapped(payloads, self.number + 1, self.first, attributes)
-        shown = self.there.append(b"p", LATER_TOPIC, data)
+        shown = self.there.append(b"p", DELAYED_TOPIC, data)
         assert not shown, "nobody is shown that"
         if self.there.core.log.end == before:
             return False
@@ -114,7 +114,7 @@ class Clock:
             self.begin()
             self.there.tell(Tick())
             self.there.settle()
-            if self.there.now >= until and (self.there.core.later.deadline or until + 1) > until:
+            if self.there.now >= until and (self.there.core.delayed.deadline or until + 1) > until:
                 return
 
     def published(self) -> list[tuple[bytes, bytes, Attributes]]:
@@ -152,11 +152,11 @@ def test_a_message_is_published_when_it_is_due_and_not_before() -> None:
     assert made.payloads() == [b"m2"]
     made.wait(2.4)
     assert made.payloads() == [b"m2", b"m1"]
-    assert len(made.there.core.later) == 1
+    assert len(made.there.core.delayed) == 1
     made.wait(500.0)
     assert made.payloads() == [b"m2", b"m1", b"m3"]
-    assert len(made.there.core.later) == 0
-    assert made.there.core.later.deadline is None
+    assert len(made.there.core.delayed) == 0
+    assert made.there.core.delayed.deadline is None
 
 
 def test_what_is_past_is_published_at_once_and_ten_years_are_kept() -> None:
@@ -164,7 +164,7 @@ def test_what_is_past_is_published_at_once_and_ten_years_are_kept() -> None:
     assert made.send(message(1, -86_400.0), message(2, DELAY_SECONDS_MAX - 1.0))
     made.wait(0.0)
     assert made.payloads() == [b"m1"]
-    assert made.there.core.later.deadline is None
+    assert made.there.core.delayed.deadline is None
 
 
 def test_it_says_who_has_published_it_and_keeps_its_attributes() -> None:
@@ -192,13 +192,13 @@ def test_the_exchange_numbers_what_it_publishes() -> None:
     assert [(each.first_sequence, each.count, each.link_number) for each in headers] == [
         (0, 2, 0), (2, 2, 0), (4, 1, 0),
     ]  # fmt: skip
-    assert {each.publisher for each in headers} == {made.there.core.later.publisher}
+    assert {each.publisher for each in headers} == {made.there.core.delayed.publisher}
 
 
 @pytest.mark.parametrize(
     "payload",
     [b"", b"garbage", encode_delayed(Delayed(1, b"\xff", b"", name(1))),
-     encode_delayed(Delayed(1, LATER_TOPIC, b"", name(1))),
+     encode_delayed(Delayed(1, DELAYED_TOPIC, b"", name(1))),
      encode_delayed(Delayed(1, b"t", b"", name(1)))[:-9]],
 )  # fmt: skip
 def test_what_is_no_delayed_message_is_refused(payload: bytes) -> None:
@@ -218,7 +218,7 @@ def test_ten_thousand_years_are_refused_in_a_sentence() -> None:
     made = clock()
     assert not made.send(message(1, 10_000 * 365 * 86_400.0))
     assert "3660 days at most" in refusal(made).text
-    assert made.there.core.later.refused == 1
+    assert made.there.core.delayed.refused == 1
 
 
 def test_what_waits_is_bounded_in_bytes_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ def test_properties_count_for_what_waits() -> None:
         sent += 1
     assert 20 < sent < 25, "100,000 bytes are kept at most"
     made.wait(51.0)
-    assert made.there.core.later.check() is None
+    assert made.there.core.delayed.check() is None
     assert made.send(message(200, 90.0), attributes=given)
 
 
@@ -273,7 +273,7 @@ def cancel(made: Clock, number: int) -> bool:
 def listed(made: Clock, most: int = 10) -> list[int]:
     request = DelayedRequest(id=1, queue=QUEUE, most=most)
     answer = documents.decode(made.there.ask(DELAYED, request), DelayedList)
-    assert answer.pending == len(made.there.core.later)
+    assert answer.pending == len(made.there.core.delayed)
     return [int.from_bytes(each, "big") for each, _ in answer.messages]
 
 
@@ -287,7 +287,7 @@ def test_messages_are_listed_in_order_and_cancelled() -> None:
     assert listed(made) == [1, 2, 4, 5, 6]
     made.wait(40_000.0)
     assert made.payloads() == [b"m1", b"m2", b"m4", b"m5", b"m6"]
-    assert made.there.core.later.cancelled == 3
+    assert made.there.core.delayed.cancelled == 3
 
 
 def test_a_request_for_another_queue_is_refused() -> None:
@@ -322,7 +322,7 @@ def test_a_topic_without_room_is_tried_again(monkeypatch: pytest.MonkeyPatch) ->
     with monkeypatch.context() as patch:
         patch.setattr(type(made.there.core.log), "make_room", lambda *_, **__: False)
         made.wait(1.5)
-    assert (made.payloads(), len(made.there.core.later)) == ([], 1)
+    assert (made.payloads(), len(made.there.core.delayed)) == ([], 1)
     made.wait(1.0)
     assert made.payloads() == [b"m1"]
 
@@ -346,7 +346,7 @@ def test_what_is_due_pushes_out_nothing_that_a_group_has_still_to_do() -> None:
     for _ in range(20):
         made.wait(1.0)
         assert core.log.floor == 0, "the group has not read that"
-    waits = len(core.later)
+    waits = len(core.delayed)
     assert waits > 0
     core.backpressure.report(b"g" * READER_BYTES, b"g", core.log.end, patient=True)
     made.wait(2.0)
@@ -445,7 +445,7 @@ class Lives:
             first_sequence=numbers[0], created_us=7,
         )  # fmt: skip
         before = self.log.end
-        self.core.append(b"p", LATER_TOPIC, data, len(data))
+        self.core.append(b"p", DELAYED_TOPIC, data, len(data))
         if self.log.end == before:
             self.link -= 1  # it was refused, or there was no room
             return
@@ -469,7 +469,7 @@ class Lives:
                 if due is not None and number not in self.seen:
                     self.owed[number] = due
         for topic, frame, data, _ in self.core.take_committed(1_000):
-            assert topic.name != LATER_TOPIC
+            assert topic.name != DELAYED_TOPIC
             assert read_entry(frame).offset < self.log.committed
             self.take(frame, data)
 
@@ -498,14 +498,14 @@ def test_nothing_is_lost_and_nothing_comes_twice_whatever_the_power_does(seed: i
         lives.core.take_answers()
         lives.core.check()
         group = lives.log.gather(lives.core.snapshot)
-        if group is None and not len(lives.core.later):
+        if group is None and not len(lives.core.delayed):
             break
         if group is not None:
             perform(lives.files, group)
             lives.log.commit(group.end)
         lives.look()
         lives.now += 0.1
-    assert not len(lives.core.later)
+    assert not len(lives.core.delayed)
     assert not lives.owed, "all that was acknowledged was published"
     again = {number: places for number, places in lives.seen.items() if len(places) > 1}
     assert not again, "nothing came twice"
@@ -583,7 +583,7 @@ class OnDisk:
 
 def test_what_the_disk_does_not_give_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     made = OnDisk()
-    made.send(LATER_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
+    made.send(DELAYED_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
     made.bury()
     made.turn(15.0)
     with monkeypatch.context() as patch:
@@ -594,18 +594,18 @@ def test_what_the_disk_does_not_give_is_read_again(monkeypatch: pytest.MonkeyPat
         patch.setattr(made.files, "read", refuse)
         for _ in range(40):
             made.turn(0.2)
-    assert (made.got, len(made.core.later), made.core.later.lost) == ([], 5, 0)
+    assert (made.got, len(made.core.delayed), made.core.delayed.lost) == ([], 5, 0)
     for _ in range(40):
         made.turn()
     assert sorted(made.got) == [b"m%d" % each for each in range(5)]
-    assert (len(made.core.later), made.core.later.lost) == (0, 0)
+    assert (len(made.core.delayed), made.core.delayed.lost) == (0, 0)
 
 
 def test_what_the_disk_refuses_while_a_segment_is_to_leave_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = OnDisk()
-    made.send(LATER_TOPIC, *(encode_delayed(message(each, 500.0)) for each in range(5)))
+    made.send(DELAYED_TOPIC, *(encode_delayed(message(each, 500.0)) for each in range(5)))
     made.bury()
     with monkeypatch.context() as patch:
 
@@ -625,13 +625,13 @@ def test_what_the_disk_refuses_while_a_segment_is_to_leave_is_kept(
 
 def test_what_is_damaged_is_counted_and_waits_no_more() -> None:
     made = OnDisk()
-    made.send(LATER_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
+    made.send(DELAYED_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
     made.bury()
     first = min(each for each in made.files.names() if each.endswith(".seg"))
     made.files.write(first, 0, [bytes(made.files.size(first))])
     while made.now < 30.0:
         made.turn(1.0)
-    assert (made.got, len(made.core.later), made.core.later.lost) == ([], 0, 5)
+    assert (made.got, len(made.core.delayed), made.core.delayed.lost) == ([], 0, 5)
 
 
 def again(made: OnDisk) -> ExchangeCore[bytes]:
@@ -644,7 +644,7 @@ def again(made: OnDisk) -> ExchangeCore[bytes]:
 
 def test_a_start_at_which_the_disk_refuses_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     made = OnDisk()
-    made.send(LATER_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
+    made.send(DELAYED_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
     made.bury()
     core = again(made)
     with monkeypatch.context() as patch:
@@ -657,19 +657,19 @@ def test_a_start_at_which_the_disk_refuses_is_none(monkeypatch: pytest.MonkeyPat
             core.recover(made.now)
     core = again(made)
     core.recover(made.now)
-    assert (len(core.later), core.later.unread) == (5, 0)
+    assert (len(core.delayed), core.delayed.unread) == (5, 0)
 
 
 def test_what_is_damaged_at_a_start_is_counted() -> None:
     made = OnDisk()
-    made.send(LATER_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
+    made.send(DELAYED_TOPIC, *(encode_delayed(message(each, 20.0)) for each in range(5)))
     made.bury()
     core = again(made)
     first = min(each for each in made.files.names() if each.endswith(".seg"))
     made.files.write(first, 0, [bytes(made.files.size(first))])
     core.recover(made.now)
-    assert len(core.later) == 0
-    assert core.later.unread > 0
+    assert len(core.delayed) == 0
+    assert core.delayed.unread > 0
 
 
 def asked(made: OnDisk, number: int, route: bytes = b"r") -> list[bytes]:
@@ -686,10 +686,10 @@ def test_answers_that_wait_for_the_disk_are_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(commit, "OWED_MAX", 3)
     made = OnDisk()
     assert asked(made, 99) == [CANCEL_DELAYED], "there is nothing to wait for"
-    made.send(LATER_TOPIC, *(encode_delayed(message(each, 500.0)) for each in range(9)))
+    made.send(DELAYED_TOPIC, *(encode_delayed(message(each, 500.0)) for each in range(9)))
     assert asked(made, 0) == asked(made, 0) == asked(made, 99) == []
     assert asked(made, 1) == [REFUSED]
-    assert len(made.core.later) == 8
+    assert len(made.core.delayed) == 8
     made.core.handle(Unreachable(b"r"), made.now)
     assert asked(made, 1, b"s") == []
     made.turn()
@@ -702,7 +702,7 @@ GB = 1 << 30
 
 def test_one_that_waits_for_days_does_not_keep_a_full_disk_full() -> None:
     made = OnDisk()
-    made.send(LATER_TOPIC, encode_delayed(message(1, 1e6)), encode_delayed(message(2, 90.0)))
+    made.send(DELAYED_TOPIC, encode_delayed(message(1, 1e6)), encode_delayed(message(2, 90.0)))
 
     def measure() -> None:
         """Nothing else is on that disk, and it has room for so much of the log."""
@@ -718,16 +718,16 @@ def test_one_that_waits_for_days_does_not_keep_a_full_disk_full() -> None:
         made.turn(1.0)
         measure()
     assert made.got == [b"m2"], "what is due is published all the same"
-    assert len(made.core.later) == 1
+    assert len(made.core.delayed) == 1
     for _ in range(5):
         made.turn(1.0)
-    assert made.core.later.deadline is None, "nothing is left to do for it"
+    assert made.core.delayed.deadline is None, "nothing is left to do for it"
     assert made.send(b"t", b"again")
 
 
 def test_a_log_that_is_retired_or_sealed_gets_nothing_from_what_is_due() -> None:
     made = OnDisk()
-    made.send(LATER_TOPIC, encode_delayed(message(1, 5.0)))
+    made.send(DELAYED_TOPIC, encode_delayed(message(1, 5.0)))
     made.core.disk.retire(retired=True)
     for _ in range(20):
         made.turn()

@@ -19,7 +19,7 @@ from roq.protocol.consuming import (
     GroupOrder,
     LeaveGroup,
 )
-from roq.protocol.delayed import LATER_TOPIC, Delayed, encode_delayed
+from roq.protocol.delayed import DELAYED_TOPIC, Delayed, encode_delayed
 from roq.protocol.requesting import (
     ATTEND,
     DELAYED_FROM,
@@ -47,8 +47,8 @@ def put_off(publisher: Publisher, *numbers: int, due: float = DUE) -> list[Posit
         encode_delayed(Delayed(int(due * 1e6), b"s/do", b"x", delayed_message(place) or b""))
         for place in places
     ]
-    data = publisher.batch(LATER_TOPIC, len(later), payloads=later)
-    assert not publisher.exchange.append(publisher.route, LATER_TOPIC, data)
+    data = publisher.batch(DELAYED_TOPIC, len(later), payloads=later)
+    assert not publisher.exchange.append(publisher.route, DELAYED_TOPIC, data)
     return places
 
 
@@ -108,7 +108,7 @@ def test_a_delayed_request_is_cancelled_before_it_is_due_and_while_it_runs(late:
 def test_a_delayed_request_is_cancelled_when_it_is_due_and_nobody_has_looked_at_it() -> None:
     there, publisher, asker, instance = service()
     (due,) = put_off(publisher, 5, due=1)
-    while there.core.later.request(delayed_message(due) or b"") is not None:
+    while there.core.delayed.request(delayed_message(due) or b"") is not None:
         pass_time(there, 0.5)
         there.settle()
     asker.want(due, cancelled=[due])
@@ -134,7 +134,7 @@ def test_one_message_cancels_only_so_many_delayed_requests(
 ) -> None:
     there, _, asker, _ = service()
     looked: list[bytes] = []
-    monkeypatch.setattr(there.core.later, "withdraw", looked.append)
+    monkeypatch.setattr(there.core.delayed, "withdraw", looked.append)
     asker.want(**{word: [Position(DELAYED_FROM + number, 0) for number in range(1_000)]})
     assert len(looked) == requesting.DELAYED_LOOKS
     assert documents.decode(asker.take(REFUSED), Refused).code == "full"
@@ -153,7 +153,7 @@ def test_a_delayed_request_outlives_its_exchange(due: float) -> None:
     wait_until(there, 2)
     core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH + 1, Limits(), log)
     core.begin(3.0, 3_000_000)
-    core.later.recover(b"", 0)
+    core.delayed.recover(b"", 0)
     after = Exchange(core, Limits(), now=3.0)
     asker, instance = Party(after, "asker"), Party(after, "instance")
     asker.attend()

@@ -15,7 +15,7 @@ from roq.protocol.channel import HELLO, READER_BYTES, Hello
 from roq.protocol.delayed import (
     CANCEL_DELAYED,
     DELAYED,
-    LATER_TOPIC,
+    DELAYED_TOPIC,
     CancelDelayed,
     CancelledDelayed,
     Delayed,
@@ -54,7 +54,7 @@ def test_nobody_sees_a_half_message_and_a_commit_shows_all_of_it(made: Durable) 
     properties = made.keys[b"1:2:"].properties
     assert properties["roq.transaction.id"] == name(1).hex()
     assert not any(each.startswith("roq.delayed.") for each in properties)
-    assert (made.table_size, len(made.core.later)) == (0, 0)
+    assert (made.table_size, len(made.core.delayed)) == (0, 0)
 
 
 def test_a_rollback_leaves_nothing(made: Durable) -> None:
@@ -303,7 +303,7 @@ def test_one_whose_batch_is_damaged_is_counted_and_is_not_here(made: Durable) ->
     first = min(each for each in made.files.names() if each.endswith(".seg"))
     made.files.write(first, 0, [bytes(made.files.size(first))])
     assert made.settle(1, COMMIT) is Fate.NOT_HERE
-    assert (made.table_size, made.core.later.lost, made.shown) == (0, 1, {})
+    assert (made.table_size, made.core.delayed.lost, made.shown) == (0, 1, {})
 
 
 def test_what_the_disk_does_not_give_now_is_said_again(
@@ -365,7 +365,9 @@ def test_a_commit_pushes_out_nothing_that_a_group_has_still_to_do() -> None:
     publisher = Publisher(there, "p")
     publisher.hello()
     payload = half(1, size=900)
-    there.append(publisher.route, LATER_TOPIC, publisher.batch(LATER_TOPIC, 1, payloads=[payload]))
+    there.append(
+        publisher.route, DELAYED_TOPIC, publisher.batch(DELAYED_TOPIC, 1, payloads=[payload])
+    )
     report = there.core.backpressure.report
     report(b"g" * READER_BYTES, b"g", 0, patient=True)
     there.core.intake.look()
@@ -389,14 +391,14 @@ def test_in_memory_it_is_the_same_as_long_as_the_process_lives() -> None:
         [half(1, topics=(b"t", b"u")), half(2)], publisher=publisher_id("p"), epoch=1,
         link_number=1, first_sequence=0, created_us=7,
     )  # fmt: skip
-    assert not there.append(b"p", LATER_TOPIC, data)
+    assert not there.append(b"p", DELAYED_TOPIC, data)
     settle = Settle(id=1, queue=QUEUE, group="g", ends=[(name(1), COMMIT), (name(2), ROLLBACK)])
     answer = documents.decode(there.ask(SETTLE, settle), Settled)
     assert answer.fates == [Fate.COMMITTED, Fate.ROLLED_BACK]
     there.settle()
     shown = [parts[0] for parts in there.live if len(parts) == 3]
     assert shown == [b"t", b"u"]
-    assert (len(there.core.later), len(there.core.later.transactions)) == (0, 0)
+    assert (len(there.core.delayed), len(there.core.delayed.transactions)) == (0, 0)
 
 
 def test_what_is_left_to_a_person_stays_so_when_a_producer_comes(made: Durable) -> None:
@@ -467,7 +469,7 @@ def test_many_that_wait_for_a_busy_producer_are_looked_at_as_often_as_a_few(
     made.enroll(b"a")
     made.prepare(*(half(each) for each in range(module.AT_ONCE + 8)))
     looks: list[float] = []
-    choose = made.core.later.transactions._choose
+    choose = made.core.delayed.transactions._choose
 
     def count(*given: object) -> object:
         looks.append(made.now)
@@ -475,7 +477,7 @@ def test_many_that_wait_for_a_busy_producer_are_looked_at_as_often_as_a_few(
 
     made.wait(11.0)
     with monkeypatch.context() as patch:
-        patch.setattr(made.core.later.transactions, "_choose", count)
+        patch.setattr(made.core.delayed.transactions, "_choose", count)
         made.wait(module.AT_ONCE + 8.0)
     assert len(looks) <= module.AT_ONCE + 8
 

@@ -24,7 +24,7 @@ from roq.log.segment_reader import Segment, index_name, segment_name
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack_empty, read_header
 from roq.protocol.columns import KEYS_MAX, key_hash, read_keys
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 from roq.protocol.entry import EntryKind, pack_entry
 
 BASE = 1_000
@@ -88,7 +88,7 @@ def test_what_has_no_keys_costs_a_head() -> None:
 
 
 def test_what_nobody_is_shown_and_what_cannot_be_read_is_not_in_it() -> None:
-    files, segment = segment_of([batch_of(["k"])], LATER_TOPIC)
+    files, segment = segment_of([batch_of(["k"])], DELAYED_TOPIC)
     indexed(files, segment)
     assert look_up(files, segment, key_hash("k")) == []
     torn = batch_of(["k"])[: HEADER_BYTES + 4]

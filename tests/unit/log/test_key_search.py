@@ -19,7 +19,7 @@ from roq.log.ring import Ring
 from roq.log.segment_reader import SEGMENT_SUFFIX
 from roq.log.segments import SegmentLog
 from roq.protocol.columns import key_hash
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 
 KEYS = [f"key-{number}" for number in range(30)]
 
@@ -237,7 +237,7 @@ def test_delayed_messages_are_found_when_they_are_published_and_not_before() -> 
     log = opened(files)
     for _ in range(20):
         batch = batch_of(["k"])
-        log.append(LATER_TOPIC, batch, len(batch))
+        log.append(DELAYED_TOPIC, batch, len(batch))
         write(files, log)
     index_all(files, log)
     assert places(log, "k")[0] == set(range(log._active.base, log.end))

@@ -7,7 +7,7 @@ import pytest
 from roq.errors import RemoteProtocolError
 from roq.protocol import documents
 from roq.protocol.attributes import Attributes, pack_attributes
-from roq.protocol.delayed import LATER_TOPIC, pack_settled, read_settled
+from roq.protocol.delayed import DELAYED_TOPIC, pack_settled, read_settled
 from roq.protocol.transaction import (
     MESSAGES_MAX,
     Half,
@@ -30,7 +30,8 @@ def test_a_half_message_is_what_it_was() -> None:
 @pytest.mark.parametrize(
     "half",
     [Half("", [(b"t", b"1")]), Half("g", []), Half("g", [(b"t", b"1")] * (MESSAGES_MAX + 1)),
-     Half("g", [(LATER_TOPIC, b"1")]), Half("g", [(b"\xfft", b"1")]), Half("g", [(b"\xc3", b"1")]),
+     Half("g", [(DELAYED_TOPIC, b"1")]),
+     Half("g", [(b"\xfft", b"1")]), Half("g", [(b"\xc3", b"1")]),
      Half("g", [(b"t", b"1")], b"garbage"), Half("g", [(b"t", b"1")], check_seconds=0.0),
      Half("g", [(b"t", b"1")], attempts=0), Half("g", [(b"t", b"1")], patience_seconds=-1.0),
      Half("g", [(b"t", b"1")], otherwise="maybe"), Half("g" * 129, [(b"t", b"1")])],

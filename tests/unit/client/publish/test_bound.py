@@ -14,9 +14,9 @@ from roq.client.publish.relocation import DRAIN_BOUND_SECONDS, DRAIN_SECONDS
 from roq.machine import Tick
 from roq.model import ExchangeInfo
 from roq.protocol import channel, documents
-from roq.protocol.delayed import LATER_TOPIC
+from roq.protocol.delayed import DELAYED_TOPIC
 
-LATER = LATER_TOPIC.decode()
+LATER = DELAYED_TOPIC.decode()
 
 BACK = structs.replace(X1, epoch=9, data="tcp://h:9")
 

@@ -8,7 +8,7 @@ from roq.client.publish.batching import Attributed
 from roq.client.publish.delayed import LaterPublishing, When, due_of
 from roq.client.publish.receipt import Receipt
 from roq.errors import InvalidName, InvalidRequest
-from roq.protocol.delayed import LATER_TOPIC, decode_delayed
+from roq.protocol.delayed import DELAYED_TOPIC, decode_delayed
 
 NOW = 1_700_000_000.0
 
@@ -55,7 +55,7 @@ def test_it_travels_under_a_topic_that_nobody_sees() -> None:
     paper = Paper()
     sent = paper.publish_later(b"hello", "eu.be", "k", ["a"], delay=5.0)
     message = decode_delayed(paper.data)
-    assert paper.topic.encode() == LATER_TOPIC
+    assert paper.topic.encode() == DELAYED_TOPIC
     assert (message.topic, message.payload, message.id.hex()) == (b"eu.be", b"hello", sent.id)
     assert sent.due.timestamp() == pytest.approx(message.due_us / 1e6)
     assert isinstance(paper.data, Attributed)

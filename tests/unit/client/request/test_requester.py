@@ -18,7 +18,7 @@ from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
 from roq.client.request.waiting_requests import Sent
 from roq.model import LogId
-from roq.protocol.delayed import LATER_TOPIC, decode_delayed
+from roq.protocol.delayed import DELAYED_TOPIC, decode_delayed
 from roq.protocol.requesting import Position, ServiceSettings, delayed_position
 
 ECHO = endpoint("s.echo", request=bytes, response=bytes, idempotent=True)
@@ -307,7 +307,7 @@ def test_a_delayed_request_travels_as_a_delayed_message_and_has_its_name(scene: 
     message = decode_delayed(data)
     assert (message.topic, message.payload[-1:]) == (b"s/echo", b"x")
     assert message.due_us / 1e6 == pytest.approx(time.time() + 60, abs=30)
-    assert scene.publisher.topics == [LATER_TOPIC.decode()]
+    assert scene.publisher.topics == [DELAYED_TOPIC.decode()]
     assert accept(pending) == delayed_position(message.id)
     assert scene.collector.expected[0] == pytest.approx(65.0, abs=1)
 
@@ -317,7 +317,7 @@ def test_what_a_service_delays_is_delayed_unless_a_request_says_otherwise(scene:
     scene.requester.request(ECHO, b"x")
     scene.requester.request(ECHO, b"x", delay=0)
     scene.requester.send(ECHO, b"x")
-    later = LATER_TOPIC.decode()
+    later = DELAYED_TOPIC.decode()
     assert scene.publisher.topics == [later, "s/echo", later]
 
 
@@ -337,7 +337,7 @@ def test_what_must_not_be_begun_twice_is_not_sent_to_two_exchanges_when_it_is_de
 ) -> None:
     once = endpoint("s.once", request=bytes, response=bytes)
     scene.requester.request(once, b"x", delay=60.0)
-    assert LATER_TOPIC.decode() in scene.requester._once
+    assert DELAYED_TOPIC.decode() in scene.requester._once
 
 
 @pytest.mark.parametrize("delay", [1e12, datetime(2030, 1, 1)])  # noqa: DTZ001 - that is the point

@@ -153,11 +153,11 @@ def test_what_a_late_exchange_of_the_start_may_have_is_not_lost_before_it_is_rea
     script.open(1)
     script.open(2)
     script.confirm(1, end=1, streams=[(publisher, b"t", 2)])
-    script.machine.merge.add(LogId(1, 1), b"t", 0, newer, 0.1)
+    script.machine.resequencer.add(LogId(1, 1), b"t", 0, newer, 0.1)
     script.confirm(2, end=1, at=9.0, streams=[(publisher, b"t", 1)])
     assert script.machine.confirmed
     script.machine.settle(9.1, [])
-    script.machine.merge.add(LogId(2, 1), b"t", 0, older, 9.2)
+    script.machine.resequencer.add(LogId(2, 1), b"t", 0, older, 9.2)
     assert [batch.sequence for batch in script.machine.take()] == [0, 1]
 
 
@@ -178,7 +178,7 @@ def test_what_an_exchange_has_brought_behind_a_hole_is_kept_when_it_goes() -> No
         frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, offset, previous, 0)
         reader.live([b"t", frame, batches[offset]], 0.0)
     script.machine.leave(LogId(1, 1), 0.0)
-    script.machine.merge.add(LogId(2, 1), b"t", 0, batches[1], 0.1)
+    script.machine.resequencer.add(LogId(2, 1), b"t", 0, batches[1], 0.1)
     assert [batch.sequence for batch in script.machine.take()] == [0, 1, 2]
 
 
@@ -275,7 +275,7 @@ def test_who_is_held_back_is_not_silent_and_its_log_is_read_no_further() -> None
 def test_what_waits_is_looked_through_only_when_there_is_a_report_to_make() -> None:
     script = Script()
     script.open(1)
-    merge = script.machine.merge
+    merge = script.machine.resequencer
     merge.counts.stubbed = 1
     looks: list[int] = []
 
@@ -331,7 +331,7 @@ def test_who_begins_while_an_exchange_is_away_waits_for_what_is_published_there(
     machine.topology_known([LogId(1, 1)], [1, 2], 0.0)
     script.open(1)
     script.confirm(1, end=9, streams=[(publisher, b"t", 3)])
-    machine.merge.add(LogId(1, 1), b"t", 9, batch(publisher, 4), 1.0)
+    machine.resequencer.add(LogId(1, 1), b"t", 9, batch(publisher, 4), 1.0)
     for now in (1.0, 60.0, 290.0):
         machine.settle(now, [])
         machine.pace(now)
@@ -344,7 +344,7 @@ def test_who_begins_while_an_exchange_is_away_waits_for_what_is_published_there(
     assert status.reason.startswith("away: x2; ")
     assert "not read to the end since: x1, x2" in status.reason
     machine.topology_known([LogId(1, 1), LogId(2, 1)], [1, 2], 291.0)
-    machine.merge.add(LogId(2, 1), b"t", 0, batch(publisher, 3), 291.0)
+    machine.resequencer.add(LogId(2, 1), b"t", 0, batch(publisher, 3), 291.0)
     assert [each.sequence for each in machine.take()] == [3, 4]
     assert not machine.gaps
 
@@ -358,7 +358,7 @@ def test_it_waits_for_nothing_older_than_its_start_and_no_longer_than_the_queue_
     script.open(1)
     script.confirm(1, end=9, streams=[(publisher, b"t", 5)])
     for sequence in (0, 3, 7):
-        machine.merge.add(LogId(1, 1), b"t", 9 + sequence, batch(publisher, sequence), 1.0)
+        machine.resequencer.add(LogId(1, 1), b"t", 9 + sequence, batch(publisher, sequence), 1.0)
     machine.settle(1.1, [])
     assert [each.sequence for each in machine.take()] == [0, 3]
     assert [(gap.sequence, gap.messages) for gap in machine.gaps] == [(1, 2), (4, 1)]
@@ -376,8 +376,8 @@ def test_what_waits_for_an_exchange_that_is_away_comes_when_it_is_back_and_other
     machine = script.machine
     publishers = [PublisherId(bytes([number]) * 16) for number in range(2)]
     machine.topology_known([LogId(1, 1)], [1, 2], 1.0)
-    machine.merge.add(LogId(1, 1), b"t", 9, batch(publishers[0], 1), 1.0)
-    machine.merge.add(LogId(1, 1), b"t", 10, batch(publishers[1], 0), 1.0)
+    machine.resequencer.add(LogId(1, 1), b"t", 9, batch(publishers[0], 1), 1.0)
+    machine.resequencer.add(LogId(1, 1), b"t", 10, batch(publishers[1], 0), 1.0)
     for now in (8.0, 60.0, 290.0):
         machine.settle(now, [])
     assert [each.publisher for each in machine.take()] == [publishers[1]]
@@ -387,7 +387,7 @@ def test_what_waits_for_an_exchange_that_is_away_comes_when_it_is_back_and_other
     assert "away: x2; what is in a log comes back" in status.reason
     assert "1 messages from sequence 0 are missing; not read to the end since: " in status.reason
     machine.topology_known([LogId(1, 1), LogId(2, 1)], [1, 2], 291.0)
-    machine.merge.add(LogId(2, 1), b"t", 9, batch(publishers[0], 0), 291.0)
+    machine.resequencer.add(LogId(2, 1), b"t", 9, batch(publishers[0], 0), 291.0)
     assert [each.sequence for each in machine.take()] == [0, 1]
     assert not machine.gaps
 
@@ -408,7 +408,7 @@ def test_what_waits_for_an_exchange_that_is_away_is_bounded() -> None:
             [b"x" * 500], publisher=publisher, epoch=1 + sequence, link_number=1,
             first_sequence=sequence, created_us=1,
         )  # fmt: skip
-        machine.merge.add(LogId(1, 1), b"t", sequence, batch, 1.0)
+        machine.resequencer.add(LogId(1, 1), b"t", sequence, batch, 1.0)
     machine.pace(1.0)
     assert machine.held_back == {LogId(1, 1)}, "the places alone fill the memory: no more is read"
     machine.topology_known([LogId(1, 1), LogId(2, 1)], [1, 2], 2.0)

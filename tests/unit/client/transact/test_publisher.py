@@ -22,7 +22,7 @@ from roq.client.transact.publisher import (
     check_terms,
 )
 from roq.model import LogId
-from roq.protocol.delayed import LATER_TOPIC, decode_delayed
+from roq.protocol.delayed import DELAYED_TOPIC, decode_delayed
 from roq.protocol.transaction import OPEN_US, CheckHead, Decision, Fate, decode_half
 
 ONE = LogId(1, 1)
@@ -128,7 +128,7 @@ def test_all_messages_of_a_transaction_travel_as_one_that_is_never_due() -> None
         TransactionMessage(bytearray(b"2")),
     ])  # fmt: skip
     ((data, topic),) = scene.paper.sent
-    assert topic.encode() == LATER_TOPIC
+    assert topic.encode() == DELAYED_TOPIC
     delayed = decode_delayed(data)
     assert (delayed.due_us, delayed.id.hex()) == (OPEN_US, made.id)
     half = decode_half(delayed.payload)
