@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from roq.exchange.disk_room import Room
 from roq.exchange.disk_worker import DiskWorker
-from roq.exchange.group_writer import GroupWriter
+from roq.exchange.group_commit import GroupCommit
 from roq.log.disk import DiskFiles
 from roq.log.disk_groups import Group, Sync, perform_sync, settle, write
 from roq.log.files import LogRefused
@@ -110,7 +110,7 @@ class DiskLog:
         self.readable = True
         self.failure = ""
         """Why nothing can be written any more; empty: all is well."""
-        self._writer: GroupWriter[Group[bytes]] = GroupWriter(
+        self._writer: GroupCommit[Group[bytes]] = GroupCommit(
             partial(write, self._files),
             self._settle,
             loop.call_soon,

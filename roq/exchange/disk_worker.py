@@ -1,7 +1,7 @@
 """A thread that reads an exchange's log, or syncs it: the loop never waits for the disk.
 
 One thing at a time. A failure is final: what the system has dropped after a failed sync nobody
-knows. What writes the log is a `roq.exchange.group_writer.GroupWriter`.
+knows. What writes the log is a `roq.exchange.group_commit.GroupCommit`.
 """
 
 from __future__ import annotations

@@ -25,12 +25,12 @@ from typing import Final, TypeVar, cast
 
 import msgspec
 
-from roq.log.choice import LeastLoadedOfTwo, why_nobody
 from roq.log.delayed_requests import DelayedRequests
 from roq.log.free_messages import FreeMessages
 from roq.log.group_changes import GroupDelta
 from roq.log.groups import RETURN_SECONDS, ConsumerGroup
 from roq.log.leases import Lease, Member, NumberedLeases, Piece, bits_at, runs_of
+from roq.log.least_loaded import LeastLoadedOfTwo, why_nobody
 from roq.log.log import Log, Record
 from roq.log.open_requests import OpenRequests, RequestBatch, indexes
 from roq.log.outcomes import Ended, OutcomeStore, RequestFigures

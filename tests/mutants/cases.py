@@ -30,7 +30,7 @@ OUTBOX: Final = (
     "tests/unit/client/publish/test_replay.py",
     "tests/unit/client/publish/test_machine.py",
     "tests/unit/client/publish/test_links.py",
-    "tests/unit/client/publish/test_bound.py",
+    "tests/unit/client/publish/test_bound_batches.py",
     "tests/unit/client/publish/test_relocation.py",
     "tests/unit/client/publish/test_link_chooser.py",
     "tests/property/test_link.py",
@@ -70,7 +70,7 @@ WIRE: Final = (
     "tests/unit/runtime/test_zmtp_peer.py",
     "tests/unit/runtime/test_zmtp_server.py",
 )
-SILENCE: Final = ("tests/unit/client/subscribe/test_silence.py",)
+SILENCE: Final = ("tests/unit/client/subscribe/test_fan_out_liveness.py",)
 PACING: Final = (
     "tests/unit/client/subscribe/test_backpressure.py",
     "tests/unit/client/subscribe/test_machine.py",
@@ -355,7 +355,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if generation != self._log.generation:\n", "        if generation < 0:\n"),
     ),
     *_of(
-        "roq/client/subscribe/silence.py",
+        "roq/client/subscribe/fan_out_liveness.py",
         SILENCE,
         ("        if answered_at is None:\n", "        if answered_at == 0:\n"),
         ("        return answering and silent", "        return silent"),
@@ -368,8 +368,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if group.head is not None:\n            files.sync_folder()\n", ""),
     ),
     *_of(
-        "roq/exchange/group_writer.py",
-        ("tests/unit/exchange/test_group_writer.py",),
+        "roq/exchange/group_commit.py",
+        ("tests/unit/exchange/test_group_commit.py",),
         ("            self.busy = self._over\n", "            self.busy = False\n"),
         ("            settles = not self._settling and not self._over\n",
          "            settles = not self._over\n"),
@@ -606,8 +606,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("                holding.number = segment.lease\n", "                pass\n"),
     ),
     *_of(
-        "roq/client/publish/bound.py",
-        ("tests/unit/client/publish/test_bound.py",),
+        "roq/client/publish/bound_batches.py",
+        ("tests/unit/client/publish/test_bound_batches.py",),
         ("        if logs:\n", "        if True:\n"),
         (" or log.number in numbers", ""),
         ("        self._named |= serving\n", "        self._named = serving | {*self._gone}\n"),
@@ -625,8 +625,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            position, publisher = delayed\n", "            position, _ = delayed\n"),
     ),
     *_of(
-        "roq/log/choice.py",
-        ("tests/unit/log/test_choice.py",),
+        "roq/log/least_loaded.py",
+        ("tests/unit/log/test_least_loaded.py",),
         ("        return other if ahead else one\n", "        return one if ahead else other\n"),
         (" + (second >= first)", ""),
         ("        return willing[0] if willing else None\n", "        return pair[0]\n"),

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from publisher_script import LIMITS, NoWaiter
 
-from roq.client.publish.bound import PATIENCE_SECONDS
+from roq.client.publish.bound_batches import PATIENCE_SECONDS
 from roq.client.publish.events import (
     AskAttach,
     Assignment,

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from roq.client.publish.bound import BoundLinks
+from roq.client.publish.bound_batches import BoundLinks
 from roq.client.publish.events import (
     AskAttach,
     Assignment,

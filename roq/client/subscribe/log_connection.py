@@ -3,7 +3,7 @@ client has for questions (`roq.client.io.exchange_connections`).
 
 The SUB may be read by any thread that holds the lock; all else belongs to the I/O thread. It has no
 heartbeats: one that says nothing, though it should twice a second, is connected anew
-(`roq.client.subscribe.silence`).
+(`roq.client.subscribe.fan_out_liveness`).
 
 Without a descriptor there is no connection: nothing comes by it then, and it is tried again.
 """
@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from roq.client.io.exchange_connections import ExchangeConnection, ExchangeConnections
-from roq.client.subscribe.silence import Silence
+from roq.client.subscribe.fan_out_liveness import Silence
 from roq.protocol import zmtp
 from roq.protocol.framing import split_live
 from roq.read.events import Answered, DataDown, DataUp, Event, Pause, Resume

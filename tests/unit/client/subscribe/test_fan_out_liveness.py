@@ -1,6 +1,6 @@
 """When the fan-out is taken for lost."""
 
-from roq.client.subscribe.silence import Silence
+from roq.client.subscribe.fan_out_liveness import Silence
 from roq.timing import (
     ANSWERING_SECONDS,
     END_SILENT_SECONDS,

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 import pytest
 from waiting import eventually
 
-from roq.exchange.group_writer import GroupWriter
+from roq.exchange.group_commit import GroupCommit
 
 
 class Disk:
@@ -45,7 +45,7 @@ class Loop:
         self.done: list[list[str]] = []
         self.failed: list[Exception] = []
         self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.writer: GroupWriter[str] = GroupWriter(
+        self.writer: GroupCommit[str] = GroupCommit(
             self.disk.write, self.disk.settle, self.calls.put, self.calls.put, self.done.append,
             self.failed.append,
         )  # fmt: skip
@@ -157,7 +157,7 @@ def test_what_is_under_way_is_completed_before_the_end() -> None:
 
 def test_a_group_that_is_on_the_disk_is_held_by_no_thread() -> None:
     calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-    writer: GroupWriter[set[int]] = GroupWriter(len, len, len, calls.put, len, repr)  # type: ignore[arg-type]
+    writer: GroupCommit[set[int]] = GroupCommit(len, len, len, calls.put, len, repr)  # type: ignore[arg-type]
     group = {1}
     held = weakref.ref(group)
     writer.write(group)

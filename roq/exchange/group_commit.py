@@ -25,7 +25,7 @@ NAME = "log writer"
 log = logging.getLogger(__name__)
 
 
-class GroupWriter(Generic[G]):
+class GroupCommit(Generic[G]):
     """Writes one group after the other, and settles them.
 
     Args:

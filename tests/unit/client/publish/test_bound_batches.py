@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from publisher_script import X1, X2, Script, accepted, acked, link_at, opened, relocate, sent, told
 
-from roq.client.publish.bound import AGAIN_SECONDS, LINKS_MAX, PATIENCE_SECONDS
+from roq.client.publish.bound_batches import AGAIN_SECONDS, LINKS_MAX, PATIENCE_SECONDS
 from roq.client.publish.events import AskAttach, ConnectionLost, Leave, Received, Serving
 from roq.client.publish.link import Drop
 from roq.client.publish.receipt import Outcome

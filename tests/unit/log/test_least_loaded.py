@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from roq.log.choice import LeastLoadedOfTwo
 from roq.log.leases import Member
+from roq.log.least_loaded import LeastLoadedOfTwo
 from roq.protocol.requesting import Figures
 
 THREADS = 8
