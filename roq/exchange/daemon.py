@@ -117,7 +117,6 @@ class ExchangeServer:
         except (Unavailable, ConfigError):
             self._close_sockets()
             raise
-        self._last_burst = 0
         self._readers = ReaderTurns(
             self.reactor, self.core, self._send, self._perform, self._unreachable, self._settle,
             None if self._disk is None else self._disk.at_hand,
@@ -367,6 +366,7 @@ class ExchangeServer:
 
     def _settle(self) -> None:
         """Send the acks and refusals that the batches have earned; they leave before the rest."""
+        self._data.hold()
         for link in self.core.take_acks():
             route = link.route
             if route is None:
@@ -383,6 +383,7 @@ class ExchangeServer:
         self._data.flush()
         answers = self.core.take_answers()
         if answers:
+            self._data.hold()
             self._perform(answers)
             self._data.flush()
         if self._disk is not None:
@@ -422,11 +423,13 @@ class ExchangeServer:
         """Publish what is committed, a burst in each turn: more would fill what subscribers have
         room for before they had a chance to take any of it. If nobody has subscribed, it is passed
         over."""
+        self._live.hold()
         if not self.core.subscriptions.anybody:
             self.core.pass_committed()
         for topic, entry, batch, _ in self.core.take_committed(BURST):
             if self.core.subscriptions.wants(topic.name):
                 self._publish(topic.name, entry, batch)
+        self._live.flush()
         if self._backlogs.due:
             self._look_who_is_slow()
         self._publishing = not self.core.all_shown

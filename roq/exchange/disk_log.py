@@ -69,7 +69,7 @@ class Timers(Protocol):
 
 
 class DiskLog:
-    """Loop thread only.
+    """Loop thread only, or who runs something in its place.
 
     Args:
         spec: of an exchange that has a folder.

@@ -57,6 +57,8 @@ class GroupCommit(Generic[G]):
         self._groups: SimpleQueue[G | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._written: list[G] = []
+        self._settled: list[G] = []
+        """On the disk, and not told."""
         self._settling = self._over = False
         """A thread settles what is written; one has failed."""
         self._threads = [
@@ -103,14 +105,23 @@ class GroupCommit(Generic[G]):
             return settles
 
     def _settle_all(self) -> None:
-        while True:
+        more = True
+        while more:
             with self._lock:
                 groups, self._written = self._written, []
-                if not groups:
-                    self._settling = False
-                    return
             self._settle(groups)
-            self._call_here(partial(self._done, groups))
+            with self._lock:
+                self._settled += groups
+                more = self._settling = bool(self._written)
+            # What is done in place of the loop may take its time: the other thread may settle.
+            (self._call_soon if more else self._call_here)(self._tell)
+
+    def _tell(self) -> None:
+        """In the loop, or in its place: whoever comes first tells all there is, in order."""
+        with self._lock:
+            groups, self._settled = self._settled, []
+        if groups:
+            self._done(groups)
 
     def _fail(self, error: Exception) -> None:
         with self._lock:

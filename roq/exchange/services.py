@@ -23,7 +23,6 @@ from roq.log.delayed_requests import Keeper
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member
 from roq.log.log import Log
-from roq.log.outcomes import REMEMBER_SECONDS
 from roq.log.service_group import ServiceGroup
 from roq.log.timing_wheel import Row
 from roq.protocol import documents, requesting
@@ -178,17 +177,15 @@ class Services(Generic[B]):
             del self.ends[next(iter(self.ends))]
 
     def open(self, name: str, settings: GroupSettings) -> ConsumerGroup[B]:
-        """Make a service.
-
-        It begins with what was accepted before it was here: what is too late by now is told so, as
-        long as its end would be remembered.
-        """
+        """Make a service; it begins with what may still be answered in time."""
         service = settings.service or requesting.ServiceSettings()
-        since = self._log.time_us - int((service.result_within + REMEMBER_SECONDS) * 1_000_000)
+        since = self._log.time_us - int(service.result_within * 1_000_000)
         made = msgspec.structs.replace(
             settings, prefixes=(prefix_of(name),), mode="shared", service=service
         )
         start = max(self._log.seek(max(0, since)), self.ends.get(name, 0))
+        if self._requesters.behind(name) <= start:
+            start = self._log.end  # nobody has asked since, and there may be much else
         return self._open_group(name, made, min(start, self._log.committed))
 
     def want(self, asked: Request) -> list[Effect]:

@@ -31,7 +31,9 @@ _POLLOUT: Final = int(zmq.POLLOUT)
 
 
 class Reactor(Loop):
-    """The loop. One thread runs it; `call_soon` and `stop` may come from any thread.
+    """The loop. One thread runs it; `call_soon`, `call_here` and `stop` may come from any thread.
+
+    What is for the loop's thread only is also for who runs something in its place.
 
     Attributes:
         at_close: called by `close`: what ends connections that are still there.
@@ -51,6 +53,8 @@ class Reactor(Loop):
         self._calls: deque[Call] = deque()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._asleep = False
+        self._changed = False
+        """What is run in place of the loop has something for it to do."""
         self._stopping = False
         self._closed = False
         self._woke = 0.0
@@ -92,8 +96,7 @@ class Reactor(Loop):
     def call_soon(self, function: Call) -> None:
         """Call `function` in the loop; from any thread, in order of the calls."""
         self._calls.append(function)
-        if self._asleep:
-            self._wake()
+        self._rouse()
 
     def call_here(self, function: Call) -> None:
         """Call `function` in this thread if the loop sleeps, which goes on sleeping; else soon.
@@ -101,31 +104,37 @@ class Reactor(Loop):
         It must touch no ZeroMQ socket: `zmq_poll` looks at these while it sleeps. For threads that
         no signal handler interrupts: what it does is not to be left half done.
         """
-        # What was to be called before comes first.
-        if self._calls or not (self._asleep and self._turn.acquire(blocking=False)):
+        if not (self._asleep and self._turn.acquire(blocking=False)):
             self.call_soon(function)
             return
+        # What was to be called before comes first; and it may have woken up, or ended, meanwhile.
+        if self._calls or not self._asleep:
+            self._turn.release()
+            self.call_soon(function)
+            return
+        began = time.monotonic()
         self.here = threading.get_ident()
         try:
             function()
         except BaseException as error:  # noqa: BLE001 - it ends the loop, as of any handler
             self.call_soon(partial(_raise, error))
         finally:
-            self.here = 0
+            self._longest_turn = max(self._longest_turn, time.monotonic() - began)
+            self.here, changed, self._changed = 0, self._changed, False
             self._turn.release()
+            if changed:
+                self._wake()
 
     def call_at(self, when: float, function: Call) -> Timer:
         """Call `function` at the time `when` of `now()`. Loop thread only."""
         timer = Timer(when, function)
         heapq.heappush(self._timers, (when, next(self._order), timer))
-        if self._asleep:
-            self._wake()  # set by who runs something in its place
+        self._rouse()
         return timer
 
     def _poll_anew(self) -> None:
         self._polled = None
-        if self._asleep:
-            self._wake()  # as above
+        self._rouse()
 
     def run(self) -> None:
         """Serve until `stop()`; the first exception of a handler ends it."""
@@ -209,6 +218,14 @@ class Reactor(Loop):
             if timer.call is not None:
                 call, timer.call = timer.call, None
                 call()
+
+    def _rouse(self) -> None:
+        """Wake the loop if it sleeps; who runs something in its place does so at the end."""
+        if self._asleep:
+            if self.here == threading.get_ident():
+                self._changed = True
+            else:
+                self._wake()
 
     def _wake(self) -> None:
         with self._lock:

@@ -155,6 +155,10 @@ class _Server:
         """Those that are connected."""
         return self._by_fd.values()
 
+    def hold(self) -> None:
+        """What is sent from here on waits until the caller flushes."""
+        self._flushing = True
+
     def flush(self) -> None:
         """Send what waits for the end of the turn."""
         self._flushing = False

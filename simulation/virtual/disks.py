@@ -129,7 +129,7 @@ class _Calls:
 
 
 class DiskLog:
-    """The log of an exchange and its writer: see `roq.exchange.disk_log` and `group_writer`.
+    """The log of an exchange and its writer: see `roq.exchange.disk_log` and `group_commit`.
 
     Args:
         committed: called when more of the log is committed.

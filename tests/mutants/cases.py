@@ -18,7 +18,7 @@ CHAIN: Final = (
     "tests/unit/read/test_reader.py",
     "tests/property/test_reception.py",
 )
-MERGE: Final = (
+RESEQUENCER: Final = (
     "tests/unit/client/subscribe/test_resequencer.py",
     "tests/unit/client/subscribe/test_losses.py",
     "tests/unit/client/subscribe/test_stream.py",
@@ -259,7 +259,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *_of(
         "roq/client/subscribe/resequencer.py",
-        MERGE,
+        RESEQUENCER,
         ("        first = header.first_sequence + skip\n",
          "        skip = 0\n        first = header.first_sequence\n"),
         ("        stream.expected = max(stream.expected, header.next_sequence)\n",
@@ -271,7 +271,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *_of(
         "roq/client/subscribe/losses.py",
-        MERGE,
+        RESEQUENCER,
         ("        if now >= max(at, self._read_since) + patience:\n",
          "        if now >= at + patience:\n"),
         ("        silent = self.durable and any(as_of < since for as_of in verified.values())\n",
@@ -375,6 +375,37 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "            settles = not self._over\n"),
         ("            groups, self._written = self._written, []\n",
          "            groups, self._written = self._written[:1], self._written[1:]\n"),
+        ("more = self._settling = bool", "more = bool"),
+        ("            groups, self._settled = self._settled, []\n",
+         "            groups = self._settled\n"),
+    ),
+    *_of(
+        "roq/runtime/reactor.py",
+        ("tests/unit/runtime/test_reactor.py",),
+        ("        if self._calls or not self._asleep:\n", "        if not self._asleep:\n"),
+        ("        if self._calls or not self._asleep:\n", "        if self._calls:\n"),
+        ("            if self.here == threading.get_ident():\n", "            if False:\n"),
+        ("            if changed:\n", "            if False:\n"),
+    ),
+    *_of(
+        "roq/client/publish/shell.py",
+        ("tests/unit/client/publish/test_shell.py",),
+        ("        reads = timeout is not None and timeout <= 0\n", "        reads = True\n"),
+        ("or (remaining <= 0 and read)", "or remaining <= 0"),
+    ),
+    *_of(
+        "roq/exchange/requesters.py",
+        ("tests/unit/exchange/test_services.py",),
+        ("if state is RequestState.FORGOTTEN and self._came", "if False and self._came"),
+        ("            return False\n        since =", "            pass\n        since ="),
+        ("max(self._log.floor, self._deleted.get(group.name, 0))", "self._log.floor"),
+    ),
+    *_of(
+        "roq/exchange/daemon.py",
+        ("tests/unit/exchange/test_daemon.py",),
+        ("self.reactor.call_soon(partial(self._monitor.say, message))",
+         "self._monitor.say(message)"),
+        ("self.reactor.call_soon(self._wake)", "self._wake()"),
     ),
     *_of(
         "roq/log/segments.py",

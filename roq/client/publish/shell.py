@@ -392,11 +392,11 @@ class PublisherShell:
                     elif self._whole():
                         self._connections.flush()
                     done, fds = condition(), self._connections.fds
-                remaining, reads = deadline - monotonic(), True
-                if done or remaining <= 0 or self.failure is not None:
+                remaining, read, reads = deadline - monotonic(), reads, True
+                if done or (remaining <= 0 and read) or self.failure is not None:
                     return done
                 self._engine.check()
-                waiters.sleep([bell, *fds], min(remaining, WAIT_SLICE_SECONDS), bell)
+                waiters.sleep([bell, *fds], max(0.0, min(remaining, WAIT_SLICE_SECONDS)), bell)
         finally:
             with self.lock:
                 self._waiters.leave(visit)

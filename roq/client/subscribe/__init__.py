@@ -1,1 +1,1 @@
-"""The subscriber: readers of logs and the merge are pure, the shell has the sockets."""
+"""The subscriber: readers of logs and the resequencer are pure, the shell has the sockets."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import socket
+import threading
 from contextlib import closing
 
 import pytest
+from waiting import eventually
 
 from roq.exchange.daemon import LIVE_BYTES_MAX, ExchangeServer
+from roq.exchange.events import Tell, Woken
 from roq.model import TOPIC_BYTES_MAX, Limits
 from roq.protocol import zmtp
+from roq.protocol.control import OrderTold
 from roq.protocol.entry import ENTRY_BYTES
 from roq.protocol.spec import ExchangeSpec
 
@@ -47,6 +51,37 @@ def test_what_waits_for_the_end_of_the_turn_makes_no_subscriber_slow(
         assert any(peer.out for peer in server._live.peers)
         server._look_who_is_slow()
         assert looks == [{}]
+
+
+def test_what_is_said_to_the_monitor_in_place_of_the_loop_leaves_in_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The loop looks at the socket of that while it sleeps; and acknowledgements wake nobody."""
+    server, threads, in_place = ExchangeServer(SPEC), list[int](), list[int]()
+    told = Tell(OrderTold(queue_id=b"q" * 16, asker=(1, 1), answers={}))
+    me = threading.get_ident()
+    monkeypatch.setattr(
+        server.core, "take_answers", lambda: [told, Woken()] if server.reactor.here == me else []
+    )
+    monkeypatch.setattr(server, "_wake", lambda: threads.append(threading.get_ident()))
+
+    def say(message: object) -> None:
+        assert message is told.message
+        threads.append(threading.get_ident())
+        server.reactor.call_soon(server.reactor.stop)
+
+    def settle() -> None:
+        if server.reactor.here == me:
+            server._settle()
+            in_place.append(me)
+
+    monkeypatch.setattr(server._monitor, "say", say)
+    with closing(server):
+        loop = threading.Thread(target=server.reactor.run)
+        loop.start()
+        eventually(lambda: in_place or server.reactor.call_here(settle))
+        loop.join(30)
+    assert threads == [loop.ident] * 2
 
 
 def stop_when_heard(server: ExchangeServer) -> None:

@@ -101,7 +101,7 @@ def test_what_comes_during_a_sync_is_written_and_synced_together_afterwards(loop
     assert loop.step() == "sync two three"
     loop.turn()
     loop.turn()
-    assert loop.done == [["one"], ["two", "three"]]
+    assert [group for groups in loop.done for group in groups] == ["one", "two", "three"]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("a bug")])
@@ -165,6 +165,37 @@ def test_a_group_that_is_on_the_disk_is_held_by_no_thread() -> None:
     calls.get(timeout=30)()
     eventually(lambda: held() is None)
     assert writer.close()
+
+
+def test_while_one_thread_tells_in_place_of_the_loop_the_other_one_settles() -> None:
+    disk, loop_calls, told = Disk(), SimpleQueue[Callable[[], None]](), list[str]()
+    telling, go_on = threading.Event(), threading.Event()
+
+    def in_place(call: Callable[[], None]) -> None:
+        if telling.is_set():  # as the loop's turn is taken
+            loop_calls.put(call)
+            return
+        telling.set()
+        call()
+
+    def done(groups: list[str]) -> None:
+        if not told:
+            writer.write("two")
+            assert go_on.wait(30)
+        told.extend(groups)
+
+    writer: GroupCommit[str] = GroupCommit(
+        disk.write, disk.settle, loop_calls.put, in_place, done, lambda error: None
+    )
+    writer.write("one")
+    steps = [disk.steps.get(timeout=30) for _ in range(4)]
+    assert steps == ["write one", "sync one", "write two", "sync two"], "though one is being told"
+    assert told == []
+    call = loop_calls.get(timeout=30)
+    go_on.set()
+    assert writer.close()
+    call()
+    assert told == ["one", "two"]
 
 
 def test_a_disk_that_hangs_does_not_hold_up_the_end() -> None:

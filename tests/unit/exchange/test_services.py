@@ -130,26 +130,55 @@ def test_a_request_that_came_before_its_service_is_waited_for() -> None:
     )
 
 
-@pytest.mark.parametrize(("waited", "state"), [(120.0, "late"), (800.0, "forgotten")])
-def test_what_is_too_late_when_its_service_comes_ends_as_late_and_nobody_gets_it(
-    waited: float, state: str
-) -> None:
+def test_a_service_of_which_nobody_has_asked_anything_looks_at_nothing_that_is_old() -> None:
+    there = exchange()
+    publisher = Publisher(there)
+    publisher.hello()
+    for _ in range(3):
+        publisher.send(b"other")
+    Party(there, "asker").attend()
+    assert there.core.consumers._groups["s"].next == 3
+    publisher.send(b"t/do")
+    Party(there, "late").attend(service="t")
+    pass_time(there, 0.5)
+    assert there.core.consumers._groups["t"].open_count == 1
+
+
+def test_what_is_too_late_when_its_service_comes_ends_as_late_and_nobody_gets_it() -> None:
     there = exchange()
     publisher = Publisher(there)
     publisher.hello()
     publisher.send(b"s/do")
     asker, instance = Party(there, "asker"), Party(there, "instance")
     asker.want((0, 0))
-    there.now += waited
+    there.now += 120.0
     pass_time(there, 0.5)
     publisher.send(b"s/do")
     instance.join()
     assert [lease[1:3] for lease in instance.leases] == [(0, 1)], "the new one alone"
     pass_time(there, 0.5)
-    assert [(each.offset, each.state) for each in asker.ends()] == [(0, state)]
+    assert [(each.offset, each.state) for each in asker.ends()] == [(0, "late")]
     other = Party(there, "other")
     other.want((0, 0))
-    assert [each.state for each in other.ends()] == [state], "whoever asks, and when"
+    assert [each.state for each in other.ends()] == ["late"], "whoever asks"
+    there.now += 600.0
+    pass_time(there, 0.5)
+    other.want((0, 0))
+    assert [each.state for each in other.ends()] == ["forgotten"], "as any end by then"
+
+
+def test_what_a_deleted_service_had_is_not_late_for_the_next_one_of_its_name() -> None:
+    there, publisher, _, instance = service()
+    publisher.send(b"s/do")
+    instance.look()
+    instance.done(answers=[Answer(instance.leases[0][0], 0, value=b"v")])
+    there.ask(GROUP_ORDER, GroupOrder(id=4, queue=QUEUE, group="s", order="delete"))
+    there.now += 120.0
+    pass_time(there, 0.5)
+    other = Party(there, "other")
+    other.attend()
+    other.want((0, 0))
+    assert [each.state for each in other.ends()] == ["forgotten"]
 
 
 def test_that_answers_are_kept_is_told_with_what_is_sent_next() -> None:

@@ -101,6 +101,8 @@ def test_a_client_that_reads_nothing_is_dropped(
     monkeypatch.setattr(http, "CONNECTION_SECONDS", 0.05)
     with connect(server) as lazy:
         lazy.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        assert lazy.recv(1) == b"H"  # from here on it reads nothing
+        monkeypatch.undo()  # others have the usual time
         assert ask(server, b"GET / HTTP/1.1\r\n\r\n")[0] == 200
         # Which of the two it is depends on who is faster.
         with pytest.raises((ConnectionResetError, BrokenPipeError)):

@@ -104,6 +104,47 @@ def test_what_was_to_be_called_before_runs_before_what_is_called_here(reactor: R
     assert ran == ["before", "here"]
 
 
+def test_nothing_is_called_here_when_the_loop_has_woken_up_meanwhile(reactor: Reactor) -> None:
+    class Late:
+        """The turn of a loop that has just woken up, or ended, and given it back."""
+
+        def acquire(self, *, blocking: bool) -> bool:
+            assert not blocking
+            reactor._asleep = False
+            return True
+
+        def release(self) -> None:
+            returned.append("the turn")
+
+    ran, returned = list[str](), list[str]()
+    turn, reactor._turn, reactor._asleep = reactor._turn, Late(), True  # type: ignore[assignment]
+    reactor.call_here(lambda: ran.append("here"))
+    assert (ran, returned) == ([], ["the turn"])
+    reactor._turn = turn
+    reactor.call_soon(reactor.stop)
+    reactor.run()
+    assert ran == ["here"]
+
+
+def test_what_is_called_here_wakes_the_loop_at_its_end(
+    reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+    monkeypatch.setattr(reactor, "_wake", lambda: happened.append("woken"))
+    reactor._asleep = True
+
+    def run() -> None:
+        reactor.call_soon(lambda: None)
+        reactor.call_later(1.0, lambda: None)
+        happened.append("run")
+
+    reactor.call_here(lambda: happened.append("alone"))
+    reactor.call_here(run)
+    assert happened == ["alone", "run", "woken"]
+    reactor._asleep = False
+    assert reactor.take_longest_turn() > 0
+
+
 def test_a_loop_that_is_woken_has_its_turn_before_who_calls_here_again(reactor: Reactor) -> None:
     seen: list[bool] = []
     loop = threading.Thread(target=reactor.run)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from roq.client.io.waiters import Waiters
 from roq.client.publish.shell import PublisherShell
 from roq.errors import Closed
 
@@ -55,6 +58,41 @@ def test_who_sends_and_reads_is_left_alone_unless_more_is_wanted(
     shell.machine.packer, shell._waiters.loops, shell._attend_until = packed, loops, attend_until
     PublisherShell._look_at_clock(cast("PublisherShell", shell))
     assert bool(told) is looks
+
+
+@pytest.mark.parametrize("timeout", [-1.0, 0.0, 1e-9, 1.0, None])
+def test_what_is_there_is_read_however_short_the_wait(timeout: float | None) -> None:
+    shell, happened = waiting()
+    assert PublisherShell.wait_for(shell, lambda: "read" in happened, timeout)
+    assert happened == (["read"] if timeout is not None and timeout <= 0 else ["flushed", "read"])
+
+
+def test_who_waits_sleeps_before_it_reads() -> None:
+    shell, happened = waiting()
+    assert PublisherShell.wait_for(shell, lambda: True, 1.0)
+    assert happened == ["flushed"], "what it waits for may be there without"
+    os.close(*shell._connections.fds)
+
+
+def waiting() -> tuple[PublisherShell, list[str]]:
+    """A publisher's shell whose connection has something, and what happens."""
+    happened: list[str] = []
+    readable = os.eventfd(1)
+    shell = SimpleNamespace(
+        _engine=SimpleNamespace(check_process=lambda: None, check=lambda: None, inside=False),
+        guard=SimpleNamespace(check=lambda: None), lock=nullcontext(), failure=None,
+        _waiters=Waiters(), _whole=lambda: True, away_seconds=0.0, _attend_until=0.0,
+        _connections=SimpleNamespace(
+            flush=lambda: happened.append("flushed"), fds=[readable], watched=True
+        ),
+    )  # fmt: skip
+
+    def catch_up(_now: float, _bell: int) -> None:
+        happened.append("read")
+        os.close(readable)
+
+    shell._catch_up = catch_up
+    return cast("PublisherShell", shell), happened
 
 
 def ticking(told: list[bool], deadline: float | None, *, attended: bool) -> SimpleNamespace:
