@@ -369,7 +369,7 @@ class Consumers(Generic[B]):
         for group in self._groups.values():
             group.hold()
             self._touch(group)
-            self.services.add(group)
+        self.services.recovered()
 
     def check(self) -> None:
         """Assert the invariants."""

@@ -16,7 +16,7 @@ from roq.exchange.readers import RefusedRequest
 from roq.exchange.requests import Request
 from roq.log.delayed_requests import Keeper
 from roq.log.log import Log
-from roq.log.outcomes import REMEMBER_SECONDS, size_of
+from roq.log.outcomes import size_of
 from roq.log.service_group import ServiceGroup
 from roq.model import PUBLISHER_ID_BYTES
 from roq.protocol import documents, requesting
@@ -145,7 +145,7 @@ class Requesters(Generic[B]):
             if group is None:
                 outcome = self._outcome_before(want.service, behind, position)
             else:
-                outcome = self._outcome_at(group, position)
+                outcome = _outcome_at(group, position)
             if outcome is not None:
                 requester.asked = True
                 self._tell(requester, want.service, [outcome])
@@ -188,7 +188,7 @@ class Requesters(Generic[B]):
             group = groups.get(service)
             if group is None:
                 continue
-            outcome = self._outcome_at(group, position)
+            outcome = _outcome_at(group, position)
             if outcome is None and group.next >= seen:
                 del self._unseen[key]
                 if group.state_of(position) is None:  # it waits no more, and was not published
@@ -289,29 +289,6 @@ class Requesters(Generic[B]):
             found = self._requesters[route, tag] = Asker(route, tag, self._now)
         return found
 
-    def _outcome_at(self, group: ServiceGroup[B], position: Position) -> RequestEnd | None:
-        """What has become of a request; None: it has not ended, or was not looked at yet."""
-        stored = group.outcomes.get(position)
-        if stored is not None:
-            return stored
-        state = group.state_of(position)
-        if state is RequestState.FORGOTTEN and self._came_too_early(group, position.offset):
-            state = RequestState.LATE
-        over = state in ENDS or state in {
-            RequestState.RETRIEVED, RequestState.EXPIRED, RequestState.FORGOTTEN,
-            RequestState.NEVER,
-        }  # fmt: skip
-        return RequestEnd(*position, state) if state is not None and over else None
-
-    def _came_too_early(self, group: ServiceGroup[B], offset: int) -> bool:
-        """Whether this was accepted so long before its service came here that nobody has looked at
-        it; as long as ends are remembered."""
-        made_us = group.created_us
-        if self._log.time_us - made_us > REMEMBER_SECONDS * 1_000_000:
-            return False
-        since = self._log.seek(max(0, made_us - int(group.service.result_within * 1_000_000)))
-        return max(self._log.floor, self._deleted.get(group.name, 0)) <= offset < since
-
     def _outcome_before(self, service: str, behind: int, position: Position) -> RequestEnd | None:
         """As `_outcome_at`, of a service that is not here; None: it may come, and know it."""
         deleted = self._deleted.get(service, 0)
@@ -376,6 +353,18 @@ def _heed(group: ServiceGroup[B], want: Want, now: float, time_us: int) -> None:
                 text = f"one message cancels {DELAYED_LOOKS} delayed requests at most: send more"
                 raise RefusedRequest("full", text)
             group.cancel(position, late=late)
+
+
+def _outcome_at(group: ServiceGroup[B], position: Position) -> RequestEnd | None:
+    """What has become of a request; None: it has not ended, or was not looked at yet."""
+    stored = group.outcomes.get(position)
+    if stored is not None:
+        return stored
+    state = group.state_of(position)
+    over = state in ENDS or state in {
+        RequestState.RETRIEVED, RequestState.EXPIRED, RequestState.FORGOTTEN, RequestState.NEVER,
+    }  # fmt: skip
+    return RequestEnd(*position, state) if state is not None and over else None
 
 
 def _portions(outcomes: list[RequestEnd]) -> Iterable[list[RequestEnd]]:

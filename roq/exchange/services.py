@@ -23,6 +23,7 @@ from roq.log.delayed_requests import Keeper
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member
 from roq.log.log import Log
+from roq.log.outcomes import REMEMBER_SECONDS
 from roq.log.service_group import ServiceGroup
 from roq.log.timing_wheel import Row
 from roq.protocol import documents, requesting
@@ -45,6 +46,7 @@ from roq.protocol.requesting import (
     RequestsQuery,
     RequestState,
     Revoked,
+    ServiceSettings,
     Want,
     delayed_position,
     prefix_of,
@@ -161,6 +163,17 @@ class Services(Generic[B]):
             group.delayed.keeper = self._keeper
             group.delayed.since = self.ends.get(group.name, 0)
 
+    def recovered(self) -> None:
+        """The groups of an earlier process are here."""
+        for each in self._groups.values():
+            self.add(each)
+        for group in self._services.values():
+            age = (self._log.time_us - group.created_us) / 1_000_000
+            if age < REMEMBER_SECONDS:
+                # It may have had other settings when it was made: what it had then is not told.
+                within = max(group.service.result_within, ServiceSettings().result_within)
+                self._pass_over(group, self._since(group.created_us, within), age)
+
     def deleted(self, group: ConsumerGroup[B]) -> None:
         """An operator has deleted a group."""
         if isinstance(group, ServiceGroup):
@@ -178,15 +191,27 @@ class Services(Generic[B]):
 
     def open(self, name: str, settings: GroupSettings) -> ConsumerGroup[B]:
         """Make a service; it begins with what may still be answered in time."""
-        service = settings.service or requesting.ServiceSettings()
-        since = self._log.time_us - int(service.result_within * 1_000_000)
+        service = settings.service or ServiceSettings()
         made = msgspec.structs.replace(
             settings, prefixes=(prefix_of(name),), mode="shared", service=service
         )
-        start = max(self._log.seek(max(0, since)), self.ends.get(name, 0))
+        since = self._since(self._log.time_us, service.result_within)
+        start = max(since, self.ends.get(name, 0))
         if self._requesters.behind(name) <= start:
             start = self._log.end  # nobody has asked since, and there may be much else
-        return self._open_group(name, made, min(start, self._log.committed))
+        group = self._open_group(name, made, min(start, self._log.committed))
+        self._pass_over(self._find(name), since, 0.0)
+        return group
+
+    def _since(self, made_us: int, within: float) -> int:
+        """With which offset a service begins that is made then."""
+        return self._log.seek(max(0, made_us - int(within * 1_000_000)))
+
+    def _pass_over(self, group: ServiceGroup[B], since: int, age: float) -> None:
+        """What came before this, and may be of this service, ended as late, if anybody asks."""
+        until = min(since, self._requesters.behind(group.name))
+        unseen = range(self.ends.get(group.name, 0), until)
+        group.outcomes.pass_over(unseen, self.now + REMEMBER_SECONDS - age)
 
     def want(self, asked: Request) -> list[Effect]:
         """A requester says what it wants, and does not want any more."""

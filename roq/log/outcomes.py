@@ -108,6 +108,8 @@ class OutcomeStore:
         self._lives: deque[tuple[float, _Kept]] = deque()
         """When outcomes are over; with those that were fetched."""
         self._remembered: OrderedDict[Position, tuple[float, RequestState]] = OrderedDict()
+        self._unseen = range(0)
+        self._unseen_until = 0.0
         self._new: list[_Kept] = []
         self._known: list[Known] = []
         """What has come since `take_changes`, and of what only the state is known since then."""
@@ -127,7 +129,19 @@ class OutcomeStore:
     def remembered(self, position: Position) -> RequestState | None:
         """What became of an outcome that is not stored any more; None: that is not known."""
         found = self._remembered.get(position)
-        return None if found is None else found[1]
+        if found is not None:
+            return found[1]
+        return RequestState.LATE if position.offset in self._unseen else None
+
+    @property
+    def unknown(self) -> RequestState:
+        """How one has ended that is not open, and of which nothing else is known."""
+        return RequestState.LATE if self._unseen else RequestState.FORGOTTEN
+
+    def pass_over(self, offsets: range, until: float) -> None:
+        """Nobody has looked at these, or will: what was a request was too late; that is remembered
+        until then."""
+        self._unseen, self._unseen_until = offsets, until
 
     def known(self) -> list[Known]:
         """All that is remembered."""
@@ -265,6 +279,8 @@ class OutcomeStore:
             lost += len(left)
         while self._remembered and next(iter(self._remembered.values()))[0] <= now:
             self._remembered.popitem(last=False)
+        if self._unseen_until <= now:
+            self._unseen = range(0)
         if len(self._lives) > 2 * len(self._stored) + REMEMBER_MAX:
             self._lives = deque(each for each in self._lives if each[1].left)
         return lost

@@ -199,7 +199,7 @@ class ServiceGroup(ConsumerGroup[B]):
             if keeper is not None and (at := keeper.request(message)) is not None:
                 gone = at < self.delayed.since
                 return RequestState.CANCELLED if gone else RequestState.DELAYED
-            return None if self.next < self._log.end else RequestState.FORGOTTEN
+            return None if self.next < self._log.end else self.outcomes.unknown
         if self._open.bits.get(offset, 0) >> index & 1:
             return self._requests.state(position)
         size = self._open.size(offset)

@@ -119,6 +119,22 @@ def test_a_delayed_request_is_cancelled_when_it_is_due_and_nobody_has_looked_at_
     there.core.check()
 
 
+def test_a_delayed_request_that_is_too_late_when_its_service_comes_ends_as_late() -> None:
+    there = exchange()
+    publisher = Publisher(there)
+    publisher.hello()
+    (place,) = put_off(publisher, 5, due=1)
+    wait_until(there, 2)
+    asker, instance = Party(there, "asker"), Party(there, "instance")
+    asker.want(place)
+    there.now += 120.0
+    pass_time(there, 0.5)
+    instance.join()
+    pass_time(there, 1.0)
+    assert instance.leases == []
+    assert [(each.offset, each.state) for each in asker.ends()] == [(place.offset, "late")]
+
+
 def test_what_was_never_delayed_is_not_waited_for_by_name() -> None:
     _, _, asker, _ = service()
     asker.want((DELAYED_FROM + 9, 0))

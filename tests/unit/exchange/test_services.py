@@ -161,8 +161,7 @@ def test_what_is_too_late_when_its_service_comes_ends_as_late_and_nobody_gets_it
     other = Party(there, "other")
     other.want((0, 0))
     assert [each.state for each in other.ends()] == ["late"], "whoever asks"
-    there.now += 600.0
-    pass_time(there, 0.5)
+    pass_time(there, 600.0)
     other.want((0, 0))
     assert [each.state for each in other.ends()] == ["forgotten"], "as any end by then"
 
@@ -550,6 +549,34 @@ def test_an_end_that_nobody_was_owed_is_told_to_who_asks_when_it_is_on_the_disk(
     assert other.ends() == [], "it is being written, and may never be there"
     served.kept()
     assert [each.state for each in other.ends()] == ["cancelled"]
+
+
+def test_what_was_too_late_when_its_service_came_is_so_after_a_crash_as_well() -> None:
+    log: SegmentedLog[bytes] = SegmentedLog(
+        QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
+    )
+    there = exchange(late=log)
+    publisher = Publisher(there)
+    publisher.hello()
+    there.append(publisher.route, b"s/do", publisher.batch(b"s/do", 1))
+    log.commit()
+    there.now += 120.0
+    pass_time(there, 0.5)
+    asker = Party(there, "asker")
+    asker.say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
+    changes = [there.core.consumers.take_changes()]
+    log.commit()
+    told = []
+    for seconds in (130.0, 800.0):
+        core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH + 1, Limits(), late=log)
+        core.begin(0.0, int(seconds * 1e6))
+        core.recover(0.0, None, 0, changes)
+        other = Party(Exchange(core, Limits()), "other")
+        other.want((0, 0))
+        assert core.consumers.take_changes()
+        core.consumers.kept()
+        told += [each.state for each in other.ends()]
+    assert told == ["late", "forgotten"]
 
 
 def test_after_a_crash_a_service_that_is_made_again_begins_where_it_was_deleted() -> None:
