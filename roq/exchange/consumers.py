@@ -31,7 +31,7 @@ from roq.exchange.consumer_peers import (
 )
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
-from roq.exchange.order_questions import OrderQuestions
+from roq.exchange.order_questions import OrderAsker
 from roq.exchange.readers import RefusedRequest, check_queue, checked_prefixes, refusal, tagged
 from roq.exchange.requests import Request
 from roq.exchange.services import Services
@@ -134,7 +134,7 @@ class Consumers(Generic[B]):
         self.services: Services[B] = Services(
             queue, log, self._groups, lambda: self._due.answers, self._open_group, self._after
         )
-        self.order_questions: OrderQuestions[B] = OrderQuestions(
+        self.order_questions: OrderAsker[B] = OrderAsker(
             queue, epoch, log, self._groups, stays, self._after
         )
         self._handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {

@@ -35,7 +35,7 @@ QUESTIONS_MAX: Final = ORDER_QUESTIONS_MAX // 2
 """Of one group at once: a publisher may have been at several exchanges."""
 
 
-class OrderQuestions(Generic[B]):
+class OrderAsker(Generic[B]):
     """Asks for the ordered groups of one exchange, and answers for them.
 
     Args:

@@ -25,7 +25,7 @@ RESEQUENCER: Final = (
     "tests/property/test_loss_rules.py",
     "tests/property/test_reception.py",
 )
-OUTBOX: Final = (
+SEND_WINDOW: Final = (
     "tests/unit/client/publish/test_send_window.py",
     "tests/unit/client/publish/test_replay.py",
     "tests/unit/client/publish/test_machine.py",
@@ -70,7 +70,7 @@ WIRE: Final = (
     "tests/unit/runtime/test_zmtp_peer.py",
     "tests/unit/runtime/test_zmtp_server.py",
 )
-SILENCE: Final = ("tests/unit/client/subscribe/test_fan_out_liveness.py",)
+LIVENESS: Final = ("tests/unit/client/subscribe/test_fan_out_liveness.py",)
 PACING: Final = (
     "tests/unit/client/subscribe/test_backpressure.py",
     "tests/unit/client/subscribe/test_machine.py",
@@ -288,7 +288,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *_of(
         "roq/client/publish/send_window.py",
-        OUTBOX,
+        SEND_WINDOW,
         (("        return self.owed_batches < self.window_batches and self.owed_bytes < "
          "self.window_bytes\n"),
          "        return self.owed_batches < self.window_batches\n"),
@@ -329,7 +329,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *_of(
         "roq/client/publish/machine.py",
-        OUTBOX,
+        SEND_WINDOW,
         ("        self._sealing = batch.receipt\n        self.changing = True\n",
          "        self._sealing = batch.receipt\n"),
         ("attributes, extensions)\n        self.unsent = True\n", "attributes, extensions)\n"),
@@ -338,7 +338,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *_of(
         "roq/client/publish/link.py",
-        OUTBOX,
+        SEND_WINDOW,
         ("        return [] if self.phase is LinkPhase.IDLE else self.open(now)\n",
          "        return []\n"),
         ("        if (ready.exchange, ready.generation) != self.log:\n",
@@ -356,7 +356,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *_of(
         "roq/client/subscribe/fan_out_liveness.py",
-        SILENCE,
+        LIVENESS,
         ("        if answered_at is None:\n", "        if answered_at == 0:\n"),
         ("        return answering and silent", "        return silent"),
         ("        if not stands:\n", "        if stands is None:\n"),

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from roq.exchange.events import Tell
-from roq.exchange.order_questions import OrderQuestions
+from roq.exchange.order_questions import OrderAsker
 from roq.log.group_changes import decode_deltas, encode_deltas
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Lease, NumberedLeases
@@ -75,7 +75,7 @@ class Site:
         self.numbers = NumberedLeases(self.epoch)
         self.members = {}
         self.groups: dict[str, ConsumerGroup[bytes]] = {}
-        self.order_questions: OrderQuestions[bytes] = OrderQuestions(
+        self.order_questions: OrderAsker[bytes] = OrderAsker(
             QUEUE, self.epoch, self.log, self.groups, self.stays, lambda _group: None
         )
         settings = GroupSettings(mode=self.mode, lease_seconds=5.0, retry_seconds=0.5)

@@ -16,7 +16,7 @@ from roq.timing import (
 )
 
 
-class Silence:
+class FanOutLiveness:
     """Of one connection, from when it is made.
 
     Args:

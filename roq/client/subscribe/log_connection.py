@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from roq.client.io.exchange_connections import ExchangeConnection, ExchangeConnections
-from roq.client.subscribe.fan_out_liveness import Silence
+from roq.client.subscribe.fan_out_liveness import FanOutLiveness
 from roq.protocol import zmtp
 from roq.protocol.framing import split_live
 from roq.read.events import Answered, DataDown, DataUp, Event, Pause, Resume
@@ -220,7 +220,7 @@ class LogConnection:
 
     def _open_live(self, wait: float) -> None:
         """Make the socket, and connect it after so many seconds."""
-        self._silence = Silence(self._clock() + wait)
+        self._liveness = FanOutLiveness(self._clock() + wait)
         self._stands = False
         live = self._live = ZmtpClient(
             self._reactor, b"SUB", FAN_OUTS, lock=self._lock, on_stands=self._live_stands,
@@ -271,7 +271,7 @@ class LogConnection:
             self._look_timer = self._reactor.call_later(LOOK_SECONDS, self._look)
             now = self._clock()
             if not self._is_read():
-                self._silence.unheard(now)
+                self._liveness.unheard(now)
             elif self._live is not None and self._is_lost(now):
                 self.drain()  # nobody is silent if only those who read were late
                 self._burst()
@@ -299,8 +299,8 @@ class LogConnection:
         live_at = self.reader.live_at
         if self._live is not None:  # over a slow network a large message may be on its way
             live_at = max(live_at, now - (self._reactor.now() - self._live.heard_at))
-        lost = self._silence.lost(now, live_at, answered_at, stands=self._stands)
-        if self._silence.doubted:
+        lost = self._liveness.lost(now, live_at, answered_at, stands=self._stands)
+        if self._liveness.doubted:
             questions.probe(self.reader.queue)
         return lost
 

@@ -32,7 +32,7 @@ def test_a_fan_out_that_brings_a_large_message_is_not_silent() -> None:
         return not stands
 
     connection = SimpleNamespace(
-        _questions=SimpleNamespace(up=False), _silence=SimpleNamespace(lost=lost, doubted=False),
+        _questions=SimpleNamespace(up=False), _liveness=SimpleNamespace(lost=lost, doubted=False),
         _reactor=SimpleNamespace(now=lambda: 1_000.0), _stands=True,
         _live=SimpleNamespace(heard_at=999.5), reader=SimpleNamespace(live_at=80.0),
     )  # fmt: skip
