@@ -11,7 +11,8 @@ more careful:
   *behind* newer batches. Nothing is lost before they had the time for it, and every exchange was
   verified after that time.
 * What is missing below a fence or in a striped stream may lie in an exchange that one has not heard
-  of. The monitor must have said since then that there is none.
+  of. The monitor must have said since then that there is none. Of a durable queue that holds for
+  waiting, too: a monitor that does not answer is waited for as an exchange is.
 * An exchange that brought such a batch need not be asked, as long as publishers append in order:
   the chain of offsets shows that it had nothing of the kind before.
 * Of a durable queue an exchange that does not answer comes back with its log, and what is missing
@@ -19,8 +20,8 @@ more careful:
   the monitor does not. Or it is still with a publisher that could not reach that exchange either:
   what no batch proves has as long again, once all exchanges answer.
 
-Waiting ends after some seconds of active time in any case; for exchanges of a durable queue that do
-not answer, after `away_seconds`.
+Waiting ends after some seconds of active time in any case; for exchanges and the monitor of a
+durable queue that do not answer, after `away_seconds`.
 """
 
 from __future__ import annotations
@@ -118,10 +119,16 @@ class LossRules:
                 return min(held.bound, stream.held[0].first)
         return None
 
-    def _patience(self, seconds: float, since: float, verified: Mapping[LogId, float]) -> float:
-        """How long it is waited: longer for logs that come back and were not read since then."""
-        silent = self.durable and any(as_of < since for as_of in verified.values())
-        return max(seconds, self._away_seconds) if silent else seconds
+    def _patience(
+        self, seconds: float, since: float, verified: Mapping[LogId, float], *, known: bool = True
+    ) -> float:
+        """How long it is waited: longer for logs that come back and were not read since then.
+
+        Args:
+            known: there is no other log in which it may be.
+        """
+        silent = not known or any(as_of < since for as_of in verified.values())
+        return max(seconds, self._away_seconds) if silent and self.durable else seconds
 
     def _given_up(self, stream: Stream, now: float, verified: Mapping[LogId, float]) -> bool:
         """It has waited for too long, and nothing of its kind has come meanwhile."""
@@ -135,7 +142,9 @@ class LossRules:
         as_of = max(oldest + patience if proven is None else proven, self._replayed_at)
         if self.durable and now >= as_of > min(verified.values(), default=as_of):
             self._want(as_of)  # where nothing is published nobody else asks
-        patience = self._patience(patience, as_of, verified)
+        known = self._known_at >= as_of or not _was_elsewhere(stream)
+        self.doubtful |= now >= as_of and not known and self.durable
+        patience = self._patience(patience, as_of, verified, known=known)
         since = max(stream.filled_at, self._read_since)
         if proven is None:
             since = max(since, min(self._away_at, oldest + self._away_seconds - patience))

@@ -301,6 +301,42 @@ def test_what_nothing_proves_has_its_time_when_an_exchange_that_was_away_is_back
     assert script.lost_until(100.0, 50.0, 50.0) == 20, "it was in a log, and is in none"
 
 
+def test_so_may_one_that_nobody_has_told_of() -> None:
+    """A striped publisher has been given another exchange, and the monitor does not answer."""
+    script = durable(30.0)
+    script.stream.held.clear()
+    script.hold(20, A, at=1.0, floor=10)
+    script.hold(21, B, at=2.0, floor=20)
+    script.rules.topology_known(1.9)
+    assert script.lost_until(30.9, 50.0, 50.0) is None
+    assert script.rules.doubtful, "the monitor is asked"
+    assert script.lost_until(31.0, 50.0, 50.0) == 20, "no longer than for an exchange"
+    script.rules.topology_known(2.0)
+    assert script.lost_until(2.1, 50.0, 50.0) == 20
+
+
+def test_what_nothing_proves_may_be_at_one_that_nobody_has_told_of_for_longer() -> None:
+    script = durable(30.0)
+    script.stream.held.clear()
+    script.hold(20, A, at=1.0, floor=10)
+    ended = 1.0 + STRIPED_LOSS_SECONDS
+    script.rules.topology_known(ended - 0.1)
+    assert script.lost_until(ended - 0.1, 50.0, 50.0) is None
+    assert not script.rules.doubtful, "what the monitor says before is of no use"
+    assert script.lost_until(ended + 0.1, 50.0, 50.0) is None
+    assert script.rules.doubtful
+    script.rules.topology_known(ended)
+    assert script.lost_until(ended + 0.1, 50.0, 50.0) == 20
+
+
+def test_of_a_volatile_queue_nothing_waits_longer_for_a_monitor_that_does_not_answer() -> None:
+    script = Script()
+    script.hold(20, A, at=1.0, floor=10)
+    script.hold(21, B, at=2.0, floor=20)
+    script.rules.topology_known(1.9)
+    assert script.lost_until(2.0 + STRIPED_LOSS_SECONDS, 50.0, 50.0) == 20
+
+
 def test_so_may_one_that_was_not_read_since_publishers_have_sent_again() -> None:
     script = durable(30.0)
     script.rules.replaying(2.0)
