@@ -12,7 +12,7 @@ from roq.exchange.disk_room import Room
 from roq.exchange.disk_worker import DiskWorker
 from roq.exchange.group_commit import GroupCommit
 from roq.log.disk import DiskFiles
-from roq.log.disk_groups import Group, Sync, perform_sync, settle, write
+from roq.log.disk_groups import Group, Sync, perform_sync, remove, settle, write
 from roq.log.files import LogRefused
 from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
@@ -123,6 +123,10 @@ class DiskLog:
         )
         self._indexer: DiskWorker[_Load] | None = None
         """Makes indexes of keys, from when there is one to make; without it readers ask on."""
+        self._remover: DiskWorker[list[str]] | None = None
+        """Removes files, from when there is one to remove."""
+        self._leaving: list[str] = []
+        """To be removed after what it is at; nothing more is written while there are any."""
         self._then: Callable[[], None] | None = None
         """Of those that wait until something is read."""
         self._limits = spec.limits
@@ -153,7 +157,7 @@ class DiskLog:
         Args:
             snapshot, changes: as `SegmentLog.gather` says.
         """
-        if self._writer.busy or self.failure:
+        if self._writer.busy or self.failure or self._leaving:
             return
         group = self.log.gather(snapshot, changes)
         if group is not None:
@@ -196,8 +200,8 @@ class DiskLog:
     def close(self) -> bool:
         """Write no more; whether the disk has come to an end with what it was given."""
         ended = self._writer.close() and self._reader.close()
-        if self._syncer is not None:
-            ended = self._syncer.close() and ended
+        for worker in (self._syncer, self._remover):
+            ended = (worker is None or worker.close()) and ended
         if self._indexer is not None:
             self._closing.set()
             ended = self._indexer.close() and ended
@@ -238,11 +242,33 @@ class DiskLog:
             self.log.commit(group.end)
             if group.changes is not None or group.anew:  # then they stand in its snapshot
                 self.changes_kept()
+            self._leaving += group.removed
         if (room := self._room) is not self._room_told:
             self._keep_room(room)
         self._committed()
         self._pace()
+        self._remove_on()
         self._index_on()
+
+    def _remove_on(self) -> None:
+        """Have removed what has left, unless the disk is still at what was before."""
+        if not self._leaving:
+            return
+        if self._remover is None:
+            self._remover = DiskWorker(
+                partial(remove, self._files), self._call_soon, self._were_removed,
+                partial(self._failed, what="remove files of"), "log remover",
+            )  # fmt: skip
+        if not self._remover.busy:
+            names, self._leaving = self._leaving, []
+            self._remover.begin(names)
+
+    def _were_removed(self, _: list[str]) -> None:
+        waited = bool(self._leaving)
+        self._remove_on()
+        self.look()
+        if waited:
+            self._committed()  # so that what waits is written
 
     def _index_on(self) -> None:
         """Have the next index of keys made, if one is missing."""

@@ -19,8 +19,8 @@ BUFFERS_MAX: Final = 1_000
 class DiskFiles:
     """A folder (`roq.log.files.Files`), made if it is not there. `close()` gives it back.
 
-    One thread at a time writes; others may read, `sync_beside`, and `sync` a file that was written
-    since the last `create` meanwhile.
+    One thread at a time writes; others may read, `sync_beside`, `remove` and `sync_folder`, and
+    `sync` a file that was written since the last `create` meanwhile.
 
     Args:
         folder: where it is.
@@ -147,7 +147,6 @@ class DiskFiles:
 
     def remove(self, name: str) -> None:
         """As `Files.remove`; what is not there is removed already."""
-        self._forget(name)
         try:
             os.unlink(name, dir_fd=self._folder)
         except FileNotFoundError:

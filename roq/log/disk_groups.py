@@ -1,9 +1,10 @@
 """What is written to a log on disk together, and synced together.
 
-    Group --write--> in the file --settle--> on the disk
+    Group --write--> in the file --settle--> on the disk --remove--> files that have left are gone
 
 `roq.log.segments` makes groups and is told when they are settled. A group may be written while what
-is before it is synced; all that is written by then is settled by the next sync.
+is before it is synced; all that is written by then is settled by the next sync. Files may be
+removed beside that: nobody waits for it.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ class Group(Generic[B]):
 
     @property
     def follows(self) -> bool:
-        """Whether another one may be written behind it before it is on the disk: it does nothing
-        but add entries, and changes, to a file that is there."""
-        more = self.indexes or self.removed or self.snapshot is not None
+        """Whether another one may be written behind it before it is on the disk: it makes no file,
+        and does nothing but add entries, and changes, to one that is there."""
+        more = self.indexes or self.snapshot is not None
         return bool(self.records) and self.head is None and not more
 
 
@@ -78,13 +79,14 @@ class Sync:
 
 
 def perform(files: Files, group: Group[B]) -> None:
-    """Write a group and, if it says so, wait until it is on the disk.
+    """Write a group, wait until it is on the disk if it says so, and remove what has left.
 
     Raises:
         OSError: it is not known to be there, and never will be: nothing more may be written.
     """
     write(files, group)
     settle(files, [group])
+    remove(files, group.removed)
 
 
 def write(files: Files, group: Group[B]) -> None:
@@ -136,7 +138,17 @@ def settle(files: Files, groups: Sequence[Group[B]]) -> None:
         with suppress(OSError):  # a help and no truth: it is made again from the segment
             files.create(name)
             files.write(name, 0, [data])
-    for name in group.removed:
+
+
+def remove(files: Files, names: Sequence[str]) -> None:
+    """Remove the files that have left with groups which are settled, in order.
+
+    A large file takes the system a while, so it may be done beside other groups; from one thread.
+
+    Raises:
+        OSError: some may still be there.
+    """
+    for name in names:
         files.remove(name)
         if name.endswith(SEGMENT_SUFFIX):
             # One after the other, or a power cut might bring back an old one behind a hole.

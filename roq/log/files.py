@@ -53,7 +53,7 @@ class Files(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
+        """Remove a file, whatever other files are made, renamed, written or synced meanwhile."""
         ...
 
     def sync_folder(self) -> None:

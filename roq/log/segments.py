@@ -361,9 +361,10 @@ class SegmentLog(Generic[B]):
         self._unsynced.append((self.end, self._ungathered_bytes))
         self._ungathered_bytes = 0
         self._hand_over(group)
-        # What a start cannot do without is never ahead of the disk.
-        whole = group.head is None and group.snapshot is None and not group.removed
-        group.sync = not (self._ahead and whole) or far
+        # What a start cannot do without is never ahead of the disk. What completes a segment is not
+        # either: the next one waits for it.
+        whole = group.head is None and group.snapshot is None
+        group.sync = not (self._ahead and whole) or far or self._is_full()
         return group
 
     def _begin(self, group: Group[B | bytes]) -> None:

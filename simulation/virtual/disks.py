@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from roq.errors import LocalProtocolError
-from roq.log.disk_groups import Group, settle, write
+from roq.log.disk_groups import Group, remove, settle, write
 from roq.log.files import LogRefused
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog
@@ -157,9 +157,11 @@ class DiskLog:
         self._committed = committed
         self._failed = failed
         self.changes_kept: Callable[[], None] = lambda: None
-        self._writing = self._settling = False
+        self._writing = self._settling = self._removing = False
         self._written: list[Group[bytes]] = []
         """And not settled."""
+        self._leaving: list[str] = []
+        """To be removed."""
         self._files = disk.take(spec.log, process)
         limits = spec.limits
         self.log: SegmentLog[bytes] = open_log(
@@ -210,7 +212,18 @@ class DiskLog:
             self.log.commit(group.end)
             if group.changes is not None or group.anew:
                 self.changes_kept()
+            self._leaving += group.removed
         self._committed()
+        if not self._removing:
+            self._remove_on()
+
+    def _remove_on(self) -> None:
+        names, self._leaving = self._leaving, []
+        self._removing = bool(names)
+        if names and not self.failure:
+            calls = _Calls()
+            remove(calls, names)
+            self._later(calls.made, self._remove_on)
 
     def _later(self, calls: list[Call], then: Callable[[], None]) -> None:
         seconds = self._process.world.random.uniform(*self._disk.seconds)

@@ -14,7 +14,7 @@ from hashlib import blake2b
 import pytest
 
 from roq.log.cursors import cursor
-from roq.log.disk_groups import Group, Sync, perform, perform_sync, settle, write
+from roq.log.disk_groups import Group, Sync, perform, perform_sync, remove, settle, write
 from roq.log.files import LogRefused
 from roq.log.patient_reads import PatientReads
 from roq.log.records import record_bytes
@@ -40,6 +40,22 @@ def settings(epoch: int, **others: int) -> LogSettings:
 
 
 @dataclass
+class Leaving:
+    """Files that have left with groups which are committed, and are removed beside others."""
+
+    names: list[str] = field(default_factory=list)
+    most: int = 0
+    """So many were there at once while something else was written."""
+
+    def remove(self, files: LossyFiles, chance: random.Random) -> None:
+        """None, some or all of them."""
+        self.most = max(self.most, len(self.names))
+        now = chance.randrange(len(self.names) + 1)
+        names, self.names = self.names[:now], self.names[now:]
+        remove(files, names)
+
+
+@dataclass
 class History:
     """One log through many lives."""
 
@@ -58,6 +74,7 @@ class History:
     most: int = 1
     """Groups that are under way at once."""
     followed: int = 0
+    leaving: Leaving = field(default_factory=Leaving)
 
     def live(self) -> None:
         """Open the log, look at all of it, append for a while, and die."""
@@ -65,6 +82,7 @@ class History:
         if log is None:
             return
         self.lives += 1
+        self.leaving.names = []
         self.look(log)
         if self.chance.random() < 0.3:
             self.files.fail = failing(self.chance, 0.03)
@@ -137,6 +155,7 @@ class History:
                 self.followed += bool(written or told)
                 write(self.files, group)
                 written.append(group)
+            self.leaving.remove(self.files, self.chance)
             if written and (group is None or self.chance.random() < 0.4):
                 settle(self.files, written)  # what comes next may be written before it is heard of
                 told, written = told + written, []
@@ -149,7 +168,8 @@ class History:
             settle(self.files, written)
         self.commit(log, told + written)
         while log.committed < log.end and (group := log.gather(lambda: self.digest(log.end))):
-            perform(self.files, group)
+            write(self.files, group)
+            settle(self.files, [group])
             self.commit(log, [group])
         return True
 
@@ -168,6 +188,7 @@ class History:
     def commit(self, log: SegmentLog[bytes], groups: list[Group[bytes]]) -> None:
         for group in groups:
             log.commit(group.end)
+            self.leaving.names += group.removed if self.most > 1 else []
             self.promised = group.end
             self.floor = max(self.floor, log.floor)
             log.check()
@@ -179,7 +200,12 @@ class History:
         group = log.gather(lambda: self.digest(log.end))
         self.floor = max(self.floor, log.floor)
         if group is not None:
-            perform(self.files, group)
+            if self.most > 1:
+                write(self.files, group)
+                settle(self.files, [group])
+                self.leaving.names += group.removed
+            else:
+                perform(self.files, group)
             if self.chance.random() < 0.2:
                 return False
             log.commit(group.end)
@@ -220,6 +246,7 @@ class AheadHistory:
     lost: int = 0
     limits: dict[str, int] = field(default_factory=dict)
     floor: int = 0
+    leaving: Leaving = field(default_factory=Leaving)
 
     def live(self) -> None:
         """Open the log, look at all of it, append for a while, and die."""
@@ -227,6 +254,7 @@ class AheadHistory:
         if log is None:
             return
         self.lives += 1
+        self.leaving.names = []
         self.look(log)
         if self.chance.random() < 0.3:
             self.files.fail = failing(self.chance, 0.03)
@@ -300,15 +328,18 @@ class AheadHistory:
         self.floor = max(self.floor, log.floor)
         early = log.gather_sync() if self.chance.random() < 0.2 else None
         if group is not None:
-            perform(self.files, group)
+            write(self.files, group)
+            settle(self.files, [group])
             if self.chance.random() < 0.1:
                 return False  # before it has heard of it
             log.commit(group.end)
+            self.leaving.names += group.removed
             self.shown |= {at for at in self.entries if at < group.end}
             self.kept = max(self.kept, group.end)
             self.synced = max(self.synced, log.synced)
         if early is not None:
             self.sync(log, early)
+        self.leaving.remove(self.files, self.chance)
         log.check()
         if log.sync_wanted or self.chance.random() < 0.3:
             late = log.gather_sync()
@@ -376,6 +407,7 @@ def test_what_is_written_behind_what_is_synced_is_there_or_is_not_promised(first
     histories = [play(seed, most=3) for seed in range(first, first + 50)]
     assert sum(history.promised for history in histories) > 500
     assert sum(history.followed for history in histories) > 50
+    assert sum(history.leaving.most > 0 for history in histories) > 5
 
 
 @pytest.mark.parametrize("first", range(0, len(SEEDS), 50))
@@ -384,6 +416,7 @@ def test_what_runs_ahead_loses_only_what_was_not_synced(first: int) -> None:
     assert sum(history.lives for history in histories) > 50
     assert sum(len(history.entries) for history in histories) > 500
     assert sum(history.lost for history in histories) > 0, "the power takes something"
+    assert sum(history.leaving.most > 0 for history in histories) > 5
 
 
 if __name__ == "__main__":

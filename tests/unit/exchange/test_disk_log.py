@@ -55,6 +55,16 @@ class Made:
     def turn(self) -> None:
         self.calls.get(timeout=30)()
 
+    def until(self, reached: Callable[[], bool]) -> None:
+        while not reached():
+            self.turn()
+
+    def commit(self) -> None:
+        """Have all of it committed."""
+        while self.log.committed < self.log.end:
+            self.disk.write_on(bytes, bytes)
+            self.turn()
+
     def call_soon(self, function: Callable[[], None]) -> None:
         self.calls.put(function)
 
@@ -76,12 +86,101 @@ def test_a_small_log_takes_no_more_of_the_disk_than_it_may(tmp_path: Path) -> No
     made = Made(tmp_path / "log", log_bytes=1 << 20)
     for _ in range(100):
         made.log.append(b"t", BATCH, len(BATCH))
-        made.disk.write_on(bytes, bytes)
-        made.turn()
+        made.commit()
+    made.until(lambda: made.disk._remover is not None and not made.disk._remover.busy)
     assert made.log.floor > 0
     size = sum(path.stat().st_size for path in (tmp_path / "log").iterdir())
     made.disk.close()
     assert size <= 1.25 * (1 << 20)
+
+
+class SlowRemoval:
+    """Files are removed when `go_on` says so."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.begun = threading.Semaphore(0)
+        self._may = threading.Semaphore(0)
+        self.threads: set[str] = set()
+        remove = disk_log.remove
+
+        def removing(files: DiskFiles, names: list[str]) -> None:
+            self.threads.add(threading.current_thread().name)
+            self.begun.release()
+            assert self._may.acquire(timeout=30)
+            remove(files, names)
+
+        patch.setattr(disk_log, "remove", removing)
+
+    def go_on(self) -> None:
+        self._may.release()
+
+
+def leave(made: Made, times: int) -> None:
+    """Append until the oldest segment has left, so often."""
+    for _ in range(times):
+        floor = made.log.floor
+        while made.log.floor == floor:
+            made.log.append(b"t", BATCH, len(BATCH))
+            made.commit()
+        made.log.append(b"t", BATCH, len(BATCH))
+        made.commit()  # with what is to be removed
+
+
+def test_nobody_waits_for_the_removal_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowRemoval(monkeypatch)
+    made = Made(tmp_path / "log", log_bytes=1 << 20)
+    leave(made, 1)
+    assert slow.begun.acquire(timeout=30)
+    end = made.log.end
+    made.log.append(b"t", BATCH, len(BATCH))
+    made.commit()
+    assert made.log.committed == end + 1
+    assert slow.threads == {"log remover"}
+    slow.go_on()
+    made.until(lambda: made.disk._remover is not None and not made.disk._remover.busy)
+    names = {path.name for path in (tmp_path / "log").glob("*.seg")}
+    segments = [*made.log._closed, made.log._active]
+    assert names == {each.name for each in segments}
+    assert made.disk.close()
+
+
+def test_nothing_is_written_while_more_than_the_disk_is_at_waits_for_its_removal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowRemoval(monkeypatch)
+    made = Made(tmp_path / "log", log_bytes=1 << 20)
+    committed: list[int] = []
+    made.disk._committed = lambda: committed.append(made.log.committed)
+    leave(made, 2)
+    made.log.append(b"t", BATCH, len(BATCH))
+    made.disk.write_on(bytes, bytes)
+    assert not made.disk._writer.busy
+    assert made.log.committed < made.log.end
+    assert slow.begun.acquire(timeout=30)
+    told = len(committed)
+    slow.go_on()
+    made.until(lambda: len(committed) > told)  # so that the exchange has it written
+    made.commit()
+    slow.go_on()
+    made.until(lambda: made.disk._remover is not None and not made.disk._remover.busy)
+    assert made.disk.close()
+
+
+def test_a_file_that_cannot_be_removed_ends_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(tmp_path / "log", log_bytes=1 << 20)
+    monkeypatch.setattr(DiskFiles, "remove", refuse)
+    leave(made, 1)
+    made.until(lambda: bool(made.failed))
+    (why,) = made.failed
+    assert why == f"cannot remove files of its log in {tmp_path / 'log'}: Input/output error"
+    made.log.append(b"t", BATCH, len(BATCH))
+    made.disk.write_on(bytes, bytes)
+    assert not made.disk._writer.busy
+    made.disk.close()
 
 
 def test_what_is_in_memory_is_there_at_once(made: Made) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from memory_files import MemoryFiles
 
-from roq.log.disk_groups import Group, perform, settle, write
+from roq.log.disk_groups import Group, perform, remove, settle, write
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import FOLLOWS_BYTES, SegmentLog
 
@@ -121,3 +121,19 @@ def test_a_sync_that_one_of_several_wants_is_made() -> None:
     before, second.sync = files.syncs, False
     settle(files, [first, second])
     assert files.syncs == before + 1
+
+
+def test_files_that_leave_hold_nobody_up() -> None:
+    files = MemoryFiles()
+    log = log_of(files)
+    first = gathered(log, 1)
+    assert first is not None
+    first.removed.append("old.seg")
+    files.create("old.seg")
+    write(files, first)
+    second = gathered(log, 3)
+    assert second is not None, "it is written before the file is removed"
+    settle(files, [first])
+    assert "old.seg" in files.names()
+    remove(files, first.removed)
+    assert "old.seg" not in files.names()

@@ -510,6 +510,55 @@ def test_offsets_that_were_left_out_are_no_loss_when_what_stood_before_them_has_
     assert log.next_of(b"t", 0) == 5 + 4 * LEAP
 
 
+def test_what_completes_a_segment_is_synced_so_that_the_next_one_can_begin() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=True, segment_bytes=2_000))
+    synced: dict[str, list[bool]] = {}
+    while len(synced) < 3:
+        log.append(b"t", BATCH, len(BATCH))
+        group = log.gather(lambda: b"")
+        assert group is not None, "it need not wait for a sync"
+        synced.setdefault(group.segment, []).append(group.sync)
+        perform(files, group)
+        log.commit(group.end)
+    first, second, _ = synced.values()
+    assert first == second == [True, *[False] * (len(first) - 2), True]
+    assert len(first) > 2
+
+
+def test_a_snapshot_that_somebody_wants_is_not_ahead_of_the_disk() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=True))
+    write(files, log, 2)
+    assert log.synced < log.committed
+    wanted = log.want_snapshot()
+    group = log.gather(lambda: b"snapshot")
+    assert group is not None
+    perform(files, group)
+    log.commit(group.end)
+    assert (log.told, log.synced) == (wanted, log.committed)
+
+
+def test_files_that_leave_alone_say_nothing_of_what_is_not_synced() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=True, keep_us=500, segment_bytes=2_000))
+    while len(segments(files)) < 2:
+        write(files, log, 1)
+    log.advance_clock(1_400)
+    write(files, log, 2)
+    synced = log.synced
+    assert synced < log.committed
+    log.advance_clock(1_600)
+    group = log.gather(lambda: b"")
+    assert group is not None
+    assert group.removed
+    assert not group.segment
+    perform(files, group)
+    log.commit(group.end)
+    assert log.synced == synced
+    assert len(segments(files)) == 1
+
+
 def test_a_log_that_runs_ahead_no_more_tells_on_what_was_left_out() -> None:
     files = MemoryFiles()
     write(files, open_log(files, settings(ahead=True)), 5)
