@@ -84,7 +84,8 @@ class GroupCommit(Generic[G]):
 
     def _run(self) -> None:
         try:
-            while (group := self._groups.get()) is not None:
+            # One that was handed over as another one failed is not even written.
+            while (group := self._groups.get()) is not None and not self._over:
                 self._write(group)
                 if self._is_to_settle(group):
                     self._settle_all()

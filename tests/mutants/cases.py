@@ -373,6 +373,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/exchange/group_commit.py",
         ("tests/unit/exchange/test_group_commit.py",),
+        (" is not None and not self._over:\n", " is not None:\n"),
         ("            self.busy = self._over\n", "            self.busy = False\n"),
         ("            settles = not self._settling and not self._over\n",
          "            settles = not self._over\n"),

@@ -132,6 +132,18 @@ def test_what_is_written_when_a_sync_fails_is_not_synced_by_another_one(loop: Lo
     assert loop.writer.busy
 
 
+def test_a_group_that_was_handed_over_as_another_one_failed_is_not_written(loop: Loop) -> None:
+    loop.disk.failing["write a"] = OSError(5, "Input/output error")
+    loop.disk.writes.clear()
+    loop.write("a")
+    loop.disk.writes.set()
+    loop.turn()
+    loop.writer.write("b")  # as if the loop had not heard of it
+    assert loop.writer.close()
+    assert loop.disk.steps.empty()
+    assert loop.done == []
+
+
 def test_what_was_synced_before_a_write_failed_is_told(loop: Loop) -> None:
     loop.disk.syncs.clear()
     loop.write("one")
