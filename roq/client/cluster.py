@@ -417,7 +417,8 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
 
         Args:
             timeout: seconds until it has to be in force; None: as long as `connect` was told.
-            away_seconds: how long messages of a durable queue wait for an exchange that is away.
+            away_seconds: how long messages of a durable queue wait for an exchange that is away,
+                or for a monitor that is silent.
         """
         subscriber = Subscriber(
             self._engine,

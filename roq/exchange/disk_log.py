@@ -6,10 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Event
+from time import monotonic
 from typing import Final, Protocol, TypeVar
 
 from roq.exchange.disk_room import Room
-from roq.exchange.disk_worker import DiskWorker
+from roq.exchange.disk_worker import CLOSE_SECONDS, DiskWorker
 from roq.exchange.group_commit import GroupCommit
 from roq.log.disk import DiskFiles
 from roq.log.disk_groups import Group, Sync, perform_sync, remove, settle, write
@@ -126,7 +127,9 @@ class DiskLog:
         self._remover: DiskWorker[list[str]] | None = None
         """Removes files, from when there is one to remove."""
         self._leaving: list[str] = []
-        """To be removed after what it is at; nothing more is written while there are any."""
+        """What waits for the remover; nothing more is written meanwhile."""
+        self._room_left: Room | None = None
+        """Measured when files were removed last."""
         self._then: Callable[[], None] | None = None
         """Of those that wait until something is read."""
         self._limits = spec.limits
@@ -198,13 +201,16 @@ class DiskLog:
         self._keep_room(self._measure())
 
     def close(self) -> bool:
-        """Write no more; whether the disk has come to an end with what it was given."""
-        ended = self._writer.close() and self._reader.close()
-        for worker in (self._syncer, self._remover):
-            ended = (worker is None or worker.close()) and ended
-        if self._indexer is not None:
-            self._closing.set()
-            ended = self._indexer.close() and ended
+        """Write no more; whether the disk has come to an end with what it was given.
+
+        It takes `CLOSE_SECONDS` at most.
+        """
+        self._closing.set()
+        until = monotonic() + CLOSE_SECONDS
+        ended = True
+        for worker in (self._writer, self._reader, self._syncer, self._remover, self._indexer):
+            if worker is not None:
+                ended = worker.close(max(0.0, until - monotonic())) and ended
         if ended:
             self._files.close()
         return ended
@@ -245,9 +251,9 @@ class DiskLog:
             self._leaving += group.removed
         if (room := self._room) is not self._room_told:
             self._keep_room(room)
+        self._remove_on()  # first: what is written next waits for what is left
         self._committed()
         self._pace()
-        self._remove_on()
         self._index_on()
 
     def _remove_on(self) -> None:
@@ -256,17 +262,22 @@ class DiskLog:
             return
         if self._remover is None:
             self._remover = DiskWorker(
-                partial(remove, self._files), self._call_soon, self._were_removed,
+                self._remove, self._call_soon, self._were_removed,
                 partial(self._failed, what="remove files of"), "log remover",
             )  # fmt: skip
         if not self._remover.busy:
             names, self._leaving = self._leaving, []
             self._remover.begin(names)
 
+    def _remove(self, names: list[str]) -> None:
+        """In its thread."""
+        remove(self._files, names)
+        self._room_left = self._measure()
+
     def _were_removed(self, _: list[str]) -> None:
         waited = bool(self._leaving)
+        self._keep_room(self._room_left)
         self._remove_on()
-        self.look()
         if waited:
             self._committed()  # so that what waits is written
 

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
+from time import monotonic
 from typing import Generic, TypeVar
 
 from roq.exchange.disk_worker import CLOSE_SECONDS
@@ -76,11 +77,10 @@ class GroupCommit(Generic[G]):
         """Let what is under way be completed; whether the threads have ended."""
         for _ in self._threads:
             self._groups.put(None)
+        until = monotonic() + seconds
         for thread in self._threads:
-            thread.join(seconds)
-            if thread.is_alive():
-                return False
-        return True
+            thread.join(max(0.0, until - monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _run(self) -> None:
         try:

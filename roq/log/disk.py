@@ -33,6 +33,8 @@ class DiskFiles:
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder = folder
         self._writing: dict[str, int] = {}
+        self._folder_lost: OSError | None = None
+        """Why names may be missing on the disk that were given."""
         self._lock = -1
         if read_only:
             try:
@@ -153,8 +155,14 @@ class DiskFiles:
             return
 
     def sync_folder(self) -> None:
-        """As `Files.sync_folder`."""
-        os.fsync(self._folder)
+        """As `Files.sync_folder`; after it has failed it does so again, whoever asks."""
+        if self._folder_lost is not None:
+            raise self._folder_lost
+        try:
+            os.fsync(self._folder)
+        except OSError as error:
+            self._folder_lost = error  # the system may tell each error once
+            raise
 
     def _writer(self, name: str) -> int:
         descriptor = self._writing.get(name)

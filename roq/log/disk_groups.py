@@ -161,4 +161,5 @@ def perform_sync(files: Files, sync: Sync) -> None:
     Raises:
         OSError: as `perform`.
     """
-    files.sync_beside(sync.segment)
+    with suppress(FileNotFoundError):  # it has left meanwhile, so all of it was synced
+        files.sync_beside(sync.segment)

@@ -364,7 +364,7 @@ class SegmentLog(Generic[B]):
         # What a start cannot do without is never ahead of the disk. What completes a segment is not
         # either: the next one waits for it.
         whole = group.head is None and group.snapshot is None
-        group.sync = not (self._ahead and whole) or far or self._is_full()
+        group.sync = not (self._ahead and whole) or far or self._is_full(len(records))
         return group
 
     def _begin(self, group: Group[B | bytes]) -> None:
@@ -397,15 +397,15 @@ class SegmentLog(Generic[B]):
             and all(group.follows for group in self._under_way)
         )
 
-    def _is_full(self) -> bool:
-        """Whether the active segment is complete. One without entries is not: the next one would
-        have its name."""
+    def _is_full(self, more: int = 0) -> bool:
+        """Whether the active segment is complete, or would be with so many more entries. One
+        without entries is not: the next one would have its name."""
         active = self._active
         enough = max(self._segment_bytes, min(SEGMENT_BYTES, SNAPSHOT_PARTS * self._snapshot_bytes))
         return active.end > active.base and (
             active.size >= enough
             or active.kept >= self.capacity // LEAVES_PARTS
-            or self.end - active.base > self._segment_entries
+            or self.end + more - active.base > self._segment_entries
         )
 
     def want_snapshot(self) -> int:

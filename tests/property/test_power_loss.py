@@ -337,9 +337,12 @@ class AheadHistory:
             self.shown |= {at for at in self.entries if at < group.end}
             self.kept = max(self.kept, group.end)
             self.synced = max(self.synced, log.synced)
-        if early is not None:
+        first = self.chance.random() < 0.5
+        if early is not None and first:
             self.sync(log, early)
         self.leaving.remove(self.files, self.chance)
+        if early is not None and not first:
+            self.sync(log, early)
         log.check()
         if log.sync_wanted or self.chance.random() < 0.3:
             late = log.gather_sync()

@@ -11,8 +11,8 @@ more careful:
   *behind* newer batches. Nothing is lost before they had the time for it, and every exchange was
   verified after that time.
 * What is missing below a fence or in a striped stream may lie in an exchange that one has not heard
-  of. The monitor must have said since then that there is none. Of a durable queue that holds for
-  waiting, too: a monitor that does not answer is waited for as an exchange is.
+  of. The monitor must have said since then that there is none. Of a durable queue waiting does not
+  end either before the monitor has said so, but for what is older than the start.
 * An exchange that brought such a batch need not be asked, as long as publishers append in order:
   the chain of offsets shows that it had nothing of the kind before.
 * Of a durable queue an exchange that does not answer comes back with its log, and what is missing
@@ -79,27 +79,32 @@ class LossRules:
     def over(self, at: float, now: float, verified: Mapping[LogId, float]) -> bool:
         """Whether what was not found in any exchange as of `at` is lost."""
         as_of = max(at, self._replayed_at)
-        patience = self._patience(LOSS_SECONDS, as_of, verified)
+        known = self._known_at >= as_of or not self.durable
+        patience = self._patience(LOSS_SECONDS, as_of, verified, known=known)
         if now >= max(at, self._read_since) + patience:
             return True
         at = as_of
         if now < at:
             return False
-        if min(verified.values(), default=float("-inf")) >= at:
+        if known and min(verified.values(), default=float("-inf")) >= at:
             return True
+        self.doubtful |= not known
         self._want(at)
         return False
 
-    def lost_until(self, stream: Stream, now: float, verified: Mapping[LogId, float]) -> int | None:
+    def lost_until(
+        self, stream: Stream, now: float, verified: Mapping[LogId, float], *, older: bool = False
+    ) -> int | None:
         """The end of what is lost, from the expected sequence on; None: nothing is lost yet.
 
         Args:
             stream: holds something above its expected sequence.
             now: active time: it must not jump when the process was stopped.
             verified: as of when each exchange of the topology was verified.
+            older: what is missing is older than the start, so it waits for no monitor.
         """
         end = self._searched(stream, now, verified)
-        if end is None and self._given_up(stream, now, verified):
+        if end is None and self._given_up(stream, now, verified, older=older):
             end = stream.held[0].first
         if end is None:
             end = self._searched_elsewhere(stream, now, verified)
@@ -130,7 +135,9 @@ class LossRules:
         silent = not known or any(as_of < since for as_of in verified.values())
         return max(seconds, self._away_seconds) if silent and self.durable else seconds
 
-    def _given_up(self, stream: Stream, now: float, verified: Mapping[LogId, float]) -> bool:
+    def _given_up(
+        self, stream: Stream, now: float, verified: Mapping[LogId, float], *, older: bool
+    ) -> bool:
         """It has waited for too long, and nothing of its kind has come meanwhile."""
         patience = LOSS_SECONDS
         if now < self._replayed_at or self._is_open(stream):
@@ -142,7 +149,7 @@ class LossRules:
         as_of = max(oldest + patience if proven is None else proven, self._replayed_at)
         if self.durable and now >= as_of > min(verified.values(), default=as_of):
             self._want(as_of)  # where nothing is published nobody else asks
-        known = self._known_at >= as_of or not _was_elsewhere(stream)
+        known = older or self._known_at >= as_of or not _was_elsewhere(stream)
         self.doubtful |= now >= as_of and not known and self.durable
         patience = self._patience(patience, as_of, verified, known=known)
         since = max(stream.filled_at, self._read_since)

@@ -263,11 +263,13 @@ class Resequencer:
         at_start = {source: at for source, at in verified.items() if source not in unread}
         for key, stream in list(self._waiting.items()):
             while now >= stream.look_at and stream.held[0].first > stream.expected:
-                older = bool(unread) and stream.expected < stream.before
-                end = rules.lost_until(stream, now, at_start if older else verified)
+                early = stream.expected < stream.before
+                older = early and not stream.begun
+                early &= bool(unread)
+                end = rules.lost_until(stream, now, at_start if early else verified, older=older)
                 if end is None:
                     break
-                self._skip(stream, min(end, stream.before) if older else end)
+                self._skip(stream, min(end, stream.before) if early or older else end)
                 self._advance(key, stream)
                 if not stream.held:
                     break

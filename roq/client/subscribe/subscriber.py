@@ -74,7 +74,8 @@ class Subscriber:
         buffer_bytes: memory of what may wait for a slow user; beyond it the exchanges' memory is
             the buffer.
         away_seconds: of a durable queue, for so long messages wait for older ones that may be in
-            the log of an exchange that does not answer: its host is started again, say. Then these
+            the log of an exchange that does not answer: its host is started again, say; or at one
+            of which the monitor, which is silent, has not told yet. Then these
             are given up, reported as lost, and can still be read from the log once it is back.
         repair, check_duplicates: off only in tests that prove what these are good for.
 

@@ -146,6 +146,45 @@ def test_nobody_waits_for_the_removal_of_a_file(
     assert made.disk.close()
 
 
+def test_what_came_while_files_left_is_written_at_once(tmp_path: Path) -> None:
+    made = Made(tmp_path / "log", log_bytes=1 << 20)
+    committed: list[int] = []
+
+    def write_on() -> None:
+        committed.append(made.log.committed)
+        made.disk.write_on(bytes, bytes)
+
+    made.disk._committed = write_on  # as an exchange does
+    for _ in range(100):
+        made.log.append(b"t", BATCH, len(BATCH))
+        made.disk.write_on(bytes, bytes)
+        made.until(lambda: made.log.committed == made.log.end)
+        if made.disk._writer.busy:  # with a group that has nothing but files that have left
+            made.log.append(b"t", BATCH, len(BATCH))
+            made.until(lambda: made.log.committed == made.log.end)
+    assert made.log.floor > 0
+    assert committed
+    assert made.disk.close()
+
+
+def test_room_is_told_when_files_have_left_though_others_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowRemoval(monkeypatch)
+    made = Made(tmp_path / "log", log_bytes=1 << 20)
+    leave(made, 1)
+    assert slow.begun.acquire(timeout=30)
+    told: list[Room] = []
+    made.disk.measured = told.append
+    left = 1 << 30, 1 << 40, 1 << 20, 1 << 20
+    monkeypatch.setattr(made.disk._files, "room", lambda: left)
+    monkeypatch.setattr(made.disk._reader, "busy", True)
+    slow.go_on()
+    made.until(lambda: bool(told))
+    assert told == [Room(*left)]
+    assert made.disk.close()
+
+
 def test_nothing_is_written_while_more_than_the_disk_is_at_waits_for_its_removal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

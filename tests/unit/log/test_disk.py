@@ -47,6 +47,19 @@ def test_a_system_that_takes_little_at_once_gets_all_of_it(
     assert files.read("one", 0, 100) == b"abcdefghijklmno"
 
 
+def test_a_sync_of_the_folder_that_failed_fails_whoever_asks_for_the_next_one(
+    files: DiskFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_once(_: int) -> None:
+        monkeypatch.undo()  # the system tells it once
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail_once)
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output"):
+            files.sync_folder()
+
+
 def test_files_are_renamed_replaced_and_removed(files: DiskFiles) -> None:
     files.create("one")
     files.write("one", 0, [b"1"])

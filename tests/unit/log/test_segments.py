@@ -422,18 +422,19 @@ def test_a_log_that_runs_ahead_begins_a_segment_when_all_is_synced() -> None:
     log = open_log(files, settings(ahead=True))
     write(files, log, 1)
     assert log.synced == 1, "what a start cannot do without is synced at once"
-    write(files, log, 9)
-    assert (log.committed, log.synced) == (10, 1)
-    assert log.unsynced_bytes > 9 * len(BATCH)
-    log.append(b"t", BATCH, len(BATCH))
-    assert log.gather(lambda: b"") is None
+    write(files, log, 8)
+    assert (log.committed, log.synced) == (9, 1)
+    assert log.unsynced_bytes > 8 * len(BATCH)
+    for _ in range(2):
+        log.append(b"t", BATCH, len(BATCH))
+    assert log.gather(lambda: b"") is None, "nobody knew that so much would come"
     assert log.sync_wanted
     sync = log.gather_sync()
     assert sync is not None
     assert log.gather_sync() is None, "one at a time"
     perform_sync(files, sync)
     log.commit_sync(sync.end)
-    assert log.synced == 10
+    assert log.synced == 9
     commit(files, log)
     assert len(segments(files)) == 2
 
@@ -510,9 +511,12 @@ def test_offsets_that_were_left_out_are_no_loss_when_what_stood_before_them_has_
     assert log.next_of(b"t", 0) == 5 + 4 * LEAP
 
 
-def test_what_completes_a_segment_is_synced_so_that_the_next_one_can_begin() -> None:
+@pytest.mark.parametrize("complete", [{"segment_bytes": 2_000}, {"segment_entries": 7}])
+def test_what_completes_a_segment_is_synced_so_that_the_next_one_can_begin(
+    complete: dict[str, int],
+) -> None:
     files = MemoryFiles()
-    log = open_log(files, settings(ahead=True, segment_bytes=2_000))
+    log = open_log(files, settings(ahead=True, **{"segment_entries": 50, **complete}))
     synced: dict[str, list[bool]] = {}
     while len(synced) < 3:
         log.append(b"t", BATCH, len(BATCH))
@@ -524,6 +528,19 @@ def test_what_completes_a_segment_is_synced_so_that_the_next_one_can_begin() -> 
     first, second, _ = synced.values()
     assert first == second == [True, *[False] * (len(first) - 2), True]
     assert len(first) > 2
+
+
+def test_a_sync_that_comes_when_its_segment_has_left_has_nothing_to_do() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=True, segment_entries=5, capacity_bytes=3_000))
+    write(files, log, 3)
+    sync = log.gather_sync()
+    assert sync is not None
+    write(files, log, 30)
+    assert sync.segment not in files.names()
+    perform_sync(files, sync)
+    log.commit_sync(sync.end)
+    log.check()
 
 
 def test_a_snapshot_that_somebody_wants_is_not_ahead_of_the_disk() -> None:

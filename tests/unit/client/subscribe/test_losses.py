@@ -309,7 +309,7 @@ def test_so_may_one_that_nobody_has_told_of() -> None:
     script.hold(21, B, at=2.0, floor=20)
     script.rules.topology_known(1.9)
     assert script.lost_until(30.9, 50.0, 50.0) is None
-    assert script.rules.doubtful, "the monitor is asked"
+    assert script.rules.doubtful, "the monitor is asked, if much waits"
     assert script.lost_until(31.0, 50.0, 50.0) == 20, "no longer than for an exchange"
     script.rules.topology_known(2.0)
     assert script.lost_until(2.1, 50.0, 50.0) == 20
@@ -347,8 +347,24 @@ def test_so_may_one_that_was_not_read_since_publishers_have_sent_again() -> None
     assert script.rules.over(1.0, 20.0, {A: 50.0, B: again})
 
 
+def test_what_is_older_than_the_start_waits_for_no_monitor() -> None:
+    script = durable(30.0)
+    script.stream.held.clear()
+    script.hold(20, A, at=1.0, floor=10)
+    script.hold(21, B, at=2.0, floor=20)
+    script.rules.topology_known(1.9)
+    now, verified = 2.0 + LOSS_SECONDS, {A: 50.0, B: 50.0}
+    assert script.rules.lost_until(script.stream, now, verified) is None
+    assert script.rules.lost_until(script.stream, now, verified, older=True) == 20
+
+
 def test_what_was_put_aside_at_an_exchange_that_is_gone_waits_likewise() -> None:
     script = durable(30.0)
+    script.rules.topology_known(0.9)
+    assert not script.rules.over(1.0, 30.9, {A: 50.0, B: 50.0}), "it may be at another one"
+    assert script.rules.doubtful
+    assert script.rules.over(1.0, 31.0, {A: 50.0, B: 50.0})
+    script.rules.topology_known(1.0)
     assert not script.rules.over(1.0, 30.9, {A: 50.0, B: 0.9})
     assert script.rules.over(1.0, 31.0, {A: 50.0, B: 0.9})
     assert script.rules.over(1.0, 1.0 + LOSS_SECONDS, {A: 50.0, B: 50.0})

@@ -5,7 +5,7 @@ from roq.client.subscribe.recalls import WISHES_MAX, Recall
 from roq.client.subscribe.resequencer import Resequencer
 from roq.model import LogId, PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty, pack_floor
-from roq.timing import REPLAY_SECONDS
+from roq.timing import REPLAY_SECONDS, STRIPED_LOSS_SECONDS
 
 A, B = (1, 7), (2, 7)
 P = PublisherId(b"p" * 16)
@@ -199,6 +199,25 @@ def test_an_early_start_begins_with_the_oldest_batch_of_the_only_log_that_has_th
     driver.add(data(31))
     assert driver.got() == [30, 31]
     assert driver.resequencer.counts.lost == 0
+
+
+def test_what_is_older_than_an_early_start_waits_for_no_monitor() -> None:
+    """The beginnings of a striped stream have left the logs, and the monitor is silent."""
+    driver = Driver(early=True, away_seconds=300)
+    driver.resequencer.topology_known(0.5, durable=True)
+    driver.resequencer.start(A, [(P, b"t", 50)], latest=False)
+    driver.resequencer.start(B, [(P, b"t", 60)], latest=False)
+    driver.resequencer.tables_complete(1.0)
+    driver.add(data(40, floor=30), now=1.0)
+    driver.settle(1.1 + STRIPED_LOSS_SECONDS, 100.0)
+    assert driver.got() == [40]
+    assert (driver.resequencer.counts.lost, driver.resequencer.counts.before_start) == (0, 40)
+    driver.add(data(42, floor=41), now=20.0)
+    driver.settle(21.0 + STRIPED_LOSS_SECONDS, 100.0)
+    assert driver.got() == [], "this stream has begun: what is missing may be anywhere"
+    driver.settle(321.0, 400.0)
+    assert driver.got() == [42]
+    assert driver.resequencer.counts.lost == 1
 
 
 def test_an_early_start_waits_for_the_other_log_that_has_the_stream() -> None:
