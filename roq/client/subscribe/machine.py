@@ -384,11 +384,13 @@ class SubscriberMachine:
     def pace(self, now: float) -> list[Order]:
         """Find out who is `held_back` from now on."""
         orders: list[Order] = []
-        before, absent = self._backpressure.held_back, self._absent()
+        before = self._backpressure.held_back
+        crowded = self.resequencer.crowded
+        absent = self._absent() if crowded else frozenset[LogId]()
         unheard = self._durable and now - self._told_at > MONITOR_SILENT_SECONDS
         held_back = self._backpressure.look(
             self.resequencer.waiting_streams(), self.resequencer.held_bytes, self._verified(), now,
-            absent=absent, full=self.resequencer.crowded and (bool(absent) or unheard),
+            absent=absent, full=crowded and (bool(absent) or unheard),
         )  # fmt: skip
         for source in before ^ held_back:
             if source in self.readers:

@@ -263,13 +263,14 @@ class Resequencer:
         at_start = {source: at for source, at in verified.items() if source not in unread}
         for key, stream in list(self._waiting.items()):
             while now >= stream.look_at and stream.held[0].first > stream.expected:
-                early = stream.expected < stream.before
-                older = early and not stream.begun
-                early &= bool(unread)
-                end = rules.lost_until(stream, now, at_start if early else verified, older=older)
+                below = stream.expected < stream.before
+                older = below and not stream.begun
+                excused = below and bool(unread)
+                asked = at_start if excused else verified
+                end = rules.lost_until(stream, now, asked, older=older)
                 if end is None:
                     break
-                self._skip(stream, min(end, stream.before) if early or older else end)
+                self._skip(stream, min(end, stream.before) if excused or older else end)
                 self._advance(key, stream)
                 if not stream.held:
                     break
