@@ -24,7 +24,7 @@ from roq.client.publish.receipt import Receipt
 from roq.client.request.calls import Registered, Work
 from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.handling import Handling
+from roq.client.request.handling import Handling, brief
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
@@ -344,6 +344,10 @@ class _Handles(Handling):
             raise Failing("once more")
         run.over = "done"
         return NUMBERS.pack(number, run.number)
+
+    def _text_of(self, error: BaseException) -> str:
+        """Without the names of files: a seed has one history, wherever RoQ lies."""
+        return brief(error)
 
     def _return(self, work: Work, verdict: Settlement, *, ran: bool = False) -> None:
         if ran and self._last is not None:

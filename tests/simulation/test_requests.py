@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from roq.client.request.pending import Pending
+from roq.errors import RequestFailed
 from roq.log.leases import Lease, Member
 from roq.log.open_requests import OpenRequests
 from roq.log.outcomes import OutcomeStore
@@ -53,6 +54,11 @@ def test_without_troubles_every_request_is_answered() -> None:
     states = Counter(each.find().state for each in asking.asked.values() if each.find())
     assert states["done"] > 0.8 * states.total() > 30, states
     assert set(states) <= {"done", "failed", "late", "cancelled"}
+    assert states["failed"]
+    for one in filter(None, (each.find() for each in asking.asked.values())):
+        if one.state == "failed":  # without names of files: a seed has one history anywhere
+            with pytest.raises(RequestFailed, match=r": Failing: (for good|once more)$"):
+                one.result()
 
 
 # --- rules that are broken ------------------------------------------------------------------------

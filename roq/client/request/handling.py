@@ -458,7 +458,7 @@ class Handling:
         """
         if began is not None:
             self._times.append(self._clock() - began)
-        text = _whole(error).encode("utf-8", "replace")
+        text = self._text_of(error).encode("utf-8", "replace")
         if len(text) > TEXT_MAX:
             text = text[: TEXT_MAX // 2] + b"\n...\n" + text[-TEXT_MAX // 2 + 8 :]
         told = text.decode("utf-8", "ignore")
@@ -472,6 +472,10 @@ class Handling:
             return
         result = HandlerResult(RequestState.FAILED, text=clean(told, TEXT_MAX))
         self._tell_answers(work.holding, work.at, [_marked(work, result)], ran=True)
+
+    def _text_of(self, error: BaseException) -> str:
+        """What who has asked is told of an error, and `retry_on` is searched for in."""
+        return _whole(error)
 
     def _end(self, work: Work, answered: HandlerResult, began: float | None) -> None:
         """A request has ended, here; whether it ran since then, or not at all."""
