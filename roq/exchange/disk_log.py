@@ -128,13 +128,11 @@ class DiskLog:
         """Removes files, from when there is one to remove."""
         self._leaving: list[str] = []
         """What waits for the remover; nothing more is written meanwhile."""
-        self._room_left: Room | None = None
-        """Measured when files were removed last."""
         self._then: Callable[[], None] | None = None
         """Of those that wait until something is read."""
         self._limits = spec.limits
         self._room: Room | None = None
-        """Measured last; behind a group by the thread that writes."""
+        """Measured last; behind a group, or files that have left, by the thread that is at it."""
         self._room_told: Room | None = None
         self._unlooked = 0
         """Bytes that were written since the thread that writes has looked."""
@@ -207,13 +205,14 @@ class DiskLog:
         """
         self._closing.set()
         until = monotonic() + CLOSE_SECONDS
-        ended = True
-        for worker in (self._writer, self._reader, self._syncer, self._remover, self._indexer):
-            if worker is not None:
-                ended = worker.close(max(0.0, until - monotonic())) and ended
-        if ended:
+        maybe = (self._writer, self._reader, self._syncer, self._remover, self._indexer)
+        workers = [worker for worker in maybe if worker is not None]
+        for worker in workers:
+            worker.end()
+        ended = [worker.close(max(0.0, until - monotonic())) for worker in workers]
+        if all(ended):
             self._files.close()
-        return ended
+        return all(ended)
 
     def _settle(self, groups: list[Group[bytes]]) -> None:
         settle(self._files, groups)
@@ -235,6 +234,10 @@ class DiskLog:
             self._room = self._room_told = room
             self.measured(room)
 
+    def _tell_room(self) -> None:
+        if (room := self._room) is not self._room_told:
+            self._keep_room(room)
+
     def _was_read(self, load: _Load) -> None:
         load.keep()
         then, self._then = self._then, None
@@ -249,8 +252,7 @@ class DiskLog:
             if group.changes is not None or group.anew:  # then they stand in its snapshot
                 self.changes_kept()
             self._leaving += group.removed
-        if (room := self._room) is not self._room_told:
-            self._keep_room(room)
+        self._tell_room()
         self._remove_on()  # first: what is written next waits for what is left
         self._committed()
         self._pace()
@@ -272,11 +274,11 @@ class DiskLog:
     def _remove(self, names: list[str]) -> None:
         """In its thread."""
         remove(self._files, names)
-        self._room_left = self._measure()
+        self._room = self._measure()
 
     def _were_removed(self, _: list[str]) -> None:
         waited = bool(self._leaving)
-        self._keep_room(self._room_left)
+        self._tell_room()
         self._remove_on()
         if waited:
             self._committed()  # so that what waits is written

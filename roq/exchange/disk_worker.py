@@ -57,9 +57,13 @@ class DiskWorker(Generic[G]):
         self.busy = True
         self._groups.put(group)
 
+    def end(self) -> None:
+        """Begin to close."""
+        self._groups.put(None)
+
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Let what is being done be completed; whether the thread has ended."""
-        self._groups.put(None)
+        self.end()
         self._thread.join(seconds)
         return not self._thread.is_alive()
 

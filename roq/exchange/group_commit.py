@@ -73,10 +73,14 @@ class GroupCommit(Generic[G]):
         self.busy = True
         self._groups.put(group)
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> bool:
-        """Let what is under way be completed; whether the threads have ended."""
+    def end(self) -> None:
+        """Begin to close."""
         for _ in self._threads:
             self._groups.put(None)
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> bool:
+        """Let what is under way be completed; whether the threads have ended."""
+        self.end()
         until = monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, until - monotonic()))

@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from roq.log.files import LogRefused
@@ -33,6 +34,7 @@ class DiskFiles:
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder = folder
         self._writing: dict[str, int] = {}
+        self._folder_lock = Lock()
         self._folder_lost: OSError | None = None
         """Why names may be missing on the disk that were given."""
         self._lock = -1
@@ -155,14 +157,15 @@ class DiskFiles:
             return
 
     def sync_folder(self) -> None:
-        """As `Files.sync_folder`; after it has failed it does so again, whoever asks."""
-        if self._folder_lost is not None:
-            raise self._folder_lost
-        try:
-            os.fsync(self._folder)
-        except OSError as error:
-            self._folder_lost = error  # the system may tell each error once
-            raise
+        """As `Files.sync_folder`; once it has failed it does so for all who ask later."""
+        with self._folder_lock:
+            if self._folder_lost is not None:
+                raise self._folder_lost
+            try:
+                os.fsync(self._folder)
+            except OSError as error:
+                self._folder_lost = error  # the system may tell each error once
+                raise
 
     def _writer(self, name: str) -> int:
         descriptor = self._writing.get(name)

@@ -161,5 +161,4 @@ def perform_sync(files: Files, sync: Sync) -> None:
     Raises:
         OSError: as `perform`.
     """
-    with suppress(FileNotFoundError):  # it has left meanwhile, so all of it was synced
-        files.sync_beside(sync.segment)
+    files.sync_beside(sync.segment)

@@ -137,8 +137,8 @@ class SegmentLog(Generic[B]):
         """Whether the active segment has its head."""
         self._gathered = hot.end
         self._under_way: deque[Group[B | bytes]] = deque()
-        self._syncs = False
-        """Whether a sync is under way."""
+        self._syncing = ""
+        """The segment of which a sync is under way: it does not leave meanwhile."""
         self._unsynced: deque[tuple[int, int]] = deque()
         """(end, bytes) of groups that are not synced."""
         self._ungathered_bytes = 0
@@ -433,14 +433,14 @@ class SegmentLog(Generic[B]):
 
     def gather_sync(self) -> Sync | None:
         """What is to be synced by now, for `perform_sync`; None: nothing, or one is under way."""
-        if self._syncs or self.synced >= self.committed:
+        if self._syncing or self.synced >= self.committed:
             return None
-        self._syncs = True
+        self._syncing = self._active.name
         return Sync(self._active.name, self.committed)
 
     def commit_sync(self, end: int) -> None:
         """The sync that was to reach this end has returned."""
-        self._syncs = False
+        self._syncing = ""
         self._is_synced(end)
 
     def _is_synced(self, end: int) -> None:
@@ -503,9 +503,10 @@ class SegmentLog(Generic[B]):
             self._leave()
 
     def _may_leave(self) -> bool:
-        if pinned := self._closed[0].end > self.pinned_from:
-            self.pressed_below = self._closed[0].end
-        return not pinned
+        oldest = self._closed[0]
+        if pinned := oldest.end > self.pinned_from:
+            self.pressed_below = oldest.end
+        return not pinned and oldest.name != self._syncing
 
     def _leave(self) -> None:
         """Have the oldest segment go. It is committed, as all that are complete."""

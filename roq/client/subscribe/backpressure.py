@@ -7,8 +7,7 @@ costs the time that the others need, so that a reader that has fallen behind wou
 
 Nobody is left alone for the sake of one that does not get on: an exchange may hang, or be dead. But
 where it comes back with its log, what waits for that may fill the memory: then those that bring
-more of it are left alone until it is back, or given up. So they are while the monitor is silent,
-which might name another exchange. Their logs keep what they have.
+more of it are left alone until it is back, or given up. Their logs keep what they have.
 """
 
 from __future__ import annotations
@@ -56,7 +55,6 @@ class MergeBackpressure:
         now: float,
         *,
         absent: Collection[LogId] = (),
-        full: bool = False,
     ) -> frozenset[LogId]:
         """Who is held back from now on.
 
@@ -65,10 +63,9 @@ class MergeBackpressure:
             held_bytes: what they hold together.
             verified: as of when each exchange of the topology was verified.
             now: the present time.
-            absent: exchanges that do not answer, and whose logs come back.
-            full: no more may wait, and it waits for one of these, or for the monitor.
+            absent: no more may wait, and it waits for these, whose logs come back.
         """
-        if full:
+        if absent:
             if now >= self._look_at:
                 sources = [held.source for stream in streams for held in stream.held]
                 self.held_back = frozenset(sources).intersection(verified).difference(absent)

@@ -12,7 +12,8 @@ more careful:
   verified after that time.
 * What is missing below a fence or in a striped stream may lie in an exchange that one has not heard
   of. The monitor must have said since then that there is none. Of a durable queue waiting does not
-  end either before the monitor has said so, but for what is older than the start.
+  end either before the monitor has said so, but for what is older than the start, and while there
+  is no room for more to wait.
 * An exchange that brought such a batch need not be asked, as long as publishers append in order:
   the chain of offsets shows that it had nothing of the kind before.
 * Of a durable queue an exchange that does not answer comes back with its log, and what is missing
@@ -93,7 +94,7 @@ class LossRules:
         return False
 
     def lost_until(
-        self, stream: Stream, now: float, verified: Mapping[LogId, float], *, older: bool = False
+        self, stream: Stream, now: float, verified: Mapping[LogId, float], *, patient: bool = True
     ) -> int | None:
         """The end of what is lost, from the expected sequence on; None: nothing is lost yet.
 
@@ -101,10 +102,11 @@ class LossRules:
             stream: holds something above its expected sequence.
             now: active time: it must not jump when the process was stopped.
             verified: as of when each exchange of the topology was verified.
-            older: what is missing is older than the start, so it waits for no monitor.
+            patient: it may wait for a silent monitor: it is not older than the start, and there is
+                room for more to wait.
         """
         end = self._searched(stream, now, verified)
-        if end is None and self._given_up(stream, now, verified, older=older):
+        if end is None and self._given_up(stream, now, verified, patient=patient):
             end = stream.held[0].first
         if end is None:
             end = self._searched_elsewhere(stream, now, verified)
@@ -136,7 +138,7 @@ class LossRules:
         return max(seconds, self._away_seconds) if silent and self.durable else seconds
 
     def _given_up(
-        self, stream: Stream, now: float, verified: Mapping[LogId, float], *, older: bool
+        self, stream: Stream, now: float, verified: Mapping[LogId, float], *, patient: bool
     ) -> bool:
         """It has waited for too long, and nothing of its kind has come meanwhile."""
         patience = LOSS_SECONDS
@@ -149,7 +151,7 @@ class LossRules:
         as_of = max(oldest + patience if proven is None else proven, self._replayed_at)
         if self.durable and now >= as_of > min(verified.values(), default=as_of):
             self._want(as_of)  # where nothing is published nobody else asks
-        known = older or self._known_at >= as_of or not _was_elsewhere(stream)
+        known = not (patient and _was_elsewhere(stream)) or self._known_at >= as_of
         self.doubtful |= now >= as_of and not known and self.durable
         patience = self._patience(patience, as_of, verified, known=known)
         since = max(stream.filled_at, self._read_since)

@@ -37,7 +37,7 @@ from roq.read.events import (
 )
 from roq.read.offset_chain import LogGap
 from roq.read.reader import Reader
-from roq.timing import AWAY_SECONDS, MONITOR_SILENT_SECONDS
+from roq.timing import AWAY_SECONDS
 
 HURRY_SECONDS: Final = 0.02
 """Between looks at what waits for its turn."""
@@ -125,8 +125,6 @@ class SubscriberMachine:
         )
         self.away: frozenset[LogId] = frozenset()
         self._durable = False
-        self._told_at = now
-        """When the monitor has said which exchanges there are, last."""
         self._unread: frozenset[LogId] = frozenset()
         """Logs of a durable queue that nobody serves, and that were not read here before; their
         generations are not known, and 0 here."""
@@ -194,7 +192,6 @@ class SubscriberMachine:
             begin has nothing to wait for.
         """
         self._durable = bool(logs)
-        self._told_at = now
         self.resequencer.topology_known(now, durable=self._durable)
         numbers = {log.number for log in serving}
         missing = [source for source in self.readers if source not in serving]
@@ -385,12 +382,9 @@ class SubscriberMachine:
         """Find out who is `held_back` from now on."""
         orders: list[Order] = []
         before = self._backpressure.held_back
-        crowded = self.resequencer.crowded
-        absent = self._absent() if crowded else frozenset[LogId]()
-        unheard = self._durable and now - self._told_at > MONITOR_SILENT_SECONDS
         held_back = self._backpressure.look(
             self.resequencer.waiting_streams(), self.resequencer.held_bytes, self._verified(), now,
-            absent=absent, full=crowded and (bool(absent) or unheard),
+            absent=self._absent() if self.resequencer.crowded else (),
         )  # fmt: skip
         for source in before ^ held_back:
             if source in self.readers:

@@ -261,13 +261,14 @@ class Resequencer:
         if not self._tables_complete:
             return None
         at_start = {source: at for source, at in verified.items() if source not in unread}
+        crowded = self.crowded
         for key, stream in list(self._waiting.items()):
             while now >= stream.look_at and stream.held[0].first > stream.expected:
                 below = stream.expected < stream.before
                 older = below and not stream.begun
                 excused = below and bool(unread)
                 asked = at_start if excused else verified
-                end = rules.lost_until(stream, now, asked, older=older)
+                end = rules.lost_until(stream, now, asked, patient=not (older or crowded))
                 if end is None:
                     break
                 self._skip(stream, min(end, stream.before) if excused or older else end)
@@ -332,7 +333,7 @@ class Resequencer:
         if missing > before:
             self._lose(stream, stream.expected + before, missing - before, "they never arrived")
         stream.expected = end
-        stream.begun = True
+        stream.begun |= end >= min(stream.before, stream.held[0].first)
 
     def _lose(self, stream: Stream, first: int, messages: int, why: str) -> None:
         self.counts.lost = saturated(self.counts.lost + messages)

@@ -530,16 +530,20 @@ def test_what_completes_a_segment_is_synced_so_that_the_next_one_can_begin(
     assert len(first) > 2
 
 
-def test_a_sync_that_comes_when_its_segment_has_left_has_nothing_to_do() -> None:
+def test_a_segment_does_not_leave_while_it_is_synced() -> None:
     files = MemoryFiles()
     log = open_log(files, settings(ahead=True, segment_entries=5, capacity_bytes=3_000))
     write(files, log, 3)
     sync = log.gather_sync()
     assert sync is not None
     write(files, log, 30)
-    assert sync.segment not in files.names()
+    assert log.floor == 0
     perform_sync(files, sync)
     log.commit_sync(sync.end)
+    write(files, log, 1)
+    assert log.floor > sync.end
+    write(files, log, 1)
+    assert sync.segment not in files.names()
     log.check()
 
 

@@ -347,7 +347,7 @@ def test_so_may_one_that_was_not_read_since_publishers_have_sent_again() -> None
     assert script.rules.over(1.0, 20.0, {A: 50.0, B: again})
 
 
-def test_what_is_older_than_the_start_waits_for_no_monitor() -> None:
+def test_what_is_not_to_be_patient_waits_for_no_monitor() -> None:
     script = durable(30.0)
     script.stream.held.clear()
     script.hold(20, A, at=1.0, floor=10)
@@ -355,7 +355,7 @@ def test_what_is_older_than_the_start_waits_for_no_monitor() -> None:
     script.rules.topology_known(1.9)
     now, verified = 2.0 + LOSS_SECONDS, {A: 50.0, B: 50.0}
     assert script.rules.lost_until(script.stream, now, verified) is None
-    assert script.rules.lost_until(script.stream, now, verified, older=True) == 20
+    assert script.rules.lost_until(script.stream, now, verified, patient=False) == 20
 
 
 def test_what_was_put_aside_at_an_exchange_that_is_gone_waits_likewise() -> None:

@@ -1,3 +1,4 @@
+import pytest
 import xxhash
 
 from roq.client.subscribe.message import Batch
@@ -201,7 +202,8 @@ def test_an_early_start_begins_with_the_oldest_batch_of_the_only_log_that_has_th
     assert driver.resequencer.counts.lost == 0
 
 
-def test_what_is_older_than_an_early_start_waits_for_no_monitor() -> None:
+@pytest.mark.parametrize("told", [0.5, 1.5])
+def test_what_is_older_than_an_early_start_waits_for_no_monitor(told: float) -> None:
     """The beginnings of a striped stream have left the logs, and the monitor is silent."""
     driver = Driver(early=True, away_seconds=300)
     driver.resequencer.topology_known(0.5, durable=True)
@@ -209,6 +211,8 @@ def test_what_is_older_than_an_early_start_waits_for_no_monitor() -> None:
     driver.resequencer.start(B, [(P, b"t", 60)], latest=False)
     driver.resequencer.tables_complete(1.0)
     driver.add(data(40, floor=30), now=1.0)
+    driver.resequencer.topology_known(told, durable=True)
+    driver.settle(1.6, 100.0)
     driver.settle(1.1 + STRIPED_LOSS_SECONDS, 100.0)
     assert driver.got() == [40]
     assert (driver.resequencer.counts.lost, driver.resequencer.counts.before_start) == (0, 40)
@@ -218,6 +222,22 @@ def test_what_is_older_than_an_early_start_waits_for_no_monitor() -> None:
     driver.settle(321.0, 400.0)
     assert driver.got() == [42]
     assert driver.resequencer.counts.lost == 1
+
+
+@pytest.mark.parametrize(("publishers", "lost"), [(3, 0), (20, 40)])
+def test_while_no_more_may_wait_nothing_waits_for_a_silent_monitor(
+    publishers: int, lost: int
+) -> None:
+    driver = Driver(held_bytes_max=2_000)
+    driver.resequencer.topology_known(0.5, durable=True)
+    for number in range(publishers):
+        batch = pack(
+            [b"x" * 500], publisher=PublisherId(bytes([number]) * 16), epoch=1, link_number=1,
+            first_sequence=2, created_us=5, extensions=pack_floor(2),
+        )  # fmt: skip
+        driver.add(batch, now=1.0)
+    driver.settle(1.1 + STRIPED_LOSS_SECONDS, 100.0)
+    assert driver.resequencer.counts.lost == lost
 
 
 def test_an_early_start_waits_for_the_other_log_that_has_the_stream() -> None:
