@@ -145,7 +145,9 @@ class Request:
         if told.id and run.id != told.id:
             yield f"its response is of run {told.run}, which was one of {run.id}"
         for name, other in self._runs_of(told.id).items():
-            if other.leases[0] > max(run.leases):
+            # Who has lost it before it ended leaves it to who held it before, and comes back: under
+            # a new lease, with which that one tells its answer once more, and which nobody notes.
+            if other.leases[0] > max(run.leases) and other.leases[-1]:
                 yield (
                     f"its response is of run {told.run} by lease {max(run.leases)}, while {name} "
                     f"had {other.leases[0]}"

@@ -39,10 +39,11 @@ class Play:
         self.judged.take("r", Accepted(self.tick(), "t", id_))
         return self
 
-    def runs(self, run: str, lease: int, id_: str = ID, ends: int = 0) -> Play:
+    def runs(self, run: str, lease: int, id_: str = ID, ends: int | None = None) -> Play:
         self.judged.take(run, Begun(self.tick(), "t", id_, run, lease))
-        if ends >= 0:
-            self.judged.take(run, Ran(self.tick(), "t", run, ends or lease))
+        ended_by = lease if ends is None else ends
+        if ended_by >= 0:
+            self.judged.take(run, Ran(self.tick(), "t", run, ended_by))
         return self
 
     def told(
@@ -104,6 +105,8 @@ def test_the_answer_of_an_outdated_attempt() -> None:
     assert play.found() == wanted
     held_on = begun(once=False).runs("b", 2).runs("a", 1, ends=3).told("done", "a")
     assert held_on.found() == ""  # it came back before anybody else had it
+    back = begun(once=False).runs("a", 1, ends=1).runs("b", 2, ends=0).told("done", "a")
+    assert back.found() == ""  # b has lost it, and a, which came back, has a lease again
 
 
 def test_a_response_of_no_run() -> None:
