@@ -222,11 +222,11 @@ def test_it_says_when_only_the_word_of_the_monitor_is_missing() -> None:
 # --- durable queues -------------------------------------------------------------------------------
 
 
-def durable(away_seconds: float = AWAY_SECONDS) -> Script:
+def durable(away_seconds: float = AWAY_SECONDS, floor: int | None = None) -> Script:
     script = Script()
     script.rules = LossRules(away_seconds)
     script.rules.durable = True
-    script.hold(20, A, at=1.0)
+    script.hold(20, A, at=1.0, floor=floor)
     return script
 
 
@@ -245,17 +245,13 @@ def test_how_long_is_the_users_choice() -> None:
 
 def test_it_waits_no_longer_than_that_of_a_volatile_queue_when_all_exchanges_answer() -> None:
     assert durable().lost_until(1.1, 1.0, 1.0) == 20
-    script = durable()
-    script.stream.held.clear()
-    script.hold(20, A, at=1.0, floor=10)
+    script = durable(floor=10)
     assert script.lost_until(0.9 + STRIPED_LOSS_SECONDS, 500.0, 500.0) is None
     assert script.lost_until(1.0 + STRIPED_LOSS_SECONDS, 500.0, 500.0) == 20
 
 
 def test_an_exchange_that_was_read_before_the_hole_was_proven_may_have_it() -> None:
-    script = durable(30.0)
-    script.stream.held.clear()
-    script.hold(20, A, at=1.0, floor=10)
+    script = durable(30.0, floor=10)
     script.hold(21, A, at=4.0, floor=20)
     assert script.lost_until(1.1 + LOSS_SECONDS, 50.0, 1.5) is None
     assert script.lost_until(30.9, 50.0, 1.5) is None
@@ -264,9 +260,7 @@ def test_an_exchange_that_was_read_before_the_hole_was_proven_may_have_it() -> N
 
 
 def test_so_may_any_that_was_not_read_since_when_nothing_proves_it() -> None:
-    script = durable(30.0)
-    script.stream.held.clear()
-    script.hold(20, A, at=1.0, floor=10)
+    script = durable(30.0, floor=10)
     ended = 1.0 + STRIPED_LOSS_SECONDS
     assert script.lost_until(ended + 1.0, 50.0, ended - 0.1) is None
     assert script.lost_until(ended + 1.0, 50.0, ended) == 20
@@ -275,9 +269,7 @@ def test_so_may_any_that_was_not_read_since_when_nothing_proves_it() -> None:
 
 def test_that_they_are_read_is_asked_for() -> None:
     """In a queue in which nothing is published any more nobody reads by himself."""
-    script = durable()
-    script.stream.held.clear()
-    script.hold(20, A, at=1.0, floor=10)
+    script = durable(floor=10)
     ended = 1.0 + STRIPED_LOSS_SECONDS
     assert script.lost_until(ended - 0.1, 9.0, 9.0) is None
     assert script.rules.wanted is None, "what is read before is of no use"
@@ -287,9 +279,7 @@ def test_that_they_are_read_is_asked_for() -> None:
 
 def test_what_nothing_proves_has_its_time_when_an_exchange_that_was_away_is_back() -> None:
     """A publisher that could not reach it either sends it now."""
-    script = durable(100.0)
-    script.stream.held.clear()
-    script.hold(20, A, at=1.0, floor=10)
+    script = durable(100.0, floor=10)
     script.rules.away(50.0)
     assert script.lost_until(49.9 + STRIPED_LOSS_SECONDS, 50.0, 50.0) is None
     assert script.lost_until(50.0 + STRIPED_LOSS_SECONDS, 50.0, 50.0) == 20
@@ -303,9 +293,7 @@ def test_what_nothing_proves_has_its_time_when_an_exchange_that_was_away_is_back
 
 def test_so_may_one_that_nobody_has_told_of() -> None:
     """A striped publisher has been given another exchange, and the monitor does not answer."""
-    script = durable(30.0)
-    script.stream.held.clear()
-    script.hold(20, A, at=1.0, floor=10)
+    script = durable(30.0, floor=10)
     script.hold(21, B, at=2.0, floor=20)
     script.rules.topology_known(1.9)
     assert script.lost_until(30.9, 50.0, 50.0) is None
@@ -316,9 +304,7 @@ def test_so_may_one_that_nobody_has_told_of() -> None:
 
 
 def test_what_nothing_proves_may_be_at_one_that_nobody_has_told_of_for_longer() -> None:
-    script = durable(30.0)
-    script.stream.held.clear()
-    script.hold(20, A, at=1.0, floor=10)
+    script = durable(30.0, floor=10)
     ended = 1.0 + STRIPED_LOSS_SECONDS
     script.rules.topology_known(ended - 0.1)
     assert script.lost_until(ended - 0.1, 50.0, 50.0) is None
@@ -348,9 +334,7 @@ def test_so_may_one_that_was_not_read_since_publishers_have_sent_again() -> None
 
 
 def test_what_is_not_to_be_patient_waits_for_no_monitor() -> None:
-    script = durable(30.0)
-    script.stream.held.clear()
-    script.hold(20, A, at=1.0, floor=10)
+    script = durable(30.0, floor=10)
     script.hold(21, B, at=2.0, floor=20)
     script.rules.topology_known(1.9)
     now, verified = 2.0 + LOSS_SECONDS, {A: 50.0, B: 50.0}
