@@ -208,8 +208,9 @@ class Services(Generic[B]):
         return self._log.seek(max(0, made_us - int(within * 1_000_000)))
 
     def _pass_over(self, group: ServiceGroup[B], since: int, age: float) -> None:
-        """What came before this, and may be of this service, ended as late, if anybody asks."""
-        until = min(since, self._requesters.behind(group.name))
+        """What came before this, and may be of this service, ended as late, if anybody asks; but
+        what the service has before it, which clocks that jump make look as old."""
+        until = min(since, self._requesters.behind(group.name), group.base)
         unseen = range(self.ends.get(group.name, 0), until)
         group.outcomes.pass_over(unseen, self.now + REMEMBER_SECONDS - age)
 

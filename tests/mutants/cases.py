@@ -412,6 +412,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("tests/unit/exchange/test_services.py", "tests/unit/exchange/test_late_requests.py"),
         ("            if age < REMEMBER_SECONDS:\n", "            if False:\n"),
         ("unseen = range(self.ends.get(group.name, 0), until)", "unseen = range(until)"),
+        ("behind(group.name), group.base)\n", "behind(group.name))\n"),
         ("            start = self._log.end  # nobody", "            pass  # nobody"),
         ("REMEMBER_SECONDS - age)", "1e9)"),
     ),

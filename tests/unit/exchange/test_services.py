@@ -579,6 +579,34 @@ def test_what_was_too_late_when_its_service_came_is_so_after_a_crash_as_well() -
     assert told == ["late", "forgotten"]
 
 
+def test_what_a_service_has_before_it_is_not_late_as_a_clock_was_ahead_when_it_was_made() -> None:
+    def log_with(messages: int, at: float) -> tuple[SegmentedLog[bytes], list[bytes]]:
+        log: SegmentedLog[bytes] = SegmentedLog(
+            QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
+        )
+        there = exchange(late=log)
+        there.now += at
+        pass_time(there, 0.5)
+        asker, publisher = Party(there, "asker"), Publisher(there)
+        asker.say(ATTEND, documents.encode(Attend(id=1, queue=QUEUE, service="s")))
+        publisher.hello()
+        if messages:
+            there.append(publisher.route, b"s/do", publisher.batch(b"s/do", messages))
+        log.commit()
+        return log, [there.core.consumers.take_changes()]
+
+    log, _ = log_with(messages=1, at=10.0)
+    _, made = log_with(messages=0, at=1_000.0)
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, EPOCH + 1, Limits(), late=log)
+    core.begin(0.0, int(20e6))
+    core.recover(0.0, None, 0, made)
+    other = Party(Exchange(core, Limits()), "other")
+    other.want((0, 0))
+    core.consumers.take_changes()
+    core.consumers.kept()
+    assert other.ends() == [], "it is open, and has its own end"
+
+
 def test_after_a_crash_a_service_that_is_made_again_begins_where_it_was_deleted() -> None:
     log: SegmentedLog[bytes] = SegmentedLog(
         QUEUE, NUMBER, EPOCH, capacity_bytes=1 << 20, topics_max=10, commits=False
