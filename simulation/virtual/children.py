@@ -157,7 +157,7 @@ class ExchangeShell:
         )  # fmt: skip
         self.exchange = Exchange(
             world, process, spec.queue_id, spec.number, spec.epoch, spec.limits,
-            info=self.info, late=None if self.disk is None else self.disk.log,
+            info=self.info, late=None if self.disk is None else self.disk.log, ahead=spec.ahead,
             on_append=partial(watch.appended, spec, self.info.generation),
             on_settled=self._write_on, on_woken=self._report_on, on_leased=self._leased,
             on_tell=self._tell,

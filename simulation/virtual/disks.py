@@ -12,12 +12,15 @@ from random import Random
 from typing import Final
 
 from roq.errors import LocalProtocolError
-from roq.log.disk_groups import Group, remove, settle, write
+from roq.exchange.disk_log import SYNC_SECONDS
+from roq.log.disk_groups import Group, Sync, perform_sync, remove, settle, write
 from roq.log.files import LogRefused
+from roq.log.log import Log
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog
 from roq.log.streams import spare_of
 from roq.log.survey import holds_nothing
+from roq.protocol.batch import read_header
 from roq.protocol.spec import ExchangeSpec
 from roq.simulation.virtual.lossy_files import LossyFiles
 from roq.simulation.virtual.process import Process
@@ -29,6 +32,18 @@ FOLLOWS_BYTES: Final = 200
 """Likewise, so that groups are written while others are synced."""
 
 Call = Callable[[LossyFiles], object]
+Messages = dict[tuple[bytes, str], set[int]]
+"""Sequences, by publisher and topic."""
+
+
+def add_messages(there: Messages, log: Log[bytes], first: int) -> None:
+    """Add what a log has from an offset on."""
+    for record in map(log.record, range(first, log.committed)):
+        if record is not None:
+            header = read_header(bytes(record[2]))
+            key = (bytes(header.publisher), record[0].name.decode())
+            sequences = range(header.first_sequence, header.next_sequence)
+            there.setdefault(key, set()).update(sequences)
 
 
 class Disk:
@@ -37,13 +52,17 @@ class Disk:
     Attributes:
         seconds: what a write, a new name or a sync takes, between these two.
         erased: logs that were removed, by folder.
+        taken_back: what logs had committed ahead of the disk when the power was cut: sequences,
+            by publisher and topic.
         fails: the next call of this name fails; empty: none does.
     """
 
     def __init__(self, seconds: tuple[float, float]) -> None:
         self.seconds = seconds
         self.erased: set[str] = set()
+        self.taken_back: Messages = {}
         self.fails = ""
+        self._open: dict[str, SegmentLog[bytes]] = {}
         self._folders: dict[str, LossyFiles] = {}
         self._holders: dict[str, Process] = {}
 
@@ -61,6 +80,10 @@ class Disk:
         folder.fail = self._fail
         return folder
 
+    def opened(self, path: str, log: SegmentLog[bytes]) -> None:
+        """A process goes on with a log."""
+        self._open[path] = log
+
     @property
     def logs(self) -> list[str]:
         """The folders that there are."""
@@ -76,11 +99,15 @@ class Disk:
             if empty and not holds_nothing(self._folders[each]):
                 continue
             del self._folders[each]
+            self._open.pop(each, None)
             self.erased.add(each)
 
     def cut_power(self, chance: Random) -> None:
         """All of its processes are gone, and so is any part of what was not synced."""
         self.fails = ""
+        for log in self._open.values():
+            add_messages(self.taken_back, log, log.synced)
+        self._open.clear()
         for path, folder in self._folders.items():
             self._folders[path] = folder.power_cut(chance)
 
@@ -158,6 +185,8 @@ class DiskLog:
         self._failed = failed
         self.changes_kept: Callable[[], None] = lambda: None
         self._writing = self._settling = self._removing = False
+        self._timed = False
+        """Whether the next sync has its time."""
         self._written: list[Group[bytes]] = []
         """And not settled."""
         self._leaving: list[str] = []
@@ -171,15 +200,16 @@ class DiskLog:
                 host=spec.host, ring_bytes=limits.ring_bytes, topics_max=limits.topics,
                 topics_spare=spare_of(limits.topics), capacity_bytes=limits.log_bytes,
                 keep_us=limits.log_seconds * 1_000_000, now_us=now_us,
-                segment_bytes=SEGMENT_BYTES, segment_entries=SEGMENT_ENTRIES,
+                segment_bytes=SEGMENT_BYTES, segment_entries=SEGMENT_ENTRIES, ahead=spec.ahead,
             ),
         )  # fmt: skip
         self.log.follows_bytes = FOLLOWS_BYTES
+        disk.opened(spec.log, self.log)
 
     @property
     def settled(self) -> bool:
         """Whether nothing waits for the disk, or nothing more can come of that."""
-        return bool(self.failure) or self.log.committed >= self.log.end
+        return bool(self.failure) or self.log.synced >= self.log.end
 
     def write_on(self, snapshot: Callable[[], bytes], changes: Callable[[], bytes]) -> None:
         """Have written what has gathered, unless the disk is still at what was before."""
@@ -191,6 +221,8 @@ class DiskLog:
             calls = _Calls()
             write(calls, group)
             self._later(calls.made, partial(self._wrote, group))
+        elif self.log.sync_wanted:
+            self._sync()
 
     def _wrote(self, group: Group[bytes]) -> None:
         self._writing = False
@@ -216,6 +248,29 @@ class DiskLog:
         self._committed()
         if not self._removing:
             self._remove_on()
+        self._pace()
+
+    def _pace(self) -> None:
+        if not self._timed and self.log.synced < self.log.committed:
+            self._timed = True
+            self._process.call_later(SYNC_SECONDS, self._sync_in_time)
+
+    def _sync_in_time(self) -> None:
+        self._timed = False
+        self._sync()
+
+    def _sync(self) -> None:
+        sync = None if self.failure else self.log.gather_sync()
+        if sync is not None:
+            calls = _Calls()
+            perform_sync(calls, sync)
+            self._later(calls.made, partial(self._synced, sync))
+
+    def _synced(self, sync: Sync) -> None:
+        if not self.failure:
+            self.log.commit_sync(sync.end)
+            self._committed()
+            self._pace()
 
     def _remove_on(self) -> None:
         names, self._leaving = self._leaving, []

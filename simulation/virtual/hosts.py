@@ -123,6 +123,8 @@ class Host:
         for child in running.values():
             self.watch.ended(child.spec)
             child.process.end("its machine is down", silently=True)
+            if isinstance(child.spec, ExchangeSpec) and child.spec.ahead:
+                self.watch.taken_back(child.spec)
         if self.manager is not None:
             self.manager.process.end("its machine is down", silently=True)
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from roq.client.consume.seat import SeatPhase
 from roq.gcm.state.records import QueueRecord
 from roq.model import QueueState
-from roq.protocol.batch import read_header
 from roq.simulation.virtual.children import ExchangeShell
 from roq.simulation.virtual.clients import PublisherShell
 from roq.simulation.virtual.cluster import QUEUE, Cluster, Shape
+from roq.simulation.virtual.disks import Messages, add_messages
 from roq.simulation.virtual.hosts import Running
 from roq.simulation.virtual.kinds import Does, that
 from roq.simulation.virtual.troubles import CUTTING_OFF
@@ -167,11 +167,27 @@ def excuse_the_dead(cluster: Cluster, happened: Happened) -> None:
     replays &= not cluster.shape.durable  # what was acknowledged is on a disk
     for publisher in cluster.publishers:
         if publisher.died_at is not None:
+            for topic, taken in _taken_back(cluster, publisher).items():
+                for sequence in taken:
+                    cluster.history.excuse(publisher.id, topic, sequence, sequence + 1)
             for topic, first, end in publisher.unsettled:
                 cluster.history.excuse(publisher.id, topic, first, end)
             for topic, first, end, at in publisher.acked if replays else ():
                 if at >= publisher.died_at - REPLAY_SECONDS:
                     cluster.history.excuse(publisher.id, topic, first, end)
+
+
+def _taken_back(cluster: Cluster, publisher: PublisherShell) -> dict[str, set[int]]:
+    """What a power cut may have taken of this publisher, as it died with what it had kept: of a
+    queue whose logs run ahead of their disks."""
+    if publisher.died_at is None:
+        return {}
+    found: dict[str, set[int]] = {}
+    for host in cluster.hosts:
+        for (name, topic), sequences in host.disk.taken_back.items():
+            if name == bytes(publisher.id):
+                found.setdefault(topic, set()).update(sequences)
+    return found
 
 
 def _reads_ahead(cluster: Cluster, happened: Collection[str]) -> list[str]:
@@ -224,13 +240,16 @@ def _in_no_log(cluster: Cluster) -> list[str]:
     found = []
     for shell in cluster.exchanges:
         if shell.spec.queue == QUEUE:
-            in_log = _sequences(shell)
+            in_log: Messages = {}
+            add_messages(in_log, shell.exchange.core.log, shell.exchange.core.log.floor)
             for key, sequences in in_log.items():
                 there.setdefault(key, set()).update(sequences)
             found += _forgotten_streams(shell, in_log)
     for publisher in cluster.publishers:
+        taken = _taken_back(cluster, publisher)
         for topic, first, end, _ in publisher.acked:
             missing = set(range(first, end)) - there.get((bytes(publisher.id), topic), set())
+            missing -= taken.get(topic, set())
             if missing:
                 name = publisher.process.name
                 found.append(
@@ -272,19 +291,6 @@ def _died_with(cluster: Cluster, publisher: PublisherShell, at: float) -> bool:
     if publisher.died_at is not None and any(each >= at for each in ended):
         return True
     return any(each - at >= REPLAY_SECONDS / 2 for each in ended)
-
-
-def _sequences(shell: ExchangeShell) -> dict[tuple[bytes, str], set[int]]:
-    """What is in the log of an exchange, by publisher and topic."""
-    log = shell.exchange.core.log
-    found: dict[tuple[bytes, str], set[int]] = {}
-    for record in map(log.record, range(log.floor, log.committed)):
-        if record is not None:
-            header = read_header(bytes(record[2]))
-            key = (bytes(header.publisher), record[0].name.decode())
-            sequences = range(header.first_sequence, header.next_sequence)
-            found.setdefault(key, set()).update(sequences)
-    return found
 
 
 def _forgotten_streams(

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import Unavailable
-from roq.model import VOLATILE
+from roq.model import ASYNC, VOLATILE
 from roq.simulation.virtual import promises, troubles
 from roq.simulation.virtual.bounds import heal_seconds
 from roq.simulation.virtual.cluster import Cluster, Shape
@@ -156,6 +156,9 @@ class Case:
         if asked:
             shape = replace(shape, topics=PROFILE.topics)
         frail = shared or asked
+        if frail and durability == ASYNC:
+            # What was done, or had ended, may be taken back as well, so there is little to judge.
+            without = {*without, *troubles.POWERLESS}
         return cls(
             seed=seed,
             shape=shape,

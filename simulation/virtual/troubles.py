@@ -50,6 +50,8 @@ LATER_SHARE: Final = 0.2
 """The part of the seeds in which such a kind comes."""
 DURABLE_KINDS: Final = frozenset({"power", "disk"})
 """Of clusters with logs on disks only."""
+POWERLESS: Final = frozenset({"power", "kill-host"})
+"""What is not synced is gone then."""
 MEMBER_KINDS: Final = frozenset({"kill-member", "pause-member", "cut-member"})
 """Of clusters with a consumer group, or a service, only: what happens to its members, or to
 instances and requesters."""

@@ -151,6 +151,11 @@ class Watch:
             self._break(f"{spec.child} takes a publisher of epoch {header.epoch} after {latest}")
         self._latest[link[:-1]] = max(latest, header.epoch)
 
+    def taken_back(self, spec: ExchangeSpec) -> None:
+        """The power of an exchange was cut whose log runs ahead of its disk: links may go back."""
+        for link in [each for each in self._links if each[:2] == (spec.queue_id, spec.number)]:
+            del self._links[link]
+
     def made(self, transaction: int, known: str, name: str) -> None:
         """An exchange was created, says the answer to a request; `known`: what the first said."""
         self.checked["a program that asks twice for an exchange gets one"] += 1

@@ -20,7 +20,7 @@ from roq.client.subscribe.resequencer import Resequencer
 from roq.coordination.election import Election
 from roq.errors import RegistryAway
 from roq.exchange import machine, snapshot
-from roq.exchange.commit import CommitGate
+from roq.exchange.commit import CommitGate, SyncGate
 from roq.exchange.intake import Intake
 from roq.exchange.links import Link
 from roq.gcm.change.exchange import ExchangeSagas
@@ -30,9 +30,10 @@ from roq.hcm.children import Child, ChildEpochs
 from roq.hcm.events import Effect
 from roq.hcm.liveness import Liveness
 from roq.hcm.supervisor import Supervisor
+from roq.log import recovery
 from roq.log.disk_groups import Group
 from roq.log.segments import SegmentLog
-from roq.model import FLUSH, child_epoch
+from roq.model import ASYNC, FLUSH, child_epoch
 from roq.monitor.sessions import Sessions
 from roq.protocol.batch import read_header
 from roq.protocol.entry import NONE
@@ -172,6 +173,22 @@ def a_sync_that_failed_is_tried_again(patch: Patch) -> None:
     patch.setattr(disks.DiskLog, "_go_on", go_on)
 
 
+def what_is_written_counts_as_synced(patch: Patch) -> None:
+    patch.setattr(SyncGate, "release", lambda self: dict(released(self)))
+
+    def released(self: SyncGate[bytes]) -> dict[Link, int]:
+        numbers: dict[Link, int] = {}
+        while self._marks:
+            for link, (_, number) in self._marks.popleft().numbers.items():
+                numbers[link] = number
+        self._entries = 0
+        return numbers
+
+
+def a_start_goes_on_with_the_next_offset(patch: Patch) -> None:
+    patch.setattr(recovery, "LEAP", 0)
+
+
 # --- children and their host ----------------------------------------------------------------------
 
 
@@ -232,6 +249,7 @@ def each_request_makes_another_exchange(patch: Patch) -> None:
 BUSY: Final = Profile(rate=60.0, messages=(1, 2), size=(600, 1_500), topics=("a", "b"))
 """What waits for its turn is soon more than a subscriber bears that has little room."""
 DURABLE: Final[dict[str, object]] = {"durability": FLUSH, "disk_seconds": (0.01, 0.2)}
+AHEAD: Final[dict[str, object]] = {"durability": ASYNC, "disk_seconds": (0.001, 0.01)}
 RARE: Final = Profile(rate=0.8, messages=(1, 2), size=(0, 20), topics=("a", "b", "c", "d"))
 SEEDS: Final = range(30)
 """So many are tried at most; most rules are missed in the first few."""
@@ -313,6 +331,10 @@ CASES: Final[dict[Break, Case]] = {
     ),
     a_folder_is_not_synced: Case("in no log", ("power",), shape=DURABLE),
     a_sync_that_failed_is_tried_again: Case("in no log", ("disk", "power"), shape=DURABLE),
+    what_is_written_counts_as_synced: Case("in no log", ("power",), shape=AHEAD),
+    a_start_goes_on_with_the_next_offset: Case(
+        "lost, though nobody was cut off", ("power",), shape=AHEAD
+    ),
     each_request_makes_another_exchange: Case("has made", ("insist",)),
 }
 

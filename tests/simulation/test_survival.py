@@ -30,7 +30,7 @@ from roq.hcm import events
 from roq.hcm.machine import HostMachine
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member, Piece
-from roq.model import FLUSH, VOLATILE
+from roq.model import ASYNC, FLUSH, VOLATILE
 from roq.monitor.emptying import Orphans
 from roq.protocol import documents
 from roq.protocol.public import CreateQueue, RemoveQueue
@@ -45,6 +45,7 @@ from roq.simulation.virtual.troubles import Trouble
 ROOT = Path(__file__).parents[2]
 SEEDS = 150
 DURABLE_SEEDS = 18
+AHEAD_SEEDS = 12
 PARTS = 3
 
 
@@ -71,6 +72,16 @@ def test_a_durable_queue_loses_nothing_whatever_fails(part: int) -> None:
     assert looked["power"]
     assert looked["disk"]
     assert looked["what was acknowledged is on a disk"]
+
+
+def test_a_queue_ahead_of_its_disk_loses_only_what_its_publishers_took_with_them() -> None:
+    looked = Counter[str]()
+    for result in try_seeds(range(AHEAD_SEEDS), Wish(durability=ASYNC)):
+        assert not result.broken, told(result, ASYNC)
+        looked.update(result.troubles)
+        looked.update(result.checked)
+    assert looked["power"] > 2
+    assert looked["what was acknowledged is on a disk"] > 2
 
 
 @pytest.mark.parametrize(("durability", "seeds"), [(VOLATILE, 6), (FLUSH, 7)])

@@ -25,7 +25,7 @@ from roq.exchange.events import (
 from roq.exchange.machine import ExchangeCore
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
-from roq.protocol.channel import ACK, CONTROL
+from roq.protocol.channel import ACK, CONTROL, NUMBER, SYNCED
 from roq.protocol.control import OrderAsk, OrderTold
 from roq.protocol.entry import announcement
 from roq.simulation.virtual.network import Connection, Frames, Wire
@@ -60,6 +60,7 @@ class Exchange:
         announce_above: batches larger than this are announced only, and fetched by those who want
             them.
         late: its log, if that commits later than it accepts.
+        ahead: that log commits ahead of its disk.
         on_settled: called when acknowledgements were sent: what has come may be written.
         on_append: called with each batch that went into the log, and is committed there.
         on_woken: called when somebody comes after a long time.
@@ -86,13 +87,16 @@ class Exchange:
         info: ExchangeInfo | None = None,
         announce_above: int = 4_000,
         late: LateLog[bytes] | None = None,
+        ahead: bool = False,
         on_settled: Callable[[], None] = lambda: None,
         on_append: Callable[[bytes], None] = lambda _batch: None,
         on_woken: Callable[[], None] = lambda: None,
         on_leased: Callable[[Delivery[bytes]], None] = lambda _delivery: None,
         on_tell: Callable[[OrderAsk | OrderTold], None] = lambda _message: None,
     ) -> None:
-        self.core: ExchangeCore[bytes] = ExchangeCore(queue, number, epoch, limits, late=late)
+        self.core: ExchangeCore[bytes] = ExchangeCore(
+            queue, number, epoch, limits, late=late, ahead=ahead
+        )
         self.info = info or ExchangeInfo(
             number=number, epoch=epoch, generation=epoch, host=f"h{number}",
             data=f"data-{number}-{epoch}", live=f"live-{number}-{epoch}",
@@ -298,6 +302,9 @@ class Exchange:
                 if link.places is not None:
                     link.places.told = link.committed
         self._perform(self.core.take_answers())
+        for link, number in self.core.take_synced().items():
+            if link.route is not None:
+                self._send(link.route, (SYNCED, NUMBER.pack(number)))
         self._on_settled()
 
     def _serve(self) -> None:
