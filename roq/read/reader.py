@@ -268,20 +268,28 @@ class Reader:
                 case From.EARLIEST:
                     self._begin(floor)
                 case _:
-                    self._begin_at(min(self._start.value, end), end)
+                    self._begin_at(self._start.value, end)
 
     def _begin_at(self, offset: int, end: int) -> None:
-        """Begin at the offset that was asked for, which may be kept no more."""
-        if offset >= self.floor or self._start.below is BelowFloor.EARLIEST:
+        """Begin at the offset that was asked for, which may be kept no more, or be another log's."""
+        if self.floor <= offset <= end:
             self._begin(offset)
-        elif self._start.below is BelowFloor.LATEST:
-            self.chain.gaps.append(LogGap(b"", offset, end))
-            self.chain.advance(end)
-        else:
+        elif self._start.below is BelowFloor.ERROR:
             self.not_kept = (
                 f"exchange {self.exchange.name} keeps nothing below offset {self.floor}, and "
                 f"offset {offset} was asked for"
+                if offset < self.floor
+                else f"offset {offset} was asked for, and the log of exchange {self.exchange.name} "
+                f"ends at {end}: the offset is one of another log, as of an earlier queue of this "
+                "name"
             )
+        elif offset > end:  # nothing of this log was read: to skip it would lose it in silence
+            self._begin(end if self._start.below is BelowFloor.LATEST else self.floor)
+        elif self._start.below is BelowFloor.EARLIEST:
+            self._begin(offset)
+        else:
+            self.chain.gaps.append(LogGap(b"", offset, end))
+            self.chain.advance(end)
 
     def _begin(self, offset: int) -> None:
         if offset < self.floor:

@@ -67,7 +67,8 @@ class Subscriber:
         timeout: seconds that the queue's exchanges have for confirming.
         below_floor: if `start` is an offset that is not kept any more: `earliest` begins with the
             oldest message that is, `latest` with what comes now, and both tell what was passed
-            over as lost; `error` raises.
+            over as lost; `error` raises. The same for an offset beyond the end: it is one of
+            another log, so nothing of this one was read.
         on_gap: called with a `Gap` when something was lost, in the thread that receives.
         on_state: called with a `StateChange` whenever the subscriber stands differently, in a
             thread for such calls; what it raises is logged.
@@ -84,7 +85,8 @@ class Subscriber:
         QueueNotFound, QueueStopped: there is no such queue, or it does not run.
         InvalidName: a topic that cannot be.
         InvalidRequest: too many topics, or an unknown start.
-        NotKept: `start` is an offset that is not kept any more, and `below_floor` is `error`.
+        NotKept: `start` is an offset that is not kept any more, or beyond the end, and `below_floor`
+            is `error`.
     """
 
     def __init__(

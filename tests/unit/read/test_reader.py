@@ -236,10 +236,26 @@ def test_who_wants_an_error_instead_does_not_begin() -> None:
     assert (kept.reader.chain.verified, kept.reader.not_kept) == (4, "")
 
 
-def test_a_start_at_an_offset_beyond_the_end_begins_at_the_end() -> None:
+def test_an_offset_beyond_the_end_is_one_of_another_log_and_nothing_of_this_one_was_read() -> None:
     driver = Driver(Start(From.OFFSET, 200))
-    driver.present(9)
+    assert not any(isinstance(each, LogGap) for each in driver.present(9, 4))
+    assert driver.reader.chain.verified == 4
+    at_the_end = Driver(Start(From.OFFSET, 9))
+    at_the_end.present(9, 4)
+    assert at_the_end.reader.chain.verified == 9
+
+
+def test_who_wants_the_latest_begins_at_the_end_of_another_log() -> None:
+    driver = Driver(Start(From.OFFSET, 200, BelowFloor.LATEST))
+    driver.present(9, 4)
     assert driver.reader.chain.verified == 9
+
+
+def test_who_wants_an_error_does_not_begin_at_an_offset_of_another_log() -> None:
+    driver = Driver(Start(From.OFFSET, 200, BelowFloor.ERROR))
+    driver.present(9, 4)
+    assert driver.reader.chain.verified is None
+    assert "ends at 9: the offset is one of another log" in driver.reader.not_kept
 
 
 def test_a_start_at_a_time_asks_for_its_offset() -> None:
