@@ -271,7 +271,7 @@ class Reader:
                     self._begin_at(self._start.value, end)
 
     def _begin_at(self, offset: int, end: int) -> None:
-        """Begin at the offset that was asked for, which may be kept no more, or be another log's."""
+        """Begin at the offset that was asked for: kept no more, perhaps, or another log's."""
         if self.floor <= offset <= end:
             self._begin(offset)
         elif self._start.below is BelowFloor.ERROR:

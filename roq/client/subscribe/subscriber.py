@@ -85,8 +85,8 @@ class Subscriber:
         QueueNotFound, QueueStopped: there is no such queue, or it does not run.
         InvalidName: a topic that cannot be.
         InvalidRequest: too many topics, or an unknown start.
-        NotKept: `start` is an offset that is not kept any more, or beyond the end, and `below_floor`
-            is `error`.
+        NotKept: `start` is an offset that is not kept any more, or beyond the end, and
+            `below_floor` is `error`.
     """
 
     def __init__(
