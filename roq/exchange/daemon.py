@@ -160,7 +160,8 @@ class ExchangeServer:
         spec = self._spec
         return ChildInfo(
             child=spec.child, role="exchange", queue=spec.queue, queue_id=spec.queue_id,
-            number=spec.number, epoch=spec.epoch, pid=os.getpid(), data=self.data, live=self.live,
+            number=spec.number, epoch=spec.epoch, generation=self.core.log.generation,
+            pid=os.getpid(), data=self.data, live=self.live,
             state="stopping" if self._stopping_since else "running",
         )  # fmt: skip
 

@@ -171,6 +171,7 @@ class Child:
             queue_id=self.queue_id,
             number=self.number,
             epoch=self.epoch,
+            generation=told.generation if told else 0,
             state=self.state,
             pid=self.pid,
             control=told.control if told else "",

@@ -129,6 +129,9 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
     reason: str = ""
     """What is wrong with it and what becomes of it, in a clause; empty if it runs."""
     epoch: Whole
+    """Of its process."""
+    generation: Whole = 0
+    """Of its log: the epoch of the process that has made it; 0: none has been told."""
     pid: Int32
     origin: str = "manual"
     """`creation`: it came with its queue; `manual`: it was added by hand; `scaling`: it was added
@@ -136,8 +139,8 @@ class ExchangeSummary(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"
 
     @property
     def log(self) -> LogId:
-        """The log that it serves: in memory, so its process has made it."""
-        return LogId(self.number, self.epoch)
+        """The log that it serves."""
+        return LogId(self.number, self.generation)
 
 
 class DepartedExchange(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -146,6 +149,8 @@ class DepartedExchange(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
     number: ExchangeNumber
     epoch: Whole
     """Of its last process; 0: it never had one, or it is not known."""
+    generation: Whole = 0
+    """Of its log; 0: not known."""
     end: WholeOrUnknown
     """The offset where the log of that process ends; -1: not known."""
 

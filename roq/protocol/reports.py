@@ -33,6 +33,8 @@ class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
     number: ExchangeNumber = 0
     """The exchange's number; 0 for a monitor."""
     epoch: ChildEpoch
+    generation: ChildEpoch = 0
+    """Of an exchange's log, see `LogId`; 0: it does not run yet."""
     state: str
     """`starting`, `running`, `restarting`, `failed`, `stopping`; a child that ends because a newer
     process has its place says `superseded`, and is not started again; one that is no more, while

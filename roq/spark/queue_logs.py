@@ -156,7 +156,7 @@ class QueueLogs:
 
     def departed(self) -> Mapping[int, Departed]:
         """By number, the exchanges that went last, and where their logs ended."""
-        return {each.number: Departed(each.epoch, each.end) for each in self._queue.departed}
+        return {each.number: Departed(each.generation, each.end) for each in self._queue.departed}
 
     def look_again(self) -> None:
         """Forget what is remembered, so that the next question is asked for real."""
@@ -183,7 +183,7 @@ class QueueLogs:
         return {
             exchange.log: exchange
             for exchange in self._queue.exchanges
-            if exchange.data and exchange.epoch
+            if exchange.data and exchange.generation
         }
 
     def _ask_all(self) -> dict[LogId, Span]:

@@ -283,7 +283,7 @@ class ExchangeShell:
         spec = self.spec
         return ChildInfo(
             child=spec.child, role="exchange", queue=spec.queue, queue_id=spec.queue_id,
-            number=spec.number, epoch=spec.epoch, pid=self._pid,
+            number=spec.number, epoch=spec.epoch, generation=self.info.generation, pid=self._pid,
             data=self.info.data, live=self.info.live,
             state="stopping" if self._stopping else "running",
         )  # fmt: skip

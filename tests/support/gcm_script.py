@@ -63,6 +63,8 @@ class PaperHost:
     """The lowest epoch under which a child counts, as it was told when it was started."""
     durability: dict[tuple[str, int], str] = field(default_factory=dict)
     """What becomes of the log of an exchange."""
+    logs: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    """By queue id and number: the epoch of the process that has made the log on its disk."""
     up: bool = True
     """Whether its manager answers and reports."""
 
@@ -114,20 +116,24 @@ class PaperHost:
         port = 6000 + self.started
         address = f"tcp://{self.name}:{port}"
         monitor = number == 0
+        epoch = child_epoch(max(self.epoch, self.bases.get((queue, number), 0)), self.started)
+        durability = self.durability.get((queue, number), "none")
+        known = self.logs.setdefault((queue_id, number), epoch)
         child = ChildInfo(
             child=f"{queue}.monitor" if monitor else f"{queue}.x{number}",
             role="monitor" if monitor else "exchange",
             queue=queue,
             queue_id=queue_id,
             number=number,
-            epoch=child_epoch(max(self.epoch, self.bases.get((queue, number), 0)), self.started),
+            epoch=epoch,
+            generation=0 if monitor else epoch if durability == "none" else known,
             state="running",
             pid=port,
             control=address if monitor else "",
             statistics=f"tcp://{self.name}:{port + 1000}" if monitor else "",
             data="" if monitor else address,
             live="" if monitor else f"tcp://{self.name}:{port + 1000}",
-            durability=self.durability.get((queue, number), "none"),
+            durability=durability,
         )
         self.children[queue, number] = child
         return child

@@ -437,7 +437,8 @@ class ExchangeSagas:
             end = 0  # it never ran, so nothing was lost with it
         elif epoch != latest or end < 0:
             epoch, end = latest, -1  # another process than the one that was emptied
-        return DepartedRecord(number=exchange.number, epoch=epoch, end=end)
+        generation = queue.generation(exchange)
+        return DepartedRecord(number=exchange.number, epoch=epoch, generation=generation, end=end)
 
     def _lost(self, queue: Queue, exchange: ExchangeRecord) -> bool:
         return self._steps.lost(queue, exchange.number)

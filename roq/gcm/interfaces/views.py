@@ -84,7 +84,9 @@ def describe_queue(
         limits=record.limits,
         exchanges=exchange_rows(queue, hosts, repairs),
         departed=[
-            DepartedExchange(number=each.number, epoch=each.epoch, end=each.end)
+            DepartedExchange(
+                number=each.number, epoch=each.epoch, generation=each.generation, end=each.end
+            )
             for each in record.departed
         ],
         rules=rules,
@@ -218,6 +220,7 @@ def _exchange_row(
         state=state,
         reason=reason,
         epoch=epoch,
+        generation=queue.generation(exchange),
         pid=pid,
         origin=exchange.origin,
     )

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from roq.errors import QueueNotFound, QueueStopped
-from roq.gcm.state.records import EPOCH_END, QueueRecord, Snapshot, Transactions
+from roq.gcm.state.records import EPOCH_END, ExchangeRecord, QueueRecord, Snapshot, Transactions
 from roq.model import QueueState
 from roq.protocol.public import is_address
 from roq.protocol.reports import ChildInfo
@@ -76,6 +76,11 @@ class Queue:
         child = self.children.get(number)
         return max(self.floor(number), child.epoch if child is not None else 0)
 
+    def generation(self, exchange: ExchangeRecord) -> int:
+        """Of its log, as last told; 0: none has been."""
+        child = self.children.get(exchange.number)
+        return (child.generation if child is not None else 0) or exchange.generation
+
     def observe(self, child: ChildInfo, host: str) -> None:
         """Take in how a child is, as its host says.
 
@@ -135,7 +140,11 @@ class Queue:
             if number != MONITOR and exchange is not None:
                 record = record.replacing(
                     msgspec.structs.replace(
-                        exchange, data=child.data, live=child.live, epoch=child.epoch
+                        exchange,
+                        data=child.data,
+                        live=child.live,
+                        epoch=child.epoch,
+                        generation=self.generation(exchange),
                     )
                 )
         return record

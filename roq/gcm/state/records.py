@@ -94,6 +94,8 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     live: str = ""
     epoch: ChildEpoch = 0
     """Of the latest process that is known; one of a lower epoch is superseded."""
+    generation: ChildEpoch = 0
+    """Of its log, see `LogId`; 0: none has been told."""
     replaces: ExchangeNumber = 0
     """Number of the exchange that is to go from its host, and for which this one was made."""
 
@@ -133,7 +135,9 @@ class DepartedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     number: ExchangeNumber
     epoch: ChildEpoch = 0
-    """Of its last process; 0: it never had one, or nobody knows."""
+    """Of its last process; 0: it never had one, or it is not known."""
+    generation: ChildEpoch = 0
+    """Of its log; 0: not known."""
     end: WholeOrUnknown = -1
     """Where the log of that process ends; -1: nobody knows."""
 

@@ -71,6 +71,27 @@ def test_the_durability_stands_in_the_definition_and_is_told(script: Script) -> 
     assert script.hosts["h1"].durability == {("q", 1): "flush"}
 
 
+def test_the_log_of_an_exchange_that_is_started_again_is_told_as_the_same_one(
+    script: Script,
+) -> None:
+    def log() -> tuple[int, int]:
+        (row,) = described(script)["Exchanges"]
+        return row["Epoch"], row["Generation"]
+
+    epoch, generation = log()
+    assert generation == epoch
+    script.hosts["h1"].restart("q", script.record("q").queue_id, 1)
+    script.live(2.0)
+    later, same = log()
+    assert later > epoch
+    assert same == generation
+    script.elect()  # nobody has reported to this leader yet
+    assert log() == (later, generation)
+    script.vanish("h1")
+    script.live(HOST_SILENT_SECONDS + 3.0)
+    assert log() == (later, generation)
+
+
 @pytest.mark.parametrize("setting", ["flush", "async", "none"])
 def test_a_queue_whose_creator_names_none_has_the_durability_of_the_cluster(setting: str) -> None:
     script = Script(PaperHost("h1"), durability=setting)

@@ -53,7 +53,7 @@ def test_where_the_log_of_an_exchange_ended_is_told_when_it_has_gone(two: Script
     two.send(2100, QName="q", Exchange="x2")
     for _ in range(3):
         two.step()
-    gone = {"Number": 2, "Epoch": epoch, "End": 4_711}
+    gone = {"Number": 2, "Epoch": epoch, "Generation": epoch, "End": 4_711}
     described = two.ask(2104, QName="q")
     assert described["Departed"] == [gone]  # before it stops, so that nobody misses it
     assert numbers(two) == [1]
@@ -65,7 +65,8 @@ def test_of_an_exchange_that_was_started_anew_meanwhile_nobody_knows_the_end(two
     epoch = two.hosts["h2"].children["q", 2].epoch
     two.monitors["q"].ends[2] = (epoch - 1, 4_711)
     two.ask(2100, QName="q", Exchange="x2")
-    assert two.ask(2104, QName="q")["Departed"] == [{"Number": 2, "Epoch": epoch, "End": -1}]
+    gone = {"Number": 2, "Epoch": epoch, "Generation": epoch, "End": -1}
+    assert two.ask(2104, QName="q")["Departed"] == [gone]
 
 
 def test_not_more_than_some_exchanges_that_went_are_remembered() -> None:
