@@ -142,6 +142,7 @@ class Cluster(Leaving[sync.Cluster]):
     )
     consumer = opened(sync.Cluster.consumer, Consumer, sync_consumer.Consumer.close)
     services = awaited(sync.Cluster.services)
+    define_services = awaited(sync.Cluster.define_services)
     describe_service = awaited(sync.Cluster.describe_service)
     flag_service = awaited(sync.Cluster.flag_service)
     drain_service = awaited(sync.Cluster.drain_service)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Final
+from typing import BinaryIO, Final
 
 import click
 import msgspec
@@ -27,12 +28,17 @@ from roq.cli.output import (
 from roq.client.admin.board import Board, QueueView
 from roq.client.admin.rules import in_force
 from roq.client.admin.views import ExchangeSummary, QueueDescription, rules_of
-from roq.client.admin.wording import age_text, bytes_text
+from roq.client.admin.wording import age_text, bytes_text, setting_text
+from roq.errors import InvalidRequest
 from roq.model import VOLATILE
+from roq.number_ranges import UNREADABLE
+from roq.protocol.defined_services import DefinedServices, checked_services
 from roq.protocol.public import DURABILITIES, LIMIT_RANGES
 
 ACTIVITY_SECONDS: Final = 2.5
 """The monitor of a queue speaks every second, or every two."""
+REQUESTS_BYTES: Final = 64 * 1024
+_REQUESTS: Final = click.File("rb", lazy=False)
 
 
 @click.group()
@@ -77,6 +83,12 @@ def queue() -> None:
     help="One exchange for as long as the queue lives, and with it one order of everything: the "
     "queue does not grow. The same as --limit ordered=1.",
 )
+@click.option(
+    "--requests",
+    type=_REQUESTS,
+    metavar="FILE",
+    help="Settings of services, as of `roq queue change`.",
+)
 @change_command
 def create(
     target: Target,
@@ -86,6 +98,7 @@ def create(
     durability: str | None,
     limits: tuple[str, ...],
     ordered: bool,
+    requests: BinaryIO | None,
 ) -> None:
     """Create the queue NAME and start it: one monitor, one exchange.
 
@@ -97,11 +110,13 @@ def create(
       roq queue create payments --limit log_seconds=86400
       roq queue create ledger --ordered
       roq queue create ticks --durability none
+      roq queue create work --requests services.json
       roq queue create orders --host 127.0.0.2 --limit ring_bytes=268435456
     """
     given = parse_limits(limits)
     if ordered and given.setdefault("ordered", 1) != 1:
         raise click.UsageError("--ordered and --limit ordered=0: one of them")
+    services = read_services(requests) if requests is not None else None
     with target.connect() as cluster:
         cluster.create_queue(
             name,
@@ -109,9 +124,40 @@ def create(
             exists_ok=exists_ok,
             durability=durability,
             limits=given,
+            services=services,
             timeout=target.change_timeout,
         )
     done(f"queue {name} is running", as_json=target.as_json, queue=name)
+
+
+@queue.command(short_help="Change what the queue NAME defines.")
+@click.argument("name", shell_complete=completion.queues)
+@click.option(
+    "--requests",
+    type=_REQUESTS,
+    metavar="FILE",
+    required=True,
+    help="Settings of services, in the place of all that is defined; {} defines none.",
+)
+@change_command
+def change(target: Target, name: str, requests: BinaryIO) -> None:
+    """Change the settings of services that the queue NAME defines, while it runs.
+
+    The file is JSON: settings by name of a service, or "*" for all that do not say otherwise. They
+    hold at every exchange of the queue, whatever clients choose; `roq service show` shows what is
+    in force. What is not defined any more has its default, until a client chooses.
+
+    \b
+    Example:
+      echo '{"billing": {"keep_result": 600}, "*": {"send_attempts": 8}}' > services.json
+      roq queue change work --requests services.json
+      roq queue show work --json | jq .services
+    """
+    services = read_services(requests)
+    with target.connect() as cluster:
+        cluster.define_services(name, services, timeout=target.change_timeout)
+    text = f"queue {name} defines settings of {', '.join(services) or 'no service'}"
+    done(text, as_json=target.as_json, queue=name, services=services)
 
 
 @queue.command()
@@ -262,6 +308,21 @@ def parse_limits(given: tuple[str, ...]) -> dict[str, int]:
     return limits
 
 
+def read_services(file: BinaryIO) -> DefinedServices:
+    """Settings of services from a file.
+
+    Raises:
+        click.BadParameter: it is too large, no JSON, or says what cannot be.
+    """
+    data, problem = file.read(REQUESTS_BYTES + 1), f"it has more than {REQUESTS_BYTES} bytes"
+    if len(data) <= REQUESTS_BYTES:
+        try:
+            return checked_services(msgspec.json.decode(data))
+        except (InvalidRequest, *UNREADABLE) as error:
+            problem = str(error)
+    raise click.BadParameter(f"{file.name}: {problem}", param_hint="--requests")
+
+
 def print_exchanges(rows: list[ExchangeSummary], queue_name: str) -> None:
     """The table of a queue's exchanges."""
     print_table(
@@ -323,6 +384,10 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
             *((name, _limit_text(name, value)) for name, value in limits.items()),
             ("slow_subscriber", rules.slow_subscriber),
             ("hold_seconds", rules.hold_seconds),
+            *(
+                (f"Service {service}", _defined_text(settings))
+                for service, settings in description.services.items()
+            ),
         ]
     )
     if description.rules:
@@ -330,6 +395,11 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
     note("")
     print_exchanges(description.exchanges, description.name)
     print_memory(description.from_memory)
+
+
+def _defined_text(settings: Mapping[str, float]) -> str:
+    """Settings that the queue defines of a service."""
+    return ", ".join(f"{name} {setting_text(name, value)}" for name, value in settings.items())
 
 
 def _retention(description: QueueDescription) -> list[tuple[str, str]]:

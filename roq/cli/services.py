@@ -13,7 +13,6 @@ from time import monotonic
 from typing import Final, cast
 
 import click
-import msgspec
 
 import roq
 from roq.cli import completion
@@ -22,7 +21,13 @@ from roq.cli.cluster_option import cluster_before
 from roq.cli.failures import Failed
 from roq.cli.fleet import Fleet
 from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table
-from roq.client.admin.wording import age_text, bytes_text, durations_text, ended_text, setting_text
+from roq.client.admin.wording import (
+    age_text,
+    bytes_text,
+    durations_text,
+    ended_text,
+    settings_texts,
+)
 from roq.client.consume.groups import GroupMember, told
 from roq.client.request.service import Service
 from roq.client.request.views import ServiceView
@@ -109,8 +114,6 @@ def show(target: Target, queue: str, service: str) -> None:
     if target.as_json:
         print_json(_document(row))
         return
-    settings = msgspec.structs.asdict(row.settings)
-    settings.pop("chosen")
     print_fields(
         [
             ("Service", row.name),
@@ -124,7 +127,7 @@ def show(target: Target, queue: str, service: str) -> None:
             ("Waiting", durations_text(row.waiting)),
             ("Running", durations_text(row.running)),
             ("Until fetched", durations_text(row.unfetched)),
-            *((name, setting_text(name, value)) for name, value in settings.items()),
+            *settings_texts(row.settings).items(),
         ]
     )
     note("")

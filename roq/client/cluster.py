@@ -39,7 +39,7 @@ from roq.client.io.engine import Engine, Translate
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.resume import ExchangeAddress, Identity, Places, resume
-from roq.client.request.commands import RequestCommands
+from roq.client.request.commands import RequestCommands, Services
 from roq.client.status.reporter import OnState
 from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import StartOption, Subscriber
@@ -146,6 +146,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         exists_ok: bool = False,
         durability: str | None = None,
         limits: Limits | Mapping[str, int] | None = None,
+        services: Services | None = None,
         timeout: float = COMMAND_SECONDS,
     ) -> None:
         """Create a queue and start it; it serves when this returns.
@@ -160,15 +161,16 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
                 it within 100 ms. `none`: messages live in the memory of the exchanges. None: as
                 the cluster is set (`queues.durability` of `gcm.toml`); as shipped it is `flush`.
             limits: what the queue allows, where it differs from the defaults of `Limits`.
+            services: settings of its services, as of `define_services`.
             timeout: seconds.
 
         Raises:
             QueueExists: there is one already.
-            InvalidName, InvalidRequest: a name, host or limit that cannot be.
+            InvalidName, InvalidRequest: a name, host, limit or setting that cannot be.
             HostNotFound, NoCapacity: no place for it.
         """
         try:
-            self._ask(create_request(name, host, durability, limits), timeout)
+            self._ask(create_request(name, host, durability, limits, services), timeout)
         except QueueExists:
             if not exists_ok:
                 raise

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
 
-import msgspec
-
 from roq.client.admin import rules
 from roq.client.admin.board import Event, MoveEvent
 from roq.client.admin.views import QueueSummary
-from roq.client.admin.wording import setting_text
+from roq.client.admin.wording import settings_texts
 from roq.client.consume.dead_letters import SUFFIX
 from roq.client.consume.groups import GroupListing
 from roq.client.dead_letters import GROUP as LETTERS_GROUP
@@ -246,11 +244,7 @@ def service(asked: Asked) -> View:
             "look": look,
             "requests": found.requests[:REQUESTS_SHOWN],
             "more": found.more or len(found.requests) > REQUESTS_SHOWN,
-            "settings": {
-                key: setting_text(key, value)
-                for key, value in msgspec.structs.asdict(found.settings).items()
-                if key != "chosen"
-            },
+            "settings": settings_texts(found.settings),
             "links": asked.settings.links_of(queue=name, group=service_name),
         },
     )

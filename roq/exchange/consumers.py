@@ -397,7 +397,7 @@ class Consumers(Generic[B]):
         else:
             check_same(join, group.settings)
         if isinstance(group, ServiceGroup) and join.settings.service is not None:
-            group.choose(join.settings.service)
+            self.services.choose(group, join.settings.service)
         before = self._by_member.get((join.group, join.member))
         if before is not None and before.attempt > join.attempt:
             raise RefusedRequest("stale_epoch", "a newer connection of this consumer is here")

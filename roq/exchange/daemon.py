@@ -43,6 +43,7 @@ from roq.machine import Tick
 from roq.model import ExchangeInfo, endpoint_of
 from roq.protocol.channel import ACK, CONTROL, NUMBER, SYNCED, transfer_seconds
 from roq.protocol.control import ExchangeReport, OrderAsk, OrderTold
+from roq.protocol.defined_services import DefinedServices
 from roq.protocol.entry import announcement
 from roq.protocol.framing import (
     LARGE_BYTES,
@@ -200,6 +201,13 @@ class ExchangeServer:
         self._finder.reset()
         if self._manager is not None:
             self._manager.confirmed()
+
+    def defined(self, services: DefinedServices) -> None:
+        """What the definition of the queue says of its services."""
+        self.core.begin(self.reactor.now(), time.time_ns() // 1_000)
+        self.core.consumers.services.define(services)
+        self._settle()
+        self._readers.look()
 
     def unheard(self) -> None:
         """The monitor says nothing: perhaps it is elsewhere by now."""

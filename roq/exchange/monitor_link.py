@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from roq.errors import Unavailable
+from roq.errors import InvalidRequest, Unavailable
 from roq.exchange import events
 from roq.model import PUBLISHER_ID_BYTES, ExchangeInfo, PublisherId
 from roq.protocol.control import (
@@ -26,6 +26,7 @@ from roq.protocol.control import (
     OrderTold,
     Passed,
 )
+from roq.protocol.defined_services import DefinedServices, checked_services
 from roq.runtime.interfaces import Dialer, Loop, Socket
 from roq.runtime.rpc import RpcClient
 from roq.runtime.structured_logs import RateLimited
@@ -68,6 +69,10 @@ class Shell(Protocol):
         Args:
             retire: nothing more is to be accepted.
         """
+        ...
+
+    def defined(self, services: DefinedServices) -> None:
+        """The monitor says what the definition of the queue says of its services; checked."""
         ...
 
     def unheard(self) -> None:
@@ -188,10 +193,20 @@ class MonitorLink:
         elif isinstance(answer, ExchangeAck):
             self._silent_reports = 0
             self._shell.acknowledged(answer.hold_seconds, retire=answer.retire)
+            self._define(answer)
             self._known_to(answer.epoch)
             if answer.retire != self._retire:
                 self._retire = answer.retire
                 self.report_now()  # somebody waits for that
+
+    def _define(self, ack: ExchangeAck) -> None:
+        if ack.services is None:
+            return
+        try:
+            self._shell.defined(checked_services(ack.services))
+        except InvalidRequest as error:
+            text = "the monitor says of services what cannot be in force: %s"
+            self._limited.warning("services", self._reactor.now(), text, error)
 
     def _known_to(self, epoch: int) -> None:
         """A monitor of this epoch counts this exchange; an older one that did so is told."""
@@ -209,6 +224,9 @@ class MonitorLink:
     def _pushed(self, message: Answer) -> None:
         if isinstance(message, OrderAsk | OrderTold):
             self._shell.ordered(message)
+            return
+        if isinstance(message, ExchangeAck):
+            self._define(message)
             return
         if not isinstance(message, Passed) or message.queue_id != self._queue:
             return

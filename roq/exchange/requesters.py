@@ -28,6 +28,7 @@ from roq.protocol.requesting import (
     OUTCOMES,
     POSITIONS_MAX,
     REQUESTS,
+    UNASKED,
     Attend,
     Attended,
     Position,
@@ -68,6 +69,8 @@ class Asker:
     """Some of what it is to be told it has asked for: it may wait as that connection is cut, and
     hears it where it has asked."""
     publishers: set[bytes] = field(default_factory=set)
+    services: set[str] = field(default_factory=set)
+    """Those that it attends."""
     wanted: dict[str, set[Position]] = field(default_factory=dict)
     """By service: what it has asked for."""
     due: dict[str, list[RequestEnd]] = field(default_factory=dict)
@@ -107,7 +110,6 @@ class Requesters(Generic[B]):
     def attend(self, asked: Request, attend: Attend, group: ServiceGroup[B], now: float) -> Send:
         """A requester comes, or comes back."""
         self._now = now
-        group.choose(attend.settings)
         requester = self._requester(asked.route, asked.reader)
         if attend.publisher:
             if len(attend.publisher) != PUBLISHER_ID_BYTES:
@@ -118,8 +120,24 @@ class Requesters(Generic[B]):
             publishers.add(attend.publisher)
             requester.link = attend.publisher if attend.by_link else b""
             self._by_publisher[attend.publisher] = requester
-        answer = Attended(id=attend.id, generation=self._log.generation, settings=group.service)
+        requester.services.add(group.name)
+        answer = Attended(
+            id=attend.id, generation=self._log.generation, settings=group.service,
+            service=group.name,
+        )  # fmt: skip
         return Send(asked.route, (ATTEND + asked.reader, documents.encode(answer)))
+
+    def settings(self, group: ServiceGroup[B]) -> list[Send]:
+        """Those of a service have changed: whoever attends it is told."""
+        told = Attended(
+            id=UNASKED, generation=self._log.generation, settings=group.service,
+            service=group.name,
+        )  # fmt: skip
+        return [
+            Send(each.route, (ATTEND + each.tag, documents.encode(told)))
+            for each in self._requesters.values()
+            if group.name in each.services
+        ]
 
     def want(
         self, route: bytes, tag: bytes, want: Want, group: ServiceGroup[B] | None, now: float

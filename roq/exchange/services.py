@@ -30,6 +30,7 @@ from roq.protocol import documents, requesting
 from roq.protocol.attributes import NO_ATTRIBUTES, BatchAttributes, pack_attributes
 from roq.protocol.batch import read_body, read_header
 from roq.protocol.consuming import MEMBERS_PER_ANSWER_MAX, Done, GroupOrder, GroupSettings
+from roq.protocol.defined_services import DefinedServices, defined_for, under
 from roq.protocol.delayed import DELAYED_TOPIC
 from roq.protocol.requesting import (
     AGAIN,
@@ -39,6 +40,7 @@ from roq.protocol.requesting import (
     REQUESTS,
     REVOKED,
     SEPARATOR,
+    SETTINGS,
     Attend,
     Figures,
     InstanceOrder,
@@ -105,6 +107,7 @@ class Services(Generic[B]):
 
     Attributes:
         now: the time, set by who calls.
+        defined: what the definition of the queue says; None: nobody has told yet.
         ends: of services that were deleted, where that was: one of the same name begins there, and
             what was delayed before is not published.
         deleted_before: which delayed requests are published.
@@ -122,6 +125,7 @@ class Services(Generic[B]):
         after: Callable[[ConsumerGroup[B]], None],
     ) -> None:
         self.now = 0.0
+        self.defined: DefinedServices | None = None
         self.ends: dict[str, int] = {}
         self.handlers: Final[dict[bytes, Callable[[Request], list[Effect]]]] = {
             ATTEND: self._attend,
@@ -191,7 +195,7 @@ class Services(Generic[B]):
 
     def open(self, name: str, settings: GroupSettings) -> ConsumerGroup[B]:
         """Make a service; it begins with what may still be answered in time."""
-        service = settings.service or ServiceSettings()
+        service = under(settings.service or ServiceSettings(), self._defined(name))
         made = msgspec.structs.replace(
             settings, prefixes=(prefix_of(name),), mode="shared", service=service
         )
@@ -202,6 +206,31 @@ class Services(Generic[B]):
         group = self._open_group(name, made, min(start, self._log.committed))
         self._pass_over(self._find(name), since, 0.0)
         return group
+
+    def define(self, services: DefinedServices) -> None:
+        """The definition of the queue says this now; requesters are told what has changed."""
+        if services == self.defined:
+            return
+        self.defined = services
+        for group in self._services.values():
+            settings = under(group.service, self._defined(group.name))
+            if settings != group.service:
+                group.choose(msgspec.structs.replace(settings, chosen=True))
+                self._owed().extend(self._requesters.settings(group))
+                self._after(group)
+
+    def choose(self, group: ServiceGroup[B], settings: ServiceSettings) -> None:
+        """A client brings settings: they hold where the definition of the queue says nothing."""
+        brought = msgspec.structs.replace(settings, defined=())
+        group.choose(under(brought, self._defined(group.name)))
+
+    def _defined(self, name: str) -> dict[str, float]:
+        """What the definition says of a service; not told yet: as it was said when it was made."""
+        if self.defined is not None:
+            return defined_for(self.defined, name)
+        group = self._services.get(name)
+        found = ServiceSettings() if group is None else group.service
+        return {each: getattr(found, each) for each in found.defined if each in SETTINGS}
 
     def _since(self, made_us: int, within: float) -> int:
         """With which offset a service begins that is made then."""
@@ -371,6 +400,7 @@ class Services(Generic[B]):
             made = GroupSettings(attempts=0, lease_seconds=LEASE_SECONDS, service=attend.settings)
             self.open(attend.service, made)
         group = self._find(attend.service)
+        self.choose(group, attend.settings)
         self._owed().append(self._requesters.attend(asked, attend, group, self.now))
         self._after(group)
         return []

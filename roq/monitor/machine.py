@@ -296,8 +296,11 @@ class MonitorMachine:
         if self.state is State.STOPPING:
             return []
         rules = self._elasticity.rules
-        logs = rules.logs
+        logs, services = rules.logs, rules.services
         effects = self._elasticity.answered(serial, answer, now)
+        if (rules.services or {}) != (services or {}):
+            ack = ExchangeAck(epoch=self._epoch, services=rules.services)
+            effects += [Send(each.peer, ack) for each in self._exchanges if each.peer is not None]
         if rules.logs != logs:
             effects += self._topology_changed()
         self._publishers.limit = self._kpis.limit = rules.limit
@@ -317,7 +320,10 @@ class MonitorMachine:
         retire = self._elasticity.retires(message.exchange.number)
         if not retire:
             self._exchanges.serves_on(message.exchange.number)
-        ack = ExchangeAck(id=message.id, epoch=self._epoch, hold_seconds=hold, retire=retire)
+        ack = ExchangeAck(
+            id=message.id, epoch=self._epoch, hold_seconds=hold, retire=retire,
+            services=self._elasticity.rules.services,
+        )  # fmt: skip
         effects: list[Effect] = [Send(peer, ack)]
         if self._epoch < message.monitor < EPOCH_END:
             name = exchange_name(message.exchange.number)

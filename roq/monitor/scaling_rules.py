@@ -7,12 +7,13 @@ from typing import Final
 
 import msgspec
 
-from roq.errors import ConfigError, QueueNotFound, RoQError, StaleEpoch, Unavailable
+from roq.errors import ConfigError, InvalidRequest, QueueNotFound, RoQError, StaleEpoch, Unavailable
 from roq.model import ElasticRules, Limits
 from roq.monitor.events import Ask, Confirmed, Disowned, Effect, Note
 from roq.policy.catalogue import DEFAULT, POLICIES
 from roq.policy.snapshot import HostView, Memory, Policy
 from roq.protocol.control import Answer, Elasticity, ElasticityRequest, Failure, GcmRequest
+from roq.protocol.defined_services import DefinedServices, checked_services
 from roq.protocol.scaling_rules import HOLD_SECONDS_MAX, SLOW
 from roq.timing import IDLE_FACTOR, RULES_SECONDS
 
@@ -49,6 +50,7 @@ class Rules:
         scaled: numbers of the exchanges that scaling has made.
         wanted: numbers of the exchanges that the queue has, serving at the moment or not.
         logs: the same if the queue is durable, and those whose hosts are lost with their logs.
+        services: what the definition of the queue says of its services; None: not known yet.
         unwanted: numbers of exchanges that report here, and that the queue does not have.
         hosts: where the queue has exchanges, and how busy these are.
         superseded: why the configuration manager wants this monitor no more; empty if it does.
@@ -74,6 +76,7 @@ class Rules:
         self.scaled: frozenset[int] = frozenset()
         self.wanted: frozenset[int] = frozenset()
         self.logs: frozenset[int] = frozenset()
+        self.services: DefinedServices | None = None
         self.unwanted: frozenset[int] = frozenset()
         self.hosts: tuple[HostView, ...] = ()
         self.in_force = ElasticRules()
@@ -112,7 +115,7 @@ class Rules:
         self._serial = 0
         match answer:
             case Elasticity() if answer.queue_id == self._request.queue_id:
-                problem = problem_of(answer.rules)
+                problem = problem_of(answer)
                 taken = self._refused(problem) if problem else self._take(answer)
                 return [Confirmed(), *taken]
             case Failure(CODE=code) if code == STALE:
@@ -154,6 +157,7 @@ class Rules:
         self.trouble = ""
         self._refusals = 0
         self.in_force = answer.rules
+        self.services = answer.services
         self.scaled = frozenset(answer.scaled[:SCALED_MAX])
         self.wanted = frozenset(answer.exchanges[:SCALED_MAX])
         self.logs = frozenset(answer.logs[:SCALED_MAX])
@@ -199,11 +203,16 @@ def own_policy(name: str) -> Policy:
     return policy
 
 
-def problem_of(rules: ElasticRules) -> str:
+def problem_of(answer: Elasticity) -> str:
     """What is wrong with rules that came over a wire; empty if nothing is."""
+    rules = answer.rules
     for name, value in msgspec.structs.asdict(rules).items():
         if isinstance(value, int) and not 0 <= value <= NUMBER_MAX:
             return f"{name} is {value}"
     if rules.slow_subscriber not in SLOW or rules.hold_seconds > HOLD_SECONDS_MAX:
         return f"a slow subscriber is to {rules.slow_subscriber} for {rules.hold_seconds} s"
+    try:
+        checked_services(answer.services)
+    except InvalidRequest as error:
+        return str(error)
     return ""

@@ -16,7 +16,8 @@ OK, 1101 failed, 8 not the leader); a failed one is a `Failure`.
     any client      monitor                     3214 Alive, every two seconds; 3216 Leave
     monitor         its clients (pushed)        3213 Topology, 3215 Version every second
     monitor         a publisher (pushed)        3217 Relocate, until it says 3218 Relocated
-    monitor         an exchange (pushed)        3219 Passed: a publisher has gone elsewhere
+    monitor         an exchange (pushed)        3219 Passed: a publisher has gone elsewhere; 3700
+                                                unasked, when what it says of services has changed
     exchange        monitor, which passes on    3222 OrderAsk, 3223 OrderTold (pushed on)
     monitor         GCM, client port            3020 ScaleOut, 3021 ScaleIn, 3022 Elasticity
     GCM             monitor                     3220 Empty; 3221 Configure, when rules change
@@ -43,6 +44,7 @@ from roq.number_ranges import (
     WholeOrUnknown,
 )
 from roq.protocol.consuming import OrderAnswers, OrderQuestions
+from roq.protocol.defined_services import DefinedServices
 from roq.protocol.reports import Check, ChildInfo, ClientName, ExchangeLoad, HostUse, PublisherLoad
 from roq.protocol.scaling_rules import HoldSeconds
 from roq.protocol.version import WIRE_VERSION
@@ -255,6 +257,8 @@ class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
     none that is away."""
     hosts: list[HostUse] = []
     """The hosts on which this queue has an exchange."""
+    services: DefinedServices = {}
+    """What the definition of the queue says of its services."""
 
 
 # --- host manager ---------------------------------------------------------------------------------
@@ -389,6 +393,8 @@ class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
     """For how long publishers wait for a subscriber that does not read on; 0: not at all."""
     retire: bool = False
     """Accept nothing more until this is taken back: the exchange is to go, with what it holds."""
+    services: DefinedServices | None = None
+    """What the definition of the queue says of its services; None: not known yet."""
 
 
 class Attach(Control, frozen=True, kw_only=True, tag=3210):
@@ -548,7 +554,7 @@ class Emptied(Control, frozen=True, kw_only=True, tag=3720):
 
 
 class Configure(Control, frozen=True, kw_only=True, tag=3221):
-    """The rules have changed: ask for them now. Answered (Done)."""
+    """The rules, or what is said of services, have changed: ask now. Answered (Done)."""
 
     queue_id: bytes
 

@@ -39,6 +39,7 @@ from roq.protocol.control import (
     ScaleIn,
     ScaleOut,
 )
+from roq.protocol.defined_services import DefinedServices, checked_services
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import refusal
 from roq.protocol.request_document import check_version
@@ -118,6 +119,8 @@ class CreateQueueOn(Public, frozen=True, kw_only=True, tag=2003):
     process; `async`: when they are written, and synced within 100 ms; `none`: they live in the
     memory of the exchanges. Empty: what the managers are set to, `flush` as shipped."""
     Limits: dict[str, int] = {}
+    Services: DefinedServices = {}
+    """Settings of its services, by name or `*`: they hold whatever clients choose."""
     TransactionID: str | int = ""
     """The same one again finds the queue created instead of refusing."""
 
@@ -174,8 +177,18 @@ class CreateQueue(Public, frozen=True, kw_only=True, tag=2010):
     Durability: str = ""
     """As in 2003."""
     Limits: dict[str, int] = {}
+    Services: DefinedServices = {}
+    """As in 2003."""
     TransactionID: str | int = ""
     """As in 2003."""
+
+
+class DefineServices(Public, frozen=True, kw_only=True, tag=2105):
+    """Define the settings of a queue's services; they replace the ones before."""
+
+    QName: str
+    Services: DefinedServices
+    """As in 2003; empty: none are defined."""
 
 
 class QueueExistsRequest(Public, frozen=True, kw_only=True, tag=2011):
@@ -245,7 +258,8 @@ HostCommand = CordonHost | UncordonHost | DrainHost | RemoveHost
 ManagementRequest = (
     RemoveQueue | StopQueue | CreateQueueOn | CreateExchange | StartQueue | SetRules | GetRules
     | RegisterListener | CloudProperties | CreateQueue | QueueExistsRequest | RemoveExchange
-    | ListQueues | ListHosts | ListExchanges | DescribeQueue | HostCommand
+    | ListQueues | ListHosts | ListExchanges | DescribeQueue | DefineServices
+    | HostCommand
 )  # fmt: skip
 """What the management port understands."""
 
@@ -291,6 +305,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(2102, "list hosts", ListHosts, "`Hosts`: a list of `HostSummary`"),
     Command(2103, "list exchanges", ListExchanges, "`Exchanges`: a list of `ExchangeSummary`"),
     Command(2104, "describe queue", DescribeQueue, "the fields of `QueueDescription`"),
+    Command(2105, "define services", DefineServices, "`COMMENT` SUCCESS", True),
     Command(2110, "cordon host", CordonHost, "`COMMENT` SUCCESS", True),
     Command(2111, "uncordon host", UncordonHost, "`COMMENT` SUCCESS", True),
     Command(2112, "drain host", DrainHost,
@@ -483,11 +498,11 @@ def _checked(request: Public) -> ManagementRequest:
     match request:
         case CreateQueueOn():
             check_host(request.Host)
-            _check_definition(request.Durability, request.Limits)
-            _check_transaction(request.TransactionID)
+            _check_definition(request)
         case CreateQueue():
-            _check_definition(request.Durability, request.Limits)
-            _check_transaction(request.TransactionID)
+            _check_definition(request)
+        case DefineServices():
+            checked_services(request.Services)
         case CordonHost() | UncordonHost() | DrainHost() | RemoveHost():
             check_host(request.Host)
         case CreateExchange():
@@ -508,12 +523,15 @@ def _check_transaction(transaction: str | int) -> None:
         raise InvalidRequest(f"a TransactionID has at most {TRANSACTION_CHARACTERS_MAX} characters")
 
 
-def _check_definition(durability: str, limits: dict[str, int]) -> None:
+def _check_definition(request: CreateQueueOn | CreateQueue) -> None:
+    durability = request.Durability
     if durability and durability not in DURABILITIES:
         raise InvalidRequest(
             f"Durability {_short(durability)} is not available, only {', '.join(DURABILITIES)}"
         )
-    limits_of(limits)
+    limits_of(request.Limits)
+    checked_services(request.Services)
+    _check_transaction(request.TransactionID)
 
 
 def _check_rules(request: SetRules) -> None:

@@ -16,6 +16,7 @@ from roq.model import Limits, LogId, QueueState
 from roq.number_ranges import Amount, ExchangeNumber, Int32, Whole, WholeOrUnknown
 from roq.protocol import documents
 from roq.protocol.control import FAILED, NOT_LEADER, OK, Failure, failure
+from roq.protocol.defined_services import DefinedServices
 from roq.protocol.documents import RawDocument
 
 SUCCESS: Final = "SUCCESS"
@@ -179,6 +180,8 @@ class QueueDescription(msgspec.Struct, frozen=True, kw_only=True, rename="pascal
     """So many exchanges have gone in all; a named publisher has another id in each life."""
     rules: dict[str, object]
     """The scaling rules as documents; empty if there are none. See `Cluster.get_rules`."""
+    services: DefinedServices = {}
+    """Settings of its services, by name or `*` for all: they hold whatever clients choose."""
     reasons: list[str] = []
     """What is wrong with it and what becomes of it, in sentences; empty if all is well."""
     from_memory: FromMemory | None = None

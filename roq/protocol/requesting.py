@@ -35,7 +35,7 @@ import msgspec
 
 from roq.errors import RemoteProtocolError
 from roq.model import TOPIC_BYTES_MAX
-from roq.number_ranges import OFFSET_MAX, UNREADABLE, ChildEpoch, Offset, Real, Whole
+from roq.number_ranges import NUMBER_MAX, OFFSET_MAX, UNREADABLE, ChildEpoch, Offset, Real, Whole
 from roq.protocol.delayed import DELAY_SECONDS_MAX, MESSAGE_ID_BYTES
 
 ATTEND: Final = b"\xffq"
@@ -72,6 +72,8 @@ DURATION_BOUNDS: Final = (
 )  # fmt: skip
 """Seconds, of `Durations`."""
 STORE_BYTES: Final = 64 * 1024 * 1024
+UNASKED: Final = NUMBER_MAX
+"""Number of no question."""
 SEPARATOR: Final = "/"
 """Between service and endpoint in a topic; it stands in neither of them."""
 
@@ -82,6 +84,9 @@ _Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 _More = Annotated[list[bytes], msgspec.Meta(max_length=(1 << 20) - 1)]
 _Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
+_Settings = Annotated[
+    tuple[Annotated[str, msgspec.Meta(max_length=64)], ...], msgspec.Meta(max_length=64)
+]
 _Name = Annotated[str, msgspec.Meta(max_length=TOPIC_BYTES_MAX)]
 ServiceName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]
 
@@ -224,6 +229,12 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What stored outcomes may take at one exchange; from half of it on nothing is handed out."""
     chosen: bool = False
     """Somebody has chosen these: they replace those that the service has."""
+    defined: _Settings = ()
+    """Names of those that the definition of the queue says, whatever anybody chooses."""
+
+
+SETTINGS: Final = ServiceSettings.__struct_fields__[:-2]
+"""Names of what may be chosen and defined."""
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
@@ -331,8 +342,10 @@ class Attended(msgspec.Struct, frozen=True, kw_only=True):
     """It is known here."""
 
     id: Whole
+    """`UNASKED`: the settings have changed since it was answered."""
     generation: ChildEpoch
     settings: ServiceSettings
+    service: str = ""
 
 
 class Want(msgspec.Struct, frozen=True, array_like=True):

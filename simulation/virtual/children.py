@@ -25,6 +25,7 @@ from roq.protocol.control import (
     OrderAsk,
     OrderTold,
 )
+from roq.protocol.defined_services import DefinedServices
 from roq.protocol.reports import ChildInfo
 from roq.protocol.request_document import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
@@ -258,6 +259,10 @@ class ExchangeShell:
             self.exchange.core.backpressure.rule(hold_seconds)
         self._finder.reset()
         self._manager.confirmed()
+
+    def defined(self, services: DefinedServices) -> None:
+        """What the definition of the queue says of its services; settled with what comes next."""
+        self.exchange.core.consumers.services.define(services)
 
     def unheard(self) -> None:
         """The monitor says nothing."""

@@ -115,10 +115,10 @@ class Party:
 
     # --- an instance ------------------------------------------------------------------------------
 
-    def join(self, credit: int = 100) -> Joined:
+    def join(self, credit: int = 100, settings: GroupSettings = SETTINGS) -> Joined:
         join = Join(
             id=1, queue=QUEUE, group="s", member=self.name.encode().ljust(16, b"."),
-            name=self.name, attempt=1, settings=SETTINGS,
+            name=self.name, attempt=1, settings=settings,
         )  # fmt: skip
         self.say(JOIN, documents.encode(join))
         joined = documents.decode(self.take(JOIN), Joined)

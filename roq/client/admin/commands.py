@@ -11,6 +11,7 @@ import msgspec
 
 from roq.errors import Interrupted, InvalidRequest, RegistryAway, Unavailable
 from roq.model import Limits, check_name
+from roq.protocol.defined_services import checked_services
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import check_host
 
@@ -87,7 +88,11 @@ def request(command: int, **fields: object) -> RawDocument:
 
 
 def create_request(
-    name: str, host: str | None, durability: str | None, limits: Limits | Mapping[str, int] | None
+    name: str,
+    host: str | None,
+    durability: str | None,
+    limits: Limits | Mapping[str, int] | None,
+    services: Mapping[str, Mapping[str, float]] | None = None,
 ) -> RawDocument:
     """Command 2010, or 2003 if a host is named."""
     # The same request repeated to a later leader finds what it has made.
@@ -101,6 +106,8 @@ def create_request(
     given = changed_limits(limits)
     if given:
         fields["Limits"] = given
+    if services:
+        fields["Services"] = checked_services(services)
     if host is None:
         return request(2010, **fields)
     return request(2003, Host=host, **fields)

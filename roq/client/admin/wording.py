@@ -7,7 +7,14 @@ from datetime import datetime
 from typing import Final
 
 from roq.errors import InvalidRequest
-from roq.protocol.requesting import DURATION_BOUNDS, ENDS, Durations, RequestState
+from roq.protocol.requesting import (
+    DURATION_BOUNDS,
+    ENDS,
+    SETTINGS,
+    Durations,
+    RequestState,
+    ServiceSettings,
+)
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
@@ -59,6 +66,15 @@ def setting_text(name: str, value: float) -> str:
     if name.endswith("_bytes"):
         return bytes_text(value)
     return f"{value:g}" if name.endswith("_attempts") else f"{value:g} s"
+
+
+def settings_texts(settings: ServiceSettings) -> dict[str, str]:
+    """Those of a service, by name, and which of them the definition of the queue says."""
+    return {
+        each: setting_text(each, getattr(settings, each))
+        + (", as the queue defines" if each in settings.defined else "")
+        for each in SETTINGS
+    }
 
 
 def place_of(text: str) -> str | datetime:

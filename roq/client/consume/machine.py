@@ -65,6 +65,7 @@ from roq.protocol.consuming import (
     read_lease,
 )
 from roq.protocol.entry import read_entry
+from roq.protocol.requesting import ServiceSettings
 
 ASK_SECONDS: Final = 3.0
 """A Join that is not answered is repeated after so long; one that is refused, after a while."""
@@ -90,6 +91,7 @@ class ConsumerMachine:
         stats: counters.
         refusal: why the group does not take this member, for good; empty: it does.
         attempts: so often is a message tried, by the group's settings; 0: without an end.
+        service: settings of the service that the group is, as an exchange has told last.
     """
 
     holding_type = Holding
@@ -103,6 +105,7 @@ class ConsumerMachine:
         self.extended: list[Granted] = []
         self.resolved = 0
         self.attempts = member.settings.attempts
+        self.service: ServiceSettings | None = None
         self._member = member
         self.prefetch = Prefetch(member.prefetch, member.prefetch_quick)
         self._ordered = member.settings.mode in ORDERED
@@ -343,7 +346,7 @@ class ConsumerMachine:
         seat.ask_at = float("inf")
         seat.lease_seconds = joined.settings.lease_seconds
         seat.frame_bytes = joined.frame_bytes
-        self.attempts = joined.settings.attempts
+        self.attempts, self.service = joined.settings.attempts, joined.settings.service
         self._created_us = (
             joined.created_us
             if self._created_us is None

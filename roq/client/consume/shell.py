@@ -34,6 +34,7 @@ from roq.log.leases import runs_of
 from roq.model import LogId
 from roq.protocol.consuming import DELETED, Run
 from roq.protocol.control import Topology
+from roq.protocol.requesting import ServiceSettings
 from roq.runtime.interfaces import Loop, Timer
 from roq.runtime.structured_logs import RateLimited
 
@@ -388,6 +389,11 @@ class ConsumerShell:
     def attempts(self) -> int:
         """So often is a message of the group tried; 0: without an end."""
         return self._machine.attempts
+
+    @property
+    def service(self) -> ServiceSettings | None:
+        """Settings of the service that the group is, as an exchange has told last."""
+        return self._machine.service
 
     @property
     def seats(self) -> dict[LogId, Seat]:

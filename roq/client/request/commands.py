@@ -6,8 +6,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from roq.client.admin.commands import request
 from roq.client.admin.management import Management
 from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import GroupListing, GroupSummary
@@ -25,6 +26,8 @@ from roq.client.request.views import ServiceView, describe_service
 from roq.client.request.waiting_requests import Waiter
 from roq.errors import GroupNotFound, InvalidRequest
 from roq.model import check_name
+from roq.protocol.defined_services import checked_services
+from roq.protocol.documents import RawDocument
 from roq.protocol.requesting import ServiceSettings
 
 R = TypeVar("R")
@@ -32,6 +35,9 @@ T = TypeVar("T")
 
 Settings = Mapping[str, float] | ServiceSettings
 """Of a service: names as of `ServiceSettings`."""
+Services = Mapping[str, Mapping[str, float]]
+"""Settings by name of a service, or `*` for all that do not say otherwise."""
+DEFINE_SECONDS: Final = 30.0
 
 
 class RequestCommands(ABC):
@@ -60,6 +66,10 @@ class RequestCommands(ABC):
         """The consumer groups of a queue."""
 
     @abstractmethod
+    def _ask(self, document: RawDocument, timeout: float | None = None) -> RawDocument:
+        """The answer of the leading manager."""
+
+    @abstractmethod
     def _seconds(self, timeout: float | None) -> float:
         """A time limit, or that of the connection."""
 
@@ -81,8 +91,9 @@ class RequestCommands(ABC):
         """Makes requests through a queue; see `Requester`.
 
         Args:
-            settings: of services that it uses: they replace those that these have. None: as they
-                are, or the defaults for those that are new.
+            settings: of services that it uses: they replace those that these have, but for what
+                the queue defines (`define_services`). None: as they are, or the defaults for those
+                that are new.
             collect: False: it takes no responses. They wait for whoever asks `response` for them,
                 by the ids of the requests; a result that is waited for here does not come.
             linger: seconds that a request waits for others at most, when the link is busy.
@@ -127,7 +138,8 @@ class RequestCommands(ABC):
         """An instance of a service; see `Service`. It takes requests from `start` or `run` on.
 
         Args:
-            settings: replace those that the service has; None: they stay.
+            settings: replace those that the service has, but for what the queue defines
+                (`define_services`); None: they stay.
             timeout: seconds until every exchange has taken it in; None: as `connect` was told.
         """
         check_name(name, "service")
@@ -152,6 +164,27 @@ class RequestCommands(ABC):
             timeout=self._timeout if timeout is None else timeout,
         )
         return self._adopt(service)
+
+    def define_services(
+        self, queue: str, services: Services, *, timeout: float = DEFINE_SECONDS
+    ) -> None:
+        """Make settings of services a part of what the queue is, as `create_queue` does.
+
+        They hold at every exchange within a moment, whatever clients choose with `settings=`, which
+        count where these say nothing. `describe` tells what is defined.
+
+        Args:
+            services: by name, or `*` for all that do not say otherwise; in the place of all that
+                was defined before. What is not defined any more has its default, until a client
+                chooses.
+            timeout: seconds.
+
+        Raises:
+            InvalidRequest: there is no such setting, or it is out of bounds.
+            QueueNotFound: there is no such queue.
+        """
+        defined = checked_services(services)
+        self._ask(request(2105, QName=check_name(queue), Services=defined), timeout)
 
     def services(self, queue: str, *, timeout: float | None = None) -> list[str]:
         """The names of the services that answer requests of a queue.

@@ -22,6 +22,7 @@ from roq.protocol.requesting import (
     DELAYED_LOOKS,
     OUTCOMES,
     RUN_MAX,
+    UNASKED,
     WANT,
     Attend,
     Attended,
@@ -373,6 +374,8 @@ class RequesterMachine:
         return [AskExchange(log, [ATTEND, documents.encode(attend)])]
 
     def _was_attended(self, place: Home, answer: Attended, now: float) -> None:
+        if answer.id == UNASKED and answer.service in self._attend:
+            self.settings[answer.service] = answer.settings
         for service, question in place.attended.items():
             if question == answer.id:
                 place.attended[service] = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import os
 import re
@@ -38,8 +39,10 @@ from roq.errors import (
     Unavailable,
 )
 from roq.protocol.consuming import GroupSettings, clean
+from roq.protocol.defined_services import overruled, settings_from
 from roq.protocol.requesting import (
     ENDPOINTS_MAX,
+    SETTINGS,
     Figures,
     ServiceSettings,
     prefix_of,
@@ -67,6 +70,7 @@ HANGS_SECONDS: Final = 5.0
 RULE_MAX: Final = 200
 VERSION_MAX: Final = 64
 """Characters, as of `Figures`."""
+log = logging.getLogger(__name__)
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -472,6 +476,9 @@ class Service:
             )
         if self._error is not None:
             raise self._error
+        chosen, shell = self._member.settings.service, self._shell
+        if chosen and shell and shell.service and (text := overruled(chosen, shell.service)):
+            log.warning("service %s: queue %s defines that %s", self.name, self.queue, text)
 
     def _state(self, state: str, reason: str) -> None:
         if state == SessionState.REMOVED:
@@ -499,15 +506,8 @@ def settings_of(given: Mapping[str, float] | ServiceSettings | None) -> ServiceS
     if given is None:
         return ServiceSettings()
     if isinstance(given, ServiceSettings):
-        given = msgspec.structs.asdict(given)
-    unknown = set(given) - set(ServiceSettings.__struct_fields__)
-    if unknown:
-        known = ", ".join(each for each in ServiceSettings.__struct_fields__ if each != "chosen")
-        raise InvalidRequest(f"no setting of a service: {', '.join(sorted(unknown))}; use {known}")
-    try:
-        return msgspec.convert({**given, "chosen": True}, ServiceSettings)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"settings of a service: {error}") from None
+        given = {each: getattr(given, each) for each in SETTINGS}
+    return msgspec.structs.replace(settings_from(given, "settings of a service"), chosen=True)
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

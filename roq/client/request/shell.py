@@ -48,6 +48,7 @@ from roq.errors import (
 )
 from roq.model import LogId
 from roq.protocol.control import Topology
+from roq.protocol.defined_services import overruled
 from roq.protocol.requesting import RequestEnd, RequestState, ServiceSettings
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
@@ -150,6 +151,8 @@ class Collector:
                 f"the exchanges of queue {self.queue} have not answered in {timeout:g} s: "
                 f"{self.trouble or 'they are slow'}"
             )
+        if text := overruled(settings, self.settings(service)):
+            log.warning("service %s: queue %s defines that %s", service, self.queue, text)
 
     @property
     def open_count(self) -> int:

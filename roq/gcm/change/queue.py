@@ -15,6 +15,7 @@ from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import AWAY, CREATION, SCALING, ExchangeRecord, QueueRecord
 from roq.model import Limits, QueueState
 from roq.protocol.control import StopQueue
+from roq.protocol.defined_services import DefinedServices
 from roq.protocol.public_answers import done
 
 REMEMBERED_MAX: Final = 1_000
@@ -41,6 +42,7 @@ class QueueSagas:
         wall: float,
         limits: Limits,
         durability: str,
+        services: DefinedServices,
         transaction: str = "",
     ) -> Saga:
         """Create a queue; `host` empty: the least loaded.
@@ -52,7 +54,7 @@ class QueueSagas:
         steps.queues.check_readable(name)
         left_over = steps.queues.get(name)
         if left_over is not None and left_over.record.state is not QueueState.CREATING:
-            asked = (host or left_over.record.host, limits, durability)
+            asked = (host or left_over.record.host, limits, durability, services)
             if not self._is_repeated(left_over, asked, transaction):
                 raise QueueExists(f"queue {name!r} exists already")
             return done(Host=left_over.record.host)
@@ -68,6 +70,7 @@ class QueueSagas:
             created=wall,
             durability=durability,
             limits=limits,
+            services=services,
             transaction=transaction,
             next_number=2,
             exchanges=(ExchangeRecord(number=1, host=host, origin=CREATION),),
@@ -83,11 +86,13 @@ class QueueSagas:
         yield from self._complete(queue)
         return done(Host=host)
 
-    def _is_repeated(self, queue: Queue, asked: tuple[str, Limits, str], transaction: str) -> bool:
+    def _is_repeated(
+        self, queue: Queue, asked: tuple[str, Limits, str, DefinedServices], transaction: str
+    ) -> bool:
         record = queue.record
         if transaction and transaction == record.transaction:
             return True
-        if asked != (record.host, record.limits, record.durability):
+        if asked != (record.host, record.limits, record.durability, record.services):
             return False
         if transaction or record.queue_id not in self._unanswered:
             return False
@@ -106,6 +111,13 @@ class QueueSagas:
             if problem:
                 _remember(self._refused, queue)
             raise with_problem(error, problem) from None
+
+    def define_services(self, name: str, services: DefinedServices) -> Saga:
+        """Define the settings of its services, in the place of those before."""
+        queue = self._steps.queues.demand(name)
+        record = msgspec.structs.replace(queue.record, services=services)
+        yield from self._steps.save(record)
+        return done()
 
     def start(self, name: str) -> Saga:
         """Start a stopped queue, or one whose start, stop or creation was not completed.

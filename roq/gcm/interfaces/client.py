@@ -173,6 +173,7 @@ class ClientPort:
             id=request.id,
             queue_id=record.queue_id,
             rules=self._rules.elastic(queue.name),
+            services=record.services,
             exchanges=[each.number for each in record.exchanges if not each.away],
             logs=[each.number for each in record.exchanges] if record.durable else [],
             unwanted=self._unwanted(queue, request),

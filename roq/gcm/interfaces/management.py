@@ -24,6 +24,7 @@ from roq.gcm.state.role import Role
 from roq.policy.catalogue import DEFAULT, POLICIES
 from roq.protocol import documents, public
 from roq.protocol.control import Configure
+from roq.protocol.defined_services import checked_services
 from roq.protocol.documents import RawDocument
 from roq.protocol.public import (
     Bad,
@@ -151,6 +152,7 @@ class ManagementPort:
                     wall=event.wall,
                     limits=public.limits_of(request.Limits),
                     durability=request.Durability or self._durability,
+                    services=checked_services(request.Services),
                     transaction=str(request.TransactionID),
                 )
             case public.CreateExchange():
@@ -165,7 +167,13 @@ class ManagementPort:
                 return request.QName, lambda: self._remove(request.QName)
             case public.SetRules():
                 self._check_policy(request)
-                return request.QName, lambda: self._set_rules(request)
+                return request.QName, lambda: self._told(request.QName, self._rules.set(request))
+            case public.DefineServices():
+                services = checked_services(request.Services)
+                define = sagas.queue.define_services
+                return request.QName, lambda: self._told(
+                    request.QName, define(request.QName, services)
+                )
             case CordonHost() | UncordonHost() | DrainHost() | RemoveHost():
                 return HOSTS, lambda: self._change_host(request)
             case public.RegisterListener():
@@ -214,9 +222,10 @@ class ManagementPort:
             "package that offers it where the configuration managers and the hosts run"
         )
 
-    def _set_rules(self, request: public.SetRules) -> Saga:
-        answer = yield from self._rules.set(request)
-        queue = self._queues.demand(request.QName)
+    def _told(self, name: str, saga: Saga) -> Saga:
+        """The saga, and its monitor is told that it has changed what it decides by."""
+        answer = yield from saga
+        queue = self._queues.demand(name)
         if queue.running and queue.monitor:
             # It would ask by itself within two seconds, so whether it hears this does not matter.
             message = Configure(queue_id=queue.record.queue_id)
@@ -234,6 +243,7 @@ _DEEDS: Final = {
     2008: "given a listener",
     2010: "created",
     2100: "rid of an exchange",
+    2105: "given settings of services",
     2110: "cordoned",
     2111: "uncordoned",
     2112: "to be drained",

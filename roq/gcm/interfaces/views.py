@@ -90,6 +90,7 @@ def describe_queue(
             for each in record.departed
         ],
         rules=rules,
+        services=record.services,
         reasons=repairs.reasons(queue),
     )
     fields: RawDocument = msgspec.to_builtins(description)

@@ -31,6 +31,7 @@ from roq.number_ranges import (
     Whole,
     WholeOrUnknown,
 )
+from roq.protocol.defined_services import DefinedServices, checked_services
 from roq.protocol.public import (
     DURABILITIES,
     LIMIT_RANGES,
@@ -154,6 +155,8 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since 1970."""
     durability: str = VOLATILE
     limits: Limits = Limits()
+    services: DefinedServices = {}
+    """Settings of its services."""
     transaction: str = ""
     """TransactionID of the request that has created it."""
     monitor: str = ""
@@ -410,6 +413,7 @@ def _problem_of(name: str, record: QueueRecord) -> str:
             return f"its {limit} is {getattr(record.limits, limit)}"
     for address in filter(None, (record.monitor, record.statistics)):
         check_address(address)
+    checked_services(record.services)
     check_host(record.host)
     return _problem_of_exchanges(record)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 import msgspec
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 import roq
 from roq.cli.client import ANSWER_SECONDS, CHANGE_SECONDS
-from roq.cli.queues import parse_limits, queue
+from roq.cli.queues import REQUESTS_BYTES, parse_limits, queue
 from roq.client.admin.views import (
     Listing,
     QueueDescription,
@@ -152,3 +153,74 @@ def test_a_queue_shows_what_is_done_for_a_slow_subscriber(
     assert (told["slow_subscriber"], told["hold_seconds"]) == (slow, "10")
     shown = json.loads(CliRunner().invoke(queue, ["show", name, "--json"]).stdout)
     assert (shown["slow_subscriber"], shown["hold_seconds"]) == (slow, 10)
+
+
+class DefiningCluster(TellingCluster):
+    """Notes what is defined of services."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.defined: list[object] = []
+
+    def create_queue(self, _name: str, *, services: object, **_: object) -> None:
+        self.defined.append(services)
+
+    def define_services(self, _name: str, services: object, *, timeout: float) -> None:
+        self.defined.append(services)
+
+    def describe(self, name: str) -> QueueDescription:
+        services = {"billing": {"keep_result": 60.0, "send_attempts": 9}}
+        return msgspec.structs.replace(super().describe(name), services=services)
+
+
+def test_settings_of_services_come_from_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster, file = DefiningCluster(), tmp_path / "services.json"
+    monkeypatch.setattr(roq, "connect", cluster.connect)
+    file.write_text('{"billing": {"keep_result": 60}, "*": {"send_attempts": 9}}')
+    wanted = {"billing": {"keep_result": 60.0}, "*": {"send_attempts": 9}}
+    for verb in ("create", "change"):
+        done = CliRunner().invoke(queue, [verb, "work", "--requests", str(file)])
+        assert done.exit_code == 0, done.output
+    assert "defines settings of billing, *" in done.output
+    none = CliRunner().invoke(queue, ["change", "work", "--requests", "-"], input="{}")
+    assert "defines settings of no service" in none.output
+    CliRunner().invoke(queue, ["create", "work"])
+    assert cluster.defined == [wanted, wanted, {}, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"", "truncated"),
+        (b"\xff\x00", "malformed"),
+        (b"[" * 60_000, "services.json"),
+        (b"[]", "not by list"),
+        (b'{"s": {"keep": 1}}', "no setting of a service: keep"),
+        (b'{"s": {"delay": -1}}', "service 's': Expected `float` >= 0"),
+        (b'{"s": {"delay": NaN}}', "malformed"),
+        (b" " * (REQUESTS_BYTES + 1), "more than 65536 bytes"),
+    ],
+)
+def test_a_file_that_says_what_cannot_be_is_named_and_nothing_is_done(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: bytes, problem: str
+) -> None:
+    cluster, file = DefiningCluster(), tmp_path / "services.json"
+    monkeypatch.setattr(roq, "connect", cluster.connect)
+    file.write_bytes(text)
+    refused = CliRunner().invoke(queue, ["change", "work", "--requests", str(file)])
+    assert refused.exit_code == 2
+    said = " ".join(refused.output.split())
+    assert problem in said
+    assert "services.json" in said
+    assert cluster.defined == cluster.given == []
+
+
+def test_a_queue_shows_what_it_defines_of_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roq, "connect", DefiningCluster().connect)
+    lines = CliRunner().invoke(queue, ["show", "work"]).stdout.splitlines()
+    (told,) = [line for line in lines if line.startswith("Service billing")]
+    assert told.endswith("keep_result 60 s, send_attempts 9")
+    shown = json.loads(CliRunner().invoke(queue, ["show", "work", "--json"]).stdout)
+    assert shown["services"] == {"billing": {"keep_result": 60.0, "send_attempts": 9}}

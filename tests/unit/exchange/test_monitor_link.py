@@ -7,6 +7,7 @@ from roq.exchange import events, monitor_link
 from roq.exchange.monitor_link import MonitorLink
 from roq.model import ExchangeInfo
 from roq.protocol.control import FAILED, Control, ExchangeAck, ExchangeReport, Failure
+from roq.protocol.defined_services import DefinedServices
 from roq.protocol.reports import ExchangeLoad
 
 QUEUE_ID = b"q" * 16
@@ -31,6 +32,7 @@ class World(Answering):
         self.reports = 0
         self.idle = False
         self.period = PERIOD
+        self.services: list[DefinedServices] = []
 
     def linked(self, endpoint: str) -> MonitorLink:
         self.link = MonitorLink(
@@ -55,6 +57,9 @@ class World(Answering):
     def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
         self.hold, self.retire = hold_seconds, retire
         self.heard.append("acknowledged")
+
+    def defined(self, services: DefinedServices) -> None:
+        self.services.append(services)
 
     def unheard(self) -> None:
         self.heard.append("unheard")
@@ -188,3 +193,18 @@ def test_what_is_retired_says_so_at_once_and_again_only_when_its_time_comes(worl
     world.link.report_now()
     world.run(lambda: len(world.heard) == 3)
     assert world.reports == 3
+
+
+def test_what_the_queue_defines_of_services_is_passed_on_if_it_can_be_in_force(
+    world: World,
+) -> None:
+    world.period = 60.0
+    services = [None, {"s": {"delay": 2.0}}, {"s": {"unheard of": 2.0}}, {}]
+    world.linked(world.server(lambda _: ExchangeAck(epoch=7, services=services.pop(0))))
+    for count in range(1, 5):
+        world.run(lambda count=count: len(world.heard) == count)
+        world.link.report_now()
+    assert world.services == [{"s": {"delay": 2.0}}, {}]
+    world.link._pushed(ExchangeAck(services={"t": {"delay": 1.0}}))
+    assert world.services[-1] == {"t": {"delay": 1.0}}, "also unasked"
+    assert len(world.heard) == 4

@@ -6,11 +6,12 @@ from monitor_driver import CONTROL, EPOCH, QUEUE_ID, Driver, answers, info, peer
 
 from roq.errors import NotLeader
 from roq.machine import Tick
-from roq.model import Limits
+from roq.model import ElasticRules, Limits
 from roq.monitor.events import Confirmed, Effect, Finished, Listened, Note, Push, Received, Send
 from roq.monitor.machine import State
 from roq.protocol.control import (
     Assigned,
+    Elasticity,
     ElasticityRequest,
     ExchangeAck,
     ExchangeReport,
@@ -607,3 +608,38 @@ def test_a_restarted_monitor_that_stops_answers_those_who_wait_to_join() -> None
     driver = Driver(restarted=True)
     driver.join("s")
     assert answers(driver.stop("stopped"), "s")[0].CODE == "queue_stopped"
+
+
+def test_exchanges_are_told_what_the_queue_defines_of_services_and_at_once_when_it_changes() -> (
+    None
+):
+    driver = Driver()
+    (ack,) = driver.report(1)
+    assert isinstance(ack, ExchangeAck)
+    assert ack.services is None, "nobody knows"
+    driver.leader_names(1)
+    (ack,) = driver.report(1)
+    assert isinstance(ack, ExchangeAck)
+    assert ack.services == {}
+    driver.handle(Tick())
+    services = {"s": {"delay": 2.0}}
+    told = Elasticity(queue_id=QUEUE_ID, rules=ElasticRules(), exchanges=[1], services=services)
+    driver.advance(1, (1, 1))
+    effects = driver.leader(told)
+    sent = [each.message for each in effects if isinstance(each, Send)]
+    assert sent == [ExchangeAck(epoch=EPOCH, services=services)]
+    (ack,) = driver.report(1)
+    assert isinstance(ack, ExchangeAck)
+    assert ack.services == services
+    driver.advance(1, (1, 1))
+    assert not any(isinstance(each, Send) for each in driver.leader(told)), "nothing has changed"
+
+
+def test_what_cannot_be_in_force_of_services_changes_nothing() -> None:
+    driver = Driver()
+    driver.report(1)
+    services = {"s": {"unheard of": 2.0}}
+    driver.leader(Elasticity(queue_id=QUEUE_ID, rules=ElasticRules(), services=services))
+    (ack,) = driver.report(1)
+    assert isinstance(ack, ExchangeAck)
+    assert ack.services is None

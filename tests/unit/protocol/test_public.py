@@ -22,6 +22,7 @@ FIELDS: dict[str, object] = {
     "Host": "10.0.0.1",
     "AUTOSCALING_NAME": "mine",
     "Address": "tcp://10.0.0.1:9000",
+    "Services": {"*": {"delay": 1}},
 }
 NEEDED = {
     2001: ["QName"],
@@ -39,6 +40,7 @@ NEEDED = {
     2102: [],
     2103: ["QName"],
     2104: ["QName"],
+    2105: ["QName", "Services"],
 }
 
 
@@ -76,7 +78,7 @@ def test_a_missing_field_is_named(number: int, field: str) -> None:
     assert comment(request(number, **{field: None})) == expected
 
 
-@pytest.mark.parametrize("number", [0, 1999, 2000, 2012, 2099, 2105, 3001, -1, 2**40, True, "2001"])
+@pytest.mark.parametrize("number", [0, 1999, 2000, 2012, 2099, 2106, 3001, -1, 2**40, True, "2001"])
 def test_another_command_is_invalid(number: object) -> None:
     assert comment(bson.encode({"CMD": number, "QName": "a"})) == "INVALID CMD Value"
 

@@ -19,6 +19,7 @@ from roq.protocol.requesting import (
     DELAYED_FROM,
     DELAYED_LOOKS,
     OUTCOMES,
+    UNASKED,
     WANT,
     Attend,
     Attended,
@@ -275,3 +276,16 @@ def test_who_cancels_many_that_are_delayed_says_so_in_messages_that_exchanges_ta
     said = script.said()
     assert all(len(want.cancelled) + len(want.late) <= DELAYED_LOOKS for want in said)
     assert sorted(at for want in said for at in (*want.cancelled, *want.late)) == places
+
+
+def test_settings_that_change_are_told_unasked() -> None:
+    script = Script()
+    script.open()
+    (ask,) = script.attend()
+    script.attended(ask)
+    later = ServiceSettings(delay=5.0, defined=("delay",))
+    script.attended(ask, id=UNASKED, service="other", settings=later)
+    assert script.machine.settings == {"s": ServiceSettings()}
+    script.attended(ask, id=UNASKED, service="s", settings=later)
+    assert script.machine.settings == {"s": later}
+    assert script.machine.attended("s")

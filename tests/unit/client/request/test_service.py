@@ -35,7 +35,7 @@ class Scene:
     def start(self, available: Any, **given: Any) -> Service:
         service = Service(
             self.engine, ["127.0.0.1:1"], "s", "work", available=available,
-            settings=ServiceSettings(), **given,
+            **{"settings": ServiceSettings(), **given},
         )  # fmt: skip
         service.handler(ECHO)(lambda data, _: data)
         service._ready.set()
@@ -130,3 +130,16 @@ def test_an_operator_sets_the_flag_and_ends_the_instance(scene: Scene) -> None:
     service._ordered("drain")
     service.wait_stopped()
     assert service.drained
+
+
+def test_who_has_chosen_what_the_queue_defines_otherwise_is_told(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = ServiceSettings(keep_result=60.0, defined=("keep_result",))
+    monkeypatch.setattr("roq.client.request.service.InstanceShell.service", there)
+    scene.start(None)
+    assert not caplog.records
+    scene.start(None, settings=ServiceSettings(keep_result=9.0, chosen=True))
+    (record,) = caplog.records
+    text = "service s: queue work defines that keep_result is 60, not 9"
+    assert record.getMessage() == text
