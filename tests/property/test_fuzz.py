@@ -13,7 +13,7 @@ ROUNDS = 60
 OWN_WORDS = (
     "benchmarks/", "simulation/", "demo/", "testing/history", "testing/faults",
     "client/subscribe/log_connection", "coordination/session_locks",
-    "jobs/", "cli/requests",
+    "jobs/", "cli/queues", "cli/requests",
 )  # fmt: skip
 """Read what they, their children, their database, the kernel or their own user have written."""
 DECODES = re.compile(

@@ -710,7 +710,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
     ("client/subscribe/resequencer", "read/reader", "read/range_reader", "protocol/entry",
      "protocol/attributes"),
     "session": ("runtime/rpc",), "monitor": ("protocol/request_document",),
-    "manager": ("protocol/public",),
+    "manager": ("protocol/public", "protocol/defined_services"),
     "host": (), "wire": ("protocol/zmtp",), "broadcast": ("protocol/broadcast", "cli/no_answer"),
     "registry": ("coordination/registration", "gcm/state/records"),
     "rules": ("gcm/change/scaling_rules", "client/admin/rules"),

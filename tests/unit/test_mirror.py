@@ -85,7 +85,6 @@ exchange/snapshot
 exchange/trouble_log
 gcm/change/host
 gcm/change/operations
-gcm/change/queue
 gcm/change/reconciliation
 gcm/change/replacement
 gcm/change/saga

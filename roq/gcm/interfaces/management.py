@@ -10,7 +10,7 @@ from roq.gcm.change.operations import Operations
 from roq.gcm.change.saga import Call, Calls, Emit, Saga
 from roq.gcm.change.sagas import Sagas
 from roq.gcm.change.scaling_rules import Rules
-from roq.gcm.change.steps import NoRoom
+from roq.gcm.change.steps import NoRoom, Part
 from roq.gcm.events import Effect, LogLine, ManagementFrame, Reply
 from roq.gcm.interfaces import views
 from roq.gcm.interfaces.client import malformed
@@ -145,22 +145,27 @@ class ManagementPort:
         sagas = self._sagas
         match request:
             case public.CreateQueueOn() | public.CreateQueue():
-                return request.QName, lambda: sagas.queue.create(
+                create = sagas.queue.create
+                return request.QName, lambda: self._begun(
                     request.QName,
-                    request.Host if isinstance(request, public.CreateQueueOn) else "",
-                    queue_id=event.unique,
-                    wall=event.wall,
-                    limits=public.limits_of(request.Limits),
-                    durability=request.Durability or self._durability,
-                    services=checked_services(request.Services),
-                    transaction=str(request.TransactionID),
+                    create(
+                        request.QName,
+                        request.Host if isinstance(request, public.CreateQueueOn) else "",
+                        queue_id=event.unique,
+                        wall=event.wall,
+                        limits=public.limits_of(request.Limits),
+                        durability=request.Durability or self._durability,
+                        services=checked_services(request.Services),
+                        transaction=str(request.TransactionID),
+                    ),
                 )
             case public.CreateExchange():
                 return request.QName, lambda: sagas.exchange.create(request)
             case public.RemoveExchange():
                 return request.QName, lambda: sagas.exchange.remove(request)
             case public.StartQueue():
-                return request.QName, lambda: sagas.queue.start(request.QName)
+                start = sagas.queue.start
+                return request.QName, lambda: self._begun(request.QName, start(request.QName))
             case public.StopQueue():
                 return request.QName, lambda: sagas.queue.stop(request.QName)
             case public.RemoveQueue():
@@ -222,15 +227,26 @@ class ManagementPort:
             "package that offers it where the configuration managers and the hosts run"
         )
 
-    def _told(self, name: str, saga: Saga) -> Saga:
-        """The saga, and its monitor is told that it has changed what it decides by."""
+    def _begun(self, name: str, saga: Saga) -> Saga:
+        """The saga that starts a queue; its monitor, which was told nothing before, is to ask again
+        at once if its exchanges have to know something of services."""
         answer = yield from saga
+        if self._queues.demand(name).record.services:
+            yield from self._tell_monitor(name)
+        return answer
+
+    def _told(self, name: str, saga: Saga) -> Saga:
+        """The saga, and the monitor is told that it has changed what it decides by."""
+        answer = yield from saga
+        yield from self._tell_monitor(name)
+        return answer
+
+    def _tell_monitor(self, name: str) -> Part[None]:
         queue = self._queues.demand(name)
         if queue.running and queue.monitor:
             # It would ask by itself within two seconds, so whether it hears this does not matter.
             message = Configure(queue_id=queue.record.queue_id)
             yield Calls((Call(queue.record.host, queue.monitor, message, CONFIGURE_SECONDS),))
-        return answer
 
 
 _DEEDS: Final = {

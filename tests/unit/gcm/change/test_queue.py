@@ -40,6 +40,7 @@ def test_they_are_changed_as_a_whole_while_the_queue_runs_and_its_monitor_is_tol
     script: Script,
 ) -> None:
     monitor = script.answerer(script.record("orders").monitor)
+    monitor.asked.clear()
     services = {"stock": {"delay": 1}}
     assert script.ask(2105, QName="orders", Services=services)["RESULT"] == 0
     assert [type(each) for each in monitor.asked] == [Configure]
@@ -54,6 +55,17 @@ def test_those_of_a_stopped_queue_are_changed_as_well(script: Script) -> None:
     script.ask(2002, QName="orders")
     assert script.ask(2105, QName="orders", Services={"s": {"delay": 1}})["RESULT"] == 0
     assert script.ask(2104, QName="orders")["Services"] == {"s": {"delay": 1}}
+
+
+def test_a_monitor_that_starts_is_to_ask_at_once_if_there_are_any(script: Script) -> None:
+    for _ in range(2):
+        monitor = script.answerer(script.record("orders").monitor)
+        assert [type(each) for each in monitor.asked] == [Configure]
+        monitor.asked.clear()
+        script.ask(2002, QName="orders")
+        script.ask(2005, QName="orders")
+    script.ask(2003, QName="none", Host="h1")
+    assert script.answerer(script.record("none").monitor).asked == []
 
 
 def test_a_creation_that_is_repeated_with_others_is_another_one(script: Script) -> None:
