@@ -38,15 +38,18 @@ def in_force(client: roq.Cluster, queue: str, name: str) -> list[float]:
 
 
 def test_they_hold_at_exchanges_that_start_again_and_at_new_ones_and_change_while_all_runs(
-    running: RunningCluster, client: roq.Cluster, tmp_path: Path
+    running: RunningCluster,
+    client: roq.Cluster,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     file = tmp_path / "services.json"
     file.write_text(json.dumps({"echo": {"keep_result": 77}, "*": {"send_attempts": 9}}))
     at = ("--cluster", running.address)
     made = run_roq("queue", "create", "work", "--durability", "none", "--requests", str(file), *at)
     assert made.returncode == 0, made.stderr
-    shown = json.loads(run_roq("queue", "show", "work", "--json", *at).stdout)["services"]
-    assert shown == {"*": {"send_attempts": 9}, "echo": {"keep_result": 77}}
+    told = json.loads(run_roq("queue", "show", "work", "--json", *at).stdout)["services"]
+    assert told == {"*": {"send_attempts": 9}, "echo": {"keep_result": 77}}
     service = client.service("echo", "work")
     service.handler(SAY)(lambda number, _: 2 * number)
     with service, client.requester("work") as requester:
@@ -57,6 +60,12 @@ def test_they_hold_at_exchanges_that_start_again_and_at_new_ones_and_change_whil
             return kept and in_force(client, "work", "send_attempts") == [attempts] * exchanges
 
         assert hold(77, 1)
+        with client.requester("work", settings={"keep_result": 3}) as other:
+            other.prepare("echo")
+        assert "queue work defines that keep_result is 77, not 3" in caplog.text
+        assert hold(77, 1)
+        shown = run_roq("service", "show", "work", "echo", *at).stdout.decode()
+        assert "77 s, as the queue defines" in shown
         client.add_exchange("work")
         assert until(lambda: hold(77, 2), 10)
         before = {each.pid for each in client.exchanges("work")}
