@@ -87,8 +87,9 @@ if TYPE_CHECKING:
     from roq.client.request.handling import ServiceStats
     from roq.client.request.many import PendingMany
     from roq.client.request.pending import Pending
-    from roq.client.request.requester import Requester
+    from roq.client.request.requester import Requester, RequesterStats
     from roq.client.request.service import InstanceState, Service
+    from roq.client.request.views import RequestDescription
     from roq.client.state import Cause, ClientState, StateChange
     from roq.client.subscribe.message import Batch, Gap, Message
     from roq.client.subscribe.subscriber import Subscriber
@@ -127,8 +128,9 @@ _HOMES: Final = {
     "roq.client.request.handling": ("ServiceStats",),
     "roq.client.request.many": ("PendingMany",),
     "roq.client.request.pending": ("Pending",),
-    "roq.client.request.requester": ("Requester",),
+    "roq.client.request.requester": ("Requester", "RequesterStats"),
     "roq.client.request.service": ("InstanceState", "Service"),
+    "roq.client.request.views": ("RequestDescription",),
     "roq.client.transact.commands": ("TransactionListing", "TransactionSummary"),
     "roq.client.transact.publisher": (
         "OpenTransaction",
@@ -230,6 +232,7 @@ __all__ = [
     "RegistryAway",
     "RequestCancelled",
     "RequestContext",
+    "RequestDescription",
     "RequestDiscarded",
     "RequestError",
     "RequestFailed",
@@ -237,6 +240,7 @@ __all__ = [
     "RequestState",
     "RequestUnknown",
     "Requester",
+    "RequesterStats",
     "ResponseExpired",
     "ResponseForgotten",
     "ResponseLost",

@@ -147,6 +147,7 @@ class Cluster(Leaving[sync.Cluster]):
     flag_service = awaited(sync.Cluster.flag_service)
     drain_service = awaited(sync.Cluster.drain_service)
     retry_request = awaited(sync.Cluster.retry_request)
+    describe_request = awaited(sync.Cluster.describe_request)
 
     async def requester(
         self,

@@ -19,6 +19,7 @@ from roq.client.request import requester as sync_requester
 from roq.client.request import service as sync_service
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.handling import ServiceStats
+from roq.client.request.requester import RequesterStats
 from roq.client.request.service import BatchHandler, Handler, InstanceState
 from roq.errors import RoQError, Unavailable, WouldBlock
 
@@ -163,6 +164,7 @@ class Requester(Leaving[sync_requester.Requester]):
 
     queue = Told[str]("Name of the queue.")
     open = Told[int](sync_requester.Requester.open)
+    stats = Told[RequesterStats](sync_requester.Requester.stats)
     trouble = Told[str](sync_requester.Requester.trouble)
 
     async def request(
@@ -216,11 +218,16 @@ class Requester(Leaving[sync_requester.Requester]):
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
         delay: When | None = None,
+        inherit: bool = True,
     ) -> Receipt:
-        """Make a request whose response nobody wants; gives the receipt, to be awaited."""
+        """Make a request whose response nobody wants; gives the receipt, to be awaited. See
+        `roq.Requester.send`."""
         send = self._sync.send
         made = await self._made(
-            endpoint, lambda: send(endpoint, value, within=within, headers=headers, delay=delay)
+            endpoint,
+            lambda: send(
+                endpoint, value, within=within, headers=headers, delay=delay, inherit=inherit
+            ),
         )
         return cast("Receipt", made)
 

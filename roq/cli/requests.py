@@ -6,6 +6,7 @@ endpoint that has one of the two codecs by name.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
-from roq.cli.output import done, note, print_json, print_table
+from roq.cli.output import done, note, print_fields, print_json, print_table
 from roq.client.admin.wording import age_text, bytes_text
 from roq.client.consume.groups import told
 from roq.client.request.endpoint import FORMATS
@@ -37,7 +38,8 @@ codec_option = click.option(
 @click.group()
 @cluster_before
 def request() -> None:
-    """Make a request, list the requests of a service, cancel one, run one again, fetch a response.
+    """Make a request, list the requests of a service, show one, cancel it, run it again, fetch a
+    response.
 
     ENDPOINT is the name of the service, a dot, and what it does: billing.create.
 
@@ -45,6 +47,7 @@ def request() -> None:
     Example:
       roq request send work billing.create '{"order": 7}'
       roq request list work billing
+      roq request show billing.create work/x1-196610-42-0
       roq request response billing.create work/x1-196610-42-0
     """
 
@@ -135,6 +138,44 @@ def list_(target: Target, queue: str, service: str) -> None:
         note("there are more than these")
     if row.missing:
         note(f"without {told(row.missing)}")
+
+
+@request.command(short_help="Show how a request stands.")
+@click.argument("endpoint")
+@click.argument("request_id", metavar="REQUEST")
+@cluster_command
+def show(target: Target, endpoint: str, request_id: str) -> None:
+    """Show how REQUEST to ENDPOINT stands; nothing is fetched by that.
+
+    OUTCOME is `open` as long as it has not ended, `kept` as long as its response, or why there is
+    none, can be fetched, and then `gone`: STATE says whether that was fetched (retrieved), has
+    expired, is forgotten, went with its exchange (lost), or whether there was no such request
+    (never). SINCE is when it was accepted, or has ended.
+
+    \b
+    Example:
+      roq request show billing.create work/x1-196610-42-0
+      roq request show billing.create work/x1-196610-42-0 --json | jq -r .state
+    """
+    asked = roq.endpoint(endpoint, request=object, response=object)
+    with target.connect() as cluster:
+        found = cluster.describe_request(asked, request_id, timeout=target.timeout)
+    if target.as_json:
+        print_json(found)
+        return
+    since = None if found.since is None else datetime.fromtimestamp(found.since).astimezone()
+    print_fields(
+        [
+            ("request", found.id),
+            ("state", found.state),
+            ("outcome", found.outcome),
+            ("since", since and f"{since:%Y-%m-%d %H:%M:%S}, {age_text(found.age_seconds)} ago"),
+            ("attempts", found.attempts),
+            ("instance", found.instance),
+            ("response", bytes_text(found.bytes)),
+            ("why", found.text),
+        ]
+    )
 
 
 @request.command(short_help="Fetch the response to a request.")

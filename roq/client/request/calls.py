@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from roq.client.request.context import RequestContext
+from roq.client.request.context import RequestContext, together
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.errors import InvalidRequest
@@ -75,8 +75,10 @@ def values_of(batch: list[BatchRun]) -> tuple[list[Any], list[RequestContext]]:
 
 
 def first_over(batch: list[BatchRun]) -> RequestContext:
-    """The request whose time is over first: what is requested meanwhile has as much."""
-    return min((each.contexts[0] for each in batch), key=lambda context: context.deadline)
+    """For what is requested meanwhile: it has as much time as the request whose time is over
+    first, and is wanted as long as any of them is."""
+    first = min((each.contexts[0] for each in batch), key=lambda context: context.deadline)
+    return together(first, [each.contexts for each in batch])
 
 
 def answers_of(answers: Any, count: int) -> list[Any]:

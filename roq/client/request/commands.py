@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from time import time
 from typing import Any, Final, TypeVar
 
 from roq.client.admin.commands import request
@@ -22,7 +23,12 @@ from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
 from roq.client.request.service import THREADS, InstanceState, Service, settings_of
 from roq.client.request.shell import Collector
-from roq.client.request.views import ServiceView, describe_service
+from roq.client.request.views import (
+    RequestDescription,
+    ServiceView,
+    describe_request,
+    describe_service,
+)
 from roq.client.request.waiting_requests import Waiter
 from roq.errors import GroupNotFound, InvalidRequest
 from roq.model import check_name
@@ -274,6 +280,26 @@ class RequestCommands(ABC):
         where = parse_id(request_id)
         queue, seconds = self.describe(where.queue), self._seconds(timeout)
         run_again(self._engine, queue, endpoint.service, where, seconds)
+
+    def describe_request(
+        self, endpoint: Endpoint[Any, Any], request_id: str, *, timeout: float | None = None
+    ) -> RequestDescription:
+        """How a request stands; its outcome stays where it is.
+
+        Args:
+            endpoint: what was requested.
+            request_id: the id of the request.
+            timeout: seconds that its exchange has to answer; None: as `connect` was told.
+
+        Raises:
+            InvalidRequest: that is no id.
+            GroupNotFound: its exchange does not have the service.
+            Unavailable: its exchange does not answer.
+            QueueStopped, QueueNotFound: the queue does not run, or is not there.
+        """
+        where = parse_id(request_id)
+        queue, seconds = self.describe(where.queue), self._seconds(timeout)
+        return describe_request(self._engine, queue, endpoint.service, where, seconds, time())
 
     def _order_instances(
         self, queue: str, name: str, word: str, instance: str | None, timeout: float | None

@@ -6,7 +6,7 @@ Ids are text that may be stored; they say where the request is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Final, NamedTuple, Protocol
 
@@ -112,6 +112,41 @@ class RequestContext:
 
     def __repr__(self) -> str:
         return f"<roq.RequestContext {self.endpoint} {self.id}, attempt {self.attempt}>"
+
+
+class _Together:
+    """The requests of a batch, for what its handler requests."""
+
+    __slots__ = ("_every", "_first")
+
+    def __init__(self, first: HeldRequest, every: Sequence[Sequence[RequestContext]]) -> None:
+        self._first = first
+        self._every = every
+
+    @property
+    def id(self) -> str:
+        return self._first.id
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._first.headers
+
+    @property
+    def lost(self) -> bool:
+        return all(is_lost(each) for some in self._every for each in some)
+
+
+def together(first: RequestContext, every: Sequence[Sequence[RequestContext]]) -> RequestContext:
+    """For what a batch handler requests: it has the time of the first one, and is wanted as long
+    as any of them is."""
+    held = _Together(first._held, every)  # noqa: SLF001 - of this module
+    now = first._now  # noqa: SLF001 - as above
+    return RequestContext(held, first.endpoint, first.attempt, first.deadline, now)
+
+
+def is_lost(context: RequestContext) -> bool:
+    """Whether the request was taken from this instance: cancelled, or another one has it."""
+    return context._held.lost  # noqa: SLF001 - of this module
 
 
 CURRENT: Final[ContextVar[RequestContext | None]] = ContextVar("roq_request", default=None)

@@ -400,10 +400,12 @@ class KeptRequests:
 
     Attributes:
         bytes: what is kept.
+        left_out: requests for which there was no room.
     """
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.left_out = 0
         self._lock = threading.Lock()
 
     def keep(self, pending: Pending[Any], data: bytes) -> None:
@@ -412,6 +414,8 @@ class KeptRequests:
             if self.bytes + len(data) <= REPEAT_BYTES:
                 self.bytes += len(data)
                 pending.repeat = data
+            else:
+                self.left_out += 1
 
     def keep_many(self, many: PendingMany[Any], data: list[bytes]) -> None:
         """Likewise, all of these or none."""
@@ -420,6 +424,8 @@ class KeptRequests:
             if self.bytes + size <= REPEAT_BYTES:
                 self.bytes += size
                 many.repeat = data
+            else:
+                self.left_out += len(data)
 
     def let_go(self, *requested: Requested) -> None:
         """These will not be sent once more."""

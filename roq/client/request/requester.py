@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from time import time
 from types import TracebackType
@@ -17,7 +18,7 @@ from roq.client.publish.batching import Payload, with_attributes
 from roq.client.publish.delayed import When, due_of
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
-from roq.client.request.context import CURRENT
+from roq.client.request.context import CURRENT, RequestContext
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending
@@ -43,6 +44,23 @@ SECOND_US: Final = 1_000_000
 LATER: Final = DELAYED_TOPIC.decode()
 """Topic of requests that are delayed."""
 CLOSE_SECONDS: Final = 5.0
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class RequesterStats:
+    """How a requester stands.
+
+    Attributes:
+        open: requests that are accepted, and of which it is not known how they have ended.
+        kept_bytes: what is kept of idempotent ones, to send it once more if a volatile exchange
+            dies with them; 64 MiB at most.
+        not_kept: idempotent requests so far that found no room there: of those that an exchange
+            takes along it is told that they may have run (`RequestUnknown`).
+    """
+
+    open: int
+    kept_bytes: int
+    not_kept: int
 
 
 class Making(Generic[R]):
@@ -168,7 +186,8 @@ class Requester:
             delay: nobody gets it before: seconds, a `timedelta`, or an aware `datetime`, as of
                 `Publisher.publish_later`. None: what the service has as its setting `delay`.
                 `within` counts from then on.
-            inherit: in a handler, it has at most the time that is left to that one's own request.
+            inherit: in a handler, it has at most the time that is left to that one's own request,
+                and is cancelled soon after that one is, or was given to another instance.
 
         Raises:
             InvalidRequest: it cannot be encoded, or no such time can be.
@@ -214,7 +233,8 @@ class Requester:
         headers: Mapping[str, str] | None, *, inherit: bool,
     ) -> Making[R]:  # fmt: skip
         """Requests that are to be made, as far as there is room for them; for `request_many`."""
-        head = self._head(endpoint, within, 0, inherit=inherit)
+        context = CURRENT.get() if inherit else None
+        head = self._head(endpoint, within, 0, context)
         encode = endpoint.encode_request
         payloads = [head + encode(value) for value in values]
         self.prepare(endpoint.service)
@@ -222,6 +242,8 @@ class Requester:
         seconds = _within(self._collector.settings(endpoint.service), head)
         if self._collects and endpoint.idempotent and not headers:
             self._collector.kept.keep_many(many, payloads)
+        if context is not None and self._collects:
+            self._collector.inner.add(context, many)
 
         def publish(
             many: PendingMany[Any], payloads: list[Payload], position: int, members: Sequence[int]
@@ -267,9 +289,17 @@ class Requester:
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
         delay: When | None = None,
+        inherit: bool = True,
     ) -> Receipt:
-        """Make a request whose response nobody wants; gives the receipt. Raises as `request`."""
-        data = self._envelope(endpoint, value, within, SILENT, inherit=True)
+        """Make a request whose response nobody wants; gives the receipt. Raises as `request`.
+
+        Args:
+            endpoint, value, within, headers, delay: as in `request`.
+            inherit: in a handler, it has at most the time that is left to that one's own request.
+                It is not cancelled with that one.
+        """
+        context = CURRENT.get() if inherit else None
+        data = self._head(endpoint, within, SILENT, context) + endpoint.encode_request(value)
         self.prepare(endpoint.service)
         return self._publish(endpoint, data, headers, None, self._delayed(endpoint, delay))
 
@@ -289,6 +319,12 @@ class Requester:
     def open(self) -> int:
         """Requests that are accepted, and of which it is not known how they have ended."""
         return self._collector.open_count
+
+    @property
+    def stats(self) -> RequesterStats:
+        """How it stands."""
+        kept = self._collector.kept
+        return RequesterStats(open=self.open, kept_bytes=kept.bytes, not_kept=kept.left_out)
 
     @property
     def trouble(self) -> str:
@@ -341,7 +377,8 @@ class Requester:
         self, endpoint: Endpoint[Q, R], value: Q, within: float | None,
         headers: Mapping[str, str] | None, delay: When | None, *, inherit: bool,
     ) -> Pending[R]:  # fmt: skip
-        data = self._envelope(endpoint, value, within, 0, inherit=inherit)
+        context = CURRENT.get() if inherit else None
+        data = self._head(endpoint, within, 0, context) + endpoint.encode_request(value)
         self.prepare(endpoint.service)
         self._need_room()
         collector = self._collector
@@ -357,6 +394,8 @@ class Requester:
             collector.expect(pending, seconds)
         keep = data if self._collects and endpoint.idempotent and not headers else None
         self._publish(endpoint, data, headers, pending, delayed, keep)
+        if context is not None and self._collects:
+            collector.inner.add(context, pending)
         with self._lock:
             self._made += 1
         return pending
@@ -393,23 +432,21 @@ class Requester:
             self._note(topic, receipt, pending)
         return receipt
 
-    def _envelope(
-        self, endpoint: Endpoint[Q, Any], value: Q, within: float | None, flags: int, *,
-        inherit: bool,
-    ) -> bytes:  # fmt: skip
-        head = self._head(endpoint, within, flags, inherit=inherit)
-        return head + endpoint.encode_request(value)
-
     def _head(
-        self, endpoint: Endpoint[Any, Any], within: float | None, flags: int, *, inherit: bool
-    ) -> bytes:
+        self, endpoint: Endpoint[Any, Any], within: float | None, flags: int,
+        context: RequestContext | None,
+    ) -> bytes:  # fmt: skip
+        """With what a request begins.
+
+        Args:
+            context: of the handler whose time it has; None: of none.
+        """
         if within is not None and not (
             isinstance(within, int | float) and 0 < within <= WITHIN_SECONDS_MAX
         ):
             raise InvalidRequest(
                 f"within is above 0 and at most {WITHIN_SECONDS_MAX:g} s, not {within!r}"
             )
-        context = CURRENT.get() if inherit else None
         milliseconds = 0
         if within is not None or context is not None:
             seconds = math.inf if within is None else within

@@ -30,6 +30,7 @@ from roq.client.request.request_connections import RequestConnections
 from roq.client.request.waiting_requests import (
     ENDLESS,
     TICK_SECONDS,
+    InnerRequests,
     Sent,
     Waiter,
     Waiting,
@@ -83,6 +84,7 @@ class Collector:
     ) -> None:  # fmt: skip
         self.queue = queue
         self.kept = KeptRequests()
+        self.inner = InnerRequests(threading.RLock())
         self.condition = threading.Condition()
         self._waiting = 0
         """Threads that wait for `condition`."""
@@ -561,6 +563,7 @@ class Collector:
             told = self._connections.overdue()
         if told and not self._session.facts().reason:
             self._topology(told)
+        self._cancelled.extend(self.inner.unwanted())
         self._look()
         self._confirmations.tell()  # a signal handler may have ended what would have done that
         self._timer = self._engine.reactor.call_later(TICK_SECONDS, self._tick)

@@ -12,14 +12,18 @@ from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import GroupMember, GroupSummary, ask_all, not_found, read, told
 from roq.client.io.engine import Engine
 from roq.client.request.context import RequestId
-from roq.errors import GroupNotFound, Unavailable
+from roq.client.request.pending import EXCHANGE_GONE
+from roq.errors import GroupNotFound, ResponseLost, Unavailable
 from roq.model import LogId
 from roq.protocol.requesting import (
+    ENDS,
     REQUESTS,
     Durations,
     Position,
     Requests,
     RequestsQuery,
+    RequestState,
+    RequestView,
     ServiceSettings,
 )
 
@@ -42,6 +46,27 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     """Since it was accepted, or since it has ended."""
     bytes: int
     """Of the stored response."""
+
+
+class RequestDescription(RequestRow, frozen=True, kw_only=True):
+    """One request, as its exchange knows it; its outcome stays there.
+
+    `state` is one of `RequestState`, or `lost`: its exchange is gone, with all that it knew. Only
+    `retrieved`, `expired`, `forgotten` and `never` are known of requests long over or unknown.
+    """
+
+    outcome: str
+    """`open`: it has not ended. `kept`: it has, and whoever asks for the response is told so.
+    `gone`: there is nothing to fetch, and `state` says why."""
+    since: float | None
+    """When it was accepted, or has ended, in seconds since 1970; None: that is not known."""
+
+
+_GONE: Final = frozenset(
+    {
+        RequestState.RETRIEVED, RequestState.EXPIRED, RequestState.FORGOTTEN, RequestState.NEVER,
+    }
+)  # fmt: skip
 
 
 class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +134,52 @@ def describe_service(
     return summed(queue.name, group, found, numbers, missing)
 
 
+def describe_request(
+    engine: Engine, queue: QueueDescription, service: str, request: RequestId, seconds: float,
+    now: float,
+) -> RequestDescription:  # fmt: skip
+    """How one request stands, by its exchange alone.
+
+    Args:
+        seconds: that its exchange has to answer.
+        now: seconds since 1970.
+
+    Raises:
+        GroupNotFound: its exchange does not have the service.
+        Unavailable: its exchange does not answer.
+        QueueStopped: the queue does not run.
+    """
+    name, (number, generation), (offset, index) = request
+    there = [each for each in queue.exchanges if each.number == number]
+    query = RequestsQuery(
+        id=_REQUEST, queue=bytes.fromhex(queue.queue_id), service=service, offset=offset,
+        index=index,
+    )  # fmt: skip
+    found: dict[str, Requests] = {}
+    if there:
+        asked = msgspec.structs.replace(queue, exchanges=there)
+        answers = ask_all(engine, asked, REQUESTS, query, seconds)
+        found, missing = read(answers, REQUESTS, Requests)
+        if missing:
+            raise Unavailable(f"request {request}: {told(missing)}")
+        if not found:
+            raise GroupNotFound(not_found(name, service))
+    views = [
+        view for each in found.values() if each.generation == generation for view in each.requests
+    ]
+    if not views:  # the exchange that has its number now is another one
+        return RequestDescription(
+            id=str(request), state=ResponseLost.state, text=EXCHANGE_GONE, instance="", attempts=0,
+            age_seconds=0.0, bytes=0, outcome="gone", since=None,
+        )  # fmt: skip
+    row = _row(name, request.log, views[0])
+    ended = "kept" if views[0].state in ENDS else "open"
+    return RequestDescription(
+        **msgspec.structs.asdict(row), outcome="gone" if views[0].state in _GONE else ended,
+        since=now - row.age_seconds if row.age_seconds else None,
+    )  # fmt: skip
+
+
 def summed(
     queue: str,
     group: GroupSummary,
@@ -129,17 +200,10 @@ def summed(
         for ending, number in each.counts.items():
             counts[ending] = counts.get(ending, 0) + number
     rows = [
-        RequestRow(
-            id=str(
-                RequestId(queue, LogId(numbers[exchange], each.generation),
-                          Position(request.offset, request.index))
-            ),
-            state=str(request.state), text=request.text, instance=request.instance,
-            attempts=request.attempts, age_seconds=request.age_seconds, bytes=request.bytes,
-        )
+        _row(queue, LogId(numbers[exchange], each.generation), request)
         for exchange, each in found.items()
         for request in each.requests
-    ]  # fmt: skip
+    ]
     return ServiceView(
         name=group.name, queue=queue, settings=next(iter(found.values())).settings,
         open=sum(each.open for each in found.values()),
@@ -154,6 +218,14 @@ def summed(
         requests=sorted(rows, key=lambda row: -row.age_seconds),
         more=any(each.more for each in found.values()),
         instances=group.who, stalled=group.stalled, missing=dict(missing),
+    )  # fmt: skip
+
+
+def _row(queue: str, log: LogId, request: RequestView) -> RequestRow:
+    return RequestRow(
+        id=str(RequestId(queue, log, Position(request.offset, request.index))),
+        state=str(request.state), text=request.text, instance=request.instance,
+        attempts=request.attempts, age_seconds=request.age_seconds, bytes=request.bytes,
     )  # fmt: skip
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from roq.client.publish.receipt import Receipt
+from roq.client.request.context import RequestContext, is_lost
 from roq.client.request.many import ManyPart
-from roq.client.request.pending import Pending, PendingRun
+from roq.client.request.pending import Pending, PendingRun, Requested
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd
 
@@ -20,6 +22,8 @@ EARLY_MAX: Final = 100_000
 """Ends that may come before it is known where the request is."""
 EARLY_SECONDS: Final = 60.0
 ENDLESS: Final = float("inf")
+INNER_LOOK: Final = 1_000
+"""With more that was requested inside handlers, it is looked what of it has ended."""
 
 At = tuple[LogId, Position]
 Waiter = Pending[Any] | ManyPart
@@ -156,6 +160,58 @@ class WaitingRequests:
 
     def _every(self) -> Iterator[Waiting]:
         return (each for at in self.open.values() for some in at.values() for each in some)
+
+
+class InnerRequests:
+    """What was requested inside handlers and has not ended: when the request that a handler runs
+    was taken from its instance, nobody wants what it has requested either. From any thread.
+
+    Args:
+        lock: held while something is changed here.
+    """
+
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
+        self._lock = lock
+        self._made: dict[RequestContext, list[Requested]] = {}
+        """By the request that a handler runs; some of it may have ended."""
+        self._count = 0
+        self._look_at = INNER_LOOK
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, context: RequestContext, requested: Requested) -> None:
+        """This was requested by the handler that has this context."""
+        with self._lock:
+            self._made.setdefault(context, []).append(requested)
+            self._count += 1
+            if self._count > self._look_at:
+                self._let_go_ended()
+                self._look_at = max(INNER_LOOK, 2 * self._count)
+
+    def unwanted(self) -> list[tuple[Requested, bool]]:
+        """What nobody wants any more and has not ended, and whether as its time is over; it is not
+        here afterwards."""
+        if not self._made:
+            return []
+        with self._lock:
+            self._let_go_ended()
+            lost = [context for context in self._made if is_lost(context)]
+            found = [
+                (each, not context.remaining)
+                for context in lost
+                for each in self._made.pop(context)
+            ]
+            self._count -= len(found)
+        return found
+
+    def _let_go_ended(self) -> None:
+        left = {
+            context: [each for each in some if not each.done()]
+            for context, some in self._made.items()
+        }
+        self._made = {context: some for context, some in left.items() if some}
+        self._count = sum(map(len, self._made.values()))
 
 
 def _slot(at: float) -> int:

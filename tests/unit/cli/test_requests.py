@@ -6,12 +6,13 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 import roq
 from roq.cli.commands import cli
-from roq.client.request.views import RequestRow
+from roq.client.request.views import RequestDescription, RequestRow
 
 ID = "work/x1-7-3-1"
 ROW = RequestRow(
@@ -53,6 +54,9 @@ class PaperCluster:
         self.endpoints: list[roq.Endpoint[Any, Any]] = []
         self.pending = PaperPending({"total": 847})
         self.rows = [ROW]
+        self.described = RequestDescription(
+            **msgspec.structs.asdict(ROW), outcome="kept", since=1_000_000_000.0
+        )
         self.missing: dict[str, str] = {}
         self.more = False
 
@@ -82,6 +86,12 @@ class PaperCluster:
         self, endpoint: roq.Endpoint[Any, Any], request_id: str, *, timeout: float
     ) -> None:
         self.asked.append((endpoint.service, request_id, timeout))
+
+    def describe_request(
+        self, endpoint: roq.Endpoint[Any, Any], request_id: str, *, timeout: float
+    ) -> RequestDescription:
+        self.asked.append((endpoint.service, request_id, timeout))
+        return self.described
 
     def describe_service(self, queue: str, name: str, *, timeout: float) -> SimpleNamespace:
         self.asked.append((queue, name, timeout))
@@ -220,3 +230,18 @@ def test_a_request_that_has_ended_runs_again(paper: PaperCluster) -> None:
     assert run("retry", "billing.create", ID).stdout == f"request {ID} runs again\n"
     assert json.loads(run("retry", "billing.create", ID, "--json").stdout) == {"ok": True, "id": ID}
     assert paper.asked == [("billing", ID, 10.0)] * 2
+
+
+def test_a_request_is_shown(paper: PaperCluster) -> None:
+    lines = run("show", "billing.create", ID).stdout.splitlines()
+    shown = {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1].strip() for line in lines[:8]}
+    assert (shown["request"], shown["state"], shown["outcome"]) == (ID, "failed", "kept")
+    assert (shown["attempts"], shown["instance"]) == ("2", "one")
+    assert "2001-09-" in shown["since"]
+    assert shown["since"].endswith("30 s ago")
+    assert shown["why"] == "ValueError: no"
+    assert paper.asked == [("billing", ID, 10.0)]
+    told = json.loads(run("show", "billing.create", ID, "--json").stdout)
+    assert told == msgspec.to_builtins(paper.described)
+    paper.described = msgspec.structs.replace(paper.described, since=None)
+    assert "ago" not in run("show", "billing.create", ID).stdout

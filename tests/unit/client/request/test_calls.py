@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -18,7 +19,7 @@ from roq.client.request.calls import (
     results_of,
     values_of,
 )
-from roq.client.request.context import RequestContext
+from roq.client.request.context import RequestContext, is_lost
 from roq.client.request.endpoint import endpoint
 from roq.client.request.instance import RequestHolding
 from roq.client.subscribe.message import Batch
@@ -73,7 +74,21 @@ def test_a_handler_is_called_with_all_runs_and_the_time_of_the_first() -> None:
     runs = [run_of(2), run_of(1, left=5.0)]
     values, contexts = values_of(runs)
     assert (values, len(contexts)) == (["x"] * 3, 3)
-    assert first_over(runs) is runs[1].contexts[0]
+    first = runs[1].contexts[0]
+    assert first_over(runs).deadline == first.deadline
+    assert first_over(runs).remaining == first.remaining == 5.0
+
+
+def test_what_a_batch_requests_is_wanted_as_long_as_one_of_it_is() -> None:
+    held = [SimpleNamespace(lost=False, id=f"work/x1-1-0-{n}", headers={}) for n in range(3)]
+    made = [RequestContext(each, "s.text", 2, NOW + 1.0, lambda: NOW) for each in held]
+    runs = [run_of(2)._replace(contexts=made[:2]), run_of(1)._replace(contexts=made[2:])]
+    meanwhile = first_over(runs)
+    assert (meanwhile.id, meanwhile.attempt, meanwhile.headers) == (held[0].id, 2, {})
+    for each in held:
+        assert not is_lost(meanwhile)
+        each.lost = True
+    assert is_lost(meanwhile)
 
 
 @pytest.mark.parametrize("answers", ["ab", None, ["a"]])

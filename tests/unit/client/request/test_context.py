@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from roq.client.request.context import CURRENT, RequestContext, RequestId, parse_id
+from roq.client.request.context import CURRENT, RequestContext, RequestId, is_lost, parse_id
 from roq.errors import InvalidRequest
 from roq.model import LogId
 from roq.protocol.requesting import Position
@@ -19,7 +19,9 @@ def test_time_and_loss_cancel() -> None:
     assert (context.remaining, context.cancelled, context.headers) == (2.0, False, {"a": "b"})
     held.lost = True
     assert context.cancelled
+    assert is_lost(context)
     held.lost, now = False, 13.0
+    assert not is_lost(context), "its time is over, and nobody has taken it"
     assert (context.remaining, context.cancelled) == (0.0, True)
     assert repr(context) == "<roq.RequestContext s.e work/x1-1-0-0, attempt 2>"
     assert CURRENT.get() is None

@@ -238,6 +238,7 @@ def test_the_allowance_is_given_back_whoever_takes_and_gives() -> None:
     for each in pendings:
         kept.keep(each, b"x" * 10)
     assert [each.repeat is None for each in pendings] == [False, False, True]
+    assert (kept.bytes, kept.left_out) == (20, 1)
     threads = [threading.Thread(target=kept.let_go, args=[each]) for each in pendings]
     for thread in threads:
         thread.start()
@@ -253,6 +254,6 @@ def test_the_allowance_of_many_is_given_back() -> None:
     others: PendingMany[bytes] = PendingMany(cast("Any", None), "work", ECHO, 1)
     kept.keep_many(many, [b"x" * 10] * 2)
     kept.keep_many(others, [b"x" * 10])
-    assert (others.repeat, kept.bytes) == (None, 20)
+    assert (others.repeat, kept.bytes, kept.left_out) == (None, 20, 1)
     kept.let_go(many)
     assert kept.bytes == 0

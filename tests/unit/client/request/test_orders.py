@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import msgspec
 import pytest
+from described import described
 
 from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import Answers
@@ -13,29 +13,12 @@ from roq.client.io.engine import Engine
 from roq.client.request import orders
 from roq.client.request.context import parse_id
 from roq.errors import GroupNotFound, InvalidRequest, ResponseLost, Unavailable
-from roq.model import Limits
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import GROUP_ORDER, GroupOrder, Ordered
 
 ENGINE = cast("Engine", None)
 ID = parse_id("work/x2-7-42-3")
-
-
-def described() -> QueueDescription:
-    exchanges = [
-        {
-            "Name": f"x{number}", "Number": number, "Host": "h", "Data": "d", "Live": "l",
-            "State": "running", "Epoch": 1, "Pid": 1,
-        }
-        for number in (1, 2)
-    ]  # fmt: skip
-    document = {
-        "Name": "work", "Host": "h", "State": "running", "Running": True, "Monitor": "",
-        "Durability": "none", "Statistics": "", "Created": 0.0, "QueueId": (b"q" * 16).hex(),
-        "Limits": msgspec.to_builtins(Limits()), "Rules": {}, "Exchanges": exchanges,
-    }  # fmt: skip
-    return msgspec.convert(document, QueueDescription)
 
 
 class Exchanges:

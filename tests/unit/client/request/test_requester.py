@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,14 +13,15 @@ import pytest
 
 import roq
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
+from roq.client.request.context import CURRENT, RequestContext
 from roq.client.request.endpoint import endpoint
 from roq.client.request.many import PendingMany
 from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
-from roq.client.request.waiting_requests import Sent
+from roq.client.request.waiting_requests import InnerRequests, Sent
 from roq.model import LogId
 from roq.protocol.delayed import DELAYED_TOPIC, decode_delayed
-from roq.protocol.requesting import Position, ServiceSettings, delayed_position
+from roq.protocol.requesting import ENVELOPE, Position, ServiceSettings, delayed_position
 
 ECHO = endpoint("s.echo", request=bytes, response=bytes, idempotent=True)
 
@@ -89,6 +91,8 @@ class PaperCollector:
     def __init__(self, on_lost: Callable[[Any], bool]) -> None:
         self.on_lost = on_lost
         self.kept = self
+        self.bytes, self.left_out = 30, 2
+        self.inner = InnerRequests(nullcontext())
         self.kept_single: list[Pending[Any]] = []
         self.kept_many: list[PendingMany[Any]] = []
         self.let_go_of: list[PendingMany[Any]] = []
@@ -138,7 +142,7 @@ class PaperCollector:
 class Scene:
     """A requester, and both sides of it."""
 
-    def __init__(self, *, block: bool = False) -> None:
+    def __init__(self, *, block: bool = False, collect: bool = True) -> None:
         self.publisher = PaperPublisher()
         made: list[PaperCollector] = []
 
@@ -147,8 +151,9 @@ class Scene:
             return made[0]
 
         self.requester = Requester(
-            cast("Any", self.publisher), make, settings=ServiceSettings(), timeout=1.0, block=block
-        )
+            cast("Any", self.publisher), make, settings=ServiceSettings(), timeout=1.0,
+            block=block, collect=collect,
+        )  # fmt: skip
         self.collector = made[0]
 
     def lost(self) -> Pending[bytes]:
@@ -345,3 +350,90 @@ def test_delays_that_cannot_be(scene: Scene, delay: Any) -> None:
     with pytest.raises(roq.InvalidRequest):
         scene.requester.request(ECHO, b"x", delay=delay)
     assert scene.publisher.published == []
+
+
+# --- inside a handler -----------------------------------------------------------------------------
+
+WAYS = pytest.mark.parametrize("way", ["request", "request_many", "send"])
+NOW = 100.0
+
+
+@pytest.fixture
+def outer() -> Iterator[SimpleNamespace]:
+    """A handler runs here; its request has 2.5 s left, and is held by this."""
+    held = SimpleNamespace(id="work/x1-1-0-0", headers={}, lost=False)
+    token = CURRENT.set(RequestContext(held, "s.outer", 1, NOW + 2.5, lambda: NOW))
+    yield held
+    CURRENT.reset(token)
+
+
+def within_ms(scene: Scene, way: str, **given: Any) -> int:
+    """The time that a request takes along, made in this way; 0: it says nothing."""
+    value: Any = [b"x"] if way == "request_many" else b"x"
+    getattr(scene.requester, way)(ECHO, value, **given)
+    milliseconds: int = ENVELOPE.unpack_from(scene.publisher.published[-1])[2]
+    return milliseconds
+
+
+@WAYS
+@pytest.mark.usefixtures("outer")
+def test_a_request_inside_a_handler_takes_the_time_that_is_left(scene: Scene, way: str) -> None:
+    assert within_ms(scene, way) == 2_500
+    assert within_ms(scene, way, inherit=True) == 2_500
+    assert within_ms(scene, way, within=60.0) == 2_500, "no more than that"
+    assert within_ms(scene, way, within=1.0) == 1_000, "but less if it says so"
+
+
+@WAYS
+@pytest.mark.usefixtures("outer")
+def test_a_request_inside_a_handler_may_have_its_own_time(scene: Scene, way: str) -> None:
+    assert within_ms(scene, way, inherit=False) == 0
+    assert within_ms(scene, way, inherit=False, within=60.0) == 60_000
+
+
+@WAYS
+def test_a_request_outside_of_handlers_inherits_nothing(scene: Scene, way: str) -> None:
+    assert within_ms(scene, way) == 0
+    assert within_ms(scene, way, within=60.0) == 60_000
+    assert len(scene.collector.inner) == 0
+
+
+def test_a_handler_whose_time_is_over_asks_for_as_little_as_can_be(
+    scene: Scene, outer: SimpleNamespace
+) -> None:
+    token = CURRENT.set(RequestContext(outer, "s.outer", 1, NOW - 1.0, lambda: NOW))
+    assert within_ms(scene, "request") == 1
+    CURRENT.reset(token)
+
+
+def test_what_is_requested_inside_a_handler_is_cancelled_with_its_own_request(
+    scene: Scene, outer: SimpleNamespace
+) -> None:
+    one = scene.requester.request(ECHO, b"x")
+    many = scene.requester.request_many(ECHO, [b"x", b"y"])
+    scene.requester.request(ECHO, b"x", inherit=False)
+    scene.requester.request_many(ECHO, [b"x"], inherit=False)
+    scene.requester.send(ECHO, b"x")
+    assert len(scene.collector.inner) == 2
+    outer.lost = True
+    assert scene.collector.inner.unwanted() == [(one, False), (many, False)]
+
+
+@pytest.mark.usefixtures("outer")
+def test_what_does_not_leave_is_not_noted_to_be_cancelled(scene: Scene) -> None:
+    scene.publisher.errors.append(roq.WouldBlock("full"))
+    with pytest.raises(roq.WouldBlock):
+        scene.requester.request(ECHO, b"x")
+    assert len(scene.collector.inner) == 0
+
+
+@pytest.mark.usefixtures("outer")
+def test_what_is_requested_inside_a_handler_and_not_collected_is_not_noted() -> None:
+    scene = Scene(collect=False)
+    scene.requester.request(ECHO, b"x")
+    scene.requester.request_many(ECHO, [b"x"])
+    assert len(scene.collector.inner) == 0, "it would never be known to have ended"
+
+
+def test_a_requester_says_what_it_keeps(scene: Scene) -> None:
+    assert scene.requester.stats == roq.RequesterStats(open=0, kept_bytes=30, not_kept=2)

@@ -16,6 +16,7 @@ import roq
 from roq.client.io.engine import Engine
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request import shell
+from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import endpoint
 from roq.client.request.machine import SURE_SECONDS, RequesterMachine
 from roq.client.request.many import ManyPart, PendingMany
@@ -133,6 +134,28 @@ def test_what_is_accepted_when_its_time_was_long_over_is_asked_for_as_well(scene
     assert pending.state == "pending"
     scene.inside(lambda: scene.collector._pass_time(monotonic() + GRACE_SECONDS + 1.0))
     assert pending.state == "unavailable"
+
+
+def test_what_was_requested_inside_a_handler_is_cancelled_with_its_own_request(
+    scene: Scene,
+) -> None:
+    held = SimpleNamespace(id="", headers={}, lost=False)
+    sent, pending = scene.accepted()
+    scene.collector.inner.add(RequestContext(held, "s.e", 1, 1e9, monotonic), pending)
+    scene.collector.accepted(sent)
+
+    def cancelled() -> list[Position]:
+        scene.inside(scene.collector._tick)
+        wants = [requesting.decode(each[1], Want) for each in scene.lines.asked if each[0] == WANT]
+        return [position for want in wants for position in want.cancelled]
+
+    document = Attended(id=1, generation=1, settings=ServiceSettings())
+    scene.collector._machine.attend("s", ServiceSettings(), b"", 0.0)
+    answer = [[ATTEND, documents.encode(document)]]
+    scene.inside(lambda: scene.collector._take(ONE, answer))
+    assert cancelled() == []
+    held.lost = True
+    assert cancelled() == [Position(3, 0)]
 
 
 @pytest.mark.parametrize(

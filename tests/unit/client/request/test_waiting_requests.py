@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+import roq
 from roq.client.publish.receipt import Receipt
+from roq.client.request import waiting_requests
+from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import endpoint
 from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending, PendingRun
-from roq.client.request.waiting_requests import EARLY_SECONDS, Sent, WaitingRequests
+from roq.client.request.waiting_requests import EARLY_SECONDS, InnerRequests, Sent, WaitingRequests
 from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 
@@ -108,3 +115,56 @@ def test_who_looks_for_the_next_ones_does_not_copy_what_is_left() -> None:
     many: PendingMany[bytes] = PendingMany(cast("Any", None), "work", ECHO, 3)
     sent.pendings = Watched([ManyPart(many, sent.receipt, 0, range(3))] * 3)
     assert sent.singles() == []
+
+
+# --- inside handlers ------------------------------------------------------------------------------
+
+
+def outer(now: float = 10.0) -> tuple[SimpleNamespace, RequestContext]:
+    """A request that a handler runs until 12, and who holds it."""
+    held = SimpleNamespace(id="work/x1-1-0-0", headers={}, lost=False)
+    return held, RequestContext(held, "s.e", 1, 12.0, lambda: now)
+
+
+def ended() -> Pending[bytes]:
+    made = pending()
+    made.settle(None, roq.Unavailable("known"))
+    return made
+
+
+def test_what_a_handler_requests_is_unwanted_once_when_its_own_request_is_taken_from_it() -> None:
+    inner, (held, context), (_, other) = InnerRequests(nullcontext()), outer(), outer()
+    mine, theirs = [pending(), pending()], pending()
+    for each in mine:
+        inner.add(context, each)
+    inner.add(other, theirs)
+    assert inner.unwanted() == []
+    held.lost = True
+    assert inner.unwanted() == [(each, False) for each in mine]
+    assert inner.unwanted() == []
+    assert len(inner) == 1
+
+
+def test_what_is_unwanted_as_the_time_is_over_is_late() -> None:
+    inner, (held, context), one = InnerRequests(nullcontext()), outer(now=12.5), pending()
+    inner.add(context, one)
+    assert inner.unwanted() == [], "it ends by itself"
+    held.lost = True
+    assert inner.unwanted() == [(one, True)]
+
+
+def test_what_has_ended_is_not_unwanted_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, (held, context) = InnerRequests(nullcontext()), outer()
+    inner.add(context, ended())
+    assert inner.unwanted() == []
+    assert len(inner) == 0
+    monkeypatch.setattr(waiting_requests, "INNER_LOOK", 10)
+    inner = InnerRequests(nullcontext())
+    left = [pending() for _ in range(5)]
+    for each in left:
+        inner.add(context, each)
+    for _ in range(1_000):
+        inner.add(context, ended())
+        assert len(inner) <= 11, "they do not pile up until somebody looks"
+    held.lost = True
+    assert [each for each, _ in inner.unwanted()] == left
