@@ -397,28 +397,6 @@ def test_a_callback_that_raises_or_blocks_harms_nobody(client: roq.Cluster, queu
         assert requester.request(ECHO, b"c").result(10) == b"c"
 
 
-def test_a_request_inside_a_handler_has_the_time_that_is_left(
-    client: roq.Cluster, queue: str
-) -> None:
-    service = client.service("outer", queue)
-    outer = roq.endpoint("outer.ask", request=bytes, response=float)
-    with client.requester(queue) as requester, echo(client, queue):
-
-        @service.handler(outer)
-        def ask(data: bytes, context: roq.RequestContext) -> float:
-            inner = requester.request(SLOW, 20.0)
-            try:
-                inner.result(10)
-            except roq.RequestLate:
-                return context.remaining
-            return -1.0
-
-        with service, client.requester(queue) as asking:
-            pending = asking.request(outer, b"x", within=1.0)
-            with pytest.raises(roq.RequestLate):
-                pending.result(10)
-
-
 # --- who dies -------------------------------------------------------------------------------------
 
 

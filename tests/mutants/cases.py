@@ -718,6 +718,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        self._writing, self._due = self._due, Owed()\n",
          "        self._confirm(self._due)\n        self._writing, self._due = Owed(), Owed()\n"),
         ("and self._writing is None:", "and not self._writing:"),
+        ("        self._wake(peer.group)\n\n    def _done", "\n    def _done"),
+    ),
+    *_of(
+        "roq/log/open_requests.py",
+        ("tests/unit/exchange/test_services.py",),
+        ("                self._trials.pop(position, None)\n", "                pass\n"),
+        ("        if not lease.open:\n            self.since.pop(lease.number, None)\n", ""),
+        ("        if not by_member:\n            del self._once[offset]\n", ""),
     ),
     *_of(
         "roq/client/request/machine.py",

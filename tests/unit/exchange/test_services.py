@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 import pytest
 from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange, publisher_id
@@ -15,6 +19,7 @@ from roq.exchange.intake import batch_bytes_max
 from roq.exchange.kpi_report import load_of
 from roq.exchange.machine import ExchangeCore
 from roq.log import service_group
+from roq.log.ring import Ring, TopicLog
 from roq.model import Limits
 from roq.protocol import consuming, documents, requesting
 from roq.protocol.channel import REFUSED, Refused
@@ -36,6 +41,7 @@ from roq.protocol.consuming import (
 from roq.protocol.requesting import (
     ATTEND,
     ENDPOINTS_MAX,
+    ENDS,
     FIGURES,
     INSTANCE_ORDER,
     OUTCOMES,
@@ -146,6 +152,130 @@ def test_a_service_of_which_nobody_has_asked_anything_looks_at_nothing_that_is_o
     Party(there, "late").attend(service="t")
     pass_time(there, 0.5)
     assert there.core.consumers._groups["t"].open_count == 1
+
+
+def test_who_comes_or_has_room_while_a_request_waits_gets_it_without_any_time_passing() -> None:
+    """Between two ticks of an exchange, which are half a second from each other."""
+    there = exchange()
+    publisher, asker = Publisher(there), Party(there, "asker")
+    publisher.hello()
+    patient = ServiceSettings(send_wait=60.0, result_within=600.0, chosen=True)
+    asker.attend(settings=patient)
+    publisher.send(b"s/do", 3)
+    pass_time(there, 10.0)
+    then = there.now
+    instance = Party(there, "instance")
+    instance.join(credit=1)
+    assert [lease[1:3] for lease in instance.leases] == [(0, 1)], "one that comes"
+    instance.say(DONE, consuming.encode(Done(1, answers=[Answer(instance.leases[0][0], 0)])))
+    instance.grant(2)
+    assert [lease[1:3] for lease in instance.leases[1:]] == [(1, 1)], "one that has room again"
+    other = Party(there, "other")
+    other.join(credit=0)
+    assert not other.leases
+    other.grant(5)
+    assert [lease[1:3] for lease in other.leases] == [(2, 1)], "one that is available again"
+    publisher.send(b"s/do")
+    other.look()
+    assert len(other.leases) == 2, "one that waits for a request"
+    assert there.now == then
+
+
+def held(thing: object, seen: set[int] | None = None) -> int:
+    """How much is in all that something holds, but for the log: that keeps what it may."""
+    seen = set() if seen is None else seen
+    if id(thing) in seen or isinstance(thing, Ring | TopicLog | type | str | bytes):
+        return 0
+    seen.add(id(thing))
+    if isinstance(thing, Mapping):
+        return sum(1 + held(key, seen) + held(value, seen) for key, value in thing.items())
+    if isinstance(thing, list | tuple | set | frozenset | deque):
+        return sum(1 + held(each, seen) for each in thing)
+    if not type(thing).__module__.startswith("roq"):
+        return 0
+    slots = [name for each in type(thing).__mro__ for name in getattr(each, "__slots__", ())]
+    names = [*getattr(thing, "__dict__", ()), *slots]
+    return sum(held(getattr(thing, name, None), seen) for name in names)
+
+
+class Lives:
+    """Requests, ten of each kind, that end in every way there is."""
+
+    def __init__(self) -> None:
+        self.there = exchange()
+        self.publisher = Publisher(self.there)
+        self.publisher.hello()
+        self.asker, self.instance = Party(self.there, "asker"), Party(self.there, "instance")
+        settings = ServiceSettings(result_within=20.0, keep_result=5.0, chosen=True)
+        self.asker.attend(settings=settings)
+        self.instance.join(credit=0)
+        self.told = set[str]()
+
+    @property
+    def held(self) -> int:
+        return held(self.there.core.consumers)
+
+    def pass_time(self, seconds: int) -> None:
+        for _ in range(seconds):
+            pass_time(self.there, 1.0)
+            self.instance.grant(0)
+            self.told |= {each.state for each in self.asker.ends()}
+
+    def leased(self) -> tuple[int, list[Position]]:
+        """Requests that the instance has got: its lease, and where they are."""
+        self.publisher.send(b"s/do", 10)
+        self.instance.leases.clear()
+        self.instance.grant(100)
+        self.instance.told.clear()  # what was taken from it before
+        ((number, *_),) = self.instance.leases
+        self.instance.grant(0)
+        return number, [Position(self.there.core.log.end - 1, at) for at in range(10)]
+
+    def answered(self, **given: Any) -> list[Position]:
+        number, places = self.leased()
+        self.instance.done(answers=[Answer(number, at, **given) for at in range(10)])
+        return places
+
+    def begun(self) -> list[Position]:
+        number, places = self.leased()
+        self.instance.done(begun=[Begun(number, 0, 10, once=True)])
+        return places
+
+    def play(self) -> None:
+        kept = self.answered(value=b"v" * 100)
+        fetched = self.answered(value=b"v" * 100)
+        self.asker.want(fetched=[(fetched[0].offset, 0, 10)])
+        self.answered(state=RequestState.FAILED, text="no")
+        self.asker.want(cancelled=self.begun())
+        self.asker.want(late=self.begun())
+        self.begun()
+        self.told |= {each.state for each in self.asker.ends()}
+        self.there.tell(Unreachable(self.instance.route))
+        pass_time(self.there, 5.0)
+        self.told |= {each.state for each in self.asker.ends()}
+        self.instance.told.clear()
+        self.instance.join(credit=0)
+        self.leased()  # and nothing is said of them, so they are taken back
+        self.publisher.send(b"s/do", 10)
+        self.pass_time(8)
+        self.asker.want(*fetched, *kept)
+
+
+def test_when_all_lives_are_over_nothing_is_left_of_requests_however_they_have_ended() -> None:
+    lives = Lives()
+    lives.play()
+    lives.pass_time(620)
+    before = lives.held  # with the counters and the publisher
+    for _ in range(2):
+        lives.told.clear()
+        lives.play()
+        assert lives.told >= ENDS
+        assert lives.held > before + 70, "of each of them something is kept"
+        lives.pass_time(20)
+        assert lives.asker.report().requests == [], "results are over"
+        assert lives.held > before + 70, "how they have ended is remembered"
+        lives.pass_time(600)
+        assert lives.held == before
 
 
 def test_what_is_too_late_when_its_service_comes_ends_as_late_and_nobody_gets_it() -> None:
