@@ -96,7 +96,11 @@ def test_other_versions_queues_and_strangers_are_told_why(exchange: Process, pee
         dealer.send_multipart([channel.HELLO, documents.encode_raw({**hello, **fields})])
         letter, document = split_answer(dealer.recv())
         assert letter == channel.REFUSED
-        assert documents.decode(document, Refused).code == code
+        refused = documents.decode(document, Refused)
+        assert refused.code == code
+        if code == "version":
+            assert "speaks version 1 " in refused.text
+            assert f"version {WIRE_VERSION}:" in refused.text
     data = batch.pack(
         [b"x"], publisher=PublisherId(b"p" * 16), epoch=1, link_number=1, first_sequence=0,
         created_us=0,

@@ -20,13 +20,15 @@ from waiting import eventually
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.coordination.registry_contract import Post
 from roq.errors import ConfigError
+from roq.hcm.children import child_name
 from roq.hcm.config import Children, Data, Exchange, Gcm, HcmConfig, Monitor, Network, Statmonitor
 from roq.hcm.daemon import HostManager
 from roq.model import Limits
-from roq.protocol import kpi
+from roq.protocol import documents, kpi
 from roq.protocol.control import (
     Assigned,
     Attach,
+    ChildReport,
     Done,
     Failure,
     Inventory,
@@ -35,6 +37,7 @@ from roq.protocol.control import (
     Topology,
 )
 from roq.protocol.reports import ChildInfo
+from roq.protocol.version import FIELD, WIRE_VERSION
 from roq.runtime import exits
 from roq.runtime.interfaces import Call
 
@@ -205,6 +208,34 @@ def test_garbage_is_answered_and_harms_nobody(leader, host) -> None:
                     assert b"COMMENT" in client.recv_multipart()[-1]
     assert topology(leader, monitor.control) == {}
     assert leader.ask(host.control, Inventory()).id > 0
+
+
+@pytest.mark.parametrize("role", ["exchange", "monitor"])
+def test_a_child_of_version_1_is_refused_by_name_and_nothing_is_started_for_it(
+    leader, host, role
+) -> None:
+    """As it is left by an earlier release: it goes on, and ends when nobody has wanted it."""
+    number = int(role == "exchange")
+    info = ChildInfo(
+        child=child_name("old", number), role=role, queue="old", queue_id=QUEUE_ID, number=number,
+        epoch=1, state="running", pid=os.getpid(),
+    )  # fmt: skip
+    first = documents.decode_raw(documents.encode(ChildReport(id=7, child=info)))
+    del first[FIELD]
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    with context, context.socket(zmq.DEALER) as child:
+        child.setsockopt(zmq.LINGER, 0)
+        child.setsockopt(zmq.RCVTIMEO, 30_000)
+        child.connect(host.control)
+        for _ in range(5):
+            child.send(documents.encode_raw(first))
+            answer = documents.decode(child.recv(), Failure)
+            assert (answer.id, answer.CODE) == (7, "version")
+            assert "speaks version 1 " in answer.COMMENT
+            assert f"version {WIRE_VERSION}:" in answer.COMMENT
+    inventory = leader.ask(host.control, Inventory())
+    assert inventory.children == []
+    assert psutil.Process().children() == []
 
 
 def test_the_end_of_a_host_manager_leaves_nothing(tmp_path, leader, ensemble) -> None:

@@ -57,7 +57,6 @@ cli/top
 cli/up
 cli/watch
 client/admin/broadcast
-client/admin/management
 client/admin/statistics
 client/cluster
 client/request/commands

@@ -66,7 +66,11 @@ def test_an_older_connection_does_not_take_the_link_back() -> None:
 
 def test_another_version_queue_or_epoch_is_refused_with_its_reason() -> None:
     publisher = Publisher(exchange())
-    assert code(publisher.hello(version=WIRE_VERSION + 1)) == "version"
+    refused = publisher.hello(version=WIRE_VERSION + 1)
+    assert isinstance(refused, Refused)
+    assert refused.code == "version"
+    assert f"speaks version {WIRE_VERSION + 1} " in refused.text
+    assert f"version {WIRE_VERSION}:" in refused.text
     assert code(publisher.hello(queue=b"z" * 16)) == "foreign_queue"
     publisher.epoch = 3
     assert code(publisher.hello()) == "ready"

@@ -224,6 +224,18 @@ def test_our_own_requests_are_understood_and_refused_with_their_id() -> None:
     assert (failure.id, failure.CODE) == (9, "invalid_request")
 
 
+@pytest.mark.parametrize("said", [{}, {"wire": WIRE_VERSION + 1}])
+def test_our_own_requests_in_another_version_are_refused_and_both_are_named(said) -> None:
+    asked = documents.encode(control.LocateRequest(id=9, QName="orders"))
+    foreign = {name: value for name, value in bson.decode(asked).items() if name != "wire"}
+    bad = parse_client(bson.encode({**foreign, **said}))
+    assert isinstance(bad, Bad)
+    failure = documents.decode(bad.answer(), control.Failure)
+    assert (failure.id, failure.CODE) == (9, "version")
+    assert f"speaks version {said.get('wire', 1)} " in failure.COMMENT
+    assert f"the server version {WIRE_VERSION}:" in failure.COMMENT
+
+
 @pytest.mark.parametrize("number", [2001, 3100, 3999, 0])
 def test_other_commands_are_refused_on_the_client_port(number: int) -> None:
     assert comment(bson.encode({"CMD": number, "QName": "a"}), 5000) == "INVALID CMD Value"

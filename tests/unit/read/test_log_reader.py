@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-from roq.errors import RemoteProtocolError, Unavailable
+from roq.errors import OtherVersion, RemoteProtocolError, Unavailable
 from roq.model import PublisherId
 from roq.protocol import batch as wire
 from roq.protocol import documents
@@ -25,6 +25,7 @@ from roq.protocol.channel import (
 )
 from roq.protocol.entry import NONE, EntryKind, pack_entry
 from roq.protocol.framing import join_answer
+from roq.protocol.version import FIRST, WIRE_VERSION
 from roq.read import log_reader, range_reader
 from roq.read.log_reader import LogReader
 from roq.runtime import sockets
@@ -48,8 +49,10 @@ def fetched(request: FetchRequest, reached: int, *, done: bool) -> list[bytes]:
 
 
 @contextmanager
-def exchange(answer: Answer, *, there: bool = False) -> Iterator[tuple[str, list[FetchRequest]]]:
-    """Answers every fetch so, and questions for its end if it is `there`.
+def exchange(
+    answer: Answer, *, there: bool = False, version: int = WIRE_VERSION
+) -> Iterator[tuple[str, list[FetchRequest]]]:
+    """Answers every fetch so, and questions for its end if it is `there`; version 1 in frames.
 
     Gives its address, and what it was asked.
     """
@@ -71,7 +74,8 @@ def exchange(answer: Answer, *, there: bool = False) -> Iterator[tuple[str, list
                     continue
                 asked.append(documents.decode(document, FetchRequest))
                 for parts in answer(asked[-1]):
-                    socket.send_multipart([route, join_answer(parts[:4], *parts[4:])])
+                    joined = [join_answer(parts[:4], *parts[4:])]
+                    socket.send_multipart([route, *(parts if version == FIRST else joined)])
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -190,3 +194,15 @@ def test_the_next_batch_behind_offsets_that_were_left_out_is_found_by_one_questi
         assert [(request.first, request.max_bytes) for request in asked] == [
             (7, 1), ((1 << 20) + 1, 1),
         ]  # fmt: skip
+
+
+def test_an_exchange_of_version_1_is_named_with_both_versions_and_asked_once() -> None:
+    def answer(request: FetchRequest) -> list[list[bytes]]:
+        return [fetched(request, 10, done=True)]
+
+    with exchange(answer, version=FIRST) as (address, asked):
+        with pytest.raises(OtherVersion) as raised:
+            offsets(address, 4, 10)
+        assert f"exchange x1 at {address} speaks version {FIRST} " in str(raised.value)
+        assert f"this side version {WIRE_VERSION}:" in str(raised.value)
+        assert len(asked) == 1

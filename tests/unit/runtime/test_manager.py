@@ -12,6 +12,7 @@ import zmq
 from roq.protocol import documents
 from roq.protocol.control import ChildAck, ChildReport
 from roq.protocol.reports import ChildInfo
+from roq.protocol.version import FIELD, FIRST, WIRE_VERSION
 from roq.runtime import manager, sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
 from roq.runtime.reactor import Reactor
@@ -33,6 +34,7 @@ class Bench:
         self.server: RpcServer | None = None
         self.reports: list[ChildReport] = []
         self.ack: ChildAck | None = ChildAck(monitor="tcp://m:1")
+        self.version = WIRE_VERSION
         self.late_seconds = 0.0
         self.kept: list[ChildAck] = []
         self.stopped: list[str] = []
@@ -98,7 +100,8 @@ class Bench:
 
     def _send(self, peer: Peer, ack: ChildAck) -> None:
         if self.server is not None:
-            self.server.send(peer, documents.encode(ack))
+            said = {**documents.decode_raw(documents.encode(ack)), FIELD: self.version}
+            self.server.send(peer, documents.encode_raw(said))
 
 
 @pytest.fixture
@@ -150,6 +153,20 @@ def test_nobody_wants_it_when_nobody_says_so(bench: Bench) -> None:
     bench.until(lambda: bench.stopped)
     assert bench.stopped == [""]
     assert link.silent_seconds >= 0.5
+
+
+def test_a_host_manager_of_version_1_is_named_and_not_asked_more_often(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends once, as without a host manager: nothing is there to start it again."""
+    bench.version = FIRST
+    bench.begin(orphan_seconds=1.5)
+    bench.until(lambda: bench.stopped)
+    assert bench.stopped == [""]
+    assert bench.kept == []
+    assert len(bench.reports) <= 1.5 / CHILD_REPORT_SECONDS + 2
+    assert f"speaks version {FIRST} " in caplog.text
+    assert f"this side version {WIRE_VERSION}:" in caplog.text
 
 
 def test_a_word_of_somebody_else_keeps_it_alive_without_a_host_manager(bench: Bench) -> None:

@@ -4,7 +4,14 @@ import pytest
 import zmq
 from few_sockets import take_all
 
-from roq.errors import NotLeader, QueueNotFound, RemoteProtocolError, RequestError, Unavailable
+from roq.errors import (
+    NotLeader,
+    OtherVersion,
+    QueueNotFound,
+    RemoteProtocolError,
+    RequestError,
+    Unavailable,
+)
 from roq.protocol import documents
 from roq.protocol.control import (
     Answer,
@@ -16,6 +23,7 @@ from roq.protocol.control import (
     Version,
 )
 from roq.protocol.public_answers import failure_of
+from roq.protocol.version import FIELD, WIRE_VERSION
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import Party, Peer, RpcClient, RpcServer
@@ -99,6 +107,30 @@ def test_silence_becomes_unavailable_at_the_deadline(bench: Bench) -> None:
     bench.run_until(lambda: bench.answers)
     assert isinstance(bench.answers[0], Unavailable)
     assert bench.endpoint in str(bench.answers[0])
+
+
+@pytest.mark.parametrize("said", [{}, {FIELD: WIRE_VERSION + 1}])
+def test_an_answer_in_another_version_becomes_a_refusal_that_names_both(
+    bench: Bench, said: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.silent = True
+    bench.client.request(ClusterInfoRequest(), 20, bench.got)
+    bench.run_until(lambda: bench.requests)
+    peer, data = bench.requests[0]
+    asked = documents.decode(data, ClusterInfoRequest).id
+    for number in (0, asked):  # what is said unasked is for the log alone
+        foreign = {"kind": "whatever that version says", "id": number, **said}
+        bench.server.send(peer, documents.encode_raw(foreign))
+    bench.run_until(lambda: bench.answers)
+    (answer,) = bench.answers
+    assert isinstance(answer, Failure)
+    assert OtherVersion.code == answer.CODE
+    for text in (answer.COMMENT, caplog.text):
+        assert bench.endpoint in text
+        assert f"speaks version {said.get(FIELD, 1)} " in text
+        assert f"this side version {WIRE_VERSION}:" in text
+    assert len(bench.requests) == 1
+    assert bench.pushed == []
 
 
 def test_a_late_answer_is_dropped(bench: Bench) -> None:

@@ -9,7 +9,10 @@ from threading import Thread
 
 from roq.client.io.engine import Engine
 from roq.client.publish.connection import Connection
-from roq.protocol import zmtp
+from roq.protocol import documents, zmtp
+from roq.protocol.channel import REFUSED as REFUSED_LETTER
+from roq.protocol.channel import Refused
+from roq.protocol.version import WIRE_VERSION
 from roq.runtime.lifeline import NOT_GREETED, REFUSED
 
 SECONDS = 10.0
@@ -82,3 +85,41 @@ def test_who_waits_is_told_of_the_descriptor_as_soon_as_it_stands() -> None:
         finally:
             engine.run_sync(connection.close)
             engine.close()
+
+
+def test_an_exchange_of_version_1_has_refused_and_both_versions_are_named() -> None:
+    said: SimpleQueue[list[list[bytes]]] = SimpleQueue()
+    engine = Engine()
+    engine.start()
+
+    def readable(connection: Connection) -> None:
+        found = connection.receive(10)
+        if found:
+            said.put(found)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(SECONDS)
+        connection = engine.run_sync(
+            lambda: Connection(
+                engine,
+                1,
+                f"tcp://127.0.0.1:{server.getsockname()[1]}",
+                lock=nullcontext(),
+                on_readable=readable,
+                on_lost=lambda _, reason: said.put([[reason.encode()]]),
+            )
+        )
+        try:
+            exchange, _ = server.accept()
+            with exchange:
+                exchange.sendall(zmtp.GREETING + zmtp.ready(b"ROUTER"))
+                exchange.sendall(zmtp.head(1, zmtp.MORE) + b"R" + zmtp.head(2) + b"{}")
+                ((letter, document),) = said.get(timeout=SECONDS)
+        finally:
+            engine.run_sync(connection.close)
+            engine.close()
+    assert letter == REFUSED_LETTER
+    refused = documents.decode(document, Refused)
+    assert refused.code == "version"
+    assert "the exchange speaks version 1 " in refused.text
+    assert f"this side version {WIRE_VERSION}:" in refused.text
