@@ -21,11 +21,11 @@ as long after it came back as it was away."""
 # --- a monitor and the clients of its queue -------------------------------------------------------
 
 VERSION_SECONDS: Final = 1.0
-"""A monitor tells its clients that it is there."""
+"""A monitor tells its clients that it is there, and publishes what the queue carries."""
 MONITOR_SILENT_SECONDS: Final = 3 * VERSION_SECONDS
 """A client gives up a monitor that has been silent for so long."""
 CLIENT_ALIVE_SECONDS: Final = 2.0
-"""A client tells its monitor that it is there."""
+"""A client tells its monitor that it is there, and a subscriber what it has read."""
 CLIENT_FORGOTTEN_SECONDS: Final = 5 * CLIENT_ALIVE_SECONDS
 """A monitor forgets a client that has been silent for so long."""
 CLIENT_ASKS_SECONDS: Final = 3.0
@@ -34,6 +34,11 @@ MONITOR_ANSWERS_SECONDS: Final = 2.5
 """A monitor that has nothing to offer says so after this; the client hears why, and asks again."""
 PUBLISHERS_RETURN_SECONDS: Final = 5.0
 """After another monitor, publishers have so long to say where they are before one is moved."""
+
+STATISTICS_SILENT_SECONDS: Final = 3 * VERSION_SECONDS
+"""Who follows a queue looks for its monitor again after so long without a document."""
+CLIENTS_TOLD_SECONDS: Final = CLIENT_ALIVE_SECONDS + 0.5
+"""Who has followed a queue for so long has heard of all its subscribers."""
 
 assert MONITOR_ANSWERS_SECONDS < CLIENT_ASKS_SECONDS
 assert MONITOR_SILENT_SECONDS < PUBLISHERS_RETURN_SECONDS
@@ -143,6 +148,15 @@ assert FETCH_GIVE_UP_SECONDS < FETCH_PATIENCE_SECONDS
 assert REPLAY_SECONDS < LOSS_SECONDS < STRIPED_LOSS_SECONDS
 assert REPLAY_LEFT_SECONDS < STRIPED_LOSS_SECONDS
 
+# --- transactions ---------------------------------------------------------------------------------
+
+PRODUCER_ALIVE_SECONDS: Final = 30.0
+"""A producer tells each exchange that it may be asked there."""
+PRODUCER_SILENT_SECONDS: Final = 100.0
+"""An exchange does not ask a producer that it has not heard for so long."""
+
+assert 3 * PRODUCER_ALIVE_SECONDS < PRODUCER_SILENT_SECONDS
+
 # --- a host manager and its processes -------------------------------------------------------------
 
 CHILD_REPORT_SECONDS: Final = 0.5
@@ -153,6 +167,22 @@ HUNG_SECONDS_MIN: Final = 2 * CHILD_REPORT_SECONDS
 """The least that `children.hung_seconds` may be."""
 CHILD_LIVES_SECONDS: Final = 2 * CHILD_REPORT_SECONDS
 """A process that has said something within this serves those that it has."""
+CHILD_START_SECONDS: Final = 10.0
+"""Unless `children.start_seconds` says otherwise: a process reports first within this."""
+CHILD_START_STRETCH: Final = 6.0
+"""On a host that gets too little processor it has so many times as long."""
+CHILD_STOP_SECONDS: Final = 5.0
+"""Unless `children.stop_seconds` says otherwise: between SIGTERM and SIGKILL."""
+CHILD_KILLED_SECONDS: Final = 3.0
+"""The system takes a killed process away within this."""
+EXCHANGE_WRITES_SECONDS: Final = 3.0
+"""An exchange that is to end has so long to write its log. What is not on the disk by then stays
+unacknowledged: publishers have it still."""
+CHILD_STOP_SECONDS_MIN: Final = EXCHANGE_WRITES_SECONDS + 1.0
+"""The least that `children.stop_seconds` may be: one that is killed earlier has not written its
+log, or not said so."""
+
+assert CHILD_STOP_SECONDS_MIN <= CHILD_STOP_SECONDS
 
 # --- configuration managers, host managers and monitors -------------------------------------------
 
@@ -171,7 +201,19 @@ PROOF_SECONDS: Final = 3 * RULES_SECONDS
 ORPHAN_FORGOTTEN_SECONDS: Final = 3 * RULES_SECONDS
 """What the manager has not said for so long of an exchange that nobody wants holds no more."""
 
-assert HOST_REPORT_SECONDS < REPAIR_CONFIRM_SECONDS < HOST_SILENT_SECONDS
+SESSION_SECONDS: Final = 6.0
+"""Unless it is configured: the registry takes a process that was not heard for so long for gone."""
+START_ASKS_SECONDS: Final = 15.0
+"""A configuration manager waits so long for a process that a host manager starts,"""
+START_STARVED_ASKS_SECONDS: Final = 65.0
+"""and so long on a host that gets too little processor."""
+STOP_ASKS_SECONDS: Final = 10.0
+"""Likewise for what a host manager stops."""
+
+assert HOST_REPORT_SECONDS < REPAIR_CONFIRM_SECONDS < HOST_SILENT_SECONDS < SESSION_SECONDS
+assert CHILD_START_SECONDS + CHILD_KILLED_SECONDS < START_ASKS_SECONDS
+assert CHILD_START_STRETCH * CHILD_START_SECONDS + CHILD_KILLED_SECONDS < START_STARVED_ASKS_SECONDS
+assert CHILD_STOP_SECONDS + CHILD_KILLED_SECONDS < STOP_ASKS_SECONDS
 
 # --- requests that wait for others ----------------------------------------------------------------
 

@@ -15,14 +15,13 @@ import msgspec
 from roq.client.admin.board import Board, QueueView
 from roq.client.admin.broadcast import Watch
 from roq.client.admin.statistics import Statistics, StreamState
+from roq.timing import CLIENTS_TOLD_SECONDS
 
 if TYPE_CHECKING:
     from roq.client.cluster import Cluster
 
 QUEUES_MAX: Final = 100
 """Queues that are followed at once; the others are left out and counted."""
-SETTLE_SECONDS: Final = 2.5
-"""Subscribers tell about themselves every two seconds."""
 
 
 class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +59,7 @@ class Followed:
         if self.statistics.state in {StreamState.STOPPED, StreamState.MISSING}:
             return True
         waited = time.monotonic() - self.since
-        return self.board.complete() and waited >= SETTLE_SECONDS
+        return self.board.complete() and waited >= CLIENTS_TOLD_SECONDS
 
 
 class Followers:

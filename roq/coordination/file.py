@@ -42,10 +42,10 @@ from roq.coordination.registry import StoreRegistry
 from roq.coordination.registry_contract import Node, Post, SessionState
 from roq.coordination.store_contract import MultiResult, Step, Watch
 from roq.errors import ConfigError, RegistryAway
+from roq.timing import SESSION_SECONDS
 
 log = logging.getLogger(__name__)
 
-SESSION_SECONDS: Final = 6.0
 LOOK_SECONDS: Final = 0.5
 """Between two looks when nothing happens. Each takes some 0.2 ms."""
 SILENT_SECONDS_MIN: Final = 4 * LOOK_SECONDS

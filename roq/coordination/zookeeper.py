@@ -61,10 +61,10 @@ from roq.coordination.registry_contract import (
 )
 from roq.coordination.store_contract import Check, CreateNext, MultiResult, Refused, Step, Watch
 from roq.errors import RegistryAway
+from roq.timing import SESSION_SECONDS
 
 log = logging.getLogger(__name__)
 
-SESSION_SECONDS: Final = 6.0
 REQUESTS_UNDER_WAY: Final = 64
 REQUESTS_WAITING_MAX: Final = 10_000
 CLOSE_SECONDS: Final = 2.0

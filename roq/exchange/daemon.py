@@ -59,7 +59,7 @@ from roq.runtime.manager import ManagedChild, ManagerLink
 from roq.runtime.reactor import Reactor
 from roq.runtime.signals import on_stop
 from roq.runtime.zmtp_server import FanOut, Heartbeats, Outcome, Router
-from roq.timing import FETCH_GIVE_UP_SECONDS, HEARTBEAT_TIMEOUT_MS
+from roq.timing import EXCHANGE_WRITES_SECONDS, FETCH_GIVE_UP_SECONDS, HEARTBEAT_TIMEOUT_MS
 
 BURST: Final = 50
 """Messages that are read from a socket before the others have their turn."""
@@ -71,8 +71,6 @@ STOP_SECONDS: Final = 1.0
 QUIET_SECONDS: Final = 0.1
 PROBLEMS_MAX: Final = 20
 """Lines about what of a log cannot be read."""
-DISK_SECONDS: Final = 3.0
-"""What is not on the disk by then stays unacknowledged: publishers have it still."""
 LINGER_SECONDS: Final = 0.2
 
 _CONTROL: Final = bytes((CONTROL,))
@@ -529,7 +527,7 @@ class ExchangeServer:
         quiet_since = max(self._stopping_since, self._last_read)
         stopping = now - self._stopping_since
         settled = self._disk is None or (self._disk.settled and self.core.all_shown)
-        written = settled or stopping >= DISK_SECONDS
+        written = settled or stopping >= EXCHANGE_WRITES_SECONDS
         if written and (now - quiet_since >= QUIET_SECONDS or stopping >= STOP_SECONDS):
             self.reactor.stop()
         else:

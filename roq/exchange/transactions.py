@@ -52,6 +52,7 @@ from roq.protocol.transaction import (
     attributes_of_half,
     decode_half,
 )
+from roq.timing import PRODUCER_SILENT_SECONDS
 
 B = TypeVar("B")
 
@@ -67,8 +68,6 @@ ANSWER_SECONDS: Final = 15.0
 """So long has a producer to answer; then another one is asked."""
 AT_ONCE: Final = 4
 """Questions that one producer is asked at a time."""
-SILENT_SECONDS: Final = 100.0
-"""A producer that was not heard for so long is not asked; it says every 30 s that it is there."""
 BACKOFF_SECONDS: Final = 600.0
 """The longest time between two looks, unless the first one was longer."""
 LONELY_SECONDS: Final = 60.0
@@ -452,7 +451,7 @@ class TransactionTable(Generic[B]):
         """That its connection has ended is not noticed before something is sent there."""
         while self._producers:
             oldest = next(iter(self._producers.values()))
-            if self.now - oldest.heard_at <= SILENT_SECONDS:
+            if self.now - oldest.heard_at <= PRODUCER_SILENT_SECONDS:
                 return
             self._forget(oldest)
 

@@ -13,6 +13,7 @@ from roq.protocol.documents import RawDocument
 from roq.provider.choice import Choice
 from roq.runtime import config as settings
 from roq.runtime.metrics import MetricsSettings
+from roq.timing import SESSION_SECONDS
 
 WILDCARDS: Final = ("0.0.0.0", "::", "*")
 MANAGEMENT_OFFSET: Final = 3
@@ -73,7 +74,7 @@ class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     servers: Annotated[str, msgspec.Meta(min_length=1)] = "localhost:2181"
     root: str = "/RoQ"
     """Where this cluster is kept in the ensemble."""
-    session_seconds: Annotated[float, msgspec.Meta(ge=1, le=600)] = 6.0
+    session_seconds: Annotated[float, msgspec.Meta(ge=1, le=600)] = SESSION_SECONDS
     connect_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=3_600)] = 20.0
     """How long the first connection may take before the manager gives up (exit code 69)."""
 

@@ -22,7 +22,13 @@ from roq.hcm.machine_settings import Settings
 from roq.model import endpoint_of
 from roq.runtime import config as files
 from roq.runtime.metrics import MetricsSettings
-from roq.timing import HUNG_SECONDS_MIN
+from roq.timing import (
+    CHILD_START_SECONDS,
+    CHILD_STOP_SECONDS,
+    CHILD_STOP_SECONDS_MIN,
+    HUNG_SECONDS_MIN,
+    SESSION_SECONDS,
+)
 
 PORT_TOO_HIGH = 65_536
 STARTS_MIN = 4
@@ -50,7 +56,7 @@ class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     servers: str = "localhost:2181"
     root: str = "/RoQ"
-    session_seconds: Above0 = 6.0
+    session_seconds: Above0 = SESSION_SECONDS
     connect_seconds: Above0 = 20.0
 
 
@@ -91,8 +97,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Children(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Bounds in the life of a child process."""
 
-    start_seconds: Above0 = 10.0
-    stop_seconds: Above0 = 5.0
+    start_seconds: Above0 = CHILD_START_SECONDS
+    stop_seconds: float = CHILD_STOP_SECONDS
     drain_seconds: Annotated[float, msgspec.Meta(ge=0)] = 60.0
     hung_seconds: float = 1.0
     orphan_seconds: Above0 = 60.0
@@ -100,6 +106,11 @@ class Children(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     crash_window_seconds: Above0 = 60.0
 
     def __post_init__(self) -> None:
+        if not self.stop_seconds >= CHILD_STOP_SECONDS_MIN:
+            raise ValueError(
+                f"stop_seconds: at least {CHILD_STOP_SECONDS_MIN}, or exchanges are killed before "
+                "they have written their logs"
+            )
         if self.hung_seconds != 0 and not self.hung_seconds >= HUNG_SECONDS_MIN:
             raise ValueError(f"hung_seconds: 0 (never), or at least {HUNG_SECONDS_MIN}")
 

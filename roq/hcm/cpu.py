@@ -14,6 +14,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from roq.timing import CHILD_START_STRETCH
+
 THROTTLED_SHARE: Final = 0.5
 PERIODS_MIN: Final = 3
 """Fewer say nothing."""
@@ -28,9 +30,8 @@ HOLD_SECONDS: Final = 5.0
 """Children need a moment to make good for what they missed."""
 TOLD_SECONDS: Final = 5.0
 """A shortage is told if it lasts for so long."""
-STRETCH: Final = 6.0
 STRETCH_SECONDS: Final = 60.0
-"""A budget becomes so many times as long, and no longer than this on top."""
+"""A stretched budget is no longer than this on top."""
 SILENCE_SECONDS: Final = 30.0
 """How much longer a child may be silent."""
 JUDGE_SECONDS: Final = 10.0
@@ -111,7 +112,7 @@ class HostCpu:
         """How long a budget of so many seconds is now."""
         if not self.patient(now):
             return seconds
-        return min(STRETCH * seconds, seconds + STRETCH_SECONDS)
+        return min(CHILD_START_STRETCH * seconds, seconds + STRETCH_SECONDS)
 
     def silence(self, now: float) -> float:
         """How much longer than usual a child may be silent now."""

@@ -86,10 +86,8 @@ from roq.protocol.control import (
 )  # fmt: skip
 from roq.protocol.metrics import Sample as Figure
 from roq.protocol.reports import Check
-from roq.timing import LEADERLESS_SECONDS
+from roq.timing import CHILD_KILLED_SECONDS, LEADERLESS_SECONDS
 
-KILL_SECONDS: Final = 3.0
-"""The system takes a killed process away within this."""
 WAITERS_MAX: Final = 64
 STOPS_MAX: Final = 1_000
 
@@ -258,7 +256,7 @@ class HostMachine:
         self._check_leader(message.leader_epoch, message.cluster)
         self._supervisor.count_from(message.base)
         processor = self._supervisor.processor
-        wait = processor.stretched(self._settings.start_seconds, now) + KILL_SECONDS
+        wait = processor.stretched(self._settings.start_seconds, now) + CHILD_KILLED_SECONDS
         waiter = Waiter(peer, message.id, now + wait)
         child = self._supervisor.children.get(child_name(message.queue, number_of(message)))
         if child is None:
@@ -298,7 +296,7 @@ class HostMachine:
         }
         if not left:
             return [*effects, Reply(peer, Done(id=message.id))]
-        deadline = now + self._settings.stop_seconds + KILL_SECONDS
+        deadline = now + self._settings.stop_seconds + CHILD_KILLED_SECONDS
         self._supervisor.stops.add(Stop(peer, message.id, left, deadline))
         return effects
 
@@ -434,7 +432,7 @@ class HostMachine:
     def _stop_all(self, now: float) -> list[Effect]:
         if self.stopping:
             return []
-        self._finish_by = now + self._settings.stop_seconds + KILL_SECONDS
+        self._finish_by = now + self._settings.stop_seconds + CHILD_KILLED_SECONDS
         return self._supervisor.stop_all(now)
 
     def _finish(self, now: float) -> list[Effect]:

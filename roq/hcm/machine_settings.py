@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from roq.hcm.crash_history import CrashLimits
+from roq.timing import CHILD_START_SECONDS, CHILD_STOP_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +41,8 @@ class Settings:
     exchange_ports: tuple[int, int] = (0, 0)
     exchange_max: int = 0
     starts_max: int = 8
-    start_seconds: float = 10.0
-    stop_seconds: float = 5.0
+    start_seconds: float = CHILD_START_SECONDS
+    stop_seconds: float = CHILD_STOP_SECONDS
     drain_seconds: float = 0.0
     hung_seconds: float = 1.0
     orphan_seconds: float = 60.0

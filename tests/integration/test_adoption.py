@@ -19,10 +19,11 @@ import roq.testing
 from roq.client.admin.views import HostSummary
 from roq.hcm.records import ProcessRecord
 from roq.testing import RunningCluster
+from roq.timing import CHILD_STOP_SECONDS_MIN
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 HOST = "127.0.0.1"
-SHORT = {"children": {"orphan_seconds": 60, "stop_seconds": 1}}
+SHORT = {"children": {"orphan_seconds": 60, "stop_seconds": CHILD_STOP_SECONDS_MIN}}
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from roq.cli.commands import cli
 from roq.hcm.config import Children
-from roq.hcm.machine import KILL_SECONDS
 from roq.jobs.worker import GRACE_SECONDS, LOOK_SECONDS
 from roq.runtime import exits
+from roq.timing import CHILD_KILLED_SECONDS
 
 UNITS = sorted((Path(__file__).resolve().parents[2] / "scripts" / "systemd").glob("*.service"))
 
@@ -68,7 +68,7 @@ def test_children_outlive_their_manager_and_are_stopped_by_it() -> None:
     assert service["KillMode"] == "process"
     assert service["OOMPolicy"] == "continue"
     children = Children()
-    stop_seconds = children.drain_seconds + 2 * (children.stop_seconds + KILL_SECONDS)
+    stop_seconds = children.drain_seconds + 2 * (children.stop_seconds + CHILD_KILLED_SECONDS)
     assert float(service["TimeoutStopSec"]) > stop_seconds
 
 

@@ -18,9 +18,8 @@ from roq.protocol.documents import RawDocument, convert
 from roq.protocol.kpi import NUMERIC_TOPIC, NumericDocument, decode_numeric
 from roq.runtime import descriptors
 from roq.runtime.backoff import Backoff
+from roq.timing import STATISTICS_SILENT_SECONDS
 
-SILENCE_SECONDS: Final = 3.0
-"""After so long without a document the monitor is looked for again; it speaks every second."""
 LOCATE_SECONDS: Final = 5.0
 SAMPLES_MAX: Final = 10_000
 """Documents that wait for a slow reader; the oldest are dropped and counted."""
@@ -104,7 +103,7 @@ class Statistics(Listener[Sample]):
             self._listen(found.statistics)
         except zmq.ZMQError as error:
             self.reason = f"cannot connect to {found.statistics}: {descriptors.reason(error)}"
-        self._call_later(SILENCE_SECONDS, self._silent)
+        self._call_later(STATISTICS_SILENT_SECONDS, self._silent)
 
     def _nothing(self, state: StreamState, reason: str) -> None:
         if state is not StreamState.SEARCHING:
@@ -129,5 +128,5 @@ class Statistics(Listener[Sample]):
             return  # the port of a monitor that is gone belongs to another queue now
         self.state, self.reason = StreamState.LIVE, ""
         self._backoff.reset()
-        self._call_later(SILENCE_SECONDS, self._silent)
+        self._call_later(STATISTICS_SILENT_SECONDS, self._silent)
         self._add(Sample(self._engine.reactor.now(), document))

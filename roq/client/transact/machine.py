@@ -32,9 +32,8 @@ from roq.protocol.transaction import (
     decode_half,
     split_document,
 )
+from roq.timing import PRODUCER_ALIVE_SECONDS
 
-ENROLL_SECONDS: Final = 30.0
-"""So often is said that the producer is there."""
 ASK_SECONDS: Final = 3.0
 """What is not answered is said again after so long."""
 LEFT_MAX: Final = 1_000
@@ -160,7 +159,7 @@ class ProducerMachine:
             return self._settled(log, place, documents.decode(parts[1], Settled), now)
         if letter == ENROLL and len(parts) == 2:
             documents.decode(parts[1], Enrolled)
-            place.enroll_at, place.trouble = now + ENROLL_SECONDS, ""
+            place.enroll_at, place.trouble = now + PRODUCER_ALIVE_SECONDS, ""
             return [], []
         if letter == REFUSED:
             place.trouble = documents.decode(parts[-1], Refused).text

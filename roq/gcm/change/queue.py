@@ -9,7 +9,7 @@ import msgspec
 from roq.errors import QueueExists, QueueStopped, RequestError
 from roq.gcm.change.replacement import ReplacementSagas
 from roq.gcm.change.saga import Admit, Call, Calls, Emit, Saga
-from roq.gcm.change.steps import OPEN_ERRORS, STOP_SECONDS, NoRoom, Part, Steps, with_problem
+from roq.gcm.change.steps import OPEN_ERRORS, NoRoom, Part, Steps, with_problem
 from roq.gcm.events import LogLine
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import AWAY, CREATION, SCALING, ExchangeRecord, QueueRecord
@@ -17,6 +17,7 @@ from roq.model import Limits, QueueState
 from roq.protocol.control import StopQueue
 from roq.protocol.defined_services import DefinedServices
 from roq.protocol.public_answers import done
+from roq.timing import STOP_ASKS_SECONDS
 
 REMEMBERED_MAX: Final = 1_000
 """Queues whose creation did not go straight that are remembered."""
@@ -191,7 +192,7 @@ class QueueSagas:
             queue=name, leader_epoch=steps.leader_epoch, reason="removed", cluster=steps.cluster
         )
         calls = [
-            Call(host.name, host.control, message, STOP_SECONDS, again=True)
+            Call(host.name, host.control, message, STOP_ASKS_SECONDS, again=True)
             for host in steps.hosts
             if steps.hosts.live(host.name) and any(each.queue == name for each in host.children)
         ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from roq.gcm.change.saga import Call, Calls, Saga
-from roq.gcm.change.steps import EVERYTHING, STOP_SECONDS, Steps
+from roq.gcm.change.steps import EVERYTHING, Steps
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.model import QueueState
 from roq.protocol.control import StopQueue
 from roq.protocol.public_answers import done
+from roq.timing import STOP_ASKS_SECONDS
 
 
 class Reconciliation:
@@ -48,7 +49,7 @@ class Reconciliation:
                 and (forgotten or _is_removed(known, number)),
                 empty=forgotten,
             )
-            yield Calls((Call(host, live.control, message, STOP_SECONDS, again=True),))
+            yield Calls((Call(host, live.control, message, STOP_ASKS_SECONDS, again=True),))
         return done()
 
     def is_stray(self, host: str, name: str, queue_id: bytes, number: int) -> bool:

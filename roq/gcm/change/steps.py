@@ -33,11 +33,7 @@ from roq.protocol.control import (
     StartMonitor,
     StopQueue,
 )
-
-START_SECONDS: Final = 15.0
-START_STARVED_SECONDS: Final = 65.0
-"""On a host that gets too little processor; its manager gives a start a minute then."""
-STOP_SECONDS: Final = 10.0
+from roq.timing import START_ASKS_SECONDS, START_STARVED_ASKS_SECONDS, STOP_ASKS_SECONDS
 
 EVERYTHING: Final = -1
 """Number that means the monitor and all exchanges."""
@@ -314,7 +310,7 @@ class Steps:
             if host is not None and host.state is UNMANAGED:
                 problems.append(f"host {name} has no manager that could stop them")
             elif host is not None and host.control and host.state is not LOST:
-                calls.append(Call(name, host.control, message, STOP_SECONDS, again=True))
+                calls.append(Call(name, host.control, message, STOP_ASKS_SECONDS, again=True))
         answers = yield Calls(tuple(calls))
         problems += [
             _stop_problem(call.host, answer) for call, answer in zip(calls, answers, strict=True)
@@ -374,5 +370,5 @@ def exchange_hosts(queue: Queue) -> list[str]:
 
 
 def _start_call(host: Host, message: StartMonitor | StartExchange) -> Call:
-    seconds = START_STARVED_SECONDS if host.starved else START_SECONDS
+    seconds = START_STARVED_ASKS_SECONDS if host.starved else START_ASKS_SECONDS
     return Call(host.name, host.control, message, seconds, again=True)

@@ -32,6 +32,7 @@ from roq.protocol.transaction import (
     Settled,
     TransactionsQuery,
 )
+from roq.timing import PRODUCER_SILENT_SECONDS
 
 COMMIT, ROLLBACK, UNKNOWN, BUSY = Decision
 
@@ -205,8 +206,8 @@ def test_when_nobody_comes_for_as_long_as_its_patience_lasts_the_policy_decides(
 
 def test_a_producer_that_is_silent_is_not_asked(made: Durable) -> None:
     made.enroll(b"a")
-    made.prepare(half(1, check=module.SILENT_SECONDS + 5.0))
-    made.wait(module.SILENT_SECONDS + 10.0)
+    made.prepare(half(1, check=PRODUCER_SILENT_SECONDS + 5.0))
+    made.wait(PRODUCER_SILENT_SECONDS + 10.0)
     assert (made.checks(b"a"), made.look().figures.producers) == ([], 0)
 
 
@@ -505,7 +506,7 @@ def test_a_producer_that_was_killed_takes_nobodys_place_for_ever(
     monkeypatch.setattr(module, "PRODUCERS_MAX", 2)
     made.enroll(b"a")
     made.enroll(b"b")
-    made.wait(module.SILENT_SECONDS - 1.0, 10.0)
+    made.wait(PRODUCER_SILENT_SECONDS - 1.0, 10.0)
     made.enroll(b"a")
     made.wait(2.0)
     made.enroll(b"c")

@@ -89,6 +89,13 @@ def test_a_child_is_not_taken_for_hung_too_soon() -> None:
         load(SHIPPED, {"ROQ_HCM_CHILDREN_HUNG_SECONDS": "0.01"})
 
 
+@pytest.mark.parametrize("seconds", ["-1", "0", "1", "3.9"])
+def test_an_exchange_is_not_killed_before_it_has_written_its_log(seconds: str) -> None:
+    assert load(SHIPPED, {"ROQ_HCM_CHILDREN_STOP_SECONDS": "4"}).children.stop_seconds == 4
+    with pytest.raises(ConfigError, match="stop_seconds"):
+        load(SHIPPED, {"ROQ_HCM_CHILDREN_STOP_SECONDS": seconds})
+
+
 @pytest.mark.parametrize(
     ("network", "bind", "advertised"),
     [

@@ -10,7 +10,6 @@ import pytest
 from roq.client.consume.seat import AskExchange
 from roq.client.transact.machine import (
     ASK_SECONDS,
-    ENROLL_SECONDS,
     Asked,
     EndTold,
     ProducerMachine,
@@ -33,6 +32,7 @@ from roq.protocol.transaction import (
     Settled,
     encode_half,
 )
+from roq.timing import PRODUCER_ALIVE_SECONDS
 
 ONE = LogId(1, 1)
 INFO = ExchangeInfo(number=1, epoch=1, generation=1, host="h", data="d", live="l")
@@ -65,8 +65,8 @@ def test_it_says_that_it_is_there_and_goes_on_saying_so(machine: ProducerMachine
     assert len(said(machine.tick(ASK_SECONDS), ENROLL, Enroll)) == 1
     machine.take(ONE, [ENROLL, documents.encode(Enrolled(id=2, generation=1))], 4.0)
     assert machine.trouble == ""
-    assert machine.tick(3.9 + ENROLL_SECONDS) == []
-    assert len(said(machine.tick(4.0 + ENROLL_SECONDS), ENROLL, Enroll)) == 1
+    assert machine.tick(3.9 + PRODUCER_ALIVE_SECONDS) == []
+    assert len(said(machine.tick(4.0 + PRODUCER_ALIVE_SECONDS), ENROLL, Enroll)) == 1
     ((letter, document),) = machine.farewell(ONE)
     assert (letter, documents.decode(document, Enroll).leave) == (ENROLL, True)
     machine.down(ONE)

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 from gcm_script import PaperHost, Script
 
-from roq.gcm.change.steps import START_SECONDS, START_STARVED_SECONDS, _start_call
+from roq.gcm.change.steps import _start_call
 from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import STARVED_SECONDS
 from roq.gcm.state.losses import Loss, LossKind, loss
 from roq.gcm.state.queues import MONITOR
 from roq.model import Limits, child_epoch
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
-from roq.timing import REPAIR_CONFIRM_SECONDS
+from roq.timing import REPAIR_CONFIRM_SECONDS, START_ASKS_SECONDS, START_STARVED_ASKS_SECONDS
 
 
 @pytest.fixture
@@ -133,6 +133,6 @@ def test_what_is_lost_on_a_starved_host_is_set_up_elsewhere_though_other_things_
 def test_a_starved_host_is_asked_to_start_something_for_a_longer_time() -> None:
     script = Script(PaperHost("h1"))
     message = StartMonitor(queue="q", queue_id=b"q", leader_epoch=1, limits=Limits())
-    for starved, seconds in ((False, START_SECONDS), (True, START_STARVED_SECONDS)):
+    for starved, seconds in ((False, START_ASKS_SECONDS), (True, START_STARVED_ASKS_SECONDS)):
         script.report(script.hosts["h1"], starved=starved)
         assert _start_call(script.machine.hosts.demand("h1"), message).timeout == seconds
