@@ -5,7 +5,7 @@
     Cluster ──────── management commands ───────────▶ admin ───────▶ configuration managers
     Publisher.publish()                               session ─────▶ the queue's monitor
       └ batching: open batch per topic                  (machine: session.machine)
-      └ writer: seals it                              publish.shell: connection, timers, events
+      └ machine: seals it                             publish.shell: connection, timers, events
       └ shell: sends, reads acks   ◀── one lock ──▶     (machines: machine, link, send_window)
     Subscriber  ◀── receive_queue: lists of batches ─ subscribe.shell ◀── exchanges
                                                         (machines: machine, reader, resequencer)

@@ -10,10 +10,9 @@
     zookeeper.py  the store of clusters of several machines, on top of kazoo, which only it knows
     kazoo_client.py   how that client is made
     file.py       the store of clusters on one machine, in a file
-    database.py   that file: nodes and sessions in SQLite; session_locks.py: which of them live;
-                  mounts.py: where it must not lie
-    addresses.py  where a registry is, checked
-    adapters.py   which store belongs to an address
+    database.py   that file: nodes and sessions in SQLite, and where it must not lie;
+                  session_locks.py: which of the sessions live
+    addresses.py  where a registry is, checked, and which store belongs to it
     embedded.py   a ZooKeeper server as a child process
     java.py       where its Java runtime is
 

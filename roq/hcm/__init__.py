@@ -9,7 +9,8 @@
     supervisor.py    how a child starts, crashes, hangs, is given up, and ends
     liveness.py      which child hangs: by silence, and by what the system says of the process
     crash_history.py when it is started again, and when not any more
-    epochs.py        of two processes of one child the later has the higher epoch
+    children.py      what is known of each; of two processes of one child the later has the higher
+                     epoch
     leader.py        the configuration manager that leads, and when it gets a report
     records.py       which process a child is, on disk, for the next life of this process
     processes.py     started, adopted, looked at, ended

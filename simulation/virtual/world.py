@@ -5,8 +5,8 @@
     world.run(1.0)                      # the bell has rung at half past zero
 
 Whatever a simulation does at random it draws from `random`, so the same seed always gives the same
-history. Actors (`simulation.actors`) run the machines of the real system on this clock, and talk
-over a network (`simulation.network`) that does what networks do.
+history. Actors (`actors/`) run machines of the real system on this clock, and talk over a network
+(`network.py`) that does what networks do; `cluster.py` runs all of them, with their shells.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import ast
 import configparser
 import io
+import re
 import subprocess
 import sys
 import tokenize
@@ -197,3 +198,35 @@ def test_few_classes_have_the_same_name() -> None:
                 places.setdefault(node.name, []).append(name)
     thrice = {name for name, modules in places.items() if len(modules) > 2}
     assert thrice <= {"Received", "Stream", "_Connection"}
+
+
+NAMED = re.compile(r"(?<![\w./*<-])((?:[a-z_]+/)*[a-z_]+(?:\.py|/))(?![\w*<.])")
+"""A module or folder as it is named in text: `x.py`, `x/`, `x/y.py`."""
+
+
+def exists_beside(path: Path, name: str) -> bool:
+    places = (path.parent, path.parent.parent, ROOT / "roq", ROOT)
+    return any((place / name.rstrip("/")).exists() for place in places)
+
+
+def test_what_maps_of_folders_name_is_there() -> None:
+    told = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in modules()
+        for name in NAMED.findall(ast.get_docstring(ast.parse(path.read_text())) or "")
+        if not exists_beside(path, name)
+    }
+    assert told == {"roq/provider/record.py: data/"}, "all but the folder of a host's data"
+
+
+def test_modules_and_folders_that_the_document_names_are_there() -> None:
+    tops = ("roq", "simulation", "tests", "benchmarks", "docs")
+    there = {
+        f"/{path.relative_to(ROOT)}{'/' if path.is_dir() else ''}"
+        for top in tops
+        for path in (ROOT / top, *(ROOT / top).rglob("*"))
+    }
+    document = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`((?:\w+/)*\w+(?:\.py|/))`", document))
+    unknown = {name for name in named if not any(each.endswith(f"/{name}") for each in there)}
+    assert unknown == {"roq/x/y.py", "tests/unit/x/test_y.py"}, "all but the example"
