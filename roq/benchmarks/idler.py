@@ -1,7 +1,7 @@
 """A server that has nothing to do, until its standard input ends.
 
-As those of the JVM and of Erlang: a crowd of threads, each of which wakes up now and then by its
-own timer, looks around and sleeps again.
+It stands for servers of the JVM and of Erlang, and is none: a program in Python with a crowd of
+threads, each of which wakes up now and then by its own timer, looks around and sleeps again.
 """
 
 from __future__ import annotations

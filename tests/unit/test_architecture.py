@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES_MAX = 620
-"""A file for a noun is better than two halves of one."""
+"""A file for a noun is better than two halves of one. It was 500 once; it may only fall."""
 
 
 def modules() -> list[Path]:
@@ -62,7 +62,8 @@ def test_an_exchange_is_started_without_the_weight_of_clients_and_control() -> N
 CODE_LINES_MIN = 40
 SMALL_MAX = 58
 """Modules of `roq` below that. Programs and what must be imported before anything else are among
-them, and nouns that readers look for by their own name; the number may only fall."""
+them, and nouns that readers look for by their own name. 15 were wanted: that is missed. It has risen
+from 53 with what was built since; from here the number may only fall."""
 
 
 def product() -> dict[str, Path]:
@@ -188,6 +189,27 @@ def test_packages_do_not_import_in_circles(depth: int, known: list[list[str]]) -
     for name, wanted in imports(product()).items():
         arrows.setdefault(package(name), set()).update(map(package, wanted))
     assert circles(arrows) == known
+
+
+ROOMS_MAX, ARROWS_MAX = 16, 50
+"""Of the client. 15 and 30 were wanted; the numbers may only fall."""
+
+
+def test_the_client_has_few_rooms() -> None:
+    def room(name: str) -> str:
+        return ".".join(name.split(".")[:3])
+
+    arrows = {
+        (room(name), room(each))
+        for name, wanted in imports(product()).items()
+        for each in wanted
+        if name.startswith("roq.client.")
+        and each.startswith("roq.client.")
+        and room(name) != room(each)
+    }
+    rooms = {room(name) for name in product() if name.startswith("roq.client.")}
+    assert len(rooms) <= ROOMS_MAX, sorted(rooms)
+    assert len(arrows) <= ARROWS_MAX, sorted(arrows)
 
 
 def test_few_classes_have_the_same_name() -> None:
