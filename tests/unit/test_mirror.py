@@ -1,7 +1,8 @@
 """A test file for every module of `roq`, and a module for every test file; the rest is named here.
 
-What stands in the two lists is an exception, and the lists may only shrink: a test fails for one
-that is none any more. Simulations have tests of their own, as have the programs that are started
+What stands in the two lists is an exception. A test file for every module is wanted, and that is
+missed by the first list, which may only become shorter: a test fails for one more, and for one that
+is none any more. Simulations have tests of their own, as have the programs that are started
 by their `__main__.py`.
 """
 
@@ -80,7 +81,6 @@ demo/worker
 exchange/counters
 exchange/events
 exchange/reader_turns
-exchange/snapshot
 exchange/trouble_log
 gcm/change/host
 gcm/change/operations
@@ -108,11 +108,7 @@ hcm/supervisor
 local/background
 local/launcher
 log/files
-log/hot_tail
 log/log
-log/records
-log/recovery
-log/snapshot
 log/survey
 monitor/daemon
 monitor/events
@@ -138,7 +134,10 @@ timing
 """.split()  # noqa: SIM905 - one a line, so that a change of the list is a line
 )
 """Modules that other tests run: those of the part that they belong to, in `tests/unit`,
-`tests/property` and `tests/integration`."""
+`tests/property` and `tests/integration`. Some hold nothing to be tested: protocols, events,
+records."""
+TESTED_ELSEWHERE_MAX = 116
+"""With a test file for one of them it falls."""
 
 OF_SEVERAL = set(
     """
@@ -206,3 +205,7 @@ def test_no_exception_is_left_that_is_none_any_more() -> None:
     assert sorted(TESTED_ELSEWHERE - modules()) == []
     assert sorted(of_several() - mirrored()) == []
     assert sorted(of_several() & modules()) == []
+
+
+def test_exceptions_become_fewer() -> None:
+    assert len(TESTED_ELSEWHERE) <= TESTED_ELSEWHERE_MAX
