@@ -28,7 +28,8 @@ def debug() -> None:
 
     Configuration managers, host managers and monitors keep the last of what they were told and
     what they wanted to be done: 1 MB of a manager, 256 kB of each monitor (variable ROQ_FLIGHT_KB).
-    It is written when they crash, and when they are asked.
+    It is written when they crash, and when they are asked. Of one that has run for longer than
+    that lasts, it can be shown and not replayed. Exchanges keep nothing: each message would cost.
 
     \b
     Example:
@@ -100,8 +101,10 @@ def show(file: Path) -> None:
 def replay(file: Path) -> None:
     """Have a new machine take in what a daemon was told, and compare what it wants.
 
-    Works for flights from the birth of the daemon on, of this version of RoQ. Shows the first event
-    of each machine that differs. Ends with 1 if there is one, or if a machine cannot be replayed.
+    Works for flights from the birth of the daemon on, of this version of RoQ: not for one that has
+    run for long, whose oldest events have gone; `roq debug show` tells the others. Shows the first
+    event of each machine that differs. Ends with 1 if there is one, or if a machine cannot be
+    replayed.
 
     \b
     Example:
