@@ -901,4 +901,21 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (" and self._error is None:\n            try", ":\n            try"),
         ("        elif self._checks.qsize() < CHECKS_MAX:", "        else:"),
     ),
+    *_of(
+        "roq/hcm/config.py", ("tests/unit/hcm/test_config.py",),
+        ("if not self.stop_seconds >= CHILD_STOP_SECONDS_MIN:", "if not self.stop_seconds > 0:"),
+    ),
+    *_of(
+        "roq/runtime/rpc.py", ("tests/unit/runtime/test_rpc.py",),
+        ("            if version != WIRE_VERSION:", "            if False:"),
+        ('                if not raw["id"]:', "                if False:"),
+    ),
+    *_of(
+        "roq/client/publish/connection.py", ("tests/unit/client/publish/test_connection.py",),
+        ("if len(frames) == 1 else _OTHER_VERSION", "if frames else _OTHER_VERSION"),
+    ),
+    *_of(
+        "roq/read/log_reader.py", ("tests/unit/read/test_log_reader.py",),
+        ("            if self._socket.getsockopt(zmq.RCVMORE):", "            if False:"),
+    ),
 )  # fmt: skip
