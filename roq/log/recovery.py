@@ -39,7 +39,6 @@ from roq.log.records import (
 from roq.log.segment_reader import (
     Segment,
     counting,
-    head_of,
     index_name,
     index_of,
     load_brief,
@@ -135,6 +134,7 @@ class _File:
 
     Attributes:
         left_out: offsets before its base that belong to no entry.
+        has_head: its head can be read.
     """
 
     name: str
@@ -143,6 +143,7 @@ class _File:
     size: int
     found: list[Found] = field(default_factory=list)
     left_out: int = 0
+    has_head: bool = False
 
     @property
     def follows(self) -> int:
@@ -225,25 +226,45 @@ class _Opening:
         earlier ones from there on do not count, if a power cut has brought them back.
         """
         found: list[_File] = []
-        for name in sorted(self._files.names()):
+        names = sorted(self._files.names())
+        for name in names:
             parsed = parse_name(name)
             if parsed is not None:
                 found.append(_File(name, *parsed, self._files.size(name)))
-            elif name.endswith(NEW_SUFFIX):
+        # Before it is decided which of them count: a foreign one with a low base and a late epoch
+        # would have ours not count, and what does not count is removed.
+        for file in found:
+            self._read_head(file)
+        for name in names:
+            if name.endswith(NEW_SUFFIX):
                 self._files.remove(name)
-            elif name != META and not name.endswith(INDEXES):
+            elif parse_name(name) is None and name != META and not name.endswith(INDEXES):
                 self._problem(f"{name} is no file of a log; it was left alone")
-        segments = counting(found)
-        for file in segments:
-            data = self._files.read(file.name, 0, HEAD_BYTES)
-            head = read_head(data)
-            file.left_out = 0 if head is None else min(head.left_out, file.base)
-            newer = other_format(data)
-            if newer is not None:
-                raise LogRefused(
-                    f"{file.name} has format {newer}: install the version of RoQ that wrote it"
-                )
-        return segments
+        return counting(found)
+
+    def _read_head(self, file: _File) -> None:
+        """Take from a segment's head what counts; one that cannot be read says nothing.
+
+        Raises:
+            LogRefused: it is of another log, or of a newer format.
+        """
+        data = self._files.read(file.name, 0, HEAD_BYTES)
+        newer = other_format(data)
+        if newer is not None:
+            raise LogRefused(
+                f"{file.name} has format {newer}: install the version of RoQ that wrote it"
+            )
+        head = read_head(data)
+        file.has_head = head is not None
+        if head is None:
+            return
+        file.left_out = min(head.left_out, file.base)
+        mine = self._settings.queue, self._settings.exchange, self._generation
+        if (head.queue, head.exchange, head.generation) != mine:
+            raise LogRefused(
+                f"{file.name} is a segment of another log (exchange {head.exchange}, generation "
+                f"{head.generation}): move it away; nothing was changed"
+            )
 
     def _tail(self, segments: list[_File]) -> list[_File]:
         """The newest segments, back to the first one that holds a snapshot; gone over."""
@@ -257,22 +278,13 @@ class _Opening:
 
     def _go_over(self, file: _File, until: int | None) -> None:
         """Read a segment; what it holds behind the beginning of the next one does not count."""
-        head = head_of(self._files, file.name)
         records = [
             found
             for found in scan(self._files, file.name, HEAD_BYTES)
             if found.frame[IDENTITY] == self._identity
         ]
-        if head is None and records:
+        if not file.has_head and records:
             self._problem(f"{file.name}: its head cannot be read; its records were")
-        elif head is not None and (
-            (head.queue, head.exchange, head.generation)
-            != (self._settings.queue, self._settings.exchange, self._generation)
-        ):
-            raise LogRefused(
-                f"{file.name} is a segment of another log (exchange {head.exchange}, generation "
-                f"{head.generation}): move it away; nothing was changed"
-            )
         file.found = [
             found
             for found in records

@@ -127,6 +127,25 @@ def test_files_that_do_not_belong_there_are_set_aside_and_a_start_takes_the_log_
     assert open_log(files, settings(6)).end == 35
 
 
+def test_a_foreign_segment_with_a_low_base_and_a_middle_epoch_costs_nothing() -> None:
+    files, other = made(), made(queue=b"r" * 16)
+    log = open_log(files, settings(7))
+    log.append(b"t", BATCH, len(BATCH))
+    group = log.gather(lambda: b"")
+    assert group is not None
+    perform(files, group)
+    foreign = f"{0:020d}-{6:020d}{SEGMENT_SUFFIX}"
+    files.contents[foreign] = other.contents[names(other)[0]]
+    files.contents["half.new"] = bytearray(b"half")
+    before = {name: bytes(data) for name, data in files.contents.items()}
+    with pytest.raises(LogRefused, match="segment of another log"):
+        open_log(files, settings(8))
+    assert {name: bytes(data) for name, data in files.contents.items()} == before
+    assert done(files)[0] == [Way.ASIDE, Way.ASIDE]
+    again = open_log(files, settings(8))
+    assert [offset for offset in range(36) if again.record(offset) is None] == []
+
+
 def test_a_folder_that_does_not_say_whose_it_is_is_not_guessed() -> None:
     files = made()
     files.contents[META] = bytearray(b"{")
