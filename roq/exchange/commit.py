@@ -51,7 +51,7 @@ class LateLog(Log[B], Protocol[B]):
 
     @property
     def unreadable(self) -> int:
-        """Entries that were found lost since the start."""
+        """Entries that were found lost: since the start, and at it, as long as they would stay."""
         ...
 
     @property

@@ -171,8 +171,10 @@ class SegmentLog(Generic[B]):
 
     @property
     def unreadable(self) -> int:
-        """Entries that were found lost since the start."""
-        return self._reader.unreadable
+        """Entries that were found lost: since the start, and at it, as long as they would stay."""
+        floor = self.floor
+        found = sum(max(0, behind - max(first, floor)) for first, behind in self.recovered.lost)
+        return found + self._reader.unreadable
 
     @property
     def patient(self) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from exchange_driver import EPOCH, NUMBER, QUEUE, Exchange, Publisher, exchange, publisher_id
+from memory_files import MemoryFiles
 from segmented_log import SegmentedLog
 
 from roq.errors import RemoteProtocolError
@@ -14,8 +15,11 @@ from roq.exchange.disk_room import Room
 from roq.exchange.events import Received
 from roq.exchange.machine import ExchangeCore
 from roq.exchange.snapshot import FORMAT, decode_snapshot, encode_snapshot
+from roq.log.disk_groups import perform
 from roq.log.patient_reads import APART_SECONDS
+from roq.log.recovery import LogSettings, open_log
 from roq.machine import Tick
+from roq.model import Limits
 from roq.protocol import channel, documents
 from roq.protocol.channel import Bye, Held, Ready, StreamState
 from roq.protocol.entry import read_entry
@@ -153,6 +157,29 @@ def test_what_the_disk_does_not_give_is_told(monkeypatch: pytest.MonkeyPatch) ->
         "2 times it has given nothing for long, and that counts as lost; 3 entries are damaged or "
         "not there (`roq log verify`)"
     )
+
+
+def test_what_a_start_finds_missing_is_told_before_anybody_wants_it() -> None:
+    settings = LogSettings(
+        queue=QUEUE, exchange=NUMBER, epoch=3, cluster="c", host="h", ring_bytes=1, topics_max=10,
+        topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1_000, segment_entries=10,
+    )  # fmt: skip
+    files = MemoryFiles()
+    log = open_log(files, settings)
+    for _ in range(35):
+        log.append(b"t", b"batch", 5)
+        group = log.gather(lambda: b"")
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    files.remove(sorted(name for name in files.names() if name.endswith(".seg"))[1])
+    for epoch in (4, 5):
+        log = open_log(files, replace(settings, epoch=epoch))
+        core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, epoch, Limits(), late=log)
+        told = "10 entries are damaged or not there (`roq log verify`)"
+        assert core.unread == told
+        assert [offset for offset in range(35) if log.record(offset) is None] == [*range(10, 20)]
+        assert core.unread == told, "counted once"
 
 
 def test_what_is_accepted_has_room_on_the_disk_by_then() -> None:
