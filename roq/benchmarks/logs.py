@@ -30,6 +30,7 @@ from roq.exchange.machine import ExchangeCore
 from roq.log.disk import DiskFiles
 from roq.log.disk_groups import perform
 from roq.log.recovery import LogSettings, open_log
+from roq.log.segment_reader import INDEX_SUFFIX
 from roq.log.segments import SegmentLog
 from roq.log.streams import spare_of
 from roq.model import Limits, PublisherId
@@ -143,14 +144,25 @@ class LoneExchange:
         self._program.stop(9)
 
 
-def cold(folder: Path, log: Path, starts: int, first_epoch: int) -> None:
-    """Start an exchange over a log several times, killed in between; print what it took."""
+def cold(
+    folder: Path, log: Path, starts: int, first_epoch: int, *, lost: int = 0, forget: bool = False
+) -> None:
+    """Start an exchange over a log several times, killed in between; print what it took.
+
+    Args:
+        lost: before each start the newest index files go, so many: what a power cut may take.
+        forget: before each start the system forgets what it holds of the log in memory.
+    """
     limits = Limits(log_bytes=1 << 40, log_seconds=10 * 365 * 86_400)
     empty = LoneExchange(folder, folder / "empty", limits, EPOCH)
     print(f"over no log: {empty.seconds:.2f} s, {empty.rss / _MIB:.0f} MiB")
     memory = empty.rss
     empty.kill()
     for number in range(starts):
+        for index in sorted(log.glob(f"*{INDEX_SUFFIX}"), reverse=True)[:lost]:
+            index.unlink()
+        if forget:
+            forget_pages(log)
         one = LoneExchange(folder, log, limits, first_epoch + number)
         what = "the tail verified and written again" if number == 0 else "killed before"
         print(
@@ -287,6 +299,14 @@ def main(arguments: Sequence[str]) -> int:
     part.add_argument("--starts", type=int, default=3)
     part.add_argument("--log", type=Path, help="a log that stays; made if it is not there")
     part.add_argument("--epoch", type=int, default=EPOCH + 1, help="of the first start")
+    part.add_argument(
+        "--lost-indexes", type=int, default=0, metavar="N",
+        help="remove the newest N index files before each start, as a power cut may",
+    )  # fmt: skip
+    part.add_argument(
+        "--cold-cache", action="store_true",
+        help="have the system forget what it holds of the log before each start",
+    )  # fmt: skip
     part.set_defaults(run=_cold)
     part = parts.add_parser("late", help="what a reader of old entries costs the publishers")
     part.add_argument("--gib", type=float, default=1.0, help="bytes of the log")
@@ -330,7 +350,10 @@ def _cold(chosen: argparse.Namespace) -> None:
                 f"{time.monotonic() - began:.0f} s",
                 flush=True,
             )
-        cold(folder, log, chosen.starts, chosen.epoch)
+        cold(
+            folder, log, chosen.starts, chosen.epoch, lost=chosen.lost_indexes,
+            forget=chosen.cold_cache,
+        )  # fmt: skip
 
 
 def _late(chosen: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from roq.exchange.disk_room import Room
 from roq.exchange.disk_worker import CLOSE_SECONDS, DiskWorker
 from roq.exchange.group_commit import GroupCommit
 from roq.log.disk import DiskFiles
-from roq.log.disk_groups import Group, Sync, perform_sync, remove, settle, write
+from roq.log.disk_groups import Group, Sync, perform_sync, remove, settle, sync_indexes, write
 from roq.log.files import LogRefused
 from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
@@ -126,6 +126,10 @@ class DiskLog:
         """Makes indexes of keys, from when there is one to make; without it readers ask on."""
         self._remover: DiskWorker[list[str]] | None = None
         """Removes files, from when there is one to remove."""
+        self._index_syncer: DiskWorker[list[str]] | None = None
+        """Syncs index files, from when there is one. Not the remover, for which writing waits."""
+        self._complete: list[str] = []
+        """Index files that wait for it; of segments that are there."""
         self._leaving: list[str] = []
         """What waits for the remover; nothing more is written meanwhile."""
         self._then: Callable[[], None] | None = None
@@ -205,7 +209,10 @@ class DiskLog:
         """
         self._closing.set()
         until = monotonic() + CLOSE_SECONDS
-        maybe = (self._writer, self._reader, self._syncer, self._remover, self._indexer)
+        maybe = (
+            self._writer, self._reader, self._syncer, self._remover, self._indexer,
+            self._index_syncer,
+        )  # fmt: skip
         workers = [worker for worker in maybe if worker is not None]
         for worker in workers:
             worker.end()
@@ -252,11 +259,13 @@ class DiskLog:
             if group.changes is not None or group.anew:  # then they stand in its snapshot
                 self.changes_kept()
             self._leaving += group.removed
+            self._complete += [name for name, _ in group.indexes]
         self._tell_room()
         self._remove_on()  # first: what is written next waits for what is left
         self._committed()
         self._pace()
         self._index_on()
+        self._sync_indexes()
 
     def _remove_on(self) -> None:
         """Have removed what has left, unless the disk is still at what was before."""
@@ -282,6 +291,19 @@ class DiskLog:
         self._remove_on()
         if waited:
             self._committed()  # so that what waits is written
+
+    def _sync_indexes(self) -> None:
+        """Have the indexes of complete segments synced: nobody waits for that."""
+        if not self._complete:
+            return
+        if self._index_syncer is None:
+            self._index_syncer = DiskWorker(
+                partial(sync_indexes, self._files), self._call_soon,
+                lambda _: self._sync_indexes(), lambda _: None, "index syncer",
+            )  # fmt: skip
+        if not self._index_syncer.busy:
+            names, self._complete = self._complete, []
+            self._index_syncer.begin(names)
 
     def _index_on(self) -> None:
         """Have the next index of keys made, if one is missing."""

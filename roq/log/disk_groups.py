@@ -155,6 +155,18 @@ def remove(files: Files, names: Sequence[str]) -> None:
             files.sync_folder()
 
 
+def sync_indexes(files: Files, names: Sequence[str]) -> None:
+    """Have the index files of settled groups on the disk; beside other groups, from any thread.
+
+    Else a power cut takes all that the system has kept in memory, of half a minute, and the next
+    start goes over their segments instead. The name of the newest one counts when the next segment
+    is made; nothing else is synced for it, as acknowledgements would wait for that.
+    """
+    for name in names:
+        with suppress(OSError):  # as it may have left; and it is a help and no truth
+            files.sync_beside(name)
+
+
 def perform_sync(files: Files, sync: Sync) -> None:
     """Wait until what was written is on the disk; in a thread of its own, beside `perform`.
 

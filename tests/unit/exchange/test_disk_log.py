@@ -211,6 +211,35 @@ def test_nothing_is_written_while_more_than_the_disk_is_at_waits_for_its_removal
     assert made.disk.close()
 
 
+def test_indexes_are_synced_and_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may = threading.Event()
+    synced: dict[str, str] = {}
+
+    def sync(files: DiskFiles, name: str) -> None:
+        assert may.wait(timeout=30)
+        synced[name] = threading.current_thread().name
+        sync_beside(files, name)
+
+    sync_beside = DiskFiles.sync_beside
+    monkeypatch.setattr(DiskFiles, "sync_beside", sync)
+    made = Made(tmp_path / "log")
+    made.log._segment_entries = 60
+    for number in range(5):
+        for _ in range(60):
+            made.log.append(b"t", BATCH, len(BATCH))
+        made.commit()
+        assert made.log.committed == 60 * (2 + number)
+    assert not synced
+    may.set()
+    names = {path.name for path in (tmp_path / "log").glob("*.idx")}
+    assert len(names) == 5
+    made.until(lambda: names <= synced.keys())
+    assert set(synced.values()) == {"index syncer"}
+    assert made.disk.close()
+
+
 def test_a_file_that_cannot_be_removed_ends_what_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

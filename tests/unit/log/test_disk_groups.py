@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from memory_files import MemoryFiles
 
-from roq.log.disk_groups import Group, perform, remove, settle, write
+from roq.log.disk_groups import Group, perform, remove, settle, sync_indexes, write
 from roq.log.recovery import LogSettings, open_log
+from roq.log.segment_reader import Segment, load_brief
 from roq.log.segments import FOLLOWS_BYTES, SegmentLog
+from roq.simulation.virtual.lossy_files import LossyFiles
 
 BATCH = b"x" * 100
 
@@ -137,3 +141,27 @@ def test_files_that_leave_hold_nobody_up() -> None:
     assert "old.seg" in files.names()
     remove(files, first.removed)
     assert "old.seg" not in files.names()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_takes_the_newest_index_only(seed: int) -> None:
+    files = LossyFiles()
+    log = open_log(files, settings())
+    while len(log._closed) < 5:
+        group = gathered(log, 50)
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+        sync_indexes(files, [name for name, _ in group.indexes])
+    files.fail = lambda call: None if call != "sync" else refuse()
+    sync_indexes(files, [name for name in files.names() if name.endswith(".idx")])  # a help only
+    files = files.power_cut(random.Random(seed))
+
+    def there(segment: Segment) -> bool:
+        return load_brief(files, segment) is not None
+
+    assert all(map(there, log._closed[:-1]))
+
+
+def refuse() -> None:
+    raise OSError(5, "Input/output error")
