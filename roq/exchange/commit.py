@@ -64,6 +64,10 @@ class LateLog(Log[B], Protocol[B]):
         """Below it everything is on the disk; lower than `committed` if it runs ahead of it."""
         ...
 
+    def tell_time(self, now: float, wall_us: int) -> None:
+        """It is so late: monotonic seconds, and the wall clock, µs UTC. Age counts by this."""
+        ...
+
     def want_snapshot(self) -> int:
         """What the exchange knows has changed by more than what is appended: write it down soon.
 

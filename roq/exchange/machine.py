@@ -231,6 +231,8 @@ class ExchangeCore(Generic[B]):
         self.consumers.begin(now)
         self.delayed.begin(now, time_us)
         self.log.advance_clock(time_us)
+        if self._late is not None:
+            self._late.tell_time(now, time_us)
         # Append times do not go back with a clock: what has just come is not old by that.
         self.consumers.lifetimes.now_us = min(self.delayed.clock.now_us, self.log.time_us)
 

@@ -63,6 +63,7 @@ class Segment:
         size: bytes of the file.
         kept: bytes that its entries count for.
         first_us, last_us: append times of its first and last entry, µs UTC; 0: unknown.
+        lived_us: `AgeClock.lived_us` at the last one; None: an earlier process has appended it.
         topics: which may have an entry here.
         left_out: offsets before its base that belong to no entry.
         keyed: its batches may have keys; else it is known that none has.
@@ -75,6 +76,7 @@ class Segment:
     kept: int = 0
     first_us: int = 0
     last_us: int = 0
+    lived_us: int | None = None
     topics: TopicFilter = field(default_factory=TopicFilter)
     left_out: int = 0
     keyed: bool = True
@@ -83,10 +85,6 @@ class Segment:
     def follows(self) -> int:
         """Where what stands before it ends."""
         return self.base - self.left_out
-
-    def is_older(self, time_us: int) -> bool:
-        """Whether it has entries, all of them from before this time."""
-        return self.base < self.end and 0 < self.last_us < time_us
 
 
 class _Large(NamedTuple):

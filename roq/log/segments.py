@@ -48,6 +48,7 @@ from roq.log.segment_reader import (
     segment_name,
 )
 from roq.log.snapshot import LogSnapshot, Recovered, encode_snapshot
+from roq.log.steady_clock import AgeClock
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 
 B = TypeVar("B")
@@ -80,7 +81,7 @@ class SegmentLog(Generic[B]):
         head: what its segments say of themselves; `base` and `created_us` do not count.
         hot: the newest batches.
         capacity_bytes: what all segments may take on the disk; the newest one stays in any case.
-        keep_us: entries older than this leave, µs.
+        keep_us: entries older than this leave, µs, as `AgeClock` says; see `tell_time`.
         closed: segments that are complete, in order.
         active: the one that is written, and its index.
         recovered: what was found when it was opened.
@@ -127,6 +128,7 @@ class SegmentLog(Generic[B]):
         self._ahead = ahead
         self._head = head
         self._keep_us = keep_us
+        self._age = AgeClock()
         self._segment_bytes = segment_bytes
         self._segment_entries = segment_entries
         self._closed = closed
@@ -158,6 +160,7 @@ class SegmentLog(Generic[B]):
         self.floor = (closed[0] if closed else active).follows
         hot.log_floor = self.floor
         self.advance_clock, self.make_room = hot.advance_clock, hot.make_room
+        self.tell_time = self._age.look
         self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
         self._reader.grows(active, index)
         self.keys = KeySearch(files, closed, self._indexes.append)
@@ -317,7 +320,7 @@ class SegmentLog(Generic[B]):
         self._expire()
         # The only snapshot does not leave before another one is on the disk.
         alone = self._snapshot_due and bool(self._removed)
-        old = self._active.is_older(self.hot.time_us - self._keep_us)
+        old = self._is_old(self._active)
         full = old or self._is_full()
         far = self.end - self.synced > UNSYNCED_ENTRIES_MAX
         self.sync_wanted = (full or far) and self.synced < self._gathered
@@ -358,7 +361,7 @@ class SegmentLog(Generic[B]):
         active.kept += self._ungathered_bytes
         if group.records:
             active.first_us = active.first_us or read_entry(group.records[0][1]).appended_us
-            active.last_us = hot.time_us
+            active.last_us, active.lived_us = hot.time_us, self._age.lived_us
         active.end = self._gathered = self.end
         self._unsynced.append((self.end, self._ungathered_bytes))
         self._ungathered_bytes = 0
@@ -500,9 +503,13 @@ class SegmentLog(Generic[B]):
             self._leave()
 
     def _expire(self) -> None:
-        before = self.hot.time_us - self._keep_us
-        while self._closed and self._closed[0].is_older(before) and self._may_leave():
+        while self._closed and self._is_old(self._closed[0]) and self._may_leave():
             self._leave()
+
+    def _is_old(self, segment: Segment) -> bool:
+        """Whether it has entries, and all of them are older than is kept."""
+        known = segment.base < segment.end and segment.last_us > 0
+        return known and self._age.age_us(segment.last_us, segment.lived_us) > self._keep_us
 
     def _may_leave(self) -> bool:
         oldest = self._closed[0]

@@ -457,6 +457,16 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("whole) or far or self._is_full(len(records))\n", "whole) or far\n"),
         ("Group(end=self.committed, sync=not self._ahead)", "Group(end=self.committed)"),
         ("alone = self._snapshot_due and bool(self._removed)\n", "alone = False\n"),
+        (" = hot.time_us, self._age.lived_us\n", " = hot.time_us, None\n"),
+    ),
+    *_of(
+        "roq/log/steady_clock.py",
+        ("tests/unit/log/test_steady_clock.py", "tests/unit/log/test_segments.py"),
+        ("        if lived_us is not None:\n", "        if False:\n"),
+        ("            if now - self._began >= STANDS_SECONDS and not", "            if not"),
+        (" and not self._wall.jumped:\n", ":\n"),
+        ("        if self._began_us is None:\n            time_us",
+         "        if True:\n            time_us"),
     ),
     *_of(
         "roq/log/hot_tail.py",

@@ -20,6 +20,7 @@ from roq.log.patient_reads import PatientReads
 from roq.log.records import record_bytes
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog
+from roq.log.steady_clock import STANDS_SECONDS
 from roq.protocol.channel import FetchRequest
 from roq.protocol.entry import NONE, EntryKind, read_entry
 from roq.simulation.virtual.lossy_files import LossyFiles, failing
@@ -27,6 +28,8 @@ from roq.simulation.virtual.lossy_files import LossyFiles, failing
 SEEDS = (*range(398), 492, 1356)
 """The last two: a file that was removed comes back with the power; a hole in what nobody was
 promised."""
+STANDS_US = int(STANDS_SECONDS * 1_000_000)
+"""After so long what was found may be old."""
 TOPICS = [b"a", b"ab", b"b", b"c" * 40]
 
 
@@ -68,6 +71,8 @@ class History:
     epoch: int = 0
     lives: int = 0
     now_us: int = 0
+    left: int = 0
+    """Times that something has left for its age."""
     limits: dict[str, int] = field(default_factory=dict)
     floor: int = 0
     """Below it, what has left may be there again, or not."""
@@ -84,6 +89,7 @@ class History:
         self.lives += 1
         self.leaving.names = []
         self.look(log)
+        self.pass_time(log, 0)
         if self.chance.random() < 0.3:
             self.files.fail = failing(self.chance, 0.03)
         try:
@@ -195,9 +201,10 @@ class History:
 
     def idle(self, log: SegmentLog[bytes]) -> bool:
         """Time passes, and what is too old leaves; whether the process lives on."""
-        self.now_us += self.chance.choice([10, 400, 2_000])
-        log.advance_clock(self.now_us)
+        self.pass_time(log, self.chance.choice([10, 400, 2_000]))
+        floor = log.floor
         group = log.gather(lambda: self.digest(log.end))
+        self.left += log.floor > floor
         self.floor = max(self.floor, log.floor)
         if group is not None:
             if self.most > 1:
@@ -211,6 +218,13 @@ class History:
             log.commit(group.end)
         log.check()
         return True
+
+    def pass_time(self, log: SegmentLog[bytes], more_us: int) -> None:
+        """So much, and as much as a clock has to go evenly."""
+        log.tell_time(self.now_us / 1_000_000, self.now_us)
+        self.now_us += STANDS_US + more_us
+        log.advance_clock(self.now_us)
+        log.tell_time(self.now_us / 1_000_000, self.now_us)
 
     def newest(self, topic: bytes) -> int:
         found = (at for at in range(len(self.entries) - 1, -1, -1) if self.entries[at][0] == topic)
@@ -389,7 +403,7 @@ def play(seed: int, most: int = 1) -> History:
     if seed % 2:
         history.limits |= {
             "capacity_bytes": chance.choice([3_000, 20_000, 1 << 40]),
-            "keep_us": chance.choice([100, 3_000, 1 << 50]),
+            "keep_us": STANDS_US + chance.choice([100, 3_000, 1 << 50]),
         }
     for _ in range(chance.randrange(2, 12)):
         history.live()
@@ -403,6 +417,7 @@ def test_what_was_committed_is_there_and_nothing_else(first: int) -> None:
     histories = [play(seed) for seed in SEEDS[first : first + 50]]
     assert sum(history.lives for history in histories) > 50
     assert sum(history.promised for history in histories) > 500
+    assert sum(history.left for history in histories) > 5
 
 
 @pytest.mark.parametrize("first", [0, 50])

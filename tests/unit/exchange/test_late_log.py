@@ -18,6 +18,7 @@ from roq.exchange.snapshot import FORMAT, decode_snapshot, encode_snapshot
 from roq.log.disk_groups import perform
 from roq.log.patient_reads import APART_SECONDS
 from roq.log.recovery import LogSettings, open_log
+from roq.log.segments import SegmentLog
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import channel, documents
@@ -68,6 +69,22 @@ class Durable:
         self.there.now += 1.0
         self.there.core.begin(self.there.now, 1_000)
         self.there.tell(Tick())
+
+
+def on_disk(keep_us: int = 1 << 50) -> LogSettings:
+    """A log with small segments."""
+    return LogSettings(
+        queue=QUEUE, exchange=NUMBER, epoch=3, cluster="c", host="h", ring_bytes=1, topics_max=10,
+        topics_spare=0, capacity_bytes=1 << 40, keep_us=keep_us, now_us=1_000, segment_entries=10,
+    )  # fmt: skip
+
+
+def write(files: MemoryFiles, log: SegmentLog[bytes]) -> None:
+    """All that is not written, in one group."""
+    group = log.gather(lambda: b"")
+    assert group is not None
+    perform(files, group)
+    log.commit(group.end)
 
 
 def shown(there: Exchange) -> list[int]:
@@ -160,26 +177,33 @@ def test_what_the_disk_does_not_give_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_a_start_finds_missing_is_told_before_anybody_wants_it() -> None:
-    settings = LogSettings(
-        queue=QUEUE, exchange=NUMBER, epoch=3, cluster="c", host="h", ring_bytes=1, topics_max=10,
-        topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1_000, segment_entries=10,
-    )  # fmt: skip
     files = MemoryFiles()
-    log = open_log(files, settings)
+    log = open_log(files, on_disk())
     for _ in range(35):
         log.append(b"t", b"batch", 5)
-        group = log.gather(lambda: b"")
-        assert group is not None
-        perform(files, group)
-        log.commit(group.end)
+        write(files, log)
     files.remove(sorted(name for name in files.names() if name.endswith(".seg"))[1])
     for epoch in (4, 5):
-        log = open_log(files, replace(settings, epoch=epoch))
+        log = open_log(files, replace(on_disk(), epoch=epoch))
         core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, epoch, Limits(), late=log)
         told = "10 entries are damaged or not there (`roq log verify`)"
         assert core.unread == told
         assert [offset for offset in range(35) if log.record(offset) is None] == [*range(10, 20)]
         assert core.unread == told, "counted once"
+
+
+def test_a_log_is_told_the_time_and_a_wall_clock_that_jumps_takes_nothing() -> None:
+    files = MemoryFiles()
+    log = open_log(files, on_disk(keep_us=60_000_000))
+    core: ExchangeCore[bytes] = ExchangeCore(QUEUE, NUMBER, 3, Limits(), late=log)
+    floors = []
+    for now, wall in ((0, 0), (10, 10), (20, 1 << 30), (55, 1 << 30), (80, 1 << 30)):
+        core.begin(float(now), (1_000 + wall) * 1_000_000)
+        for _ in range(12):
+            log.append(b"t", b"batch", 5)
+            write(files, log)
+        floors.append(log.floor)
+    assert floors == [0, 0, 0, 0, 20]
 
 
 def test_what_is_accepted_has_room_on_the_disk_by_then() -> None:

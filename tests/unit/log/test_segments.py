@@ -17,10 +17,12 @@ from roq.log.records import HEAD_BYTES, Found, RecordKind
 from roq.log.recovery import LEAP, LogSettings, open_log
 from roq.log.segment_reader import INDEX_SUFFIX, INDEXES_MAX, SEGMENT_SUFFIX, scan
 from roq.log.segments import SegmentLog
+from roq.log.steady_clock import STANDS_SECONDS
 from roq.log.survey import LogSurvey
 from roq.protocol.channel import FetchRequest
 
 BATCH = b"x" * 100
+STANDS_US = int(STANDS_SECONDS * 1_000_000)
 
 
 def settings(epoch: int = 5, **others: object) -> LogSettings:
@@ -45,6 +47,18 @@ def commit(files: MemoryFiles, log: SegmentLog[bytes], snapshot: bytes = b"") ->
     perform(files, group)
     log.commit(group.end)
     log.check()
+
+
+def pass_time(log: SegmentLog[bytes], time_us: int) -> None:
+    """Both clocks go on to this time of the wall clock."""
+    log.advance_clock(time_us)
+    log.tell_time(time_us / 1_000_000, time_us)
+
+
+def let_age(log: SegmentLog[bytes]) -> None:
+    """So much time passes that what another process has left counts as old, and a bit more."""
+    log.tell_time(0.0, log.time_us)
+    log.tell_time(STANDS_SECONDS, log.time_us + STANDS_US)
 
 
 def segments(files: MemoryFiles) -> list[str]:
@@ -90,6 +104,7 @@ def test_the_last_segment_leaves_when_another_one_has_its_snapshot() -> None:
     log.want_snapshot()
     commit(files, log)
     again = open_log(files, settings(6, keep_us=10, now_us=2_000))
+    let_age(again)
     commit(files, again)
     assert again.floor == 3, "all has left, and nothing has come"
     assert open_log(files, settings(7, keep_us=10, now_us=3_000)).end == 3, "none is used again"
@@ -98,16 +113,59 @@ def test_the_last_segment_leaves_when_another_one_has_its_snapshot() -> None:
 def test_old_segments_leave_by_age_and_their_files_with_them() -> None:
     files = MemoryFiles()
     log = open_log(files, settings(keep_us=50))
+    pass_time(log, 1_000)
     write(files, log, 10)
-    log.advance_clock(1_040)
+    pass_time(log, 1_040)
     write(files, log, 10)
     assert log.floor == 0
-    log.advance_clock(1_051)
+    pass_time(log, 1_051)
     write(files, log, 1)
     assert (log.floor, log.end) == (10, 21)
     assert len(segments(files)) == 2
     assert log.gone > 0
     assert log.next_of(b"t", 0) == 10
+
+
+@pytest.mark.parametrize("jump_us", [1 << 45, -(1 << 45)])
+def test_a_clock_that_jumps_neither_drops_nor_keeps_what_this_process_has_taken(
+    jump_us: int,
+) -> None:
+    files = MemoryFiles()
+    begun_us = 1 << 50
+    log = open_log(files, settings(keep_us=5 * STANDS_US, now_us=begun_us))
+    for step in range(8):  # longer than a jump has to stand
+        now_us = step * STANDS_US
+        wall_us = begun_us + now_us + (jump_us if step >= 2 else 0)
+        log.advance_clock(wall_us)
+        log.tell_time(now_us / 1_000_000, wall_us)
+        write(files, log, 10)
+        assert log.floor == max(0, 10 * (step - 5)), step
+
+
+def test_what_was_found_leaves_when_the_clock_has_gone_evenly_for_a_while() -> None:
+    files = MemoryFiles()
+    write(files, open_log(files, settings(now_us=1_000)), 25)
+    day_us = 86_400_000_000
+
+    def start(epoch: int, walls: list[int]) -> SegmentLog[bytes]:
+        """A process that lives for so many minutes, with what the wall clock is ahead in each."""
+        log = open_log(files, settings(epoch, keep_us=day_us, now_us=1_000 + walls[0]))
+        for minute, ahead_us in enumerate(walls):
+            wall_us = 1_000 + minute * 60_000_000 + ahead_us
+            log.advance_clock(wall_us)
+            log.tell_time(minute * 60.0, wall_us)
+            group = log.gather(lambda: b"")
+            if group is not None:
+                perform(files, group)
+                log.commit(group.end)
+        return log
+
+    short, wrong = int(STANDS_SECONDS) // 60, 2 * day_us
+    assert start(6, [wrong] * short).floor == 0, "it may be set right yet"
+    assert start(7, [wrong] * (short - 1) + [0] * 2 * short).floor == 0, "and it was"
+    assert start(8, [0] * 3 + [wrong] * (short - 1)).floor == 0
+    assert start(9, [wrong] * (short + 3)).floor == 25, "that is no mistake: nobody was there"
+    assert start(10, [wrong] * 2 * short).end == 25
 
 
 def test_a_log_with_large_snapshots_is_mostly_batches_and_a_start_counts_only_those() -> None:
@@ -142,8 +200,9 @@ def test_half_of_a_log_stays_however_large_its_snapshots_are() -> None:
 def test_what_is_empty_for_long_gives_its_files_back_without_new_batches() -> None:
     files = MemoryFiles()
     log = open_log(files, settings(keep_us=50))
+    pass_time(log, 1_000)
     write(files, log, 11)
-    log.advance_clock(2_000)
+    pass_time(log, 2_000)
     group = log.gather(lambda: b"")
     assert group is not None
     assert group.snapshot is not None, "the active one is complete, as all in it is old"
@@ -165,6 +224,7 @@ def test_a_log_whose_entries_have_all_left_goes_on_where_it_was_however_often_it
     write(files, log, 12)
     for epoch in range(6, 12):
         log = open_log(files, settings(epoch, keep_us=50, now_us=1_000 * epoch))
+        let_age(log)
         assert (log.end, log.committed) == (12, 12)
         group = log.gather(lambda: b"what the exchange knows")
         if group is not None:
@@ -494,6 +554,7 @@ def test_offsets_that_were_left_out_are_no_loss_when_what_stood_before_them_has_
     write(files, open_log(files, settings(ahead=True)), 5)
     for start, epoch in enumerate(range(6, 10), 1):  # the later ones find no entry at all
         log = open_log(files, settings(epoch, ahead=True, keep_us=50, now_us=1_000 * epoch))
+        let_age(log)
         group = log.gather(lambda: b"")
         if group is not None:
             perform(files, group)
@@ -562,13 +623,14 @@ def test_a_snapshot_that_somebody_wants_is_not_ahead_of_the_disk() -> None:
 def test_files_that_leave_alone_say_nothing_of_what_is_not_synced() -> None:
     files = MemoryFiles()
     log = open_log(files, settings(ahead=True, keep_us=500, segment_bytes=2_000))
+    pass_time(log, 1_000)
     while len(segments(files)) < 2:
         write(files, log, 1)
-    log.advance_clock(1_400)
+    pass_time(log, 1_400)
     write(files, log, 2)
     synced = log.synced
     assert synced < log.committed
-    log.advance_clock(1_600)
+    pass_time(log, 1_600)
     group = log.gather(lambda: b"")
     assert group is not None
     assert group.removed
