@@ -4,8 +4,11 @@ A process reports twice a second, for one child or another; less often while it 
 silent is looked at, and looked at again:
 
     stopped (T, t)                                        hung
-    asleep (S, D), and has not run since the first look   hung
+    asleep (S), and has not run since the first look      hung
     anything else                                         busy, or starved: it is given more time
+
+So is one that waits in the system and cannot be interrupted (D), as for a slow disk: that is no
+fault of its own, nobody can end it there, and its successor would wait for the same.
 
 Silence is measured by a clock that stands still while the host manager does: one that was paused,
 or did not get a turn, has heard nobody for its own reasons.
@@ -22,11 +25,12 @@ from roq.hcm.events import Probe, Probed
 from roq.timing import CHILD_LIVES_SECONDS, IDLE_CHILD_FACTOR
 
 BUSY_SECONDS: Final = 10.0
-"""A child that works, or would if it could, may be silent for so long."""
+"""A child that works, or would if it could, or waits for a disk, may be silent for so long."""
 LOOKS: Final = 4
 """In the time of silence that makes a child suspicious."""
 STOPPED: Final = frozenset("Tt")
-ASLEEP: Final = frozenset("SD")
+ASLEEP: Final = "S"
+WAITING: Final = "D"
 _ROUNDING: Final = 1e-3
 
 
@@ -133,9 +137,11 @@ class Liveness:
         if probed.state in STOPPED:
             return said + "is stopped"
         still = observed - pulse.still_since
-        if probed.state in ASLEEP and still >= self._hung / 2 + patience - _ROUNDING:
+        if probed.state == ASLEEP and still >= self._hung / 2 + patience - _ROUNDING:
             return said + "has not run since"
-        return said + "goes on working" if silence >= BUSY_SECONDS + patience else ""
+        if silence < BUSY_SECONDS + patience:
+            return ""
+        return said + ("waits for the system" if probed.state == WAITING else "goes on working")
 
     def _limit(self, pulse: Pulse) -> float:
         return self._hung * IDLE_CHILD_FACTOR if pulse.idle else self._hung

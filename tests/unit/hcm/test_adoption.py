@@ -291,7 +291,7 @@ def test_a_child_that_hangs_and_cannot_be_killed_is_shown_with_the_reason() -> N
     host.running(X1)
     host.processes[X1].state = "D"
     host.obedient = False
-    host.advance(3)
+    host.advance(12)
     told = host.last_report[X1]
     assert told.state == "restarting"
     assert "has hung" in told.reason

@@ -83,10 +83,8 @@ def test_an_idle_child_may_be_silent_for_longer_until_it_says_that_it_is_not_idl
     assert "is stopped" in watch.silent(1.3)
 
 
-@pytest.mark.parametrize("state", ["S", "D"])
-def test_a_child_that_sleeps_and_never_runs_has_hung(state: str) -> None:
+def test_a_child_that_sleeps_and_never_runs_has_hung() -> None:
     watch = Watch()
-    watch.state = state
     assert "has not run" in watch.silent(1.3)
     assert watch.now - 100.0 >= 1.0
 
@@ -105,6 +103,14 @@ def test_who_works_or_would_if_it_could_is_given_ten_seconds(state: str, runs_ns
     watch.state, watch.runs_ns = state, runs_ns
     assert watch.silent(BUSY_SECONDS - 0.2) == ""
     assert "goes on working" in watch.silent(0.5)
+
+
+def test_who_waits_for_a_disk_is_given_ten_seconds_and_may_be_asleep_before() -> None:
+    watch = Watch()
+    assert watch.silent(0.8) == ""
+    watch.state = "D"
+    assert watch.silent(BUSY_SECONDS - 1.0) == ""
+    assert "waits for the system" in watch.silent(0.6)
 
 
 def test_a_busy_child_that_falls_asleep_for_good_has_hung_then() -> None:
