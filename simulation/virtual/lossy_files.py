@@ -2,8 +2,9 @@
 
 Writes are kept apart until their file is synced. A power cut keeps any part of them, torn at any
 byte and in any order. New, renamed and removed names count when the folder is synced; before, any
-of them may be undone. A sync that fails leaves what it was to keep visible and never on the disk,
-even if a later sync succeeds, as systems do that mark such pages as clean.
+of them may be undone. A sync that fails leaves what it was to keep visible; a part of it may be
+on the disk, and no more comes there, even if a later sync succeeds, as systems do that mark such
+pages as clean.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Inode:
     synced: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes]] = field(default_factory=list)
     ghosts: list[tuple[int, bytes]] = field(default_factory=list)
-    """Written, and lost by a sync that failed: seen by readers, gone after a power cut."""
+    """Written, and given up by a sync that failed: seen by readers; a power cut keeps any part."""
 
     def seen(self) -> bytearray:
         """What a reader gets."""
@@ -128,6 +129,8 @@ class LossyFiles:
         after = type(self)()
         for name, inode in names.items():
             kept = Inode(bytearray(inode.synced))
+            if inode.ghosts:
+                _keep_some(kept.synced, inode.ghosts, chance)
             _keep_some(kept.synced, inode.pending, chance)
             after.names_synced[name] = kept
         after.names_seen = dict(after.names_synced)

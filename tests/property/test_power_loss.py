@@ -420,6 +420,23 @@ def test_what_was_committed_is_there_and_nothing_else(first: int) -> None:
     assert sum(history.left for history in histories) > 5
 
 
+def test_a_sync_that_failed_may_have_kept_any_part() -> None:
+    files = LossyFiles()
+    files.create("one")
+    files.sync_folder()
+    files.write("one", 0, [b"first"])
+    files.sync("one")
+    files.write("one", 5, [b"x" * 1_000])
+    files.fail = failing(random.Random(1), 1.0)
+    with pytest.raises(OSError, match="E"):
+        files.sync("one")
+    files.fail = lambda _: None
+    files.sync("one")
+    after = {files.power_cut(random.Random(seed)).size("one") for seed in range(50)}
+    assert {5, 1_005} < after, "none of it, all of it, and parts"
+    assert files.size("one") == 1_005
+
+
 @pytest.mark.parametrize("first", [0, 50])
 def test_what_is_written_behind_what_is_synced_is_there_or_is_not_promised(first: int) -> None:
     histories = [play(seed, most=3) for seed in range(first, first + 50)]

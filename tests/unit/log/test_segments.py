@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -350,6 +351,38 @@ def test_a_segment_that_the_disk_does_not_give_is_neither_lost_nor_passed_over()
     files.broken = ""  # it may have been out of descriptors
     assert all(log.record(each) is not None for each in range(35))
     log.check()
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "The disk is full: make room, or give the queue less to keep"),
+        (errno.EROFS, "The host manager's user must be able to write there"),
+        (errno.EIO, "Look at the disk; the log stays as it is"),
+    ],
+)
+def test_a_start_that_cannot_write_says_what_to_do_and_changes_nothing(
+    number: int, remedy: str
+) -> None:
+    class Refusing(MemoryFiles):
+        refuses = False
+
+        def create(self, name: str) -> None:
+            if self.refuses:
+                raise OSError(number, "it is refused")
+            super().create(name)
+
+    files = Refusing()
+    write(files, open_log(files, settings()), 25)
+    before = {name: bytes(data) for name, data in files.contents.items()}
+    files.refuses = True
+    with pytest.raises(LogRefused) as refused:
+        open_log(files, settings(6))
+    why = "the log of exchange 3 cannot be opened: it is refused. "
+    assert str(refused.value) == why + remedy
+    assert {name: bytes(data) for name, data in files.contents.items()} == before
+    files.refuses = False
+    assert [at for at in range(25) if open_log(files, settings(7)).record(at) is None] == []
 
 
 def test_what_is_wrong_or_not_there_is_lost_for_good() -> None:
