@@ -103,11 +103,13 @@ class History:
 
     def open(self) -> SegmentLog[bytes] | None:
         self.epoch += 1
-        if self.chance.random() < 0.2:
+        fails = self.chance.random() < 0.2
+        if fails:
             self.files.fail = failing(self.chance, 0.1)
         try:
             return open_log(self.files, settings(self.epoch, now_us=self.now_us, **self.limits))
         except LogRefused:
+            assert fails, "a log that is ours is never refused for good"
             return None
         finally:
             self.files.fail = lambda _: None
@@ -284,12 +286,14 @@ class AheadHistory:
 
     def open(self) -> SegmentLog[bytes] | None:
         self.epoch += 1
-        if self.chance.random() < 0.2:
+        fails = self.chance.random() < 0.2
+        if fails:
             self.files.fail = failing(self.chance, 0.1)
         try:
             given = settings(self.epoch, **self.limits)
             return open_log(self.files, replace(given, ahead=True))
         except LogRefused:
+            assert fails, "a log that is ours is never refused for good"
             return None
         finally:
             self.files.fail = lambda _: None

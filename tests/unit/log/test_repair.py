@@ -127,14 +127,17 @@ def test_files_that_do_not_belong_there_are_set_aside_and_a_start_takes_the_log_
     assert open_log(files, settings(6)).end == 35
 
 
-def test_a_foreign_segment_with_a_low_base_and_a_middle_epoch_costs_nothing() -> None:
+@pytest.mark.parametrize(("base", "epoch"), [(0, 6), (100, 1)])
+def test_a_foreign_segment_costs_nothing_whether_ours_or_it_would_not_count(
+    base: int, epoch: int
+) -> None:
     files, other = made(), made(queue=b"r" * 16)
     log = open_log(files, settings(7))
     log.append(b"t", BATCH, len(BATCH))
     group = log.gather(lambda: b"")
     assert group is not None
     perform(files, group)
-    foreign = f"{0:020d}-{6:020d}{SEGMENT_SUFFIX}"
+    foreign = f"{base:020d}-{epoch:020d}{SEGMENT_SUFFIX}"
     files.contents[foreign] = other.contents[names(other)[0]]
     files.contents["half.new"] = bytearray(b"half")
     before = {name: bytes(data) for name, data in files.contents.items()}
