@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Final
 
 from roq.log.files import LogRefused
+from roq.log.meta import META
 
 LOCK: Final = "lock"
 BUFFERS_MAX: Final = 1_000
@@ -181,16 +182,25 @@ class DiskFiles:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and its parents, each synced into the one above."""
-    if folder.is_dir():
+    """Make a folder and its parents, each synced into the one above.
+
+    Also if it is there, but for one that says whose log it is: that is written afterwards. Who has
+    made it may have ended before its name was on the disk.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / META).exists():
         return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
+    folder = folder.resolve()
+    while not os.path.ismount(folder):
+        folder = folder.parent
+        try:
+            above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError:
+            return  # it belongs to others, and so does what is above
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)
 
 
 def _write_all(descriptor: int, at: int, buffers: list[bytes | memoryview]) -> int:

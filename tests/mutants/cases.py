@@ -526,7 +526,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("if found.offset >= claim]\n", "if False]\n"),
         ("        for file in found:\n            self._read_head(file)\n",
          "        for file in counting(found):\n            self._read_head(file)\n"),
-        ("        if (head.queue, head.exchange, head.generation) != mine:\n", "        if False:\n"),
+        ("if (head.queue, head.exchange, head.generation) != mine:\n", "if False:\n"),
         ("LEAP: Final = 2 * UNSYNCED_ENTRIES_MAX\n", "LEAP: Final = 0\n"),
         ("            self._go_over(file, tail[0].follows if tail else None)\n",
          "            self._go_over(file, tail[0].base if tail else None)\n"),

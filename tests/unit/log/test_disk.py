@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from roq.log.disk import BUFFERS_MAX, DiskFiles
 from roq.log.files import LogRefused
+from roq.log.meta import META
 
 
 @pytest.fixture
@@ -58,6 +60,35 @@ def test_a_sync_of_the_folder_that_failed_fails_whoever_asks_for_the_next_one(
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output"):
             files.sync_folder()
+
+
+def test_a_folder_that_is_there_may_not_have_been_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a" / "b" / "log"
+    folder.mkdir(parents=True)
+    synced: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda at: synced.add(os.fstat(at).st_ino))
+    DiskFiles(folder).close()
+    assert synced >= {each.stat().st_ino for each in (folder.parent, tmp_path / "a", tmp_path)}
+    (folder / META).touch()
+    synced.clear()
+    DiskFiles(folder).close()
+    assert not synced, "a start need not do it again"
+
+
+def test_what_stands_above_and_belongs_to_others_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_file = os.open
+
+    def refuse(path: str | Path, *arguments: Any, **more: Any) -> int:
+        if path == tmp_path:
+            raise PermissionError(13, "Permission denied")
+        return open_file(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    DiskFiles(tmp_path / "a" / "log").close()
 
 
 def test_files_are_renamed_replaced_and_removed(files: DiskFiles) -> None:
