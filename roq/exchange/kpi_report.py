@@ -11,6 +11,7 @@ import msgspec
 
 from roq.exchange.machine import ExchangeCore
 from roq.protocol.reports import ExchangeLoad, PublisherLoad
+from roq.protocol.requesting import Durations
 
 B = TypeVar("B")
 
@@ -89,8 +90,7 @@ def load_of(core: ExchangeCore[B], cpu_percent: float, lag_seconds: float = 0.0)
         transactions_checked=core.delayed.transactions.counts["checked"],
         transactions_by_policy=core.delayed.transactions.counts["by_policy"],
     )
-    requests = core.consumers.services.load()
-    return msgspec.structs.replace(load, **requests) if any(requests.values()) else load
+    return msgspec.structs.replace(load, **core.consumers.services.load())
 
 
 def _oldest_seconds(core: ExchangeCore[B]) -> float:
@@ -100,8 +100,16 @@ def _oldest_seconds(core: ExchangeCore[B]) -> float:
 
 
 def metrics_of(load: ExchangeLoad) -> dict[str, float]:
-    """The same for the metrics of the host manager."""
-    return {name: float(value) for name, value in msgspec.structs.asdict(load).items()}
+    """The same for the metrics of the host manager, which have one number for each name."""
+    told: dict[str, float] = {}
+    for name, value in msgspec.structs.asdict(load).items():
+        if isinstance(value, Durations):
+            told |= value.told(name)
+        elif isinstance(value, dict):
+            told |= {f"{name}.{reason}": float(count) for reason, count in value.items()}
+        else:
+            told[name] = float(value)
+    return told
 
 
 def busiest_publishers(core: ExchangeCore[B]) -> list[PublisherLoad]:

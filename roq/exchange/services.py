@@ -23,7 +23,7 @@ from roq.log.delayed_requests import Keeper
 from roq.log.groups import ConsumerGroup
 from roq.log.leases import Member
 from roq.log.log import Log
-from roq.log.outcomes import REMEMBER_SECONDS
+from roq.log.outcomes import REMEMBER_SECONDS, summed
 from roq.log.service_group import ServiceGroup
 from roq.log.timing_wheel import Row
 from roq.protocol import documents, requesting
@@ -36,6 +36,7 @@ from roq.protocol.requesting import (
     AGAIN,
     AGAIN_PUBLISHER,
     ATTEND,
+    DISCARD_REASONS,
     INSTANCE_ORDER,
     REQUESTS,
     REVOKED,
@@ -354,29 +355,35 @@ class Services(Generic[B]):
             for member, requests in by_member.items():
                 yield group, member, REVOKED, requesting.encode(Revoked(requests))
 
-    def load(self) -> dict[str, float]:
+    def load(self) -> dict[str, object]:
         """How the requests of all services stand, and what has become of them, by the names of
-        `ExchangeLoad`."""
+        `ExchangeLoad`; empty: there are no services."""
         groups = self._services.values()
+        if not groups:
+            return {}
         counts: Counter[str] = Counter()
         for group in groups:
             counts.update(group.counts)
         other = counts["cancelled"] + counts["late"] + counts["unknown"]
+        why = {reason: counts[reason] for reason in DISCARD_REASONS if counts[reason]}
+        if rest := counts["discarded"] - sum(why.values()):
+            why[DISCARD_REASONS[-1]] = rest  # this one alone comes from instances
         return {
             "requests_open": sum(group.open_count for group in groups),
             "requests_accepted": sum(group.measured.accepted for group in groups),
             "requests_done": counts["done"],
             "requests_failed": counts["failed"],
             "requests_discarded": counts["discarded"],
+            "requests_discarded_by": why,
             "requests_otherwise": other,
             "requests_retried": sum(group.failed for group in groups),
             "responses_stored": sum(len(group.outcomes) for group in groups),
             "responses_bytes": sum(group.outcomes.bytes for group in groups),
             "responses_expired": counts["expired"],
             "requests_oldest_seconds": max((group.oldest_age for group in groups), default=0.0),
-            "requests_wait_seconds": sum(group.measured.waiting.seconds for group in groups),
-            "requests_run_seconds": sum(group.measured.running.seconds for group in groups),
-            "responses_kept_seconds": sum(group.outcomes.unfetched.seconds for group in groups),
+            "requests_waiting": summed(group.measured.waiting for group in groups),
+            "requests_running": summed(group.measured.running for group in groups),
+            "responses_unfetched": summed(group.outcomes.unfetched for group in groups),
             "responses_fetched": sum(group.outcomes.unfetched.count for group in groups),
         }
 

@@ -13,7 +13,8 @@ from typing import Final
 from roq.hcm.children import EXCHANGE, MONITOR, Child, Children, State
 from roq.hcm.leader import Leader
 from roq.model import exchange_name
-from roq.protocol.metrics import Metric, Sample, counter, gauge
+from roq.protocol.metrics import Metric, Sample, buckets, counter, gauge, histogram
+from roq.protocol.requesting import DISCARD_REASONS, DURATION_BOUNDS, Durations
 
 _EXCHANGE: Final = ("queue", "exchange")
 _ROLES: Final = (MONITOR, EXCHANGE)
@@ -132,12 +133,6 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
         ("requests_retried", 1, counter(
             "roq_exchange_requests_retried_total",
             "Times that an instance has given one back, to be run again.", *_EXCHANGE)),
-        ("requests_wait_seconds", 1, counter(
-            "roq_exchange_requests_wait_seconds_total",
-            "Time until requests were handed out, of all.", *_EXCHANGE)),
-        ("requests_run_seconds", 1, counter(
-            "roq_exchange_requests_run_seconds_total",
-            "Time until those that were handed out were answered, of all.", *_EXCHANGE)),
         ("responses_stored", 1, gauge(
             "roq_exchange_responses_stored", "Outcomes that nobody has fetched yet.",
             *_EXCHANGE)),
@@ -145,9 +140,6 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
             "roq_exchange_responses_stored_bytes", "What they take.", *_EXCHANGE)),
         ("responses_fetched", 1, counter(
             "roq_exchange_responses_fetched_total", "Outcomes that were fetched.", *_EXCHANGE)),
-        ("responses_kept_seconds", 1, counter(
-            "roq_exchange_responses_kept_seconds_total",
-            "Time until they were fetched, of all.", *_EXCHANGE)),
         ("responses_expired", 1, counter(
             "roq_exchange_responses_expired_total", "Outcomes that nobody has fetched in time.",
             *_EXCHANGE)),
@@ -165,6 +157,26 @@ OF_EXCHANGE: Final[Mapping[str, tuple[Metric, float]]] = {
 }  # fmt: skip
 """Name in a `ChildReport` → metric, and what one of the former is in the unit of the latter."""
 
+DISCARDED: Final = counter(
+    "roq_exchange_requests_discarded_by_reason_total",
+    f"Requests that no instance has taken: {', '.join(DISCARD_REASONS)}.",
+    *_EXCHANGE, "reason",
+)  # fmt: skip
+_DISCARDED: Final = {f"requests_discarded_by.{reason}": reason for reason in DISCARD_REASONS}
+DURATIONS: Final = {
+    "requests_waiting": histogram(
+        "roq_exchange_requests_waiting_seconds", "Time until requests were handed out.", *_EXCHANGE
+    ),
+    "requests_running": histogram(
+        "roq_exchange_requests_running_seconds",
+        "Time until those that were handed out were answered.", *_EXCHANGE,
+    ),
+    "responses_unfetched": histogram(
+        "roq_exchange_responses_unfetched_seconds", "Time until outcomes were fetched.", *_EXCHANGE
+    ),
+}  # fmt: skip
+"""Name of `Durations` of an `ExchangeLoad` → metric."""
+
 OF_MONITOR: Final[Mapping[str, tuple[Metric, float]]] = {
     name: (metric, 1)
     for name, metric in (
@@ -177,17 +189,26 @@ OF_MONITOR: Final[Mapping[str, tuple[Metric, float]]] = {
 }  # fmt: skip
 
 _TOLD: Final = {EXCHANGE: OF_EXCHANGE, MONITOR: OF_MONITOR}
+_ONE: Final = Durations([0] * (len(DURATION_BOUNDS) + 1))
+_NAMES: Final = {
+    EXCHANGE: (
+        *OF_EXCHANGE,
+        *_DISCARDED,
+        *(each for name in DURATIONS for each in _ONE.told(name)),
+    ),
+    MONITOR: tuple(OF_MONITOR),
+}
 
 METRICS: Final = (
     LEADER, CHILDREN, SLOTS, DISK, DISK_FREE, UP, RESTARTS, FILES, RING_MAX,
-    *(metric for metric, _ in OF_EXCHANGE.values()),
+    *(metric for metric, _ in OF_EXCHANGE.values()), DISCARDED, *DURATIONS.values(),
     *(metric for metric, _ in OF_MONITOR.values()),
 )  # fmt: skip
 
 
 def known(role: str, told: Mapping[str, float]) -> dict[str, float]:
     """Of what a child tells, that which has a name here; anything else is not kept."""
-    return {name: told[name] for name in _TOLD[role] if name in told}
+    return {name: told[name] for name in _NAMES[role] if name in told}
 
 
 def figures(children: Children, leader: Leader, exchange_max: int) -> Iterator[Sample]:
@@ -229,5 +250,13 @@ def _of_child(child: Child) -> Iterator[Sample]:
     if child.role == EXCHANGE:
         yield Sample(RING_MAX, child.limits.ring_bytes, labels)
     for told, value in child.metrics.items():
-        metric, scale = _TOLD[child.role][told]
-        yield Sample(metric, value * scale, labels)
+        if told in _TOLD[child.role]:
+            metric, scale = _TOLD[child.role][told]
+            yield Sample(metric, value * scale, labels)
+        elif told in _DISCARDED:
+            yield Sample(DISCARDED, value, (*labels, _DISCARDED[told]))
+    for name, metric in DURATIONS.items() if child.role == EXCHANGE else ():
+        some = Durations.among(name, child.metrics)
+        if some.count:
+            counted = buckets(DURATION_BOUNDS, some.counts)
+            yield Sample(metric, some.seconds, labels, counted)

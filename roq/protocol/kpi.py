@@ -23,6 +23,7 @@ import msgspec
 from roq.errors import RemoteProtocolError
 from roq.number_ranges import Amount, ChildEpoch, ExchangeNumber, Real, Whole
 from roq.protocol import documents
+from roq.protocol.requesting import DiscardCounts, Durations
 
 FRAMES_MAX: Final = 4
 """Frames of one message; anything longer is not ours."""
@@ -162,12 +163,25 @@ class ExchangeKpi(Kpi, frozen=True, kw_only=True, tag=41):
     requests_done: Whole = 0
     requests_failed: Whole = 0
     requests_discarded: Whole = 0
+    requests_discarded_by: DiscardCounts = {}
+    """By reason; none: 0."""
+    requests_otherwise: Whole = 0
+    """Cancelled, late or unknown."""
     requests_retried: Whole = 0
     requests_oldest_seconds: Amount = 0.0
     """Age of the oldest one that is open."""
     responses_stored: Whole = 0
     """Outcomes that nobody has fetched yet, and what they take:"""
     responses_bytes: Whole = 0
+    responses_fetched: Whole = 0
+    responses_expired: Whole = 0
+    """Outcomes that nobody has fetched in time."""
+    requests_waiting: Durations = Durations()
+    """Until requests were handed out, since the exchange has begun."""
+    requests_running: Durations = Durations()
+    """Until those that were handed out were answered."""
+    responses_unfetched: Durations = Durations()
+    """Until outcomes were fetched."""
     leaving: bool = False
     """It is being emptied, and will be stopped."""
     top: list[PublisherRate] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 
 
 class MetricKind(StrEnum):
@@ -18,6 +19,8 @@ class MetricKind(StrEnum):
     """Goes up and down."""
     COUNTER = "counter"
     """Only grows, until its process is started again."""
+    HISTOGRAM = "histogram"
+    """Counts durations up to each of some bounds; only grows, as a counter does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Metric:
 
     Attributes:
         name: `roq_…`, with the unit and, for a counter, `_total` at the end.
-        kind: gauge or counter.
+        kind: gauge, counter or histogram.
         help: one sentence for people.
         labels: names of what tells its samples apart.
     """
@@ -43,13 +46,15 @@ class Sample:
 
     Attributes:
         metric: which one.
-        value: in the unit of its name.
+        value: in the unit of its name; of a histogram the sum.
         labels: one value for each of its labels.
+        buckets: of a histogram: each bound, and how many were not above it. The last is `+Inf`.
     """
 
     metric: Metric
     value: float
     labels: tuple[str, ...] = ()
+    buckets: tuple[tuple[str, float], ...] = ()
 
 
 def gauge(name: str, text: str, *labels: str) -> Metric:
@@ -60,6 +65,17 @@ def gauge(name: str, text: str, *labels: str) -> Metric:
 def counter(name: str, text: str, *labels: str) -> Metric:
     """A metric that only grows."""
     return Metric(name, MetricKind.COUNTER, text, labels)
+
+
+def histogram(name: str, text: str, *labels: str) -> Metric:
+    """A metric that counts by bounds."""
+    return Metric(name, MetricKind.HISTOGRAM, text, labels)
+
+
+def buckets(bounds: Iterable[float], counts: Iterable[float]) -> tuple[tuple[str, float], ...]:
+    """`Sample.buckets`, of how many were between each bound and the one before, and above all."""
+    names = [*(f"{bound:g}" for bound in bounds), "+Inf"]
+    return tuple(zip(names, accumulate(counts), strict=True))
 
 
 def by_state(metric: Metric, states: Iterable[str], known: Iterable[str]) -> Iterator[Sample]:

@@ -9,6 +9,7 @@ import msgspec
 
 from roq.model import CLIENT_NAME_MAX, VOLATILE
 from roq.number_ranges import Amount, ChildEpoch, ExchangeNumber, Int32, Whole
+from roq.protocol.requesting import DiscardCounts, Durations
 
 ClientName = Annotated[
     str,
@@ -143,6 +144,8 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     requests_done: Whole = 0
     requests_failed: Whole = 0
     requests_discarded: Whole = 0
+    requests_discarded_by: DiscardCounts = {}
+    """By reason; none: 0."""
     requests_otherwise: Whole = 0
     """Cancelled, late or unknown."""
     requests_retried: Whole = 0
@@ -152,12 +155,12 @@ class ExchangeLoad(msgspec.Struct, frozen=True, kw_only=True):
     responses_expired: Whole = 0
     requests_oldest_seconds: Amount = 0.0
     """Age of the oldest request that has not ended."""
-    requests_wait_seconds: Amount = 0.0
-    """Until requests were handed out, all in all."""
-    requests_run_seconds: Amount = 0.0
-    """Until those that were handed out were answered, all in all."""
-    responses_kept_seconds: Amount = 0.0
-    """Until outcomes were fetched, all in all, and how many were."""
+    requests_waiting: Durations = Durations()
+    """Until requests were handed out."""
+    requests_running: Durations = Durations()
+    """Until those that were handed out were answered."""
+    responses_unfetched: Durations = Durations()
+    """Until outcomes were fetched, and how many were:"""
     responses_fetched: Whole = 0
     cut_off: Whole = 0
     """How often the connection of one was ended, as that was too much for all of them together."""

@@ -71,17 +71,26 @@ DURATION_BOUNDS: Final = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0,
 )  # fmt: skip
 """Seconds, of `Durations`."""
+DISCARD_REASONS: Final = (
+    "none registered", "all busy", "all unavailable", "not confirmed", "no such endpoint",
+)  # fmt: skip
+"""Why requests are discarded."""
 STORE_BYTES: Final = 64 * 1024 * 1024
 UNASKED: Final = NUMBER_MAX
 """Number of no question."""
 SEPARATOR: Final = "/"
 """Between service and endpoint in a topic; it stands in neither of them."""
 
+DiscardCounts = Annotated[
+    dict[Annotated[str, msgspec.Meta(max_length=64)], Whole], msgspec.Meta(max_length=16)
+]
+"""Discarded requests by reason, of `DISCARD_REASONS`; newer exchanges may know others."""
 _Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=WITHIN_SECONDS_MAX)]
 _Times = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 _Bytes = Annotated[int, msgspec.Meta(ge=1_024, le=1 << 34)]
 _Index = Annotated[int, msgspec.Meta(ge=0, le=(1 << 20) - 1)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+_Counts = Annotated[list[Whole], msgspec.Meta(max_length=len(DURATION_BOUNDS) + 1)]
 _More = Annotated[list[bytes], msgspec.Meta(max_length=(1 << 20) - 1)]
 _Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 _Settings = Annotated[
@@ -438,8 +447,9 @@ def shortened(view: RequestView) -> RequestView:
 class Durations(msgspec.Struct, frozen=True, array_like=True):
     """How long something has taken, and how often."""
 
-    counts: list[Whole] = []
-    """Of each of `DURATION_BOUNDS` those up to it and above the one before, and those above all."""
+    counts: _Counts = []
+    """Of each of `DURATION_BOUNDS` those up to it and above the one before, and those above all;
+    empty: there were none."""
     seconds: Real = 0.0
     """All together."""
 
@@ -457,6 +467,18 @@ class Durations(msgspec.Struct, frozen=True, array_like=True):
             if count and seen >= wanted:
                 return bound
         return 0.0
+
+    def told(self, name: str) -> dict[str, float]:
+        """As numbers that each have a name of their own; `among` puts them together again."""
+        told = {f"{name}.{at}": float(count) for at, count in enumerate(self.counts)}
+        return told | {f"{name}.seconds": self.seconds} if told else {}
+
+    @classmethod
+    def among(cls, name: str, told: Mapping[str, float]) -> Durations:
+        """What `told` has made, out of numbers that others may have sent."""
+        names = [f"{name}.{at}" for at in range(len(DURATION_BOUNDS) + 1)]
+        counts = [max(0, int(told.get(each, 0))) for each in names]
+        return cls(counts, max(0.0, told.get(f"{name}.seconds", 0.0)))
 
 
 class Requests(msgspec.Struct, frozen=True, kw_only=True):

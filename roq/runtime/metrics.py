@@ -19,7 +19,11 @@ from typing import Annotated, Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from roq.protocol.control import Health
@@ -50,7 +54,12 @@ COMMON: Final = (INFO, READY, CHECK, LONGEST_TURN)
 
 log = logging.getLogger(__name__)
 
-Family = GaugeMetricFamily | CounterMetricFamily
+Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
+_FAMILIES: Final[dict[MetricKind, type[Family]]] = {
+    MetricKind.GAUGE: GaugeMetricFamily,
+    MetricKind.COUNTER: CounterMetricFamily,
+    MetricKind.HISTOGRAM: HistogramMetricFamily,
+}
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -235,7 +244,11 @@ def exposition(metrics: Sequence[Metric], samples: Iterable[Sample]) -> bytes:
     families: dict[Metric, Family] = {metric: _family(metric) for metric in metrics}
     told: set[Metric] = set()
     for _, sample in zip(range(SAMPLES_MAX), samples, strict=False):
-        families[sample.metric].add_metric(sample.labels, sample.value)
+        family = families[sample.metric]
+        if isinstance(family, HistogramMetricFamily):
+            family.add_metric(sample.labels, sample.buckets, sample.value)
+        else:
+            family.add_metric(sample.labels, sample.value)
         told.add(sample.metric)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Figures(families[metric] for metric in metrics if metric in told))
@@ -243,8 +256,7 @@ def exposition(metrics: Sequence[Metric], samples: Iterable[Sample]) -> bytes:
 
 
 def _family(metric: Metric) -> Family:
-    kind = GaugeMetricFamily if metric.kind is MetricKind.GAUGE else CounterMetricFamily
-    return kind(metric.name, metric.help, labels=metric.labels)
+    return _FAMILIES[metric.kind](metric.name, metric.help, labels=metric.labels)
 
 
 def _json(well: bool, document: dict[str, object]) -> Response:

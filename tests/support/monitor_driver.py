@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from roq.machine import Tick
 from roq.model import ElasticRules, ExchangeInfo, Limits
@@ -89,7 +90,7 @@ class Driver:
 
     def report(
         self, number: int, epoch: int = 1, *, top: list[PublisherLoad] | None = None,
-        stopping: bool = False, idle: bool = False, queue_id: bytes = QUEUE_ID, **load: int,
+        stopping: bool = False, idle: bool = False, queue_id: bytes = QUEUE_ID, **load: Any,
     ) -> list[Control]:  # fmt: skip
         return self.receive(
             f"exchange {number}.{epoch}",

@@ -16,7 +16,7 @@ from roq.exchange import requesters, services
 from roq.exchange.consumer_peers import BLOCKED_SECONDS
 from roq.exchange.events import Unreachable
 from roq.exchange.intake import batch_bytes_max
-from roq.exchange.kpi_report import load_of
+from roq.exchange.kpi_report import load_of, metrics_of
 from roq.exchange.machine import ExchangeCore
 from roq.log import service_group
 from roq.log.ring import Ring, TopicLog
@@ -40,6 +40,7 @@ from roq.protocol.consuming import (
 )
 from roq.protocol.requesting import (
     ATTEND,
+    DISCARD_REASONS,
     ENDPOINTS_MAX,
     ENDS,
     FIGURES,
@@ -56,6 +57,7 @@ from roq.protocol.requesting import (
     Attend,
     Attended,
     Begun,
+    Durations,
     Figures,
     InstanceOrder,
     Position,
@@ -803,10 +805,29 @@ def test_what_has_become_of_requests_is_reported() -> None:
     assert (load.requests_accepted, load.requests_open, load.requests_done) == (3, 1, 1)
     assert (load.requests_failed, load.responses_stored, load.responses_fetched) == (1, 1, 1)
     assert load.responses_bytes > 0
+    assert (load.requests_waiting.count, load.requests_running.count) == (3, 2)
+    assert load.responses_unfetched.count == 1
+    told = metrics_of(load)
+    assert Durations.among("requests_running", told) == load.requests_running
+    assert {type(each) for each in told.values()} == {float}, "each number has a name"
     asker.ends()
     report = asker.report()
     assert (report.accepted, report.waiting.count, report.running.count) == (3, 3, 2)
     assert report.unfetched.count == 1
+
+
+def test_discarded_requests_are_reported_by_reason() -> None:
+    there, publisher, _, instance = service()
+    publisher.send(b"s/do", 3)
+    instance.look()
+    ((number, _, _, _),) = instance.leases
+    instance.done(answers=[Answer(number, 0, state=RequestState.DISCARDED)])
+    pass_time(there, 30.0)  # it has confirmed nothing
+    load = load_of(there.core, 0.0)
+    assert sum(load.requests_discarded_by.values()) == load.requests_discarded == 3
+    assert load.requests_discarded_by["no such endpoint"] == 1
+    assert load.requests_discarded_by.keys() <= set(DISCARD_REASONS)
+    assert metrics_of(load)["requests_discarded_by.no such endpoint"] == 1.0
 
 
 def test_of_two_instances_with_one_id_the_newer_one_counts() -> None:

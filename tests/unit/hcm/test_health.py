@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from roq.exchange.kpi_report import metrics_of
 from roq.hcm.children import EXCHANGE, MONITOR, Child, Children, State
 from roq.hcm.crash_history import CrashHistory, CrashLimits
 from roq.hcm.health import SHOWN_MAX, of_host
 from roq.hcm.leader import Leader
-from roq.hcm.metrics import METRICS, figures, known, of_machine
+from roq.hcm.metrics import DISCARDED, METRICS, figures, known, of_machine
 from roq.model import Limits
 from roq.protocol.control import NOT_LEADER, Failure, HostReportAck
 from roq.protocol.metrics import Sample
-from roq.protocol.reports import Check
+from roq.protocol.reports import Check, ExchangeLoad
+from roq.protocol.requesting import DURATION_BOUNDS, Durations
+from roq.runtime.metrics import exposition
 
 LEADER = "tcp://a:5000"
 
@@ -110,6 +113,28 @@ def test_figures_are_in_base_units_with_the_queue_and_the_exchange() -> None:
     assert told["roq_exchange_longest_turn_seconds"].value == 0.25
     assert told["roq_host_exchanges_max"].value == 3
     assert told["roq_child_up"].value == 1
+
+
+def test_how_long_requests_took_is_a_histogram_and_discarded_ones_are_told_by_reason() -> None:
+    load = ExchangeLoad(
+        requests_waiting=Durations([0, 2, *[0] * (len(DURATION_BOUNDS) - 2), 1], 400.5),
+        requests_discarded_by={"all busy": 3, "for fun": 4},
+    )
+    one = child(1)
+    one.metrics = known(EXCHANGE, metrics_of(load))
+    samples = list(figures(children(one), leader(), 0))
+    told = {each.metric.name: each for each in samples}
+    waiting = told["roq_exchange_requests_waiting_seconds"]
+    assert (waiting.labels, waiting.value) == (("orders", "x1"), 400.5)
+    assert waiting.buckets[:2] == (("0.001", 0), ("0.002", 2)), "up to each bound"
+    assert waiting.buckets[-2:] == (("300", 2), ("+Inf", 3))
+    assert "roq_exchange_requests_running_seconds" not in told, "there were none"
+    text = exposition(METRICS, samples).decode()
+    name = "roq_exchange_requests_waiting_seconds"
+    assert f'{name}_bucket{{exchange="x1",le="0.002",queue="orders"}} 2.0' in text
+    assert f'{name}_sum{{exchange="x1",queue="orders"}} 400.5' in text
+    reasons = [each for each in samples if each.metric is DISCARDED]
+    assert [(each.labels[-1], each.value) for each in reasons] == [("all busy", 3)]
 
 
 def test_one_that_does_not_run_has_no_figures_but_that_it_is_down() -> None:

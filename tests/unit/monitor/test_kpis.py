@@ -5,6 +5,7 @@ from roq.monitor.events import Effect, Listened
 from roq.protocol import kpi
 from roq.protocol.control import Alive, Attach, Empty
 from roq.protocol.reports import PublisherLoad
+from roq.protocol.requesting import Durations
 
 
 def old(effects: list[Effect]) -> list[list[dict[str, object]]]:
@@ -97,6 +98,18 @@ def test_publishers_are_called_as_they_call_themselves_the_last_time() -> None:
     driver.alive("silent", "publisher")
     [document] = numeric(driver.advance(1.0), kpi.ExchangeKpi)
     assert [rate.name for rate in document.top] == ["till-1", "till-2", ""]
+
+
+def test_how_requests_stand_is_told_as_their_exchange_tells_it() -> None:
+    driver = Driver()
+    load = {
+        "requests_otherwise": 1, "responses_fetched": 2, "responses_expired": 3,
+        "requests_discarded_by": {"all busy": 4}, "requests_waiting": Durations([1, 2], 0.5),
+        "requests_running": Durations([0, 1], 0.25), "responses_unfetched": Durations([3], 0.1),
+    }  # fmt: skip
+    driver.report(1, **load)
+    [document] = numeric(driver.advance(1.0), kpi.ExchangeKpi)
+    assert {name: getattr(document, name) for name in load} == load
 
 
 def test_a_queue_without_exchanges_still_tells_that_it_lives() -> None:
