@@ -122,7 +122,10 @@ class RoqCluster:
 
     def processes(self, case: Case) -> dict[str, int]:
         """The exchange and the monitor of the queue, and the managers."""
-        queue = self.options(case)["queue"]
+        return self.processes_of(self.options(case)["queue"])
+
+    def processes_of(self, queue: str) -> dict[str, int]:
+        """Likewise, of any queue."""
         found: dict[str, int] = {}
         for process in self._children():
             words = process.cmdline()

@@ -107,7 +107,7 @@ def show(results: Results, console: Console) -> None:
             *(_latency(results, case) for case in _latency_cases(results)),
             _flood(results),
             _idle(results),
-            _verdicts(results),
+            verdict_table(results.verdicts),
             _trouble(results),
         )
     )
@@ -228,9 +228,10 @@ def _idle(results: Results) -> RenderableType:
     return _titled(f"Idle cluster, over {seconds:g} s; `roq up` took {up:.1f} s", table)
 
 
-def _verdicts(results: Results) -> RenderableType:
+def verdict_table(verdicts: Iterable[Verdict]) -> RenderableType:
+    """What is wanted and what came out."""
     table = _table("", "goal", "measured", "range", "")
-    for verdict in results.verdicts:
+    for verdict in verdicts:
         sign = "≥" if verdict.at_least else "≤"
         spread = (
             f"{verdict.low:.3g} to {verdict.high:.3g}"

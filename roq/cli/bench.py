@@ -36,6 +36,11 @@ RESULTS: Final = Path("benchmarks/results")
 @click.option(
     "--requests", is_flag=True, help="Measure requests and responses instead: beside peers."
 )
+@click.option(
+    "--limits",
+    is_flag=True,
+    help="With --requests: what they cost at most instead, against what is wanted.",
+)
 @click.option("--jobs", is_flag=True, help="Measure jobs instead: beside peers.")
 @click.option(
     "--backlog",
@@ -73,6 +78,7 @@ def bench(
     durable: bool,
     groups: bool,
     requests: bool,
+    limits: bool,
     jobs: bool,
     backlog: int | None,
     held_minutes: int | None,
@@ -94,6 +100,7 @@ def bench(
       roq bench --compare --busy 1 --idle 5
       roq bench --durable
       roq bench --groups
+      roq bench --requests --limits
       roq bench --jobs
       roq bench --jobs --backlog 5000000
       roq bench --jobs --backlog 1000000 --held-minutes 10
@@ -117,14 +124,16 @@ def bench(
         raise click.UsageError("--backlog is of jobs: give --jobs, too")
     if held_minutes is not None and backlog is None:
         raise click.UsageError("--held-minutes is of a backlog: give --backlog, too")
+    if limits and not requests:
+        raise click.UsageError("--limits are of requests: give --requests, too")
     if chosen_apart:
+        named = "request_limits" if limits else "backlog" if backlog else chosen_apart[0]
         more = {"backlog_bytes": 200_000_000 if quick else 1_000_000_000,
                 "cold_bytes": 1 << 28 if quick else 1 << 30} if durable else {}  # fmt: skip
         if backlog is not None:
             more = {"number": backlog, "held_minutes": held_minutes or 0}
         _bench_apart(
-            chosen_apart[0] if backlog is None else "backlog", rounds or (2 if quick else 5),
-            0.4 if quick else 1.0,
+            named, rounds or (2 if quick else 5), 0.4 if quick else 1.0,
             output or RESULTS, as_json=as_json, **more,
         )  # fmt: skip
         return

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from roq.benchmarks import groups, jobs, plan, requests
+from roq.benchmarks import groups, jobs, plan, request_limits, requests
 from roq.benchmarks.case import Case, CaseFailure, CaseSample
 from roq.benchmarks.contender import Contender
 from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
@@ -105,6 +105,21 @@ def test_requests_and_their_peer_take_turns() -> None:
         assert set(figures) == {each.key for each in results.askers}
         assert all(figure > 0 for rounds in figures.values() for figure in rounds)
     assert set(results.accepted_us) == {"roq_none", "roq_flush"}
+
+
+@pytest.mark.long
+def test_what_requests_cost_at_most_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {
+        "STORED": 2_000, "INSTANCES": 8, "CROWDS": 2, "IDLE_SECONDS": 0.2, "OPEN": 500, "RATE": 40,
+        "BEFORE_SECONDS": 0.5, "AFTER_SECONDS": 0.5,
+    }  # fmt: skip
+    for name, size in sizes.items():
+        monkeypatch.setattr(request_limits, name, size)
+    monkeypatch.delitem(request_limits._LOST, "silence")
+    found = request_limits.measure(1, 0.0, Console(quiet=True))
+    assert found.failures == []
+    assert len(found.verdicts) == 5
+    assert all(each.measured is not None and each.measured > 0 for each in found.verdicts)
 
 
 def test_jobs_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:

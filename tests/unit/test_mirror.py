@@ -39,6 +39,7 @@ benchmarks/contenders/zmq_clients
 benchmarks/contenders/zmq_proxy
 benchmarks/idler
 benchmarks/picture
+benchmarks/request_party
 benchmarks/results
 benchmarks/spark
 benchmarks/worker
