@@ -596,13 +596,13 @@ class ServiceGroup(ConsumerGroup[B]):
                 self._note_end(each, publisher, most, silent=silent)
             return
         self._requests.ended(outcome)
-        delayed = self.delayed.ended(outcome.position)
-        if delayed is not None:
+        if (delayed := self.delayed.ended(outcome.position)) is not None:
             position, publisher = delayed
             outcome = msgspec.structs.replace(outcome, offset=position.offset, index=position.at)
         self.counts[outcome.state] += outcome.count
-        if silent:
-            self.outcomes.note(outcome.positions, outcome.state, self._clock)
+        if silent:  # that one runs again is written, and so is how that has ended
+            note = self.outcomes.put_state if delayed else self.outcomes.note
+            note(outcome.positions, outcome.state, self._clock)
             return
         if not self.outcomes.keep(outcome, self._clock + self.service.keep_result, most):
             self.outcomes.put_state(outcome.positions, outcome.state, self._clock)

@@ -701,6 +701,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        message = None if named != position else delayed_message(named)\n",
          "        message = None\n"),
         ("            position, publisher = delayed\n", "            position, _ = delayed\n"),
+        ("self.outcomes.put_state if delayed else self.outcomes.note", "self.outcomes.note"),
     ),
     *_of(
         "roq/log/least_loaded.py",
@@ -768,6 +769,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if not kept.left:\n            self.bytes",
          "        if True:\n            self.bytes"),
         ("            if kept.left == kept.outcome.count:", "            if True:"),
+    ),
+    *_of(
+        "roq/log/outcomes.py",
+        ("tests/property/test_services.py",),
+        ("every[first - answer.index : first - answer.index + count]", "every[:count]"),
     ),
     *_of(
         "roq/client/request/workers.py",
