@@ -25,6 +25,8 @@ from roq.testing import namespaces
 from roq.testing.namespaces import NetworkHost
 
 DISK_MEGABYTES: Final = 48
+APART: Final = 2
+"""Machines of clients that can be cut off."""
 _PREFIX: Final = "roq-chaos-"
 _CLOCK: Final = "faketime-"
 _SHARED: Final = Path("/dev/shm")  # noqa: S108 - libfaketime's choice
@@ -76,6 +78,7 @@ class Machines:
         folder: for files of the run.
         nodes: those of the cluster; most clients are with us.
         far: where a client has a bad line; None on loopback addresses.
+        apart: two more on which there are clients, whose plugs can be pulled; or none.
         clocks: the library that makes clocks jump; empty: there is none.
         lacking: what cannot be done here and why, in sentences.
     """
@@ -83,6 +86,7 @@ class Machines:
     folder: Path
     nodes: tuple[Node, ...]
     far: Detour | None
+    apart: tuple[NetworkHost, ...]
     clocks: str
     lacking: tuple[str, ...]
 
@@ -93,7 +97,7 @@ def machines(count: int, *, networked: bool, bad: bool = True) -> Iterator[Machi
 
     Args:
         networked: namespaces, which needs root; else loopback addresses.
-        bad: disks can be full, and one client more is on a machine with a bad line.
+        bad: disks can be full, and clients are on three machines more, one with a bad line.
 
     Raises:
         Unavailable: namespaces are wanted and cannot be made; says why.
@@ -105,7 +109,11 @@ def machines(count: int, *, networked: bool, bad: bool = True) -> Iterator[Machi
         folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         stack.callback(_remove, folder)
         lacking = [] if networked else ["links: hosts on loopback addresses have none"]
-        links, far = _links(stack, count, folder, bad=bad) if networked else ([None] * count, None)
+        links: list[NetworkHost | None] = [None] * count
+        apart: tuple[NetworkHost, ...] = ()
+        far: Detour | None = None
+        if networked:
+            links[:], apart, far = _links(stack, count, folder, bad=bad)
         nodes = []
         for number, link in enumerate(links, 1):
             address = f"127.97.{os.getpid() % 250}.{number}" if link is None else link.address
@@ -117,7 +125,7 @@ def machines(count: int, *, networked: bool, bad: bool = True) -> Iterator[Machi
         clocks = clock_library()
         if not clocks:
             lacking.append("clocks: no libfaketime (apt-get install faketime)")
-        yield Machines(folder, tuple(nodes), far, clocks, tuple(lacking))
+        yield Machines(folder, tuple(nodes), far, apart, clocks, tuple(lacking))
 
 
 def sweep() -> list[str]:
@@ -160,12 +168,12 @@ def folders() -> list[Path]:
 
 def _links(
     stack: ExitStack, count: int, folder: Path, *, bad: bool
-) -> tuple[list[NetworkHost | None], Detour | None]:
-    """The plugs of so many machines, and a client's with a bad line; we are on one more."""
-    front, *others = stack.enter_context(namespaces.network(count + 1 + bad))
+) -> tuple[list[NetworkHost], tuple[NetworkHost, ...], Detour | None]:
+    """The plugs of so many machines, of clients, and of one with a bad line; we are on one more."""
+    front, *others = stack.enter_context(namespaces.network(count + 1 + (1 + APART) * bad))
     line = stack.enter_context(detour(others.pop(), folder / "detour.log")) if bad else None
     stack.enter_context(front.entered())
-    return list(others), line
+    return others[:count], tuple(others[count:]), line
 
 
 def clock_library() -> str:

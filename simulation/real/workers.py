@@ -53,7 +53,7 @@ class Worker:
 
     Attributes:
         job: what it is for.
-        far: it has a bad line.
+        place: the machine on which it is; None: it is with us.
         id: of its publisher or subscriber, hexadecimal; empty until it has connected.
         opened: when it was connected; None: it is not.
         messages: published, or received.
@@ -66,7 +66,7 @@ class Worker:
 
     def __init__(self, job: Job, folder: Path, place: NetworkHost | None) -> None:
         self.job = job
-        self.far = place is not None
+        self.place = place
         self.id = ""
         self.opened: float | None = None
         self.messages = 0
@@ -257,11 +257,12 @@ class Workers:
             far: with a bad line, if there is one.
         """
         job = Job(queue=queue, topic=topic, publishes=True, rate=rate, size=200)
-        return self._start(job, calls=calls, far=far)
+        return self._start(job, calls=calls, place=self._far if far else None)
 
     def subscriber(self, queue: str, prefix: str, *, far: bool = False) -> Worker:
         """Start a subscriber."""
-        return self._start(Job(queue=queue, topic=prefix, size=200), far=far)
+        job = Job(queue=queue, topic=prefix, size=200)
+        return self._start(job, place=self._far if far else None)
 
     def member(self, queue: str, mode: str) -> Worker:
         """Start a member of the queue's consumer group.
@@ -271,17 +272,18 @@ class Workers:
         """
         return self._start(Job(queue=queue, mode=mode))
 
-    def instance(self, queue: str) -> Worker:
-        """Start an instance of the queue's service."""
-        return self._start(Job(queue=queue, role="instance"))
+    def instance(self, queue: str, place: NetworkHost | None = None) -> Worker:
+        """Start an instance of the queue's service, on a machine, or with us."""
+        return self._start(Job(queue=queue, role="instance"), place=place)
 
-    def requester(self, queue: str, rate: float) -> Worker:
+    def requester(self, queue: str, rate: float, place: NetworkHost | None = None) -> Worker:
         """Start a requester.
 
         Args:
             rate: calls of `request` or `request_many` a second.
+            place: as of `instance`.
         """
-        return self._start(Job(queue=queue, role="requester", rate=rate))
+        return self._start(Job(queue=queue, role="requester", rate=rate), place=place)
 
     def kill(self, worker: Worker) -> None:
         """Kill one of them for good."""
@@ -295,10 +297,10 @@ class Workers:
         """Start one that does the same as one that was killed; a requester also asks for what that
         one has left."""
         if worker.job.role != "requester":
-            return self._start(worker.job, calls=bool(worker.job.calls), far=worker.far)
+            return self._start(worker.job, calls=bool(worker.job.calls), place=worker.place)
         requests = self.judge.requests[worker.job.queue]
         left = requests.left()
-        made = self._start(msgspec.structs.replace(worker.job, left=left))
+        made = self._start(msgspec.structs.replace(worker.job, left=left), place=worker.place)
         requests.hand_over(left, made.job.name)
         return made
 
@@ -422,7 +424,7 @@ class Workers:
             if sum(arrived) != before:
                 before, since = sum(arrived), time.monotonic()
 
-    def _start(self, job: Job, *, calls: bool = False, far: bool = False) -> Worker:
+    def _start(self, job: Job, *, calls: bool = False, place: NetworkHost | None = None) -> Worker:
         """Start one with a name and files of its own."""
         self._serial += 1
         kind = "publisher" if job.publishes else "member" if job.mode else job.role or "subscriber"
@@ -432,6 +434,6 @@ class Workers:
             job, name=name, addresses=self._addresses, journal=f"{files}.journal",
             calls=f"{files}.calls" if calls else "",
         )  # fmt: skip
-        worker = Worker(own, self._folder, self._far if far else None)
+        worker = Worker(own, self._folder, place)
         self.all.append(worker)
         return worker

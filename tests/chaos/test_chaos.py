@@ -38,6 +38,7 @@ def wrong(outcome: dict[str, object]) -> str:
 
 NETWORK = (
     "exchange-mute", "zookeeper", "registry-part", "host", "link", "line", "clock", "disk",
+    "instance-cut", "requester-cut",
 )  # fmt: skip
 """What can happen to hosts of a network, or to several servers of ZooKeeper, alone."""
 ANYWHERE = (
@@ -60,18 +61,25 @@ def happened(outcome: dict[str, object]) -> set[str]:
 
 @pytest.mark.netns
 @pytest.mark.timeout(480)
-def test_whatever_happens_to_hosts_of_a_network_every_message_arrives(tmp_path: Path) -> None:
+def test_whatever_happens_to_hosts_of_a_network_every_message_arrives_and_requests_end_once(
+    tmp_path: Path,
+) -> None:
+    """A service, its queue and its requesters are on different hosts."""
     reason = namespaces.missing()
     if reason:
         pytest.skip(reason)
     outcome = played(
-        "chaos", "--seed", SEED, "--steps", "13", *LONG, *only(NETWORK), *PATIENT,
-        output=tmp_path, seconds=450,
+        "chaos", "--requests", "--seed", SEED, "--steps", "9", "--more", "1", *LONG,
+        *only(NETWORK), *PATIENT, output=tmp_path, seconds=450,
     )  # fmt: skip
     assert not wrong(outcome)
     assert outcome["networked"]
     assert outcome["tally"]["received"] > 0
     assert len(happened(outcome)) >= 10
+    assert {"link-cut", "instance-cut", "requester-cut"} <= happened(outcome)
+    requests = outcome["requests"]
+    assert isinstance(requests, dict)
+    assert all(each["done"] > 0 for each in requests.values())
 
 
 def test_and_on_loopback_addresses_without_any_rights(tmp_path: Path) -> None:

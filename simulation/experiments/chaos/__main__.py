@@ -165,6 +165,9 @@ def _usable(made: Environment, kinds: Sequence[Kind]) -> tuple[list[Kind], list[
         lacking["members"] = "members: there are no consumer groups (--groups)"
     if not made.workers.instances:
         lacking["requests"] = "requests: there are none (--requests)"
+    without = lacking.get("requests") or lacking.get("links")
+    if without:
+        lacking["apart"] = without
     usable, skipped = [], []
     for kind in kinds:
         needs = FAULTS[kind.name].needs

@@ -248,16 +248,18 @@ def _furnish(made: Environment, wish: Wish, *, calls: bool) -> None:
         made.workers.member(wish.name, wish.mode)
     if wish.instances:
         made.workers.judge.requests[wish.name] = Answering(durable=wish.durable)
-    for _ in range(wish.instances):
-        made.workers.instance(wish.name)
+    # The first of each is on a machine of its own kind, whose plug can be pulled.
+    serving, asking = made.machines.apart or (None, None)
+    for each in range(wish.instances):
+        made.workers.instance(wish.name, None if each else serving)
     readers = made.workers.subscribers + made.workers.members + made.workers.instances
     deadline = time.monotonic() + START_SECONDS
     while any(worker.opened is None for worker in readers):
         made.rest(0.05)
         if time.monotonic() > deadline:
             raise ScenarioError("; ".join(made.workers.troubles()))
-    for _ in range(wish.instances):
-        made.workers.requester(wish.name, wish.calls)
+    for each in range(wish.instances):
+        made.workers.requester(wish.name, wish.calls, None if each else asking)
     for each in range(wish.publishers):
         made.workers.publisher(
             wish.name, f"{wish.name}.{each + 1}", rate=wish.rate, calls=calls, far=each < wish.far

@@ -41,7 +41,8 @@ class Fault:
 
     Attributes:
         needs: `links`, `disks` or `clocks` of the site, `zookeeper` or a `file` as the registry,
-            `members` of consumer groups, or `requests`; empty: nothing.
+            `members` of consumer groups, `requests`, or `apart`, requests and links; empty:
+            nothing.
         forgets: memory of exchanges is lost, with what was acknowledged a while ago.
         deafens: subscribers, or consumers, do not get what is published meanwhile.
     """
@@ -254,6 +255,19 @@ def cut_link(environment: Environment, draw: Draw) -> Happening:
     node.link.join()
 
 
+def cut_client(kind: str) -> Callable[[Environment, Draw], Happening]:
+    """The plug of the machine of such clients is pulled, and put in again."""
+
+    def happen(environment: Environment, draw: Draw) -> Happening:
+        apart = environment.machines.apart
+        hit = pick([x for x in getattr(environment.workers, kind) if x.place in apart], draw.dice)
+        hit.place.cut()
+        yield f"{hit}, {hit.place.address}"
+        hit.place.join()
+
+    return happen
+
+
 def deafen(environment: Environment, draw: Draw) -> Happening:
     """A machine gets nothing any more, but is heard."""
     node = pick(environment.machines.nodes, draw.dice)
@@ -392,6 +406,8 @@ _ALL: Final = (
     Fault(_kind("member-pause", 2, 0.5, 8), pause_client("members"), needs="members", deafens=True),
     Fault(_kind("instance-kill", 3, 0, 2), kill_client("instances"), needs="requests"),
     Fault(_kind("instance-pause", 3, 3.5, 8), pause_client("instances"), needs="requests"),
+    Fault(_kind("instance-cut", 3, 0.5, 12), cut_client("instances"), needs="apart"),
+    Fault(_kind("requester-cut", 3, 0.5, 12), cut_client("requesters"), needs="apart"),
     Fault(_kind("requester-kill", 3, 0, 2), kill_client("requesters"), needs="requests"),
     Fault(_kind("requester-pause", 3, 3.5, 8), pause_client("requesters"), needs="requests"),
     Fault(_kind("host-kill", 2, 1, 12), kill_host, forgets=True),
