@@ -4,21 +4,18 @@ rule of requests is found."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-import msgspec
 import pytest
+from outdated import an_outdated_attempt_answers
 
 from roq.client.request.pending import Pending
 from roq.errors import RequestFailed
-from roq.log.leases import Lease, Member
 from roq.log.open_requests import OpenRequests
 from roq.log.outcomes import OutcomeStore
-from roq.log.service_group import ServiceGroup
 from roq.model import FLUSH, VOLATILE
-from roq.protocol.requesting import Answer
 from roq.simulation.experiments.survival import Wish, try_seeds
 from roq.simulation.virtual.kinds import KINDS
 from roq.simulation.virtual.trial import Case, Trial
@@ -63,33 +60,6 @@ def test_without_troubles_every_request_is_answered() -> None:
 
 
 # --- rules that are broken ------------------------------------------------------------------------
-
-
-def an_outdated_attempt_answers(patch: Patch) -> None:
-    """The number of a lease is not looked at: whoever has had the request may answer it."""
-    lend, answer = ServiceGroup._lease, ServiceGroup.answer_all
-    offsets: dict[int, int] = {}
-
-    def remember(self: ServiceGroup[bytes], *given: object) -> Lease:
-        lease: Lease = lend(self, *given)  # type: ignore[arg-type]
-        offsets[lease.number] = lease.offset
-        return lease
-
-    def careless(
-        self: ServiceGroup[bytes], member: Member, number: int, answers: Iterable[Answer]
-    ) -> int:
-        if number in member.leases or number not in offsets:
-            return answer(self, member, number, answers)
-        batch, taken = self._requests.batches.get(offsets[number]), 0
-        for each in answers:
-            lease = None if batch is None else batch.holder(each.index)
-            if lease is not None:
-                mine = msgspec.structs.replace(each, lease=lease.number)
-                taken += answer(self, lease.member, lease.number, [mine])
-        return taken
-
-    patch.setattr(ServiceGroup, "_lease", remember)
-    patch.setattr(ServiceGroup, "answer_all", careless)
 
 
 def what_has_begun_is_not_noted(patch: Patch) -> None:

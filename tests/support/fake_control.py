@@ -16,6 +16,8 @@ from roq.protocol.control import (
     Alive,
     Assigned,
     Attach,
+    ClusterInfo,
+    ClusterInfoRequest,
     Control,
     ExchangeAck,
     ExchangeReport,
@@ -98,6 +100,12 @@ class FakeControl:
             request: Control = documents.decode(data, GcmRequest)
         except RemoteProtocolError:
             return
+        if isinstance(request, ClusterInfoRequest):
+            nowhere = {"management": "", "broadcast": ""}
+            info = ClusterInfo(
+                id=request.id, cluster="fake", leader=True, client=self.address, **nowhere
+            )
+            self._gcm.send(peer, documents.encode(info))
         if not isinstance(request, LocateRequest):
             return
         error = self.refusal
