@@ -272,11 +272,14 @@ class FakeControl:
 class ThreadExchange:
     """A real exchange in a thread of the test."""
 
-    def __init__(self, control: FakeControl, number: int = 1, counter: int = 1) -> None:
+    def __init__(
+        self, control: FakeControl, number: int = 1, counter: int = 1, log: str = ""
+    ) -> None:
         self.spec = ExchangeSpec(
             child=f"{control.queue}.x{number}", queue=control.queue, queue_id=control.queue_id,
             epoch=child_epoch(1, counter), bind="127.0.0.1", advertise="127.0.0.1", ports=(0, 0),
             manager="", monitor="", number=number, host="127.0.0.1", limits=control.limits,
+            log=log,
         )  # fmt: skip
         self.server = ExchangeServer(self.spec)
         self.info = self.server.info
