@@ -1,8 +1,9 @@
 """Help for tests of programs that use RoQ, and of RoQ itself.
 
 `roq.testing.cluster()` gives a running cluster for the length of a block; the pytest fixture
-`roq_cluster` (in `roq.testing.fixtures`) does so for a whole run. `roq.testing.jobs()` runs the
-jobs of a program on a clock of the test's.
+`roq_cluster` (in `roq.testing.fixtures`) does so for a whole run. On a clock of the test's
+`roq.testing.jobs()` runs the jobs of a program, `roq.testing.requests()` its services and
+requesters.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from roq.testing.running import RunningCluster, cluster
+from roq.testing.virtual_requests import RequestWorld, requests
 
 if TYPE_CHECKING:
     from roq.testing.job_clock import JobClock, jobs
 
-__all__ = ["JobClock", "RunningCluster", "cluster", "jobs"]
+__all__ = ["JobClock", "RequestWorld", "RunningCluster", "cluster", "jobs", "requests"]
 
 
 def __getattr__(name: str) -> object:

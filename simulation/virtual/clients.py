@@ -29,12 +29,11 @@ from roq.simulation.virtual.process import LocalWorld, Process
 from roq.simulation.virtual.sockets import Sockets
 from roq.simulation.virtual.watch import Watch
 from roq.testing.history import History
+from roq.testing.virtual_time import OneThread
 
 
-class ClientEngine:
+class ClientEngine(OneThread):
     """A client's I/O thread, see `SessionEngine`."""
-
-    forked = False  # nothing forks here
 
     def __init__(self, process: Process) -> None:
         dialer = Sockets(process)
@@ -43,17 +42,13 @@ class ClientEngine:
         self.monitors = MonitorConnections(process, dialer)
         self.jitter: Jitter = process.world.random.random
         self.translate: Translate = str
-        self.inside = True
+        self.wall_clock = process.clocks.wall_clock
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run it in a turn of its own."""
         self.reactor.call_soon(function)
 
     call_here = call_soon
-
-    def run_sync(self, function: Callable[[], None]) -> None:
-        """Run it now: there is one thread."""
-        function()
 
 
 class _Sent(Receipt):

@@ -137,9 +137,6 @@ class Engine(ClientEngine):
 
         return Line(self._process, address, on_up, on_down, answered)
 
-    def check_process(self) -> None:
-        """Nothing forks here."""
-
 
 class Joining:
     """A process that is a member of a group.

@@ -100,19 +100,6 @@ class RequestEngine(Engine):
 
         self.call_soon(again)
 
-    def guard(self, who: str) -> ClientLock:
-        """A lock that nobody waits for."""
-        return ClientLock(who)
-
-    def at_end(self, call: Callable[[], None]) -> None:
-        """It ends with its process."""
-
-    def not_at_end(self, call: Callable[[], None]) -> None:
-        """It ends with its process."""
-
-    def check_outside(self) -> None:
-        """Nobody waits here."""
-
 
 class Collects(Collector):
     """A collector of which it is noticed what it is told."""

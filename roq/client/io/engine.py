@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -61,6 +62,7 @@ class Engine:
         callbacks: calls users back, in a thread of its own.
         limited: for what many publishers and subscribers may have to say at once.
         jitter: spreads what this client and others do again at the same time: in [0, 1).
+        wall_clock: gives seconds since 1970.
         forked: whether this is a child process, which has neither the thread nor the connections.
 
     Raises:
@@ -79,6 +81,7 @@ class Engine:
         self.limited = RateLimited(logger, LOG_SECONDS)
         # A generator of its own: applications that seed the global one alike must not act as one.
         self.jitter: Jitter = random.Random().random  # noqa: S311 - spreads retries, guards nothing
+        self.wall_clock: Callable[[], float] = time.time
         self.exchanges = ExchangeConnections(self.reactor, self.jitter)
         self.failure: BaseException | None = None
         """What ended the thread, if it did not end by `close`."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from time import time
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -390,7 +389,7 @@ class Requester:
         if self._collects:
             seconds = _within(settings, data)
             if delayed is not None:
-                seconds += max(0.0, delayed[0] / SECOND_US - time())
+                seconds += max(0.0, delayed[0] / SECOND_US - collector.wall_clock())
             collector.expect(pending, seconds)
         keep = data if self._collects and endpoint.idempotent and not headers else None
         self._publish(endpoint, data, headers, pending, delayed, keep)
@@ -407,7 +406,7 @@ class Requester:
         seconds = self._collector.settings(endpoint.service).delay if delay is None else delay
         if seconds == 0:
             return None
-        now = time()
+        now = self._collector.wall_clock()
         due_us = due_of(seconds, now)
         if due_us <= now * SECOND_US:
             return None

@@ -279,7 +279,7 @@ class Service:
             self.close(0.0)
             raise
         self._looked_at = monotonic()
-        threading.Thread(target=self._look_on, name=f"roq-{self.name}-look", daemon=True).start()
+        self._start_looking()
 
     def run(self) -> None:
         """Take requests until SIGTERM or SIGINT, then `drain`. In the main thread of a program.
@@ -413,6 +413,9 @@ class Service:
         )
 
     # --- how it is --------------------------------------------------------------------------------
+
+    def _start_looking(self) -> None:
+        threading.Thread(target=self._look_on, name=f"roq-{self.name}-look", daemon=True).start()
 
     def _look_on(self) -> None:
         """A thread of its own: the availability function may take its time, or hang."""

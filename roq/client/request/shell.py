@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import monotonic, time
+from time import monotonic
 from typing import Any, Final
 
 from roq.client.io.engine import Engine
@@ -76,6 +76,9 @@ class Collector:
         publisher: by which requests are made here; empty: none is.
         on_lost: called with what an exchange had that is gone, before that is told; whether
             something else is done about it.
+
+    Attributes:
+        wall_clock: gives seconds since 1970.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Collector:
         self._told: deque[tuple[LogId, list[bytes]]] = deque()
         """What has come beside acknowledgements; each stays until it is taken in."""
         self._engine = engine
+        self.wall_clock = engine.wall_clock
         self._machine = RequesterMachine()
         self._publisher = publisher
         self._on_lost = on_lost
@@ -438,7 +442,7 @@ class Collector:
             return
         now, after = self._engine.reactor.now(), 0.0
         if pending.delayed is not None:
-            after = max(0.0, pending.delayed[0] / SECOND_US - time())
+            after = max(0.0, pending.delayed[0] / SECOND_US - self.wall_clock())
         if not self._machine.wait(pending.endpoint.service, *place, now, ask=ask, after=after):
             self._lost(pending)
             return

@@ -87,6 +87,7 @@ class PaperCollector:
 
     open_count = 0
     trouble = ""
+    wall_clock = staticmethod(time.time)
 
     def __init__(self, on_lost: Callable[[Any], bool]) -> None:
         self.on_lost = on_lost
