@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from roq.client.io.engine import Translate
+from roq.errors import Closed
 from roq.exchange.events import Effect, Received, Send, Unreachable
 from roq.exchange.machine import ExchangeCore
 from roq.machine import Tick
@@ -187,8 +188,15 @@ class VirtualClient(OneThread, Loop):
         self._time.begin(run, lambda: self.alive)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """As `VirtualTime.wait_for`."""
-        return self._time.wait_for(condition, timeout)
+        """As `VirtualTime.wait_for`.
+
+        Raises:
+            Closed: it was killed.
+        """
+        done = self._time.wait_for(lambda: not self.alive or condition(), timeout)
+        if not (self.alive or condition()):
+            raise Closed("the test has killed it")
+        return done
 
     def open(
         self, address: str, *, on_up: Call, on_down: Call,  # noqa: ARG002 - there is one exchange

@@ -7,8 +7,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
@@ -46,7 +45,7 @@ from roq.client.request.service import (
 from roq.client.request.shell import Collector
 from roq.client.request.waiting_requests import Waiter
 from roq.client.request.workers import Workers
-from roq.errors import InvalidRequest, WouldBlock
+from roq.errors import Closed, InvalidRequest, Unavailable, WouldBlock
 from roq.machine import Tick
 from roq.model import PublisherId
 from roq.protocol.attributes import attributes_of
@@ -137,7 +136,8 @@ class _Publisher:
 
     def close(self, timeout: float | None = None) -> None:
         """End, when all is acknowledged or the time is over."""
-        self.flush(DELIVERY_SECONDS if timeout is None else timeout)
+        with suppress(Closed):  # it was killed
+            self.flush(DELIVERY_SECONDS if timeout is None else timeout)
         self._perform(self.machine.leave("the requester is closed", self._client.now()))
 
     # --- as a receipt knows it --------------------------------------------------------------------
@@ -241,6 +241,11 @@ class _Collector(Collector):
         """They are known; who is to answer begins first."""
         self._client.wait_for(self._known.is_set, timeout)
 
+    @property
+    def trouble(self) -> str:
+        """Why the exchange cannot be reached; empty: it can."""
+        return "the test has cut it off" if self._client.is_cut else ""
+
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Let time pass until this is so."""
         return self._client.wait_for(condition, timeout)
@@ -281,13 +286,9 @@ class _Threads(Workers[T], Generic[T]):
 class _Service(Service):
     """An instance on the test's clock. Its process takes no memory and no processor time."""
 
-    def __init__(
-        self, client: VirtualClient, number: int, name: str, queue: str, **given: Any
-    ) -> None:
+    def __init__(self, client: VirtualClient, name: str, queue: str, **given: Any) -> None:
         super().__init__(cast("Engine", client), [], name, queue, **given)
         self._client = client
-        self._id = number.to_bytes(_ID_BYTES, "big")
-        self._member = replace(self._member, id=self._id)
         handling = self._handling
         handling._clock, handling._wall_clock = client.now, client.wall_clock  # noqa: SLF001
         handling._workers = _Threads(client, handling._work_on)  # noqa: SLF001
@@ -320,7 +321,8 @@ class _Service(Service):
         shell = self._shell
         if shell is not None and not self._closed:
             shell.take_no_more()
-            self._client.wait_for(lambda: not shell.unsettled, timeout)
+            with suppress(Closed):  # it was killed
+                self._client.wait_for(lambda: not shell.unsettled, timeout)
         super().close(0.0)
 
     @property
@@ -337,7 +339,8 @@ class _Service(Service):
     def _wait(self) -> None:
         if self._shell is not None:
             self._shell.topology(TOPOLOGY)
-        self._client.wait_for(self._ready.is_set, self._timeout)
+        if not self._client.wait_for(self._ready.is_set, self._timeout):
+            raise Unavailable(f"service {self.name} was not taken in: {self.trouble}")
         super()._wait()
 
     def _start_looking(self) -> None:
@@ -401,7 +404,7 @@ class RequestWorld:
         self._check(queue)
         client = self._client()
         service = _Service(
-            client, self._made, name, self.queue, threads=threads, prefetch=prefetch,
+            client, name, self.queue, threads=threads, prefetch=prefetch,
             available=available, retry_on=retry_on, retries=retries, retry=retry,
             retry_max=retry_max, lease=lease, settings=settings_of(settings),
             instance=instance or f"{name}-{self._made}", version=version, timeout=timeout,
@@ -543,8 +546,7 @@ class RequestWorld:
     def end(self) -> None:
         """Nothing happens any more."""
         self._time.end()
-        for who, client in self._clients.items():
-            client.alive = False
+        for who in self._clients:
             farewell.closed(who)
 
     def _client(self) -> VirtualClient:

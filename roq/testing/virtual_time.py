@@ -48,7 +48,7 @@ class Turn:
         self.lives = lives
         self._run = run
         self._patience = patience
-        self._given_up = False
+        self._given_up = self._over = False
         self._go = threading.Semaphore(0)
         self._back = threading.Semaphore(0)
         self._thread = threading.Thread(target=self._work, name="roq-testing", daemon=True)
@@ -73,6 +73,8 @@ class Turn:
                 "something real (a lock, a socket, time.sleep). On a test's clock it may wait for "
                 "`world.sleep`, and for results"
             )
+        if self._over:
+            self._thread.join()
 
     def wait(self) -> None:
         """Stand still until it is to go on; in this thread.
@@ -100,6 +102,7 @@ class Turn:
         except GivenUp:
             pass
         finally:
+            self._over = True
             self._back.release()
 
 

@@ -92,6 +92,7 @@ def test_who_waits_lets_time_pass(world: RequestWorld) -> None:
         assert pending.result(2) == 8
         assert seconds(world) == 10
         assert pending.future().result(0) == 8
+        assert requester.trouble == ""
     assert requester.open == 0
 
 
@@ -285,7 +286,26 @@ def test_answers_that_are_lost_are_told_again(world: RequestWorld) -> None:
     world.kill(requester)
     world.advance(5)
     assert not left.done()
+    with pytest.raises(roq.Closed, match="has killed it"):
+        left.result()
+    requester.close()
     assert world.response(once, left.id).result(5).total == 4
+
+
+def test_who_is_cut_off_is_not_taken_in(world: RequestWorld) -> None:
+    requester, service = world.requester(), doubles(world)
+    world.cut(service, 11)
+    with pytest.raises(roq.Unavailable, match="service stock was not taken in: exchange x1"):
+        service.start()
+    world.cut(requester, 11)
+    with pytest.raises(roq.Unavailable, match="have not answered in 10 s: the test has cut it off"):
+        requester.request(double, 1)
+    service = doubles(world)
+    assert requester.request(double, 1).result() == 2
+    world.kill(service)
+    with service:
+        pass
+    service.drain()
 
 
 def test_delayed_requests_come_at_their_time(world: RequestWorld) -> None:

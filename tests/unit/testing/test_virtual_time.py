@@ -64,7 +64,7 @@ def test_those_whose_process_is_gone_are_ended_and_so_are_all_in_the_end(
     time: VirtualTime,
 ) -> None:
     seen: list[str] = []
-    alive = True
+    alive, threads = True, threading.active_count()
 
     def work(name: str) -> None:
         try:
@@ -83,6 +83,7 @@ def test_those_whose_process_is_gone_are_ended_and_so_are_all_in_the_end(
     assert seen == ["killed"]
     time.end()
     assert seen == ["killed", "left"]
+    assert threading.active_count() == threads
     with pytest.raises(roq.Closed):
         time.run(time.now())
 
