@@ -12,16 +12,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from roq.testing.running import RunningCluster, cluster
-from roq.testing.virtual_requests import RequestWorld, requests
 
 if TYPE_CHECKING:
     from roq.testing.job_clock import JobClock, jobs
+    from roq.testing.virtual_requests import RequestWorld, requests
 
 __all__ = ["JobClock", "RequestWorld", "RunningCluster", "cluster", "jobs", "requests"]
 
 
+_LATER = {
+    "JobClock": "roq.testing.job_clock",
+    "jobs": "roq.testing.job_clock",
+    "RequestWorld": "roq.testing.virtual_requests",
+    "requests": "roq.testing.virtual_requests",
+}
+
+
 def __getattr__(name: str) -> object:
-    """What needs the extra `jobs` is loaded when it is used."""
-    if name in {"JobClock", "jobs"}:
-        return getattr(import_module("roq.testing.job_clock"), name)
+    """What needs the extra `jobs`, or much else, is loaded when it is used."""
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
