@@ -138,6 +138,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     messages go."""
     log_seconds: Size = 7 * 24 * 60 * 60
     """Messages that are older go from the log of a durable queue, in whole files."""
+    log_until_done: Size = 0
+    """1: a file of a log also goes when all consumer groups of the queue have done everything in
+    it, and that was half a minute ago. As long as the queue has no group, nothing goes by that.
+    Subscribers, Spark and readers of logs find less then: what is done nobody keeps for them."""
     message_seconds: Size = 0
     """Time to live of each message, from when an exchange has taken it in: older ones are handed to
     no consumer group; 0: without an end. A shorter one of its own counts."""

@@ -62,6 +62,8 @@ IDLE_AFTER_SECONDS: Final = 10.0
 IDLE_FACTOR: Final = 2
 """An idle exchange reports to its monitor so many times less often, and may be silent for so many
 times longer. As soon as somebody comes it reports at once, and then as usual."""
+SAME_GROUPS_SECONDS: Final = IDLE_FACTOR * EXCHANGE_LOST_SECONDS
+"""What a monitor has said of the groups of all exchanges holds for so long."""
 EXCHANGE_OPENING_SECONDS: Final = 1.0
 """Subscribers have so long to find a new exchange before publishers are moved there."""
 

@@ -2,9 +2,12 @@
 """Restart the host managers and configuration managers of a cluster, one after the other.
 
 A host is drained first, so nothing is lost and no publisher waits; after its restart it takes what
-is placed again, unless an operator had cordoned it before. Of the configuration managers the one
-that leads comes last. Each step waits until the cluster is well again; the first that takes too
-long ends the program with exit code 1, and what is to be done is said. It may be run again.
+is placed again, unless an operator had cordoned it before. One with logs of durable queues is not
+drained, as that would remove them: its command has to end the old process by SIGTERM, so that all
+else goes elsewhere and the logs stay; publishers whose queue has no other exchange wait until it is
+back. Of the configuration managers the one that leads comes last. Each step waits until the cluster
+is well again; the first that takes too long ends the program with exit code 1, and what is to be
+done is said. It may be run again.
 
 A command is run by the shell, with {host} and {port} of the part that it restarts. It must not
 return before the old process has ended:
@@ -31,6 +34,7 @@ import roq
 from roq.client.admin.views import HostSummary
 from roq.client.cluster import Cluster
 from roq.errors import RequestError, Unavailable
+from roq.model import VOLATILE
 
 LOOK_SECONDS: Final = 0.5
 CALM_SECONDS: Final = 3.0
@@ -69,9 +73,12 @@ class Rolling:
         before = self._host(host)
         if before is None or before.state != "live":
             _give_up(f"host {host} is not live: mend or remove it first (`roq host list`)")
-        with self._step(f"host {host} is drained"):
-            self._cluster.drain_host(host)
-            self._wait(lambda: self._left(host), f"host {host} is empty")
+        if self._has_logs(host):
+            click.echo(f"host {host} has logs of durable queues: it is not drained, and they stay")
+        else:
+            with self._step(f"host {host} is drained"):
+                self._cluster.drain_host(host)
+                self._wait(lambda: self._left(host), f"host {host} is empty")
         with self._step(f"host {host} is restarted"):
             _run(command, host, before.control.rpartition(":")[2])
             self._wait(lambda: self._not_back(before), f"host {host} is back")
@@ -89,6 +96,14 @@ class Rolling:
 
     def _host(self, host: str) -> HostSummary | None:
         return next((each for each in self._cluster.hosts() if each.host == host), None)
+
+    def _has_logs(self, host: str) -> bool:
+        return any(
+            each.host == host
+            for queue in self._cluster.queues()
+            if queue.durability not in {VOLATILE, ""}
+            for each in self._cluster.exchanges(queue.name)
+        )
 
     def _left(self, host: str) -> str:
         row = self._host(host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
 from roq.cli.daemons import daemon_options, run_host_manager
 from roq.cli.drain import DRAIN_SECONDS, Drain
+from roq.cli.failures import Failed
 from roq.cli.output import (
     done,
     note,
@@ -19,6 +21,7 @@ from roq.cli.output import (
     print_table,
     state_text,
 )
+from roq.client.admin.kept_logs import KeptLog, logs_on
 from roq.client.admin.wording import bytes_text
 
 
@@ -138,21 +141,28 @@ def uncordon(target: Target, name: str) -> None:
     show_default=True,
     help="With --wait: seconds until it ends with an error; the drain goes on.",
 )
+@click.option("--yes", is_flag=True, help="Do it, also if logs of durable queues go with it.")
 @cluster_command
-def drain(target: Target, name: str, wait: bool, within: float) -> None:
-    """Have everything on HOST go to other hosts, without losing a message.
+def drain(target: Target, name: str, wait: bool, within: float, yes: bool) -> None:
+    """Have everything on HOST go to other hosts, but for what is kept in logs.
 
-    Nothing new is placed there. Publishers move, subscribers read what is left, monitors start
-    elsewhere; then HOST holds nothing and may be stopped. It goes on without this command, and
-    `roq host uncordon HOST` takes it back. With --wait the exit code is 1 if no other host has
-    room, or if it takes too long.
+    Nothing new is placed there. Publishers move, subscribers and groups that are there read what is
+    left, monitors start elsewhere; then HOST holds nothing and may be stopped. It goes on without
+    this command, and `roq host uncordon HOST` takes it back. With --wait the exit code is 1 if no
+    other host has room, or if it takes too long.
+
+    The logs of durable queues do not go elsewhere: they are removed, with what is kept in them for
+    those to come. Which ones that are is said, and you are asked; a program says --yes. To keep
+    them stop the host manager by SIGTERM instead, and start it again.
 
     \b
     Example:
       roq host drain 10.0.0.2 --wait
-      roq host drain 10.0.0.2 && roq host list
+      roq host drain 10.0.0.2 --yes && roq host list
     """
     with target.connect() as cluster:
+        if not yes:
+            _ask_for_logs(logs_on(cluster, name), name, asks=not target.as_json)
         cluster.drain_host(name, timeout=target.change_timeout)
         if not wait:
             done(f"host {name} is being drained", as_json=target.as_json, host=name)
@@ -163,6 +173,34 @@ def drain(target: Target, name: str, wait: bool, within: float) -> None:
             note(f"host {name} goes on being drained; `roq host uncordon {name}` takes it back")
             raise
     done(f"host {name} holds nothing", as_json=target.as_json, host=name)
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty()
+
+
+def _ask_for_logs(logs: list[KeptLog], host: str, *, asks: bool) -> None:
+    """Say which logs go with a host, and go on if that is wanted.
+
+    Raises:
+        Failed: nobody can be asked.
+    """
+    if not logs:
+        return
+    for each in logs:
+        note(str(each))
+    note(
+        f"These logs are removed when host {host} is empty. Subscribers and groups that are there "
+        "have what is in them first; nobody else finds it any more (`start=`, Spark, groups to "
+        "come). If the host is to be back, stop its manager by SIGTERM instead: then they stay."
+    )
+    if not asks or not _somebody_is_there():
+        raise Failed(
+            f"host {host} is not drained: {len(logs)} log{'s' * (len(logs) > 1)} would be removed, "
+            "and nobody can be asked here",
+            hint="Say --yes if that is meant.",
+        )
+    click.confirm("Drain it, and remove them?", abort=True, err=True)
 
 
 @host.command(short_help="Forget HOST, which is gone.")

@@ -108,6 +108,7 @@ def create(
     Example:
       roq queue create orders
       roq queue create payments --limit log_seconds=86400
+      roq queue create work --limit log_until_done=1
       roq queue create ledger --ordered
       roq queue create ticks --durability none
       roq queue create work --requests services.json
@@ -408,7 +409,8 @@ def _retention(description: QueueDescription) -> list[tuple[str, str]]:
         return []
     limits = description.limits
     stays = f"{age_text(limits.log_seconds)}, {bytes_text(limits.log_bytes)} for each exchange"
-    return [("Retention", f"{stays}, whichever comes first, read or not")]
+    done = "; what all groups have done goes before that" if limits.log_until_done else ""
+    return [("Retention", f"{stays}, whichever comes first, read or not{done}")]
 
 
 def _slow_text(slow: str, seconds: int) -> str:

@@ -154,8 +154,8 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         Args:
             name: 1 to 128 of the characters A-Z a-z 0-9 . _ -
             host: where its monitor and first exchange run; None: the least loaded host.
-            exists_ok: an existing queue is no error; it stays as it is. It is one if `flush` or
-                `async` is asked for, and the queue has another durability.
+            exists_ok: an existing queue is no error; it stays as it is. It is one if a durability
+                is asked for and the queue has another one.
             durability: `flush`: each exchange acknowledges what is on its disk, and goes on with it
                 after a restart. `async`: likewise, but it acknowledges what is written, and syncs
                 it within 100 ms. `none`: messages live in the memory of the exchanges. None: as
@@ -174,9 +174,8 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         except QueueExists:
             if not exists_ok:
                 raise
-            wanted = None if durability == VOLATILE else durability
-            there = self.describe(name).durability if wanted else wanted
-            if there != wanted:
+            there = self.describe(name).durability if durability else durability
+            if there != durability:
                 raise QueueExists(
                     f"queue {name!r} exists already with durability {there}, and a queue keeps the "
                     f"one that it was created with: create another one with {durability}, or "
@@ -475,7 +474,9 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
 
         def open_publisher() -> Publisher:
             durability, limits = of_letters(self.describe(queue))
-            self.create_queue(letters, exists_ok=True, durability=durability, limits=limits)
+            # That of a queue in memory may be there, and keep letters better than they were kept.
+            if durability != VOLATILE or not self.queue_exists(letters):
+                self.create_queue(letters, exists_ok=True, durability=durability, limits=limits)
             return self.publisher(letters)
 
         burials = DeadLetters(queue, group, open_publisher)

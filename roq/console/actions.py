@@ -362,8 +362,18 @@ def _drain_effect(intent: Intent) -> list[str]:
         f"{many(row.exchanges, 'exchange')} and {many(row.monitors, 'monitor')} are there."
         for row in rows
     ]
+    queues = intent.source.queues().value or []
+    durable = {row.name for row in queues if row.durability not in {VOLATILE, ""}}
+    here = {child.queue for row in rows for child in row.children if child.role == "exchange"}
+    gone = (
+        f"These queues have logs there, which are removed, with what is kept in them for those to "
+        f"come: {', '.join(sorted(durable & here))}. To keep them stop its manager by SIGTERM "
+        "instead, and start it again."
+    )
+    goes = "Nothing new is placed there, and everything on it goes elsewhere"
     return [
-        "Nothing new is placed there, and everything on it goes elsewhere; no message is lost.",
+        f"{goes}; who reads by then loses no message.",
+        *[gone] * bool(durable & here),
         "The cluster goes on with it by itself; uncordon takes it back.",
         *there,
     ]

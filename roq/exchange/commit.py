@@ -85,6 +85,15 @@ class LateLog(Log[B], Protocol[B]):
         """What of it is in memory."""
         ...
 
+    def may_leave(self, below: int, before_us: int) -> int:
+        """Where its oldest files end that are complete, not pinned, older than this time, and lie
+        wholly below this offset; the floor: there is none."""
+        ...
+
+    def release(self, below: int) -> None:
+        """Have complete files leave that lie wholly below this offset, but for what is pinned."""
+        ...
+
 
 @dataclass(slots=True)
 class _Mark:

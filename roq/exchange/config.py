@@ -13,7 +13,9 @@ from roq.number_ranges import UNREADABLE
 from roq.protocol.spec import ExchangeSpec
 
 _EPOCHS = 1 << 63
-MAY_BE_NONE: Final = frozenset({"disk_free_bytes", "disk_free_files", "message_seconds", "ordered"})
+MAY_BE_NONE: Final = frozenset(
+    {"disk_free_bytes", "disk_free_files", "log_until_done", "message_seconds", "ordered"}
+)
 """Limits that may be 0."""
 
 

@@ -178,6 +178,7 @@ class ExchangeServer:
             retired=self.core.retired,
             stopping=bool(self._stopping_since),
             idle=self.core.idle,
+            groups=self.core.groups_digest,
         )
 
     # --- what the monitor says --------------------------------------------------------------------
@@ -191,9 +192,10 @@ class ExchangeServer:
         self._handle(message)
         self._readers.look()
 
-    def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
+    def acknowledged(self, hold_seconds: int | None, *, retire: bool, same_groups: bool) -> None:
         """The monitor counts on this exchange, or has it accept nothing more."""
         self.core.disk.retire(retired=retire)
+        self.core.same_groups(self.reactor.now(), same=same_groups)
         if self._disk is None and hold_seconds is not None:
             self.core.backpressure.rule(hold_seconds)
         self._finder.reset()

@@ -21,6 +21,7 @@ from roq.exchange.consumers import Consumers
 from roq.exchange.counters import Counters
 from roq.exchange.delayed_messages import DelayedMessages
 from roq.exchange.disk_room import DiskRoom
+from roq.exchange.done_files import DoneFiles, groups_digest
 from roq.exchange.events import (
     Effect,
     Event,
@@ -167,6 +168,11 @@ class ExchangeCore(Generic[B]):
         self._late = late
         self._uncommitted = None if late is None else Uncommitted(late, self.disk)
         self._sync_gate = SyncGate(late) if late is not None and ahead else None
+        self._done_files: DoneFiles[B | bytes] | None = None
+        if late is not None and limits.log_until_done:
+            self._done_files = DoneFiles(
+                late, lambda: [group.base for group in self.consumers.groups]
+            )
         self._publishers: Publishers[B] = Publishers(
             ready, queue, limits, self.log, gate, self.links, self.streams, self.counters,
             self.stays, late,
@@ -329,6 +335,18 @@ class ExchangeCore(Generic[B]):
         if damaged:
             texts.append(f"{damaged} entries are damaged or not there (`roq log verify`)")
         return "; ".join(texts)
+
+    @property
+    def groups_digest(self) -> bytes:
+        """Which consumer groups are here, if what they have done leaves the log; else empty."""
+        if self._done_files is None:
+            return b""
+        return groups_digest(group.name for group in self.consumers.groups)
+
+    def same_groups(self, now: float, *, same: bool) -> None:
+        """The monitor says whether all exchanges of the queue have the groups that are here."""
+        if self._done_files is not None:
+            self._done_files.same_groups(now, same=same)
 
     @property
     def retired(self) -> bool:
@@ -500,6 +518,8 @@ class ExchangeCore(Generic[B]):
         self.intake.probe()
         self._publishers.expire(self._now)
         self.consumers.tick()
+        if self._done_files is not None:
+            self._done_files.look(self._now)
         self.intake.look_who_waits()
         self.backpressure.tick(self._now)
         self.intake.look()

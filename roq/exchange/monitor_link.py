@@ -63,11 +63,12 @@ class Shell(Protocol):
         """Another exchange asks or answers by way of the monitor."""
         ...
 
-    def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
+    def acknowledged(self, hold_seconds: int | None, *, retire: bool, same_groups: bool) -> None:
         """The monitor knows this exchange; so long slow subscribers are waited for.
 
         Args:
             retire: nothing more is to be accepted.
+            same_groups: all exchanges of the queue have the groups that it has told last.
         """
         ...
 
@@ -192,7 +193,9 @@ class MonitorLink:
             self._shell.dismissed()
         elif isinstance(answer, ExchangeAck):
             self._silent_reports = 0
-            self._shell.acknowledged(answer.hold_seconds, retire=answer.retire)
+            self._shell.acknowledged(
+                answer.hold_seconds, retire=answer.retire, same_groups=answer.same_groups
+            )
             self._define(answer)
             self._known_to(answer.epoch)
             if answer.retire != self._retire:

@@ -27,7 +27,7 @@ from roq.client.cluster import Cluster
 from roq.client.consume.consumer import Consumer
 from roq.client.consume.message import ConsumedMessage
 from roq.client.publish.publisher import Publisher
-from roq.errors import LeaseLost, RoQError
+from roq.errors import LeaseLost, QueueExists, RoQError
 from roq.jobs.database import MICROSECONDS
 from roq.jobs.held import BLOCK
 from roq.jobs.rows import Look, ReadyJob, Want
@@ -106,7 +106,8 @@ class QueueSender:
         while not self._closed:
             try:
                 with roq.client.cluster.connect(self._addresses, timeout=ANSWER_SECONDS) as cluster:
-                    cluster.create_queue(self._queue, exists_ok=True, durability="none")
+                    with contextlib.suppress(QueueExists):  # of whatever durability
+                        cluster.create_queue(self._queue, durability="none")
                     with cluster.publisher(self._queue) as publisher:
                         self._publish(publisher)
             except RoQError as error:
@@ -246,7 +247,8 @@ class QueueMessages:
         try:
             if self._cluster is None:
                 self._cluster = roq.client.cluster.connect(self._addresses, timeout=ANSWER_SECONDS)
-                self._cluster.create_queue(self._queue, exists_ok=True, durability="none")
+                with contextlib.suppress(QueueExists):
+                    self._cluster.create_queue(self._queue, durability="none")
             for priority, kind in pairs:
                 if (priority, kind) in self._consumers:
                     continue

@@ -511,6 +511,22 @@ class SegmentLog(Generic[B]):
         known = segment.base < segment.end and segment.last_us > 0
         return known and self._age.age_us(segment.last_us, segment.lived_us) > self._keep_us
 
+    def may_leave(self, below: int, before_us: int) -> int:
+        """As `LateLog.may_leave`."""
+        end, most = self.floor, min(below, self.pinned_from)
+        for segment in self._closed:
+            if segment.end > most or not 0 < segment.last_us < before_us:
+                break
+            end = segment.end
+        return end
+
+    def release(self, below: int) -> None:
+        """As `LateLog.release`. What is pinned is not pressed to leave, as it is for want of room:
+        it would be written again with each segment."""
+        most = min(below, self.pinned_from)
+        while self._closed and self._closed[0].end <= most and self._may_leave():
+            self._leave()
+
     def _may_leave(self) -> bool:
         oldest = self._closed[0]
         if pinned := oldest.end > self.pinned_from:

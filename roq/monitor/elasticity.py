@@ -180,6 +180,12 @@ class Elasticity:
         """An exchange serves no more."""
         self.emptying.lost(exchange, now)
 
+    def compare_groups(self, number: int, now: float) -> bool:
+        """Whether all exchanges have the consumer groups of this one, which has just reported; not
+        as long as nobody has told which exchanges there are."""
+        rules = self.rules
+        return rules.known and self._exchanges.compare_groups(number, rules.logs, now)
+
     def retires(self, number: int) -> bool:
         """Whether this exchange is to accept nothing more, as it goes with what it holds."""
         if self.emptying.find(number) is None:

@@ -9,8 +9,9 @@ and only a report in which it says that it does shows that nothing came behind w
 One that scaling empties *rests* when its last publisher has left and something still holds it: it
 has no publishers, counts no more for the policy, and serves what is there until that has gone, or a
 load that rises takes it back. What is in the log of a durable queue holds it until that has left by
-its age; in any queue a subscriber that has not read it does, a consumer group that has not done it,
-and a response that nobody has fetched: all that would be lost.
+its age, or, with the limit `log_until_done`, until all groups have done it; in any queue a
+subscriber that has not read it does, a consumer group that has not done it, and a response that
+nobody has fetched: all that would be lost.
 
 Two parties have an exchange emptied: the queue's own policy (scale-in), and a manager that asks
 for it with `Empty`.
@@ -28,7 +29,11 @@ from roq.monitor.events import Effect, Note, Peer, Send
 from roq.monitor.exchanges import Exchange, Exchanges
 from roq.monitor.sessions import Sessions
 from roq.protocol.control import UNAVAILABLE, Emptied, Empty, failure
-from roq.timing import EMPTYING_ANSWER_SECONDS, ORPHAN_FORGOTTEN_SECONDS
+from roq.timing import (
+    EMPTYING_ANSWER_SECONDS,
+    ORPHAN_FORGOTTEN_SECONDS,
+    SAME_GROUPS_SECONDS,
+)
 
 ASKED_SECONDS: Final = 120.0
 """Nobody has asked again for so long: the exchange takes publishers again."""
@@ -309,7 +314,7 @@ class Emptying:
             if count:
                 return f"{count} {what.format('s' * (count > 1))}"
         held = exchange.load.end_offset - exchange.load.floor_offset
-        if leaving.keeps and held > 0:
+        if leaving.keeps and held > 0 and not _done_by_groups(leaving, exchange):
             return f"{held} batch{'es' * (held > 1)} still in its log"
         return ""
 
@@ -386,6 +391,16 @@ class Emptying:
                 f"{exchange_name(number)} is the last exchange of queue {self._queue} that takes "
                 "publishers: add another one first"
             )
+
+
+def _done_by_groups(leaving: Leaving, exchange: Exchange) -> bool:
+    """Whether nobody waits for what is in the log of an exchange whose groups have done all of it:
+    that is what the queue wants, and no other exchange has a group that this one lacks. One that
+    was made there before the last publisher left here is known by now."""
+    since = leaving.empty_since
+    if not exchange.same_groups or not exchange.load.groups or since is None:
+        return False
+    return exchange.seen - since >= SAME_GROUPS_SECONDS
 
 
 def _not_empty(peer: Peer, request: int, leaving: Leaving, why: str) -> Send:

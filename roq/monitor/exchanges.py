@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
@@ -59,6 +59,9 @@ class Exchange:
         disk_full: why it accepts nothing: for want of room on its disk, or as that has failed.
         unread: what its disk does not give readers and groups; empty: nothing.
         retired: it accepts nothing, as the monitor has wanted, and not before its next report.
+        groups: which consumer groups it has, as `ExchangeReport` says.
+        same_groups: when it reported last, all exchanges had these, and what groups have done is to
+            go from logs.
     """
 
     info: ExchangeInfo
@@ -76,6 +79,8 @@ class Exchange:
     disk_full: str = ""
     unread: str = ""
     retired: bool = False
+    groups: bytes = b""
+    same_groups: bool = False
 
     @property
     def number(self) -> int:
@@ -141,6 +146,8 @@ class Exchanges:
         self._serving: dict[int, Exchange] = {}
         self._epochs: dict[int, int] = {}
         self._dismissed: set[Key] = set()
+        self._groups_left: dict[int, bytes] = {}
+        """The groups of those that serve no more: nobody changes them meanwhile."""
 
     def __len__(self) -> int:
         return len(self._serving)
@@ -227,6 +234,7 @@ class Exchanges:
         exchange.disk_full = message.disk_full
         exchange.unread = message.unread
         exchange.retired = message.retired
+        exchange.groups = message.groups
         exchange.stopping = message.stopping
         exchange.idle = message.idle
         exchange.arrivals = 0
@@ -260,7 +268,27 @@ class Exchanges:
         lost = [each for each in self if now >= each.lost_at]
         for exchange in lost:
             del self._serving[exchange.info.number]
+            self._groups_left.pop(exchange.number, None)
+            self._groups_left[exchange.number] = exchange.groups
+        while len(self._groups_left) > REMEMBERED_MAX:
+            del self._groups_left[next(iter(self._groups_left))]
         return lost
+
+    def compare_groups(self, number: int, logs: Iterable[int], now: float) -> bool:
+        """Find out whether all exchanges have the consumer groups of this one, as they have told.
+
+        Args:
+            number: of one that has just reported.
+            logs: numbers of those that the queue has with their logs, serving or not.
+            now: the present time.
+        """
+        exchange = self._serving.get(number)
+        if exchange is None:
+            return False
+        told = [each.groups if each.heard(now) else b"" for each in self._serving.values()]
+        told += [self._groups_left.get(each, b"") for each in logs if each not in self._serving]
+        exchange.same_groups = bool(exchange.groups) and set(told) == {exchange.groups}
+        return exchange.same_groups
 
     def next_deadline(self) -> float | None:
         """When the next one will be lost if it stays silent."""

@@ -317,12 +317,14 @@ class MonitorMachine:
         if outcome is ReportOutcome.DISMISSED:
             return [Send(peer, ExchangeAck(id=message.id, code=REMOVED))]
         hold = self._elasticity.rules.hold
+        same_groups = self._elasticity.compare_groups(message.exchange.number, now)
         retire = self._elasticity.retires(message.exchange.number)
         if not retire:
             self._exchanges.serves_on(message.exchange.number)
         ack = ExchangeAck(
             id=message.id, epoch=self._epoch, hold_seconds=hold, retire=retire,
             services=self._elasticity.rules.services,
+            same_groups=same_groups,
         )  # fmt: skip
         effects: list[Effect] = [Send(peer, ack)]
         if self._epoch < message.monitor < EPOCH_END:

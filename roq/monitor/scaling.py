@@ -83,7 +83,7 @@ class Operation:
         deadline: when this phase has lasted too long; None if the emptying sees to that.
         tries: how often it was asked.
         epoch, end: of the log of an exchange that is to go, once it is empty; -1: not known.
-        holds_nothing: that log is on a disk, and holds nothing any more.
+        holds_nothing: that log is on a disk, and holds nothing any more that is kept for anybody.
     """
 
     reason: str

@@ -53,6 +53,8 @@ OK: Final = 0
 NOT_LEADER: Final = 8
 FAILED: Final = 1101
 UNAVAILABLE: Final = "unavailable"
+GROUPS_DIGEST_BYTES: Final = 8
+"""Of the digest by which exchanges tell whether they have the same consumer groups."""
 """Code of a refusal of what may come true when it is asked again."""
 
 
@@ -379,6 +381,9 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
     What counts as lost, or is damaged, is told until the process ends."""
     retired: bool = False
     """It accepts nothing, as its monitor wants; what `load` says of its log is final."""
+    groups: Annotated[bytes, msgspec.Meta(max_length=GROUPS_DIGEST_BYTES)] = b""
+    """Which consumer groups it has, as a digest of their names, if the queue has the limit
+    `log_until_done`; empty: not told."""
 
 
 class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
@@ -395,6 +400,9 @@ class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):
     """Accept nothing more until this is taken back: the exchange is to go, with what it holds."""
     services: DefinedServices | None = None
     """What the definition of the queue says of its services; None: not known yet."""
+    same_groups: bool = False
+    """All exchanges of the queue have the same consumer groups, so what those of this one have done
+    nobody waits for."""
 
 
 class Attach(Control, frozen=True, kw_only=True, tag=3210):

@@ -77,6 +77,7 @@ LIMIT_RANGES: Final[dict[str, tuple[int, int]]] = {
     "ordered": (0, 1),
     "log_bytes": (1 << 20, 1 << 44),
     "log_seconds": (1, 100 * 365 * 24 * 60 * 60),
+    "log_until_done": (0, 1),
     "message_seconds": (0, 10 * 366 * 24 * 60 * 60),
     "disk_free_bytes": (0, 1 << 44),
     "disk_free_files": (0, 1 << 32),
@@ -440,6 +441,21 @@ def limits_of(given: dict[str, int]) -> QueueLimits:
             "a message must fit the ring of an exchange"
         )
     return msgspec.structs.replace(limits, message_bytes=limits.ring_bytes)
+
+
+def check_limits(limits: QueueLimits, durability: str) -> QueueLimits:
+    """Give the limits of a new queue back if they go with its durability.
+
+    Raises:
+        InvalidRequest: says which one does not.
+    """
+    if limits.log_until_done and durability == VOLATILE:
+        raise InvalidRequest(
+            "log_until_done says when a log on a disk lets files go, and a queue with durability "
+            "none has no such log: what its groups have done makes room in memory by itself. Leave "
+            "the limit out, or create the queue with durability flush or async"
+        )
+    return limits
 
 
 def _open(data: bytes) -> tuple[RawDocument, int]:

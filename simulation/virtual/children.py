@@ -241,7 +241,7 @@ class ExchangeShell:
         return ExchangeReport(
             queue_id=self.spec.queue_id, exchange=self.info, load=load_of(core, 1.0),
             top=busiest_publishers(core), stopping=self._stopping, idle=core.idle,
-            disk_full=core.disk_full, retired=core.retired,
+            disk_full=core.disk_full, retired=core.retired, groups=core.groups_digest,
         )  # fmt: skip
 
     def passed(self, event: Passed) -> None:
@@ -252,9 +252,10 @@ class ExchangeShell:
         """Another exchange asks how far groups are here, or answers."""
         self.exchange.handle(message)
 
-    def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
+    def acknowledged(self, hold_seconds: int | None, *, retire: bool, same_groups: bool) -> None:
         """The monitor counts on this exchange, or has it accept nothing more."""
         self.exchange.core.disk.retire(retired=retire)
+        self.exchange.core.same_groups(self.process.now(), same=same_groups)
         if self.disk is None and hold_seconds is not None:
             self.exchange.core.backpressure.rule(hold_seconds)
         self._finder.reset()

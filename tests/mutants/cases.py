@@ -79,6 +79,7 @@ PACING: Final = (
 TRANSACTIONS: Final = (
     "tests/unit/exchange/test_transactions.py", "tests/property/test_transactions.py",
 )  # fmt: skip
+DONE: Final = ("tests/unit/exchange/test_done_files.py", "tests/property/test_done_files.py")
 SCHEDULES: Final = ("tests/unit/jobs/test_timetable.py", "tests/unit/jobs/test_schedules.py")
 
 
@@ -439,6 +440,32 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("self.reactor.call_soon(partial(self._monitor.say, message))",
          "self._monitor.say(message)"),
         ("self.reactor.call_soon(self._wake)", "self._wake()"),
+    ),
+    *_of(
+        "roq/exchange/done_files.py",
+        DONE,
+        ("            if log.told < snapshot:\n                return\n", ""),
+        ("log.release(min(below, done))", "log.release(below)"),
+        ("if now - self._same_at > SAME_GROUPS_SECONDS:", "if self._same_at < 0.0:"),
+        ("log.time_us - int(REST_SECONDS * 1_000_000)", "log.time_us + 1"),
+    ),
+    *_of(
+        "roq/monitor/exchanges.py",
+        ("tests/unit/monitor/test_exchanges.py",),
+        ("each.groups if each.heard(now) else b\"\"", "each.groups"),
+        ("self._groups_left.get(each, b\"\")", "exchange.groups"),
+    ),
+    *_of(
+        "roq/monitor/emptying.py",
+        ("tests/unit/monitor/test_emptying.py",),
+        ("return exchange.seen - since >= SAME_GROUPS_SECONDS", "return True"),
+        ("not exchange.load.groups or ", ""),
+    ),
+    *_of(
+        "roq/log/segments.py",
+        DONE,
+        ("        most = min(below, self.pinned_from)\n        while",
+         "        most = below\n        while"),
     ),
     *_of(
         "roq/log/segments.py",

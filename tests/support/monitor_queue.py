@@ -85,6 +85,7 @@ class Exchange:
     end: int = 0
     floor: int = 0
     retired: bool = False
+    groups: bytes = b""
     more: dict[str, int] = field(default_factory=dict)
     """Further fields of its load."""
     brought: dict[str, float] = field(default_factory=dict)
@@ -262,7 +263,7 @@ class Queue(Driver):
             ExchangeReport(
                 id=1, queue_id=QUEUE_ID, exchange=info(exchange.number, exchange.epoch),
                 load=load, top=top, stopping=exchange.stopping, disk_full=exchange.disk_full,
-                retired=exchange.retired,
+                retired=exchange.retired, groups=exchange.groups,
             ),
         )  # fmt: skip
         for effect in self.effects[mark:]:

@@ -94,6 +94,23 @@ class SegmentedLog(Generic[B]):
         self._wanted.append(self.end)
         return len(self._wanted)
 
+    def may_leave(self, below: int, before_us: int) -> int:
+        """As `LateLog.may_leave`."""
+        end = self.floor
+        for segment in self._segments[:-1]:
+            behind = segment.first + len(segment.entries)
+            last_us = read_entry(segment.entries[-1][1]).appended_us
+            if behind > min(below, self.committed, self.pinned_from) or last_us >= before_us:
+                break
+            end = behind
+        return end
+
+    def release(self, below: int) -> None:
+        """As `LateLog.release`."""
+        end = self.may_leave(below, self.time_us + 1)
+        while self.floor < end:
+            self._leave()
+
     @property
     def hot(self) -> SegmentedLog[B]:
         """As `LateLog.hot`: all of it is in memory."""
@@ -200,6 +217,9 @@ class SegmentedLog(Generic[B]):
             left = self._segments[0]
             if left.first + len(left.entries) > self.committed:
                 return
-            del self._segments[0]
-            self.gone += left.kept
-            self.floor = left.first + len(left.entries)
+            self._leave()
+
+    def _leave(self) -> None:
+        left = self._segments.pop(0)
+        self.gone += left.kept
+        self.floor = left.first + len(left.entries)

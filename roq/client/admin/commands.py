@@ -31,7 +31,11 @@ class HostCommands(ABC):
         self._tell(2111, host, timeout)
 
     def drain_host(self, host: str, *, timeout: float = HOST_SECONDS) -> None:
-        """Cordon a host and have everything on it go elsewhere, without losing a message.
+        """Cordon a host and have everything on it go elsewhere, but for what is kept in logs.
+
+        Who subscribes or is a member of a group by then loses no message. The logs of durable
+        queues on that host are removed: what was read, and what nobody has asked for yet, is gone
+        with them.
 
         Returns as soon as that is noted; it is done by the cluster, whichever manager leads it.
         `hosts()` tells how far it is: `left` names what is still there, `stuck` says why it cannot

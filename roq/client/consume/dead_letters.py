@@ -34,8 +34,9 @@ REASON_MAX: Final = 200
 
 def of_letters(origin: QueueDescription) -> tuple[str, Limits]:
     """Durability and limits of the queue for the dead letters of another one: its own, but letters
-    wait for people however long its messages live."""
-    return origin.durability, msgspec.structs.replace(origin.limits, message_seconds=0)
+    wait for people however long its messages live, and also when groups have done with them."""
+    limits = msgspec.structs.replace(origin.limits, message_seconds=0, log_until_done=0)
+    return origin.durability, limits
 
 
 class DeadLetters:

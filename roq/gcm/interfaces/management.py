@@ -146,6 +146,8 @@ class ManagementPort:
         match request:
             case public.CreateQueueOn() | public.CreateQueue():
                 create = sagas.queue.create
+                durability = request.Durability or self._durability
+                limits = public.check_limits(public.limits_of(request.Limits), durability)
                 return request.QName, lambda: self._begun(
                     request.QName,
                     create(
@@ -153,8 +155,8 @@ class ManagementPort:
                         request.Host if isinstance(request, public.CreateQueueOn) else "",
                         queue_id=event.unique,
                         wall=event.wall,
-                        limits=public.limits_of(request.Limits),
-                        durability=request.Durability or self._durability,
+                        limits=limits,
+                        durability=durability,
                         services=checked_services(request.Services),
                         transaction=str(request.TransactionID),
                     ),

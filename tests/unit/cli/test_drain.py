@@ -7,8 +7,10 @@ from click.testing import CliRunner
 
 import roq
 from roq.cli import drain as module
+from roq.cli import hosts as commands
 from roq.cli.hosts import host
-from roq.client.admin.views import FromMemory, HostSummary, Listing
+from roq.client.admin.kept_logs import KeptLog
+from roq.client.admin.views import FromMemory, HostSummary, Listing, QueueSummary
 from roq.errors import HostNotFound, Unavailable
 
 
@@ -36,6 +38,9 @@ class PaperCluster:
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+    def queues(self) -> Listing[QueueSummary]:
+        return Listing([], None)
 
     def hosts(self) -> Listing[HostSummary]:
         row = self.rows.pop(0) if len(self.rows) > 1 else self.rows[0]
@@ -70,9 +75,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, cluster: PaperCluster, *words: str) -> tuple[int, str]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, cluster: PaperCluster, *words: str, said: str | None = None
+) -> tuple[int, str]:
     monkeypatch.setattr(roq, "connect", cluster.connect)
-    result = CliRunner().invoke(host, [*words])
+    result = CliRunner().invoke(host, [*words], input=said)
     return result.exit_code, result.output
 
 
@@ -154,3 +161,38 @@ def test_the_list_shows_what_is_placed_and_what_is_left(monkeypatch: pytest.Monk
     assert "cordoned" in run(monkeypatch, PaperCluster(summary("cordoned")), "list")[1]
     lost = summary("draining", "x1 of q", state="lost", reason="gone")
     assert "host h1 is lost: gone" in run(monkeypatch, PaperCluster(lost), "list")[1]
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a log on the host, and one of which nobody knows what it holds."""
+    found = [KeptLog("orders", "x1", 1_234), KeptLog("work", "x2", None)]
+    monkeypatch.setattr(commands, "logs_on", lambda _, name: found if name == "h1" else [])
+
+
+@pytest.mark.parametrize("more", [(), ("--json",), ("--wait",)])
+def test_logs_are_removed_by_nobody_who_has_not_said_so(
+    monkeypatch: pytest.MonkeyPatch, logs: None, more: tuple[str, ...]
+) -> None:
+    cluster = PaperCluster(summary("draining"))
+    code, text = run(monkeypatch, cluster, "drain", "h1", *more)
+    assert (code, cluster.asked) == (1, [])
+    assert "queue orders, log of x1: up to 1,234 batches of messages\n" in text
+    assert "queue work, log of x2" in text
+    assert "SIGTERM" in text
+    assert "host h1 is not drained: 2 logs would be removed, and nobody can be asked here" in text
+    assert "--yes" in text
+    assert run(monkeypatch, cluster, "drain", "h1", "--yes", *more)[0] == 0
+    assert cluster.asked == [("drain", "h1")]
+    assert run(monkeypatch, cluster, "drain", "h2", *more[:1] * (more == ("--json",)))[0] == 0
+
+
+@pytest.mark.parametrize(("said", "asked"), [("n\n", []), ("y\n", [("drain", "h1")])])
+def test_whoever_sits_there_is_asked(
+    monkeypatch: pytest.MonkeyPatch, logs: None, said: str, asked: list[tuple[str, str]]
+) -> None:
+    monkeypatch.setattr(commands, "_somebody_is_there", lambda: True)
+    cluster = PaperCluster(None)
+    code, text = run(monkeypatch, cluster, "drain", "h1", said=said)
+    assert (code == 0, cluster.asked) == (bool(asked), asked)
+    assert "Drain it, and remove them?" in text

@@ -133,14 +133,24 @@ def test_the_list_tells_what_is_done_for_a_slow_subscriber(
 def test_a_durable_queue_shows_for_how_long_messages_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    limits = [Limits()]
+
     class Durable(TellingCluster):
         def describe(self, name: str) -> QueueDescription:
-            return msgspec.structs.replace(super().describe(name), durability="flush")
+            return msgspec.structs.replace(
+                super().describe(name), durability="flush", limits=limits[-1]
+            )
+
+    def told() -> str:
+        lines = CliRunner().invoke(queue, ["show", "without_rules"]).stdout.splitlines()
+        (line,) = [line for line in lines if line.startswith("Retention")]
+        return line
 
     monkeypatch.setattr(roq, "connect", Durable().connect)
-    lines = CliRunner().invoke(queue, ["show", "without_rules"]).stdout.splitlines()
-    (told,) = [line for line in lines if line.startswith("Retention")]
-    assert "7 days, 10.7 GB for each exchange, whichever comes first" in told
+    stays = "7 days, 10.7 GB for each exchange, whichever comes first, read or not"
+    assert told().endswith(stays)
+    limits.append(Limits(log_until_done=1))
+    assert told().endswith(f"{stays}; what all groups have done goes before that")
 
 
 @pytest.mark.parametrize(("name", "slow"), [("without_rules", "hold"), ("drop", "drop")])

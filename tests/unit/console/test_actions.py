@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from paper_console import SCRIPT, PaperConsole, described
+from paper_console import SCRIPT, PaperConsole, described, host, summary
 
 from roq.console.actions import ACTIONS
 from roq.errors import Unavailable
@@ -78,6 +78,21 @@ def test_rules_that_are_not_in_the_form_stay() -> None:
         ((command, queue, rules, _),) = console.cluster.done
         assert (command, queue) == ("set_rules", "load")
         assert (rules.exchanges_max, rules.policy, rules.cooldown_seconds) == (8, "static", 10)
+
+
+def test_a_drain_says_which_queues_lose_a_log_by_it() -> None:
+    with PaperConsole() as console:
+        child = {
+            "Child": "load.x1", "Role": "exchange", "Queue": "load", "Number": 1,
+            "State": "running", "Reason": "", "Restarts": 0, "Epoch": 1, "Pid": 7,
+        }  # fmt: skip
+        console.cluster.all_hosts = [host(Children=[child])]
+        page = path_of("drain-host")
+        assert "have logs there" not in console.get(page).text
+    with PaperConsole() as console:
+        console.cluster.all_hosts = [host(Children=[child])]
+        console.cluster.rows = [summary(Durability="flush"), summary("other", Durability="flush")]
+        assert "come: load. To keep them" in console.get(page).text
 
 
 @pytest.mark.parametrize("word", ["", "0" * 64])

@@ -54,8 +54,8 @@ class World(Answering):
     def passed(self, event: events.Passed) -> None:
         self.heard.append(f"passed {event.epoch}")
 
-    def acknowledged(self, hold_seconds: int | None, *, retire: bool) -> None:
-        self.hold, self.retire = hold_seconds, retire
+    def acknowledged(self, hold_seconds: int | None, *, retire: bool, same_groups: bool) -> None:
+        self.hold, self.retire, self.same_groups = hold_seconds, retire, same_groups
         self.heard.append("acknowledged")
 
     def defined(self, services: DefinedServices) -> None:

@@ -403,6 +403,15 @@ def test_scaling_removes_an_exchange_whose_log_holds_nothing_and_the_folder_with
     assert [each.number for each in script.record("q").exchanges] == [1]
 
 
+def test_a_queue_in_memory_has_no_log_that_could_let_go_what_is_done(script: Script) -> None:
+    wanted = {"QName": "m", "Host": "h1", "Limits": {"log_until_done": 1}}
+    refused = script.ask(2003, Durability="none", **wanted)
+    assert refused["RESULT"] == 1101
+    assert "log_until_done" in str(refused["COMMENT"])
+    assert script.ask(2003, Durability="flush", **wanted)["RESULT"] == 0
+    assert script.record("m").limits.log_until_done == 1
+
+
 @pytest.fixture
 def ordered() -> Script:
     """With a queue that has one order."""

@@ -12,7 +12,7 @@ from roq.monitor.events import Push
 from roq.policy.snapshot import Grow, Shrink
 from roq.protocol import kpi
 from roq.protocol.control import Assigned, Done, Emptied, Failure, ScaleIn, ScaleOut, Topology
-from roq.timing import EMPTYING_ANSWER_SECONDS
+from roq.timing import EMPTYING_ANSWER_SECONDS, SAME_GROUPS_SECONDS
 
 REQUEST = 9
 
@@ -372,6 +372,52 @@ def test_an_exchange_with_a_log_rests_until_that_holds_nothing() -> None:
     assert 1 not in queue.exchanges
     assert queue.scales()[-2:] == [("in", "started", 1), ("in", "done", 1)]
     assert [each for each in queue.scales() if each[1] == "failed"] == []
+
+
+def test_with_what_all_groups_have_done_an_exchange_goes_that_keeps_a_log() -> None:
+    queue, _ = resting()
+    there = queue.exchanges[1]
+    there.more = {"groups": 1, "groups_behind": 1}
+    for each in queue.exchanges.values():
+        each.groups = b"g"
+    queue.run(60)
+    assert queue.questions(ScaleIn) == [], "the group has not done it"
+    there.more["groups_behind"] = 0
+    queue.exchanges[2].groups = b"h"
+    queue.run(60)
+    assert queue.questions(ScaleIn) == [], "the other exchange has another one"
+    queue.exchanges[2].groups = b"g"
+    queue.run(5)
+    [asked] = queue.questions(ScaleIn)
+    assert asked.number == there.number
+    assert asked.holds_nothing
+
+
+@pytest.mark.parametrize(("groups", "digest"), [(0, b"none"), (1, b"")])
+def test_a_log_without_groups_or_that_keeps_what_they_have_done_rests_on(
+    groups: int, digest: bytes
+) -> None:
+    queue, _ = resting()
+    there = queue.exchanges[1]
+    there.more = {"groups": groups}
+    for each in queue.exchanges.values():
+        each.groups = digest
+    queue.run(120)
+    assert queue.questions(ScaleIn) == []
+
+
+def test_groups_count_only_a_while_after_the_last_publisher_has_left() -> None:
+    queue, script = queue_of("a", durable=True)
+    queue.scaled.append(1)
+    queue.exchanges[1].end = 17
+    queue.periods(3)
+    for each in queue.exchanges.values():
+        each.groups, each.more = b"g", {"groups": 1}
+    script.wanted = [Shrink(1, "not needed")]
+    queue.run(SAME_GROUPS_SECONDS)
+    assert queue.questions(ScaleIn) == []
+    queue.run(6)
+    assert [each.number for each in queue.questions(ScaleIn)] == [1]
 
 
 def test_a_queue_that_grows_takes_back_what_rests_before_it_asks_for_more() -> None:

@@ -112,3 +112,43 @@ def test_what_no_exchange_can_say_is_refused_and_changes_nothing(bad: ExchangeRe
     with pytest.raises(InvalidRequest):
         exchanges.report(bad, PEER, 0.0)
     assert len(exchanges) == 0
+
+
+def told(exchanges: Exchanges, number: int, groups: bytes, now: float) -> None:
+    exchanges.report(report(number, groups=groups), PEER, now)
+
+
+def test_groups_are_the_same_only_if_every_exchange_has_said_so_a_moment_ago() -> None:
+    exchanges = Exchanges()
+    told(exchanges, 1, b"g", 0.0)
+    assert exchanges.compare_groups(1, [1], 0.0)
+    told(exchanges, 2, b"h", 0.5)
+    assert not exchanges.compare_groups(2, [1, 2], 0.5)
+    told(exchanges, 2, b"g", 1.0)
+    assert exchanges.compare_groups(2, [1, 2], 1.0)
+    late = EXCHANGE_HEARD_SECONDS + 0.1
+    told(exchanges, 2, b"g", late)
+    assert not exchanges.compare_groups(2, [1, 2], late), "the other one may have a new one by now"
+    assert not exchanges.compare_groups(9, [], late), "which is not there"
+
+
+def test_an_exchange_of_an_earlier_version_says_nothing_of_its_groups() -> None:
+    exchanges = Exchanges()
+    told(exchanges, 1, b"", 0.0)
+    assert not exchanges.compare_groups(1, [1], 0.0)
+    told(exchanges, 2, b"g", 0.0)
+    assert not exchanges.compare_groups(2, [1, 2], 0.0)
+
+
+def test_the_groups_of_one_that_is_away_are_those_that_it_had() -> None:
+    exchanges = Exchanges()
+    told(exchanges, 1, b"g", 0.0)
+    told(exchanges, 2, b"g", 0.0)
+    assert not exchanges.compare_groups(1, [1, 2, 3], 0.0), "nothing is known of the third one"
+    now = EXCHANGE_LOST_SECONDS + 1.0
+    told(exchanges, 1, b"g", now)
+    exchanges.expire(now)
+    assert exchanges.compare_groups(1, [1, 2], now)
+    told(exchanges, 1, b"h", now)
+    assert not exchanges.compare_groups(1, [1, 2], now)
+    assert exchanges.compare_groups(1, [1], now), "it was given up"

@@ -140,6 +140,15 @@ def test_limits_and_durability_are_optional(number: int) -> None:
     assert (limits.ring_bytes, limits.topics, limits.message_bytes) == (65536, 9, 65536)
 
 
+def test_only_a_log_on_a_disk_lets_go_what_is_done() -> None:
+    limits = public.limits_of({"log_until_done": 1})
+    assert public.check_limits(limits, "flush") == limits
+    assert public.check_limits(limits, "async") == limits
+    assert public.check_limits(Limits(), "none") == Limits()
+    with pytest.raises(InvalidRequest, match=r"log_until_done.*flush or async"):
+        public.check_limits(limits, "none")
+
+
 @pytest.mark.parametrize(
     ("limits", "text"),
     [

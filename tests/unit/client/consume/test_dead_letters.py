@@ -197,6 +197,6 @@ def test_another_message_is_no_dead_letter() -> None:
 
 
 def test_letters_outlive_the_messages_that_they_come_from() -> None:
-    limits = Limits(message_seconds=5, message_bytes=1_000)
+    limits = Limits(message_seconds=5, message_bytes=1_000, log_until_done=1)
     origin = SimpleNamespace(durability="async", limits=limits)
     assert of_letters(cast("QueueDescription", origin)) == ("async", Limits(message_bytes=1_000))
