@@ -362,8 +362,11 @@ def _drain_effect(intent: Intent) -> list[str]:
         f"{many(row.exchanges, 'exchange')} and {many(row.monitors, 'monitor')} are there."
         for row in rows
     ]
-    queues = intent.source.queues().value or []
-    durable = {row.name for row in queues if row.durability not in {VOLATILE, ""}}
+    durable = {
+        row.name
+        for row in intent.source.queues().value or []
+        if row.durability not in {VOLATILE, ""}
+    }
     here = {child.queue for row in rows for child in row.children if child.role == "exchange"}
     gone = (
         f"These queues have logs there, which are removed, with what is kept in them for those to "

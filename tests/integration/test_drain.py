@@ -97,6 +97,30 @@ def test_a_drained_host_holds_nothing_and_nothing_is_lost(
     assert f"{host} is draining" in health
 
 
+def test_a_host_with_logs_is_drained_by_who_says_so_and_by_nobody_else(
+    running: RunningCluster, roq: Cluster
+) -> None:
+    host = running.hosts[1]
+    roq.create_queue("kept", host=host, durability="flush")
+    with roq.publisher("kept") as publisher:
+        for number in range(5):
+            publisher.send(b"%d" % number)
+    refused = command("host", "drain", host, "--wait", cluster=running.address)
+    assert refused.returncode == 1
+    assert b"queue kept, log of x1: up to 5 batches of messages" in refused.stderr
+    assert b"1 log would be removed, and nobody can be asked here" in refused.stderr
+    assert host_of(roq, host).schedule == "active"
+    with roq.subscriber("kept", start="earliest") as subscriber:
+        assert [subscriber.receive(timeout=30).payload for _ in range(5)] == [
+            b"%d" % number for number in range(5)
+        ]
+    drained = command("host", "drain", host, "--yes", "--wait", cluster=running.address)
+    assert drained.returncode == 0, drained.stderr
+    assert holds_nothing(roq, host)
+    with roq.subscriber("kept", start="earliest") as subscriber:
+        assert subscriber.receive(timeout=2) is None, "as was said"
+
+
 def test_sigterm_of_a_host_manager_loses_nothing_and_it_is_active_when_it_is_back(
     running: RunningCluster, roq: Cluster
 ) -> None:
@@ -121,6 +145,9 @@ def test_a_rolling_restart_under_load_loses_nothing(running: RunningCluster, roq
     """Every manager and host manager is restarted by the script of operations.md."""
     for number, host in enumerate(running.hosts):
         roq.create_queue(f"rolled-{number}", host=host)
+    roq.create_queue("rolled-log", host=running.hosts[0], durability="flush")
+    with roq.publisher("rolled-log") as publisher:
+        publisher.send(b"kept")
     roq.cordon_host(running.hosts[2])
     end = f"{sys.executable} {END_PART} {running.folder}"
     manager = f"$(grep -l 'base = {{port}}' {running.folder}/gcm-*.toml)"
@@ -142,6 +169,10 @@ def test_a_rolling_restart_under_load_loses_nothing(running: RunningCluster, roq
         assert rolled.returncode == 0, rolled.stdout + rolled.stderr
         figures = traffic.end()
     told("rolling restart", seconds, figures)
+    assert rolled.stdout.count("has logs of durable queues") == 1
+    assert {each.name: each.host for each in roq.exchanges("rolled-log")}["x1"] == running.hosts[0]
+    with roq.subscriber("rolled-log", start="earliest") as subscriber:
+        assert subscriber.receive(timeout=PATIENCE_SECONDS).payload == b"kept"
     after = {each.host: each for each in roq.hosts()}
     assert all(after[host].epoch > epoch for host, epoch in before.items())
     assert managers.isdisjoint({running.pid(f"gcm {number}") for number in (1, 2)})

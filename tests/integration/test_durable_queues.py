@@ -342,6 +342,66 @@ def test_a_durable_queue_shrinks_when_the_logs_of_the_exchanges_that_rest_have_e
     assert until(lambda: logs(running, client) == ["x1"])
 
 
+@pytest.mark.long
+def test_what_all_groups_have_done_leaves_and_an_exchange_that_rests_goes_with_it(
+    running: RunningCluster, client: roq.Cluster
+) -> None:
+    """The log goes on after a kill, and no group has lost anything."""
+    limits = {"log_until_done": 1, "log_bytes": 16 << 20, "ring_bytes": 1 << 20,
+              "message_bytes": 1 << 16}  # fmt: skip
+    client.create_queue("orders", durability="flush", limits=limits)
+    client.set_rules("orders", roq.ScalingRules(
+        name="small", exchange_bytes_per_minute=6_000_000, exchanges_max=2, cooldown_seconds=1
+    ))  # fmt: skip
+    payload = os.urandom(1_000)
+    with (
+        client.consumer("orders", group="billing") as billing,
+        client.consumer("orders", group="audit") as audit,
+        client.publisher("orders") as one,
+        client.publisher("orders") as other,
+    ):
+        published, done = 0, {"billing": 0, "audit": 0}
+
+        def work(most: float = 0.2) -> None:
+            for member, name in ((billing, "billing"), (audit, "audit")):
+                for batch in member.batches(wait=most):
+                    done[name] += len(batch)
+                    batch.ack()
+
+        def grown() -> bool:
+            nonlocal published
+            for publisher in (one, other):
+                published += 5
+                publisher.publish_many([payload] * 5)
+            return len(client.exchanges("orders")) == 2
+
+        assert until(grown, 60)
+        for _ in range(500):  # five megabytes, in files of two
+            published += 10
+            one.publish_many([payload] * 10)
+        one.flush()
+        other.flush()
+        work(2.0)
+        assert done == {"billing": published, "audit": published}
+        assert until(lambda: set(states(client)) == {"x1"}, 120), "x2 waits for nobody"
+        assert until(lambda: logs(running, client) == ["x1"])
+
+        def left() -> bool:
+            try:
+                client.subscriber("orders", start={"x1": 0}, below_floor="error").close()
+            except roq.NotKept:
+                return True
+            return False
+
+        assert until(left, 120)
+        os.kill(pid_of(client, "x1"), signal.SIGKILL)
+        assert until(lambda: states(client) == {"x1": "running"}, 60)
+        assert one.send(b"last")
+        published += 1
+        assert until(lambda: (work(), set(done.values()) == {published})[1], 60)
+        assert all(group.expired == 0 == group.behind for group in client.groups("orders"))
+
+
 def test_a_disk_that_is_full_is_named_and_what_was_acknowledged_stays(tmp_path: Path) -> None:
     logs = tmp_path / "host-127.0.0.1" / "logs"
     logs.mkdir(parents=True)
@@ -431,7 +491,18 @@ def test_a_queue_keeps_the_durability_that_it_was_created_with(
             roq.QueueExists, match="with durability none, and a queue keeps the one"
         ):
             client.create_queue("plain", durability="flush", exists_ok=True)
+        with pytest.raises(roq.QueueExists, match="with durability flush, and a queue keeps"):
+            client.create_queue("kept", durability="none", exists_ok=True)
+        client.create_queue("plain", durability="none", exists_ok=True)
         with pytest.raises(roq.InvalidRequest, match="only none, async, flush"):
             client.create_queue("odd", durability="eternal")
-        client.remove_queue("plain")
-        client.remove_queue("kept")
+        # Dead letters of a queue in memory may be kept better than what they come from.
+        client.create_queue("plain.dead", durability="flush")
+        with client.publisher("plain") as publisher, client.consumer("plain", "g") as consumer:
+            publisher.send(b"poison")
+            consumer.receive(timeout=30).reject("bad")
+            consumer.flush()
+        with client.subscriber("plain.dead", start="earliest") as letters:
+            assert letters.receive(timeout=30).payload == b"poison"
+        for name in ("plain.dead", "plain", "kept"):
+            client.remove_queue(name)

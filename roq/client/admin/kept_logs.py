@@ -29,7 +29,7 @@ class KeptLog(NamedTuple):
         return f"queue {self.queue}, log of {self.exchange}: {what}"
 
 
-class Queues(Protocol):
+class QueueSource(Protocol):
     """Whoever knows the queues, as `Cluster` does."""
 
     def queues(self) -> Listing[QueueSummary]:
@@ -41,7 +41,7 @@ class Queues(Protocol):
         ...
 
 
-def logs_on(cluster: Queues, host: str) -> list[KeptLog]:
+def logs_on(cluster: QueueSource, host: str) -> list[KeptLog]:
     """The logs on a host that hold something, or may.
 
     Args:
