@@ -521,10 +521,9 @@ class SegmentLog(Generic[B]):
         return end
 
     def release(self, below: int) -> None:
-        """As `LateLog.release`. What is pinned is not pressed to leave, as it is for want of room:
-        it would be written again with each segment."""
-        most = min(below, self.pinned_from)
-        while self._closed and self._closed[0].end <= most and self._may_leave():
+        """As `LateLog.release`. `may_leave` does not name what is pinned, so that it is not pressed
+        to leave, as it is for want of room: it would be written again with each segment."""
+        while self._closed and self._closed[0].end <= below and self._may_leave():
             self._leave()
 
     def _may_leave(self) -> bool:

@@ -464,8 +464,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/log/segments.py",
         DONE,
-        ("        most = min(below, self.pinned_from)\n        while",
-         "        most = below\n        while"),
+        ("end, most = self.floor, min(below, self.pinned_from)\n",
+         "end, most = self.floor, below\n"),
     ),
     *_of(
         "roq/log/segments.py",
