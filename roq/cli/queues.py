@@ -150,7 +150,7 @@ def change(target: Target, name: str, requests: BinaryIO) -> None:
 
     \b
     Example:
-      echo '{"billing": {"keep_result": 600}, "*": {"send_attempts": 8}}' > services.json
+      echo '{"billing": {"keep_result": 600, "send_attempts": 8}}' > services.json
       roq queue change work --requests services.json
       roq queue show work --json | jq .services
     """

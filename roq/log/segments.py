@@ -515,7 +515,8 @@ class SegmentLog(Generic[B]):
         """As `LateLog.may_leave`."""
         end, most = self.floor, min(below, self.pinned_from)
         for segment in self._closed:
-            if segment.end > most or not 0 < segment.last_us < before_us:
+            known = segment.base == segment.end or 0 < segment.last_us < before_us
+            if segment.end > most or not known:
                 break
             end = segment.end
         return end
