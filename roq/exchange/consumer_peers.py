@@ -20,9 +20,12 @@ from roq.log.log import Log, Record
 from roq.log.service_group import ServiceGroup
 from roq.protocol.channel import READER_BYTES
 from roq.protocol.consuming import (
+    ATTEMPT_MAX,
     DONE,
     EXTEND,
     LEASED,
+    LOSSES_MAX,
+    LOSSES_SHIFT,
     OVERDUE,
     Done,
     DoneConfirmed,
@@ -175,7 +178,8 @@ def recall(delivery: Delivery[B]) -> None:
 
 
 def _head(lease: Lease) -> bytes:
-    attempt = lease.attempts + 1 | (OVERDUE if lease.overdue else 0)
+    attempt = min(lease.attempts + 1, ATTEMPT_MAX) | (OVERDUE if lease.overdue else 0)
+    attempt |= min(lease.losses, LOSSES_MAX) << LOSSES_SHIFT
     return pack_lease(lease.number, lease.first, lease.length, attempt, lease.open)
 
 

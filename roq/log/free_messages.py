@@ -83,6 +83,11 @@ class FreeMessages:
         lowest = heap[0]
         return lowest if lowest in self._ready or self._waiting[lowest][0] <= now else None
 
+    def at(self, offset: int, index: int) -> Piece | None:
+        """The one that has this message; None: it is not free."""
+        pieces = self._by_offset.get(offset, ())
+        return next((each for each in pieces if each.bits << each.first >> index & 1), None)
+
     def remove(self, piece: Piece) -> None:
         """It is not free any more."""
         if piece in self._ready:

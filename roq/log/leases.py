@@ -50,6 +50,7 @@ class Lease:
         offset, first, length: of the batch, and from which to which of its messages.
         open: one bit for each that it stands for and that is not done.
         attempts: how often they were tried before.
+        losses: of these attempts, those whose member was lost.
         reason: why the last attempt failed.
         lanes: the key groups of its messages, in a group that is ordered by key.
         overdue: the time to live of its messages was over when it was given.
@@ -58,8 +59,8 @@ class Lease:
     """
 
     __slots__ = (
-        "attempts", "extended", "first", "lanes", "length", "member", "number", "offset", "open",
-        "overdue", "reason", "until",
+        "attempts", "extended", "first", "lanes", "length", "losses", "member", "number",
+        "offset", "open", "overdue", "reason", "until",
     )  # fmt: skip
 
     def __init__(self, number: int, member: Member, piece: Piece) -> None:
@@ -69,6 +70,7 @@ class Lease:
         self.first = piece.first
         self.length = piece.length
         self.attempts = piece.attempts
+        self.losses = 0
         self.reason = piece.reason
         self.open = piece.bits
         self.lanes: frozenset[int] = frozenset()

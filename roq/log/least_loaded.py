@@ -7,12 +7,14 @@ and so seems to be the quickest, gets twice its part at most.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from roq.log.leases import Member
 from roq.protocol.requesting import Figures
 
+RULES_TOLD: Final = 3
+"""Instances of which it is told why they take nothing."""
 _FACTOR: Final = 6_364_136_223_846_793_005
 _STEP: Final = 1_442_695_040_888_963_407
 _MASK: Final = (1 << 64) - 1
@@ -65,11 +67,19 @@ def _ahead(one: Member, other: Member, of_one: Figures | None, of_other: Figures
     return mine > (other.held + 1) * other_quick * max(1, of_one.threads)
 
 
-def why_nobody(service: str, members: int, figures: Iterable[Figures]) -> tuple[str, str]:
+def why_nobody(
+    service: str, members: Collection[Member], figures: Mapping[bytes, Figures]
+) -> tuple[str, str]:
     """Why no instance takes anything: in a word to count it by, and in a sentence."""
     if not members:
         return "none registered", f"no instance of service {service} is registered"
-    rules = [each.rule for each in figures if not each.available]
-    if len(rules) == members:
-        return "all unavailable", f"all {members} instances are unavailable: {min(rules)}"
-    return "all busy", f"all {members - len(rules)} available instances are busy"
+    count = len(members)
+    rules = sorted(
+        f"{member.name}: {said.rule}"
+        for member in members
+        if (said := figures.get(member.id)) is not None and not said.available
+    )
+    if len(rules) < count:
+        return "all busy", f"all {count - len(rules)} available instances are busy"
+    told = "; ".join(rules[:RULES_TOLD]) + ("; …" if count > RULES_TOLD else "")
+    return "all unavailable", f"all {count} instances are unavailable: {told}"

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from roq.log.group_changes import BegunBy, bytes_of
-from roq.log.leases import Lease, runs_of
+from roq.log.leases import Lease, Piece, runs_of
 from roq.protocol.requesting import Position, RequestEnd, RequestState
 
 
@@ -86,15 +86,21 @@ class OpenRequests:
             held.clear()
         self._changed.clear()
 
-    def state(self, position: Position) -> RequestState:
-        """How an open request stands."""
+    def state(self, position: Position, free: Piece | None) -> RequestState:
+        """How an open request stands.
+
+        Args:
+            free: as what it waits for an instance; None: it does not.
+        """
         offset, index = position
         lease = self.batches[offset].holder(index)
         if lease is not None:
             begun = self.begun(lease) >> (index - lease.first) & 1
             return RequestState.RUNNING if begun else RequestState.OFFERED
-        parked = self.parked.get(offset, (0, 0.0))[0] >> index & 1
-        return RequestState.RUNNING if parked else RequestState.ACCEPTED
+        if self.parked.get(offset, (0, 0.0))[0] >> index & 1:
+            return RequestState.RUNNING
+        tried = free is not None and free.attempts
+        return RequestState.RETRYING if tried else RequestState.ACCEPTED
 
     def free(self, offset: int, bits: int) -> int:
         """Which of these open requests nobody holds."""
@@ -106,6 +112,14 @@ class OpenRequests:
     def trials(self, offset: int, index: int) -> Trials:
         """What went wrong with a request so far."""
         return self._trials.setdefault(Position(offset, index), Trials())
+
+    def losses(self, lease: Lease) -> int:
+        """How often the instance of each of these was lost, as far as this process knows."""
+        if not self._trials:
+            return 0
+        never = Trials()
+        places = (Position(lease.offset, lease.first + at) for at in indexes(lease.open))
+        return min(self._trials.get(place, never).lost for place in places)
 
     def ended(self, outcome: RequestEnd) -> None:
         """These are open no more."""

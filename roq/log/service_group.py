@@ -88,6 +88,7 @@ class ServiceGroup(ConsumerGroup[B]):
         self.counts: Counter[str] = Counter()
         self.measured = RequestFigures()
         self._requests = OpenRequests()
+        self._pieces = cast("FreeMessages", self._free)  # a service is shared
         self.delayed = DelayedRequests()
         self._choice = LeastLoadedOfTwo()
         self._taken_at = now
@@ -201,7 +202,7 @@ class ServiceGroup(ConsumerGroup[B]):
                 return RequestState.CANCELLED if gone else RequestState.DELAYED
             return None if self.next < self._log.end else self.outcomes.unknown
         if self._open.bits.get(offset, 0) >> index & 1:
-            return self._requests.state(position)
+            return self._requests.state(position, self._pieces.at(offset, index))
         size = self._open.size(offset)
         if offset >= self._log.committed or (size and index >= size):
             return RequestState.NEVER
@@ -263,7 +264,7 @@ class ServiceGroup(ConsumerGroup[B]):
         patience = service.send_attempts * service.send_wait
         if self._clock - self._taken_at < patience:
             return
-        kind, why = why_nobody(self.name, len(self._members), self.figures.values())
+        kind, why = why_nobody(self.name, self._members.values(), self.figures)
         text = f"{why}; looked for {service.send_attempts} times"
         for offset, batch in list(self._requests.batches.items()):
             if self._clock - batch.ready_at >= patience:
@@ -389,10 +390,11 @@ class ServiceGroup(ConsumerGroup[B]):
         if batch is None:
             return RequestView(offset=offset, index=index, state=state)
         lease = batch.holder(place.at)
+        tried = lease or self._pieces.at(*place)
         return RequestView(
-            offset=offset, index=index, state=state,
+            offset=offset, index=index, state=state, text="" if tried is None else tried.reason,
             instance="" if lease is None else lease.member.name,
-            attempts=0 if lease is None else lease.attempts + (state is RequestState.RUNNING),
+            attempts=0 if tried is None else tried.attempts + (state is RequestState.RUNNING),
             age_seconds=self._age(batch.appended_us),
         )  # fmt: skip
 
@@ -492,6 +494,7 @@ class ServiceGroup(ConsumerGroup[B]):
         lease = super()._lease(member, piece, numbers)
         due = self._clock + CLOCK_SECONDS + self.service.confirm_within
         self._requests.lease(lease, due, self._log.time_us)
+        lease.losses = self._requests.losses(lease)
         return lease
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
@@ -552,10 +555,8 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def _take_free(self, offset: int, bits: int) -> None:
         """These are not to be handed out."""
-        free = self._free
-        assert isinstance(free, FreeMessages)  # noqa: S101 - a service is shared
         for first, length in runs_of(bits):
-            free.take(offset, first, length)
+            self._pieces.take(offset, first, length)
 
     def _end(self, offset: int, bits: int, state: RequestState, text: str, kind: str = "") -> None:
         """These (-1: all that are open) end, whoever holds them; `kind` is counted, too."""
@@ -563,7 +564,7 @@ class ServiceGroup(ConsumerGroup[B]):
         if not bits:
             return
         batch = self._requests.batches[offset]
-        free, attempts = bits, dict[int, int]()
+        free, attempts = bits, Counter[int]()
         for lease in list(batch.leases):
             mine = (bits >> lease.first) & lease.open
             if not mine:
@@ -582,8 +583,7 @@ class ServiceGroup(ConsumerGroup[B]):
         if kind:
             self.counts[kind] += bits.bit_count()
         for index in indexes(bits):
-            tried = attempts.get(index, 0)
-            made = RequestEnd(offset, index, state, b"", text, tried, self._log.time_us)
+            made = RequestEnd(offset, index, state, b"", text, attempts[index], self._log.time_us)
             # Half of the store is for answers.
             self._note_end(made, batch.publisher, self.service.store_bytes // 2)
 

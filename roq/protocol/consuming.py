@@ -58,6 +58,11 @@ LEASED_LARGE: Final = b"\xffM"
 
 OVERDUE: Final = 1 << 31
 """In the attempt of a lease: the time to live of its messages is over."""
+LOSSES_SHIFT: Final = 24
+LOSSES_MAX: Final = 127
+ATTEMPT_MAX: Final = (1 << LOSSES_SHIFT) - 1
+"""In seven bits of the attempt of a request: how many before it have ended as the instance was
+lost."""
 
 DELETED: Final = "group_deleted"
 """Code by which members hear that an operator has deleted their group: they do not come back."""

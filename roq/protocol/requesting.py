@@ -108,7 +108,9 @@ class RequestState(StrEnum):
     """How a request stands, or has ended."""
 
     ACCEPTED = "accepted"
-    """In the log; no instance was offered it, or it waits for its next attempt."""
+    """In the log; no instance has it, and none has failed with it."""
+    RETRYING = "retrying"
+    """A handler has failed, or its instance was lost; it waits for its next attempt."""
     DELAYED = "delayed"
     """It is kept until it is due."""
     OFFERED = "offered"

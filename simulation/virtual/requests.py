@@ -357,12 +357,12 @@ class ServiceShell(Joining):
                 prefixes=(prefix_of(SERVICE),), lease_seconds=LEASE_SECONDS, attempts=0,
                 retry_seconds=retry, retry_seconds_max=most, service=SETTINGS,
             ),
-            prefetch=2 * THREADS, prefetch_bytes=1 << 20,
+            prefetch=THREADS, prefetch_quick=2 * THREADS, prefetch_bytes=1 << 20,
         )  # fmt: skip
         self._asking = asking
         engine = RequestEngine(process, self._answered)
         self.shell: InstanceShell = InstanceShell(
-            cast("Any", engine), member, handles.enqueue, lambda: None, lambda _order: None,
+            cast("Any", engine), member, handles, lambda: None, lambda _order: None,
             on_joined=lambda: None, on_refused=self._refused,
         )  # fmt: skip
         handles.shell = self.shell

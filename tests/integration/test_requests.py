@@ -73,12 +73,14 @@ class Instance:
     """An instance in a process of its own."""
 
     def __init__(
-        self, running: RunningCluster, queue: str, path: Path, seconds: float = 0.0
-    ) -> None:
+        self, running: RunningCluster, queue: str, path: Path, seconds: float = 0.0,
+        *prefetch: int,
+    ) -> None:  # fmt: skip
         self.path = path
         self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), running.address, queue, str(path), str(seconds)]
-        )
+            [sys.executable, str(SCRIPT), running.address, queue, str(path), str(seconds),
+             *map(str, prefetch)]
+        )  # fmt: skip
         assert until(lambda: "ready" in self.lines(), 20)
 
     def lines(self) -> list[str]:
@@ -397,6 +399,63 @@ def test_a_callback_that_raises_or_blocks_harms_nobody(client: roq.Cluster, queu
         assert requester.request(ECHO, b"c").result(10) == b"c"
 
 
+# --- who hangs, or is slow ------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("endpoint", [AGAIN, ONCE], ids=["again", "once"])
+@pytest.mark.parametrize("prefetch", [None, 8])
+def test_what_is_behind_handlers_that_hang_is_run_elsewhere(
+    running: RunningCluster, client: roq.Cluster, queue: str,
+    endpoint: roq.Endpoint[int, int], prefetch: int | None,
+) -> None:  # fmt: skip
+    gate = threading.Event()
+
+    def hang(number: int, _: roq.RequestContext) -> int:
+        gate.wait(30)
+        return -number
+
+    hung = client.service("test", queue, threads=2, prefetch=prefetch)
+    hung.handler(endpoint)(hang)
+    with running.connect() as other, client.requester(queue) as requester, hung:
+        first = [requester.request(endpoint, number) for number in range(12)]
+        held = (prefetch or 2) if endpoint is AGAIN else 2  # the others are not begun
+        assert until(lambda: hung.state.busy == 2 and hung.stats.received >= held, 20)
+        idle = other.service("test", queue, threads=2)
+        idle.handler(endpoint)(lambda number, _: 2 * number)
+        with idle:
+            began = time.monotonic()
+            rest = first + [requester.request(endpoint, number) for number in range(12, 40)]
+            assert until(lambda: sum(each.done() for each in rest) == 38, 20)
+            assert time.monotonic() - began < 3.0
+            received = hung.stats.received
+            threading.Event().wait(1.5)
+            assert hung.stats.received <= received + 1, "it is given nothing that it cannot begin"
+            gate.set()
+            results = [each.result(20) for each in rest]
+            assert sorted(results) == sorted(
+                -n if result < 0 or not n else 2 * n for n, result in enumerate(results)
+            )
+            assert sum(each == -n for n, each in enumerate(results) if n) <= 2
+
+
+def test_an_instance_that_was_slow_takes_requests_again(
+    client: roq.Cluster, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roq.client.request.handling.LATELY_SECONDS", 2.0)
+    patient = {"send_attempts": 100}
+    with (
+        echo(client, queue, available=lambda state: state.response_ms < 100) as service,
+        client.requester(queue, settings=patient) as requester,
+    ):
+        assert requester.request(SLOW, 0.5).result(10) == "done"
+        assert until(
+            lambda: not client.describe_service(queue, "echo").instances[0].figures.available, 20
+        )
+        assert requester.request(ECHO, b"x").result(20) == b"x"
+        assert service.state.response_ms < 100
+
+
 # --- who dies -------------------------------------------------------------------------------------
 
 
@@ -424,6 +483,27 @@ def test_instances_that_are_killed(
     begun = Counter(n for n in first.begun() + second.begun() if n >= 1_000)
     assert max(begun.values()) == 1, "nothing is begun twice that must not be"
     second.end()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "seconds"), [(AGAIN, 0.8), (ONCE, 0.8), (ONCE, 0.0)], ids=["again", "once", "soon"]
+)
+def test_what_an_instance_held_and_never_began_is_run_elsewhere_when_it_is_killed(
+    running: RunningCluster, client: roq.Cluster, queue: str, tmp_path: Path,
+    endpoint: roq.Endpoint[int, int], seconds: float,
+) -> None:  # fmt: skip
+    first = Instance(running, queue, tmp_path / "a", 60.0, 40)
+    with client.requester(queue, settings={"run_attempts": 1}) as requester:
+        made = [requester.request(endpoint, number) for number in range(20)]
+        assert until(lambda: len(first.begun()) == 4, 20)
+        threading.Event().wait(seconds)  # it is looked at what runs
+        first.kill()
+        second = Instance(running, queue, tmp_path / "b")
+        assert until(lambda: all(each.done() for each in made), 20)
+        ends = {number: each.state for number, each in enumerate(made)}
+        assert {number for number in ends if ends[number] == "unknown"} == set(first.begun())
+        assert Counter(ends.values()) == {"unknown": 4, "done": 16}
+        second.end()
 
 
 @pytest.mark.long

@@ -1,6 +1,9 @@
 """An instance of a service in a process of its own, until SIGTERM.
 
-    python tests/support/serving.py ADDRESS QUEUE FILE [SECONDS_PER_REQUEST]
+    python tests/support/serving.py ADDRESS QUEUE FILE [SECONDS_PER_REQUEST [PREFETCH]]
+
+It has four threads; of the requests for which it has none it holds as many as by default, unless
+that is given.
 
 Each request is a line of FILE when its handler begins, and another one when it ends.
 """
@@ -22,7 +25,8 @@ def main() -> None:
     address, queue, path, *rest = sys.argv[1:]
     seconds = float(rest[0]) if rest else 0.0
     with Path(path).open("a", buffering=1) as file, roq.connect(address) as cluster:
-        service = cluster.service("test", queue, threads=4, prefetch=4, lease=3.0)
+        prefetch = int(rest[1]) if len(rest) > 1 else None
+        service = cluster.service("test", queue, threads=4, prefetch=prefetch, lease=3.0)
 
         def handle(number: int, context: roq.RequestContext) -> int:
             file.write(f"begin {number} {context.attempt}\n")

@@ -84,6 +84,7 @@ class Holding:
         priority: of all of these, in a group with priorities.
         begun: so many of these, or more, the user has got, or has passed by.
         attempt: the how manieth one this is, from 1.
+        losses: of a request, so many of those before have ended as their instance was lost.
         overdue: their time to live is over: they are for the dead letters.
         segments: by which leases they are held; several only after a connection was lost.
         states: of each message.
@@ -94,8 +95,8 @@ class Holding:
     """
 
     __slots__ = (
-        "attempt", "batch", "begun", "count", "dirty", "first", "lanes", "log", "lost", "number",
-        "offset", "overdue", "priority", "segments", "states", "unconfirmed", "untold",
+        "attempt", "batch", "begun", "count", "dirty", "first", "lanes", "log", "losses", "lost",
+        "number", "offset", "overdue", "priority", "segments", "states", "unconfirmed", "untold",
     )  # fmt: skip
 
     def __init__(
@@ -114,7 +115,7 @@ class Holding:
         self.lanes: bytes | None = None
         self.begun = 0
         self.overdue = False
-        self.priority = 0
+        self.losses = self.priority = 0
         self.unconfirmed = 0
         self.dirty = False
         self.lost = False

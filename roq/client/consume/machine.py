@@ -43,6 +43,7 @@ from roq.protocol import consuming, documents
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.columns import KEY_GROUPS, PRIORITIES
 from roq.protocol.consuming import (
+    ATTEMPT_MAX,
     CREDIT,
     DELETED,
     DONE,
@@ -50,6 +51,8 @@ from roq.protocol.consuming import (
     JOIN,
     LEASED,
     LEAVE,
+    LOSSES_MAX,
+    LOSSES_SHIFT,
     OVERDUE,
     Credit,
     Done,
@@ -441,7 +444,7 @@ class ConsumerMachine:
     def _leased(self, log: LogId, seat: Seat, parts: list[bytes], now: float) -> list[AskExchange]:
         _, head, topic, frame, packed = parts
         number, first, length, told, bits = read_lease(head)
-        attempt = told & ~OVERDUE
+        attempt = told & ATTEMPT_MAX
         count = bits.bit_count()
         entry = read_entry(frame)
         if seat.phase is not IN or (entry.exchange, entry.generation) != log:
@@ -460,7 +463,9 @@ class ConsumerMachine:
             back = Returned(number, first, length, 0.0, True, f"cannot be read: {error}"[:200])
             return self._send(log, seat, Done(0, [], [], [back]), [], now)
         holding = self.holding_type(log, entry.offset, number, first, attempt, batch)
-        holding.overdue = told != attempt
+        if told != attempt:
+            holding.overdue = told >= OVERDUE
+            holding.losses = told >> LOSSES_SHIFT & LOSSES_MAX
         if count < length:
             holding.leave_out(bits)
         mode, tags = self._member.settings.mode, self._member.settings.tags

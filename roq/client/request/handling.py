@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from roq.client.consume.holding import LOST, OPEN
 from roq.client.consume.message import Settlement
 from roq.client.request.calls import (
     BatchRun,
@@ -34,7 +35,13 @@ from roq.client.request.calls import (
 )
 from roq.client.request.context import CURRENT, RequestContext, RequestId
 from roq.client.request.endpoint import Endpoint, is_async
-from roq.client.request.instance import HandlerResult, RequestHolding
+from roq.client.request.instance import (
+    BACK,
+    RUNS,
+    WAITING,
+    HandlerResult,
+    RequestHolding,
+)
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.request.workers import Workers
 from roq.errors import InvalidRequest, LeaseLost, RoQError
@@ -51,6 +58,15 @@ from roq.protocol.requesting import (
 )
 
 SECOND_US: Final = 1_000_000
+LATELY_SECONDS: Final = 10.0
+"""How long a handler has run counts for so long: an instance that takes nothing, as it was slow,
+would never be quick again."""
+BATCHES_HELD: Final = 4
+"""Of the largest one; unless it is said how much an instance holds."""
+_WAITING: Final = bytes((WAITING,))
+_RUNS: Final = bytes((RUNS,))
+_BACK: Final = bytes((BACK,))
+_NOT_BEGUN: Final = Settlement(counted=False, reason="its instance had no thread for it")
 
 log = logging.getLogger(__name__)
 
@@ -144,16 +160,40 @@ class Handling:
         self._idle = threading.Condition(self._lock)
         self._workers: Workers[Work | Registered] = Workers(f"roq-{service}", self._work_on)
         """They are given single requests, and batch handlers that have something to do."""
-        self._times: deque[float] = deque(maxlen=100)
+        self._times: deque[tuple[float, float]] = deque(maxlen=100)
+        """When handlers have ended, and how long each has run."""
+        self._in_loop = 0
+        """Of what runs, requests of coroutines."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._own_loop = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def response_ms(self) -> float:
-        """How long handlers have run of late, in the mean."""
-        times = list(self._times)
+        """How long handlers have run of late, in the mean; 0: none has ended of late."""
+        since = self._clock() - LATELY_SECONDS
+        times = [took for ended, took in list(self._times) if ended >= since]
         return 1_000 * sum(times) / len(times) if times else 0.0
+
+    @property
+    def used(self) -> int:
+        """Requests that wait for a handler, or have a thread."""
+        return self.waiting + self.busy - self._in_loop
+
+    @property
+    def ended(self) -> int:
+        """Runs of handlers that have ended, and requests that were answered without one."""
+        return self.stats.answered + self.stats.retried
+
+    @property
+    def at_once(self) -> int:
+        """Requests that can begin at once, if none runs: one in each thread, or a batch in each of
+        a few; 0: as many as come, as all handlers are coroutines."""
+        handlers = self.handlers.values()
+        if all(each.coroutine for each in handlers):
+            return 0
+        largest = max(each.most for each in handlers)
+        return max(self._threads, min(self._threads, BATCHES_HELD) * largest)
 
     @property
     def largest(self) -> int:
@@ -213,6 +253,7 @@ class Handling:
         with self._lock:
             self.stats.received += len(indexes)
             self.waiting += len(indexes)
+            holding.stages[indexes.start : indexes.stop] = _WAITING * len(indexes)
         registered = self.handlers.get(holding.batch.topic)
         if registered is not None and registered.most:
             registered.due.append(Work(holding, indexes.start, len(indexes)))
@@ -229,6 +270,18 @@ class Handling:
                 loop.call_soon_threadsafe(self._begin_batches, registered)
             else:
                 loop.call_soon_threadsafe(self._begin_tasks, works)
+
+    def withdraw(self, holding: RequestHolding) -> None:
+        """Give back what of this no handler has begun with; I/O thread."""
+        shell = self.shell
+        with self._lock:
+            for first, count in holding.open_at(WAITING):
+                holding.stages[first : first + count] = _BACK * count
+                self.waiting -= count
+                if shell is not None:
+                    with contextlib.suppress(RoQError):  # it is closed: others have it anyway
+                        shell.settle(holding, first, count, _NOT_BEGUN)
+            self._look_idle()
 
     def _work_on(self, work: Work | Registered) -> None:
         """In a worker thread."""
@@ -293,6 +346,7 @@ class Handling:
         registered, value, context = run
         began = self._clock()
         CURRENT.set(context)
+        self._in_loop += 1
         try:
             answered = result_of(
                 registered, await registered.handler(value, context), context, self._clock()
@@ -303,6 +357,8 @@ class Handling:
             self._failed(work, context, error, began)
         else:
             self._end(work, answered, began)
+        finally:
+            self._in_loop -= 1
 
     async def _run_batch_task(self, registered: Registered, works: list[Work]) -> None:
         batch = self._prepare_all(registered, works)
@@ -311,19 +367,22 @@ class Handling:
         values, contexts = values_of(batch)
         began = self._clock()
         CURRENT.set(first_over(batch))
+        self._in_loop += len(contexts)
         try:
             answers = answers_of(await registered.handler(values, contexts), len(contexts))
         except GeneratorExit:
             raise  # the loop is gone, and what was left there collected
         except BaseException as error:  # noqa: BLE001 - the handler's: the loop goes on
             answers = [error] * sum(each.work.length for each in batch)
+        finally:
+            self._in_loop -= len(contexts)
         self._end_all(registered, batch, answers, began)
 
     def _prepare_all(self, registered: Registered, works: list[Work]) -> list[BatchRun]:
         """What is to run of these, in one call."""
         now, clock = self._wall_clock(), self._clock()
         runs: list[BatchRun] = []
-        for work in works:
+        for work in self._claim_all(works):
             run = self._ready_alike(registered, work, now, clock)
             if run is not None:
                 runs.append(run)
@@ -332,7 +391,6 @@ class Handling:
                 found = self._ready(one, now, clock)
                 if found is not None:
                     runs.append(BatchRun(one, [found[1]], [found[2]]))
-        self._began(sum(each.work.length for each in runs))
         return runs
 
     def _ready_alike(
@@ -342,7 +400,7 @@ class Handling:
         holding, first, count = work
         payloads = holding.batch.payloads[first : first + count]
         head = bytes(payloads[0][: ENVELOPE.size])
-        if self.draining or holding.is_lost(first, count) or len(head) < ENVELOPE.size:
+        if self.draining or len(head) < ENVELOPE.size:
             return None
         left = self._left(holding, head, now)
         if left <= 0 or not all(each.startswith(head) for each in payloads):
@@ -369,15 +427,41 @@ class Handling:
 
     def _prepare(self, work: Work) -> tuple[Registered, Any, RequestContext] | None:
         """What is to run now; None: nothing, and it was said why."""
-        found = self._ready(work, self._wall_clock(), self._clock())
-        if found is not None:
-            self._began(1)
-        return found
-
-    def _began(self, count: int) -> None:
         with self._lock:
-            self.waiting -= count
-            self.busy += count
+            if not self._claim(work):
+                return None
+        return self._ready(work, self._wall_clock(), self._clock())
+
+    def _claim(self, work: Work) -> bool:
+        """Whether this is to be begun, and nobody can give it back any more; with the lock."""
+        holding, at, _ = work
+        if holding.stages[at] != WAITING:
+            return False  # it was given back
+        holding.stages[at] = RUNS
+        self.waiting -= 1
+        if holding.states[at] == LOST:
+            self.stats.lost += 1
+            self._look_idle()
+            return False
+        self.busy += 1
+        return True
+
+    def _claim_all(self, works: list[Work]) -> list[Work]:
+        """Likewise; those that are."""
+        claimed: list[Work] = []
+        with self._lock:
+            for work in works:
+                holding, first, count = work
+                end = first + count
+                waiting = holding.stages.count(WAITING, first, end)
+                if waiting == holding.states.count(OPEN, first, end) == count:
+                    holding.stages[first:end] = _RUNS * count
+                    self.waiting -= count
+                    self.busy += count
+                    claimed.append(work)
+                else:
+                    claimed += [one for one in work.each() if self._claim(one)]
+        return claimed
 
     def _ready(
         self, work: Work, now: float, clock: float
@@ -385,9 +469,6 @@ class Handling:
         """What is to run, at this time of both clocks; None: nothing, and it was said why."""
         if self.draining:
             self._return(work, Settlement(counted=False, reason="its instance ends"))
-            return None
-        if work.holding.is_lost(work.at, 1):
-            self._leave_out()
             return None
         found = self._read(work, now, clock)
         if isinstance(found, HandlerResult):
@@ -428,7 +509,7 @@ class Handling:
     ) -> None:
         """What a batch handler has returned, or raised: an answer to each request."""
         ended, begin = self._clock(), 0
-        self._times.append(ended - began)
+        self._times.append((ended, ended - began))
         for run in batch:
             holding, first, count = run.work
             end = begin + count
@@ -457,14 +538,14 @@ class Handling:
             began: when it was called; None: of a batch, of which that is noted elsewhere.
         """
         if began is not None:
-            self._times.append(self._clock() - began)
+            self._note_time(began)
         text = self._text_of(error).encode("utf-8", "replace")
         if len(text) > TEXT_MAX:
             text = text[: TEXT_MAX // 2] + b"\n...\n" + text[-TEXT_MAX // 2 + 8 :]
         told = text.decode("utf-8", "ignore")
         again = (
             self._retry_on is not None
-            and context.attempt <= self._retries
+            and context.attempt - work.holding.losses <= self._retries
             and self._retry_on.search(told) is not None
         )
         if again and not context.cancelled:
@@ -473,6 +554,10 @@ class Handling:
         result = HandlerResult(RequestState.FAILED, text=clean(told, TEXT_MAX))
         self._tell_answers(work.holding, work.at, [_marked(work, result)], ran=True)
 
+    def _note_time(self, began: float) -> None:
+        ended = self._clock()
+        self._times.append((ended, ended - began))
+
     def _text_of(self, error: BaseException) -> str:
         """What who has asked is told of an error, and `retry_on` is searched for in."""
         return _whole(error)
@@ -480,7 +565,7 @@ class Handling:
     def _end(self, work: Work, answered: HandlerResult, began: float | None) -> None:
         """A request has ended, here; whether it ran since then, or not at all."""
         if began is not None:
-            self._times.append(self._clock() - began)
+            self._note_time(began)
         if answered.text:
             text = clean(answered.text, TEXT_MAX)
             answered = msgspec.structs.replace(answered, text=text)
@@ -492,6 +577,7 @@ class Handling:
     ) -> None:
         shell, stats = self.shell, self.stats
         with self._idle:
+            self._was_told(len(answers))  # before the exchange can give it something else
             stats.answered += len(answers)
             stats.failed += ran and answers[0].state is RequestState.FAILED
             if shell is not None:
@@ -501,11 +587,11 @@ class Handling:
                     stats.lost += sum(holding.is_lost(first + at, 1) for at in range(len(answers)))
                 except RoQError as error:  # it is closed: who looks for it finds it elsewhere
                     log.debug("an answer was not told: %s", error)
-            self._was_told(len(answers), ran=ran)
 
     def _return(self, work: Work, verdict: Settlement, *, ran: bool = False) -> None:
         shell = self.shell
         with self._idle:
+            self._was_told(1)
             self.stats.retried += ran
             if shell is not None:
                 try:
@@ -514,19 +600,14 @@ class Handling:
                     self.stats.lost += 1
                 except RoQError as error:  # as above
                     log.debug("that a request is given back was not told: %s", error)
-            self._was_told(1, ran=ran)
 
-    def _leave_out(self) -> None:
-        with self._idle:
-            self.stats.lost += 1
-            self._was_told(1, ran=False)
+    def _was_told(self, count: int) -> None:
+        """So many requests do not run here any more; with the lock, and what is told of them is
+        told under it."""
+        self.busy -= count
+        self._look_idle()
 
-    def _was_told(self, count: int, *, ran: bool) -> None:
-        """So many requests are not here any more; with the lock."""
-        if ran:
-            self.busy -= count
-        else:
-            self.waiting -= count
+    def _look_idle(self) -> None:
         if self.draining and not (self.busy or self.waiting):
             self._idle.notify_all()
 

@@ -7,15 +7,24 @@ or the lease is over, as acknowledgements are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from roq.client.consume.holding import Holding
+from roq.client.consume.holding import OPEN, Holding
 from roq.client.consume.machine import ConsumerMachine
-from roq.client.consume.seat import AskExchange, Membership, Return, Seat, SeatPhase, Told
+from roq.client.consume.seat import (
+    AskExchange,
+    Membership,
+    Prefetch,
+    Return,
+    Seat,
+    SeatPhase,
+    Told,
+)
 from roq.client.subscribe.message import Batch
+from roq.log.leases import runs_of
 from roq.model import LogId
 from roq.protocol import requesting
 from roq.protocol.consuming import DONE_BYTES, Credit, Done, DoneConfirmed, Run
@@ -38,6 +47,14 @@ ANSWER_OVERHEAD_BYTES: Final = 64
 ALIKE_BYTES: Final = 64 * 1024
 """Values that are told, and kept, together: what is not fetched keeps the others."""
 
+WAITING: Final = 1
+"""Of a request that is to run: no handler has it."""
+RUNS: Final = 2
+SAID: Final = 3
+"""It runs, and its exchange was told so."""
+BACK: Final = 4
+"""It was given back before it began: it does not run here."""
+
 
 class HandlerResult(msgspec.Struct, frozen=True, gc=False):
     """What has become of a request."""
@@ -53,35 +70,72 @@ class RequestHolding(Holding):
 
     Attributes:
         answers: by index in the batch, of those that have ended.
-        begun: the exchange was told that they are begun.
+        begun: so many of the first ones the exchange was told to be begun, never to be begun again.
+        started: and so many of them it has kept.
+        stages: of each, how far it is here; 0: it is not to run yet. Who changes `WAITING` has the
+            lock of the handlers.
+        waited: it was looked at before, since it was to run.
     """
 
-    __slots__ = ("answers", "begun")
+    __slots__ = ("answers", "begun", "stages", "started", "waited")
 
     def __init__(
         self, log: LogId, offset: int, lease: int, first: int, attempt: int, batch: Batch
     ) -> None:
         super().__init__(log, offset, lease, first, attempt, batch)
         self.answers: dict[int, HandlerResult] = {}
-        self.begun = False
+        self.begun = self.started = 0
+        self.waited = False
+        self.stages = bytearray(len(self.states))
+
+    def open_at(self, stage: int) -> list[tuple[int, int]]:
+        """Which of those that have not ended are so far: index of the first, and how many."""
+        both = enumerate(zip(self.states, self.stages, strict=True))
+        return runs_of(sum(1 << at for at, each in both if each == (OPEN, stage)))
 
 
 class InstanceMachine(ConsumerMachine):
     """One instance at all exchanges of its queue.
 
+    With `prefetch_quick` it takes at all exchanges together what can begin at once (`prefetch`),
+    wherever that is, and each exchange may have its part of it in any case; more only while it is
+    quick. When it has given back what did not begin, it takes nothing before a handler has ended.
+
+    Args:
+        member: who it is.
+        used: gives how many requests wait for handlers, or have a thread, lost or not.
+        ended: gives how many runs of handlers have ended.
+        at_once: so many requests can begin at once; 0: as `prefetch` says.
+
     Attributes:
-        started: holdings that are begun, as their exchanges have confirmed since the shell has
-            looked.
+        ahead: how many it may say to be begun, and not begin again, by how quick it is.
+        started: what is begun, as exchanges have confirmed since the shell has looked: which of a
+            holding.
         orders: what an operator wants, as of `InstanceOrder`, since then.
     """
 
     holding_type = RequestHolding
 
-    def __init__(self, member: Membership) -> None:
+    def __init__(
+        self,
+        member: Membership,
+        used: Callable[[], int] = lambda: 0,
+        ended: Callable[[], int] = lambda: 0,
+        at_once: int = 0,
+    ) -> None:
         super().__init__(member)
-        self.started: list[RequestHolding] = []
+        self.ahead = self.prefetch
+        if not member.prefetch_quick:
+            self.ahead = Prefetch(at_once or member.prefetch, member.prefetch)
+        self._used = used
+        self._ended = ended
+        self._stuck_at = -1
+        """So many runs had ended when it has given something back; -1: it goes on."""
+        self._credits: dict[LogId, Credit] = {}
+        """What each exchange was told last."""
+        self.started: list[tuple[RequestHolding, range]] = []
         self.orders: list[str] = []
-        self._starting: dict[LogId, list[tuple[int, RequestHolding]]] = {}
+        self._starting: dict[LogId, list[tuple[int, RequestHolding, range]]] = {}
         """By exchange: serial of what it was told, and what it is to confirm."""
 
     def tell(
@@ -98,7 +152,48 @@ class InstanceMachine(ConsumerMachine):
             seat = self._seats.get(log)
             if seat is not None and seat.phase is SeatPhase.IN:
                 asks += self._answer(log, seat, some, now)
-        return asks + super().tell([], returned, now)
+        asks += super().tell([], returned, now)
+        if self.ahead is not self.prefetch:
+            self.ahead.look(self.stats.acknowledged, now)
+        return asks
+
+    def tick(self, now: float) -> list[AskExchange]:
+        """As of any member; what it takes may be something else now."""
+        asks = super().tick(now)
+        if self.ahead is not self.prefetch:
+            self.ahead.idle(now)
+        for log, seat in self._seats.items():
+            told = self._credits.get(log)
+            if seat.phase is SeatPhase.IN and self._granted(seat) != told:
+                asks.append(self._credit(log, seat, now))
+        return asks
+
+    def leave(self, log: LogId) -> None:
+        """As of any member."""
+        super().leave(log)
+        self._credits.pop(log, None)
+
+    @property
+    def starting(self) -> int:
+        """Requests that were said to be begun, where that may be confirmed soon."""
+        return sum(
+            len(run)
+            for log, some in self._starting.items()
+            if self._seats[log].phase is SeatPhase.IN
+            for _, _, run in some
+        )
+
+    def take_on(self, *, stuck: bool, busy: bool) -> None:
+        """Take nothing before a handler has ended, or go on as before.
+
+        Args:
+            stuck: something is about to be given back.
+            busy: anything runs.
+        """
+        if not busy:
+            self._stuck_at = -1
+        elif stuck:
+            self._stuck_at = self._ended()
 
     def _answer(
         self, log: LogId, seat: Seat, holdings: list[RequestHolding], now: float
@@ -141,37 +236,58 @@ class InstanceMachine(ConsumerMachine):
             send()
         return asks
 
-    def begin(
-        self, holdings: Iterable[tuple[RequestHolding, bool]], now: float
-    ) -> list[AskExchange]:
-        """Tell exchanges that these are begun.
-
-        Args:
-            holdings: each with whether it must not be begun again; then it comes out of `started`
-                when that is kept.
-        """
+    def begin(self, holdings: Iterable[RequestHolding], most: int, now: float) -> list[AskExchange]:
+        """Tell exchanges that of these so many at most are about to begin, and must not be begun
+        again; they come out of `started` when that is kept."""
         asks: list[AskExchange] = []
-        by_log: dict[LogId, list[tuple[RequestHolding, bool]]] = {}
-        for holding, once in holdings:
-            if not holding.begun and not holding.lost:
-                by_log.setdefault(holding.log, []).append((holding, once))
-        for log, some in by_log.items():
-            seat = self._seats.get(log)
-            if seat is None or seat.phase is not SeatPhase.IN:
-                continue
-            begun = [
-                Begun(each.lease, each.first, each.length, once)
-                for holding, once in some
-                for each in holding.segments
-            ]
-            for holding, _ in some:
-                holding.begun = True
-            told: list[Told] = [(holding, [], 0) for holding, _ in some]
-            asks += self._send(log, seat, Done(0, [], [], [], None, [], begun), told, now)
-            self._starting.setdefault(log, []).extend(
-                (seat.serial, holding) for holding, once in some if once
-            )
+        for log, seat, some in self._by_seat(holdings):
+            begun: list[Begun] = []
+            starting: list[tuple[RequestHolding, range]] = []
+            for holding in some:
+                run = range(holding.begun, min(holding.begun + most, len(holding.states)))
+                if run:
+                    starting.append((holding, run))
+                    most -= len(run)
+                    holding.begun = run.stop
+                    begun += _begun(holding, run.start, len(run), once=True)
+            if begun:
+                asks += self._say(log, seat, [each for each, _ in starting], begun, now)
+                self._starting.setdefault(log, []).extend((seat.serial, *each) for each in starting)
         return asks
+
+    def say_running(self, holdings: Iterable[RequestHolding], now: float) -> list[AskExchange]:
+        """Tell exchanges which of these run, as far as they do not know it."""
+        asks: list[AskExchange] = []
+        for log, seat, some in self._by_seat(holdings):
+            begun: list[Begun] = []
+            for holding in some:
+                for index, count in holding.open_at(RUNS):
+                    holding.stages[index : index + count] = bytes((SAID,)) * count
+                    begun += _begun(holding, index, count)
+            if begun:
+                asks += self._say(log, seat, some, begun, now)
+        return asks
+
+    def _by_seat(
+        self, holdings: Iterable[RequestHolding]
+    ) -> list[tuple[LogId, Seat, list[RequestHolding]]]:
+        """These, where something can be said of them now."""
+        by_log: dict[LogId, list[RequestHolding]] = {}
+        for holding in holdings:
+            if not holding.lost:
+                by_log.setdefault(holding.log, []).append(holding)
+        return [
+            (log, seat, some)
+            for log, some in by_log.items()
+            if (seat := self._seats.get(log)) is not None and seat.phase is SeatPhase.IN
+        ]
+
+    def _say(
+        self, log: LogId, seat: Seat, holdings: list[RequestHolding], begun: list[Begun],
+        now: float,
+    ) -> list[AskExchange]:  # fmt: skip
+        told: list[Told] = [(holding, [], 0) for holding in holdings]
+        return self._send(log, seat, Done(0, [], [], [], None, [], begun), told, now)
 
     def figures(self, figures: Figures) -> list[AskExchange]:
         """Tell all exchanges how this instance is."""
@@ -198,22 +314,39 @@ class InstanceMachine(ConsumerMachine):
         return []
 
     def _granted(self, seat: Seat) -> Credit:
+        granted = super()._granted(seat)
+        room = granted.messages - seat.arrived
+        if self._stuck_at == self._ended():
+            room = 0
+        elif self._member.prefetch_quick and not self._waits(seat):
+            held = sum(each.open for each in self._seats.values())
+            # A request that was taken away while it ran has its thread as before.
+            cap = self.prefetch.messages - max(0, self._used() - held)
+            room = max(0, -(-cap // len(self._seats)) - seat.open, cap - held)
         # Whatever there is room for is taken, be it the part of a batch.
-        return msgspec.structs.replace(super()._granted(seat), window=1)
+        credit = Credit(seat.arrived + room, granted.bytes, 1)
+        self._credits[seat.exchange.log] = credit
+        return credit
 
     def _confirmed(self, seat: Seat, confirmed: DoneConfirmed) -> None:
         super()._confirmed(seat, confirmed)
         starting = self._starting.get(seat.exchange.log, [])
         while starting and starting[0][0] <= confirmed.serial:
-            _, holding = starting.pop(0)
+            _, holding, run = starting.pop(0)
+            holding.started = run.stop
             if not holding.lost:
-                self.started.append(holding)
+                self.started.append((holding, run))
 
     def _forget_told(self, seat: Seat) -> None:
         """What was begun and not confirmed is begun anew, if it is still held."""
         super()._forget_told(seat)
-        for _, holding in self._starting.pop(seat.exchange.log, []):
-            holding.begun = False
+        for _, holding, _ in self._starting.pop(seat.exchange.log, []):
+            holding.begun = holding.started
+
+
+def _begun(holding: RequestHolding, index: int, count: int, *, once: bool = False) -> list[Begun]:
+    run = Run(holding.offset, holding.first + index, count)
+    return [Begun(*each, once) for each in holding.leases_of(run)]
 
 
 def _alike(

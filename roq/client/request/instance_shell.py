@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 
@@ -18,7 +18,12 @@ from roq.client.consume.message import DONE, Settlement
 from roq.client.consume.seat import Membership
 from roq.client.consume.shell import ConsumerShell
 from roq.client.io.engine import Engine
-from roq.client.request.instance import HandlerResult, InstanceMachine, RequestHolding
+from roq.client.request.instance import (
+    WAITING,
+    HandlerResult,
+    InstanceMachine,
+    RequestHolding,
+)
 from roq.errors import RoQError
 from roq.log.leases import runs_of
 from roq.model import LogId
@@ -29,15 +34,43 @@ GATHER_SECONDS: Final = 0.001
 _UNBEGUN: Final = Settlement(counted=False, reason="its instance ends")
 
 
+class Handlers(Protocol):
+    """What runs requests: see `Handling`."""
+
+    @property
+    def used(self) -> int:
+        """Requests that wait for a handler, or have a thread."""
+        ...
+
+    @property
+    def ended(self) -> int:
+        """Runs that have ended."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """Requests that run."""
+        ...
+
+    def enqueue(self, holding: RequestHolding, indexes: range) -> None:
+        """These are to run."""
+        ...
+
+    def withdraw(self, holding: RequestHolding) -> None:
+        """Give back what of this has not begun."""
+        ...
+
+
 class InstanceShell(ConsumerShell):
     """One instance's.
 
     Args:
         engine: the client's threads.
         member: who it is.
-        run: called with requests that are to run: the holding, and which of its requests.
+        handlers: have requests run, and give back what has not begun.
         on_tick: called a few times a second.
         on_order: called with what an operator wants, as of `InstanceOrder`.
+        at_once: as of `InstanceMachine`.
         on_joined, on_refused: as of `ConsumerShell`.
     """
 
@@ -45,25 +78,28 @@ class InstanceShell(ConsumerShell):
         self,
         engine: Engine,
         member: Membership,
-        run: Callable[[RequestHolding, range], None],
+        handlers: Handlers,
         on_tick: Callable[[], None],
         on_order: Callable[[str], None],
         *,
         on_joined: Callable[[], None],
         on_refused: Callable[[RoQError], None],
+        at_once: int = 0,
     ) -> None:
-        machine = InstanceMachine(member)
+        machine = InstanceMachine(member, lambda: handlers.used, lambda: handlers.ended, at_once)
         super().__init__(
             engine, member, on_joined=on_joined, on_refused=on_refused, machine=machine
         )
         self._instance = machine
-        self._run = run
+        self._handlers = handlers
         self._on_tick = on_tick
         self._on_order = on_order
-        self._waiting_once: dict[RequestHolding, None] = {}
-        """What must not be begun again, and is not confirmed."""
-        self._young: deque[RequestHolding] = deque()
-        """What runs and was not said to be begun."""
+        self._once: list[RequestHolding] = []
+        """What must not be begun again, and was not wholly begun when it was looked at last."""
+        self._unbegun: deque[RequestHolding] = deque()
+        """Of these, those that were not wholly said to be begun."""
+        self._running: list[RequestHolding] = []
+        """What was to run when the I/O thread looked last, and has come since."""
         self.on_ready = self._arrived
         self._given = 0
         """Requests that were to run, counted as those that are settled."""
@@ -98,9 +134,17 @@ class InstanceShell(ConsumerShell):
         """Take nothing more, and give back what has not begun."""
         self._draining = True
         self.take_no_more()
-        waiting, self._waiting_once = list(self._waiting_once), {}
-        for holding in waiting:
-            self._decline(holding)
+        for holding in self._once:
+            self._decline(holding, holding.started)
+        self._once.clear()
+        self._unbegun.clear()
+        for holding in self._running:
+            self._handlers.withdraw(holding)
+
+    def close(self) -> None:
+        """As of any consumer; what was not said to be begun has not run."""
+        self._unbegun.clear()
+        super().close()
 
     def tell_figures(self, figures: Figures) -> None:
         """Say how the instance is, and take requests only while it is available."""
@@ -121,28 +165,25 @@ class InstanceShell(ConsumerShell):
         if started:
             self._instance.started = []
             begun = self._given
-            for holding in started:
-                if self._waiting_once.pop(holding, 0) is None:
-                    self._run_all(holding, begun)
+            for holding, run in started:
+                self._run_some(holding, run, begun)
 
     def _arrived(self) -> None:
         """Requests have come: run them, or say first that they are begun."""
-        once: list[RequestHolding] = []
         begun = self._given
         while True:
             holding = cast("RequestHolding | None", self.take())
             if holding is None:
                 break
             if self._draining:
-                self._decline(holding)
+                self._decline(holding, 0)
             elif _any_once(holding):
-                self._waiting_once[holding] = None
-                once.append(holding)
+                self._once.append(holding)
+                self._unbegun.append(holding)
             else:
-                self._young.append(holding)
-                self._run_all(holding, begun)
-        if once:
-            self._begin(once)
+                self._run_some(holding, range(len(holding.states)), begun)
+        if self._unbegun:
+            self._begin_more()
 
     def _call(self, function: Callable[[], None]) -> None:
         self._engine.call_here(function)  # who has run a handler sends its answer
@@ -165,45 +206,79 @@ class InstanceShell(ConsumerShell):
             self._given = self._marked
         super()._end_flushing()
 
-    def _begin(self, once: list[RequestHolding]) -> None:
-        now = self._engine.reactor.now()
-        self._perform(self._instance.begin([(each, True) for each in once], now))
+    def _flush_now(self) -> bool:
+        told = super()._flush_now()
+        if self._unbegun:
+            self._begin_more()
+        return told
+
+    def _begin_more(self) -> None:
+        """Say that requests begin, as many as will soon: what was said to be begun, and is lost
+        with this process, may have run."""
+        unbegun, machine = self._unbegun, self._instance
+        room = machine.ahead.messages - self._handlers.used - machine.starting
+        if room > 0:
+            self._perform(machine.begin(unbegun, room, self._engine.reactor.now()))
+            while unbegun and unbegun[0].begun == len(unbegun[0].states):
+                unbegun.popleft()
 
     def _tick(self) -> None:
         super()._tick()
         if self._closed:
             return
         self._on_tick()
-        for holding in [each for each in self._waiting_once if each.lost]:
-            del self._waiting_once[holding]
-        self._begin(list(self._waiting_once))
-        young = [each for each in self._young if each.is_open(0, len(each.batch))]
-        self._young.clear()
-        now = self._engine.reactor.now()
-        self._perform(self._instance.begin([(each, False) for each in young], now))
+        self._look_at_running()
+        # Where it has joined again, what was said to be begun and not kept is to be said again.
+        self._once = [each for each in self._once if each.is_open(each.started, len(each.states))]
+        self._unbegun = deque(each for each in self._once if each.begun < len(each.states))
+        if self._unbegun:
+            self._begin_more()
 
-    def _decline(self, holding: RequestHolding) -> None:
-        """None of these has run: others may have them."""
+    def _look_at_running(self) -> None:
+        """Say what runs, and give back what has waited since the look before: its threads hang, or
+        have long to do, and others may be free."""
+        running = [each for each in self._running if each.is_open(0, len(each.states))]
+        self._running = running
+        again = [each for each in running if not each.begun]
+        self._perform(self._instance.say_running(again, self._engine.reactor.now()))
+        late = [each for each in running if each.waited and each.open_at(WAITING)]
+        unbegun = [each for each in self._unbegun if each.waited and not each.lost]
+        self._instance.take_on(stuck=bool(late or unbegun), busy=self._handlers.busy > 0)
+        for holding in late:
+            self._handlers.withdraw(holding)
+        for holding in unbegun:
+            self._decline(holding, holding.begun)
+            holding.begun = len(holding.states)
+        for holding in (*running, *self._unbegun):
+            holding.waited = True
+
+    def _decline(self, holding: RequestHolding, first: int) -> None:
+        """None of these has run, from this one on: others may have them."""
+        count = len(holding.states) - first
         with suppress(RoQError):  # it is lost, or all is closed: then others have them anyway
-            self.settle(holding, 0, len(holding.batch), _UNBEGUN)
+            if count:
+                self.settle(holding, first, count, _UNBEGUN)
 
-    def _run_all(self, holding: RequestHolding, begun: int) -> None:
-        """Have what is open of it run.
+    def _run_some(self, holding: RequestHolding, run: range, begun: int) -> None:
+        """Have what is open of these run.
 
         Args:
             begun: what was given when this turn began: with more than one, they wait for others.
         """
-        self._given += holding.open
+        self._running.append(holding)
+        holding.waited = False
+        opened = holding.states.count(OPEN, run.start, run.stop)
+        self._given += opened
         if not self._flushing and self._given > begun + 1:
             self._flushing = True  # who ends first need not wake this thread
             self._flush_timer = self._engine.reactor.call_later(GATHER_SECONDS, self._flush)
         self._hurry_at = self._next_hurry()
-        if holding.open == len(holding.states):  # as nearly always
-            self._run(holding, range(len(holding.states)))
+        if opened == len(run):  # as nearly always
+            self._handlers.enqueue(holding, run)
             return
-        opened = sum(1 << at for at, state in enumerate(holding.states) if state == OPEN)
-        for first, count in runs_of(opened):
-            self._run(holding, range(first, first + count))
+        bits = sum(1 << at for at in run if holding.states[at] == OPEN)
+        for first, count in runs_of(bits):
+            self._handlers.enqueue(holding, range(first, first + count))
 
 
 def _any_once(holding: RequestHolding) -> bool:

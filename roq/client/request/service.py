@@ -26,7 +26,7 @@ from roq.client.io.engine import Engine
 from roq.client.naming import client_name
 from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.handling import Handling, ServiceStats, brief
+from roq.client.request.handling import BATCHES_HELD, Handling, ServiceStats, brief
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
@@ -59,8 +59,6 @@ BatchHandler = Callable[[list[Q], list[RequestContext]], Answers[R] | Awaitable[
 
 BATCH_MAX: Final = 10_000
 """Requests that one call of a batch handler has at most."""
-BATCHES_HELD: Final = 4
-"""Of the largest one; unless it is said how much an instance holds."""
 THREADS: Final = 16
 DRAIN_SECONDS: Final = 60.0
 CLOSE_SECONDS: Final = 5.0
@@ -79,8 +77,11 @@ class InstanceState:
     """How an instance is; what an availability function decides by.
 
     Attributes:
-        busy, threads: requests that run, and that may at once.
-        response_ms: the mean of late.
+        busy: requests that run. Each of a batch, and each that an `async def` handler runs, counts:
+            these may be more than `threads`.
+        threads: `def` handlers that run at once.
+        response_ms: how long handlers that have ended in the last ten seconds have run, in the
+            mean of the last hundred; 0: there are none.
         memory_bytes, cpu_percent: of the process.
         flag: what the program has set by `Service.flag`.
     """
@@ -261,10 +262,13 @@ class Service:
             return
         self._handling.start(loop)
         most = self._prefetch or max(2 * self._threads, BATCHES_HELD * self._handling.largest)
+        at_once = min(self._handling.at_once or most, most)
         member = replace(self._member, prefetch=most)
+        if self._prefetch is None:
+            member = replace(member, prefetch=at_once, prefetch_quick=most)
         self._shell = self._handling.shell = InstanceShell(
-            self._engine, member, self._handling.enqueue, self._watch, self._ordered,
-            on_joined=self._ready.set, on_refused=self._fail,
+            self._engine, member, self._handling, self._watch, self._ordered,
+            on_joined=self._ready.set, on_refused=self._fail, at_once=at_once,
         )  # fmt: skip
         self._session = MonitorSession(
             self._engine, self._managers, self.queue, client_id=self._id, role="consumer",

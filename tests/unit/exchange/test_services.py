@@ -29,6 +29,7 @@ from roq.protocol.consuming import (
     DONE,
     GROUP_ORDER,
     JOIN,
+    LOSSES_SHIFT,
     Credit,
     Done,
     DoneConfirmed,
@@ -923,3 +924,16 @@ def test_an_exchange_that_is_not_told_yet_goes_on_with_what_was_defined() -> Non
     services.defined = None  # as a process that has the groups of the one before
     found = asker.attend(settings=KEPT).settings
     assert (found.keep_result, found.delay, found.defined) == (60.0, 3.0, ("keep_result",))
+
+
+def test_an_instance_is_told_how_many_were_lost_with_a_request() -> None:
+    there, publisher, _, instance = service()
+    publisher.send(b"s/do", 2)
+    instance.look()
+    instance.done(begun=[Begun(instance.leases[0][0], 0, 1)])
+    there.tell(Unreachable(instance.route))
+    other = Party(there, "other")
+    other.join()
+    other.look()
+    attempts = {first: attempt for _, first, _, attempt in other.leases}
+    assert attempts == {0: 2 | 1 << LOSSES_SHIFT, 1: 1}, "what had not begun was not tried"

@@ -57,3 +57,11 @@ def test_a_part_is_taken_out_and_the_rest_stays_as_it_was() -> None:
     assert free.take(1, 20, 4) == []
     free.clear()
     assert (list(free), free.count) == ([], 0)
+
+
+def test_one_is_found_by_where_it_is() -> None:
+    free = FreeMessages()
+    some = Piece(7, 2, 4, 1, "no", 0b1011)
+    free.wait(some, 9.0)
+    assert [free.at(7, index) for index in range(1, 7)] == [None, some, some, None, some, None]
+    assert free.at(8, 2) is None

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from roq.log.leases import Member
-from roq.log.least_loaded import LeastLoadedOfTwo
+from roq.log.least_loaded import LeastLoadedOfTwo, why_nobody
 from roq.protocol.requesting import Figures
 
 THREADS = 8
@@ -121,3 +121,15 @@ def test_a_slow_instance_costs_less_than_when_all_take_turns(load: float) -> Non
         return choice.choose(members, said, 1, 0) or in_turn(members)
 
     assert p99(of_two, load) < 0.6 * p99(in_turn, load)
+
+
+def test_it_is_told_which_instances_take_nothing_and_why() -> None:
+    members = [Member(bytes([number]) * 16, f"m{number}", 0.0) for number in range(5)]
+    said = {each.id: Figures(available=False, rule="too hot") for each in members}
+    kind, why = why_nobody("s", members[:2], said)
+    assert kind == "all unavailable"
+    assert why == "all 2 instances are unavailable: m0: too hot; m1: too hot"
+    assert why_nobody("s", members, said)[1].endswith("m1: too hot; m2: too hot; …")
+    del said[members[4].id]
+    assert why_nobody("s", members, said) == ("all busy", "all 1 available instances are busy")
+    assert why_nobody("s", [], said)[0] == "none registered"

@@ -17,11 +17,11 @@ def books(length: int = 4) -> tuple[OpenRequests, Lease]:
 
 def test_an_offer_is_confirmed_in_parts() -> None:
     requests, lease = books()
-    assert requests.state(Position(7, 3)) is RequestState.OFFERED
+    assert requests.state(Position(7, 3), None) is RequestState.OFFERED
     requests.confirm(lease, 0b0010)
-    assert requests.state(Position(7, 3)) is RequestState.RUNNING
-    assert requests.state(Position(7, 2)) is RequestState.OFFERED
-    assert requests.state(Position(7, 0)) is RequestState.ACCEPTED
+    assert requests.state(Position(7, 3), None) is RequestState.RUNNING
+    assert requests.state(Position(7, 2), None) is RequestState.OFFERED
+    assert requests.state(Position(7, 0), None) is RequestState.ACCEPTED
     requests.confirm(lease, 0b1101)
     assert not requests.offers
     requests.check()
@@ -32,7 +32,7 @@ def test_what_is_free_is_neither_leased_nor_parked() -> None:
     requests.begin_once(7, b"m", 0b1)
     requests.park(7, 0b1, 5.0)
     assert requests.free(7, 0b1111_1111) == 0b1100_0010
-    assert requests.state(Position(7, 0)) is RequestState.RUNNING
+    assert requests.state(Position(7, 0), None) is RequestState.RUNNING
     assert requests.parked_places() == [(7, 0)]
     requests.unpark(7, 0b1)
     assert requests.free(7, 0b1111_1111) == 0b1100_0011

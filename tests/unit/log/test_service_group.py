@@ -123,7 +123,7 @@ def test_all_unavailable_with_the_rule() -> None:
     desk.pass_time(3.0, member)
     ((state, text),) = desk.ends()
     assert state == "discarded"
-    assert "all 1 instances are unavailable: too slow" in text
+    assert "all 1 instances are unavailable: m: too slow" in text
     assert desk.group.state(who=True, most=5).who[0].figures == Figures(False, "too slow")
 
 
@@ -339,7 +339,7 @@ def test_what_waits_for_its_next_attempt_is_not_discarded_for_another_one() -> N
         )
     member.granted = member.taken
     desk.pass_time(10.0, member)
-    assert desk.group.state_of(Position(0, 0)) is RequestState.ACCEPTED
+    assert desk.group.state_of(Position(0, 0)) is RequestState.RETRYING
 
 
 def test_who_begins_with_what_is_not_his_any_more_is_told_so() -> None:
@@ -632,3 +632,63 @@ def test_answers_to_what_it_never_had_cost_next_to_nothing() -> None:
     assert most < 50_000, "no number of a million bits"
     assert not desk.group.answer(member, Answer(lease.number, 1, more=[b"w"])), "one is its own"
     assert desk.group.open_count == 1
+
+
+def test_that_an_instance_was_lost_is_told_apart_from_an_error() -> None:
+    desk = Desk(run_attempts=9)
+    desk.request()
+    for turn, (name, fails) in enumerate((("a", True), ("b", False), ("c", True), ("d", False))):
+        member = desk.join(name)
+        desk.pass_time(3.0, member)
+        (lease,) = [*member.leases.values(), *desk.leases()][:1]
+        assert (lease.attempts, lease.losses) == (turn, turn // 2)
+        desk.group.begin(member, Begun(lease.number, 0, 1))
+        if fails:
+            desk.group.take_back(member, lease.number, 0, 1)
+            desk.group.give_back(
+                member, lease.number, 0, 1, 1.0, counted=True, reason="ValueError: no"
+            )
+            desk.group.leave(member.id)
+        else:
+            desk.group.gone(member.id)
+
+
+def test_what_waits_for_its_next_attempt_says_so_and_why() -> None:
+    desk = Desk()
+    desk.request(3)
+    member = desk.join(credit=2)
+    (lease,) = desk.leases()
+    desk.group.take_back(member, lease.number, 1, 1)
+    desk.group.give_back(member, lease.number, 1, 1, 9.0, counted=True, reason="ValueError: no")
+    desk.group.take_back(member, lease.number, 0, 1)
+    desk.group.give_back(member, lease.number, 0, 1, 9.0, counted=False, reason="no thread")
+    views = [(view.state, view.attempts, view.text) for view in desk.group.views()]
+    assert views == [("accepted", 0, ""), ("retrying", 1, "ValueError: no"), ("accepted", 0, "")]
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_what_its_instance_says_not_to_have_begun_is_given_to_another_and_never_discarded(
+    once: bool,
+) -> None:
+    """However often, and though it was said to begin: nobody knows better."""
+    desk = Desk(send_attempts=2, send_wait=1.0, run_attempts=1)
+    desk.request()
+    for turn in range(20):
+        member = desk.join(f"m{turn}")
+        (lease,) = desk.leases()
+        assert (lease.attempts, lease.losses) == (0, 0)
+        desk.group.begin(member, Begun(lease.number, 0, 1, once))
+        desk.pass_time(1.0, member)
+        desk.group.take_back(member, lease.number, 0, 1)
+        assert desk.group.give_back(
+            member, lease.number, 0, 1, 0.0, counted=False, reason="no thread"
+        )
+        desk.group.leave(member.id)
+    assert desk.ends() == []
+    kept, again = desk.group.snapshot(), Desk()
+    again.log = desk.log
+    again.group.apply(kept)
+    assert again.group.snapshot().begun == [], "nor is it known as begun by a process after it"
+    member = desk.join("last")
+    (lease,) = desk.leases()
+    assert desk.group.answer(member, Answer(lease.number, 0, value=b"v"))

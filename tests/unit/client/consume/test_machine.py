@@ -26,6 +26,7 @@ from roq.protocol.consuming import (
     JOIN,
     LEASED,
     LEAVE,
+    LOSSES_SHIFT,
     OVERDUE,
     Credit,
     Done,
@@ -680,3 +681,11 @@ def test_what_is_overdue_is_marked_and_its_attempt_is_what_it_was() -> None:
     assert old is not None
     assert fresh is not None
     assert (old.overdue, old.attempt, fresh.overdue) == (True, 2, False)
+
+
+def test_of_a_request_it_is_told_how_many_instances_were_lost_with_it() -> None:
+    script = Script()
+    script.enter()
+    held = script.lease(4, attempt=7 | 3 << LOSSES_SHIFT)
+    assert held is not None
+    assert (held.overdue, held.attempt, held.losses) == (False, 7, 3)

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Any, NoReturn, cast
 
 import msgspec
 import pytest
+from commands import until
 
 import roq
+from roq.client.consume.holding import RETURNED
 from roq.client.consume.message import Settlement
 from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import endpoint
-from roq.client.request.handling import Handling, brief
+from roq.client.request.handling import LATELY_SECONDS, Handling, brief
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.subscribe.message import Batch
@@ -59,6 +62,11 @@ class PaperShell:
         for answered in answers:
             self.told.put(answered)
 
+    def settle(self, holding: Any, index: int, count: int, verdict: Settlement) -> None:
+        assert not verdict.counted
+        assert holding.settle(index, count, RETURNED) == count
+        self.runs.put([(each, verdict) for each in range(index, index + count)])
+
     def give_back(self, _holding: object, index: int, verdict: Settlement) -> None:
         self.runs.put([(index, verdict)])
         self.told.put(verdict)
@@ -69,7 +77,10 @@ class Instance:
 
     def __init__(self) -> None:
         self.shell = PaperShell()
-        self.handling = Handling("s", "work", "here", 1, re.compile("again"), 1)
+        self.now = 0.0
+        self.handling = Handling(
+            "s", "work", "here", 1, re.compile("again"), 1, lambda: self.now or monotonic()
+        )
         self.handling.shell = cast("InstanceShell", self.shell)
 
     def on(self, handler: Any, of: roq.Endpoint[Any, Any] = TEXT, most: int = 0) -> None:
@@ -88,12 +99,24 @@ class Instance:
                 assert told.setdefault(index, each) is each, "each request is answered once"
         return [told[index] for index in sorted(told)]
 
-    def run(self, value: object, of: roq.Endpoint[Any, Any] = TEXT, attempt: int = 1) -> Any:
+    def run(
+        self, value: object, of: roq.Endpoint[Any, Any] = TEXT, attempt: int = 1, losses: int = 0
+    ) -> Any:
         """What is told of a request with this value; whatever is, it is told in time."""
         data = ENVELOPE.pack(ENVELOPE_VERSION, 0, 0) + msgspec.msgpack.encode(value)
         batch = Batch([data], of.topic, PublisherId(b"p" * 16), 0, time_ns() // 1_000, len(data))
-        self.handling.enqueue(RequestHolding(LogId(1, 1), 0, 7, 0, attempt, batch), range(1))
+        holding = RequestHolding(LogId(1, 1), 0, 7, 0, attempt, batch)
+        holding.losses = losses
+        self.handling.enqueue(holding, range(1))
         return self.shell.told.get(timeout=20)
+
+    def hold(self, count: int) -> RequestHolding:
+        """So many requests are to run."""
+        data = [ENVELOPE.pack(ENVELOPE_VERSION, 0, 0) + msgspec.msgpack.encode("x")] * count
+        batch = Batch(data, TEXT.topic, PublisherId(b"p" * 16), 0, time_ns() // 1_000, len(data))
+        holding = RequestHolding(LogId(1, 1), 0, 7, 0, 1, batch)
+        self.handling.enqueue(holding, range(count))
+        return holding
 
 
 @pytest.fixture
@@ -145,6 +168,9 @@ def test_what_is_run_again_is_given_back_with_a_reason_that_can_travel(instance:
     assert isinstance(again, Settlement)
     assert again.reason == "again, which cannot be printed"
     assert instance.run("raise", attempt=2).state is RequestState.FAILED
+    again = instance.run("raise", attempt=3, losses=2)
+    assert isinstance(again, Settlement), "that its instances were lost is no error"
+    assert instance.run("raise", attempt=4, losses=2).state is RequestState.FAILED
 
 
 def test_what_cannot_be_read_or_written_fails_and_says_so(instance: Instance) -> None:
@@ -291,3 +317,97 @@ def test_what_is_lost_or_is_given_back_does_not_get_to_a_batch_handler(instance:
     assert instance.handling.stats.lost == 1
     instance.handling.draining = True
     assert isinstance(instance.run_all(["x"])[0], Settlement)
+
+
+class Gate:
+    """A handler that is not back before it is told so."""
+
+    def __init__(self) -> None:
+        self.inside = threading.Semaphore(0)
+        self.out = threading.Semaphore(0)
+
+    def __call__(self, value: Any, _: object) -> Any:
+        self.inside.release()
+        self.out.acquire(timeout=20)
+        return value
+
+
+@pytest.mark.parametrize("most", [0, 1], ids=["one by one", "batches"])
+def test_what_waits_behind_handlers_that_hang_is_given_back_and_never_runs_here(
+    instance: Instance, most: int
+) -> None:
+    gate = Gate()
+    instance.on(gate, most=most)
+    instance.handling.start(None)
+    holding = instance.hold(3)
+    assert gate.inside.acquire(timeout=20)
+    assert (instance.handling.used, instance.handling.busy, instance.handling.waiting) == (3, 1, 2)
+    instance.handling.withdraw(holding)
+    assert [index for index, _ in instance.shell.runs.get(timeout=20)] == [1, 2]
+    instance.handling.withdraw(holding)
+    assert instance.shell.runs.empty(), "once"
+    holding.lose([1])  # its lease ends before the exchange has heard that
+    assert (instance.handling.used, instance.handling.waiting) == (1, 0)
+    gate.out.release(4)
+    assert instance.shell.runs.get(timeout=20)[0][0] == 0
+    assert instance.run("next", attempt=1).state is RequestState.DONE
+    assert instance.handling.wait_idle(20)
+    assert (instance.handling.stats.answered, instance.handling.stats.lost) == (2, 0)
+    assert instance.handling.ended == 2
+
+
+def test_either_a_thread_begins_with_a_request_or_it_is_given_back(instance: Instance) -> None:
+    instance.on(lambda value, _: value)
+    instance.handling.start(None)
+    for count in range(1, 200):
+        holding = instance.hold(count)
+        instance.handling.withdraw(holding)
+        told: list[int] = []
+        while len(told) < count:
+            told += [index for index, _ in instance.shell.runs.get(timeout=20)]
+        assert sorted(told) == list(range(count))
+        assert instance.handling.wait_idle(20)
+    assert instance.shell.runs.empty()
+
+
+def test_coroutines_have_no_threads(instance: Instance) -> None:
+    inside, out = threading.Semaphore(0), asyncio.Event()
+
+    async def handler(value: str, _: roq.RequestContext) -> str:
+        inside.release()
+        await out.wait()
+        return value
+
+    instance.on(handler)
+    assert instance.handling.at_once == 0
+    instance.handling.start(None)
+    instance.hold(2)
+    for _ in range(2):
+        assert inside.acquire(timeout=20)
+    assert (instance.handling.busy, instance.handling.used) == (2, 0)
+    assert instance.handling._loop is not None
+    instance.handling._loop.call_soon_threadsafe(out.set)
+    for _ in range(2):
+        instance.shell.told.get(timeout=20)
+    assert instance.handling.wait_idle(20)
+    assert until(lambda: instance.handling.used == 0, 20)
+
+
+def test_how_long_handlers_have_run_counts_for_a_while_only(instance: Instance) -> None:
+    def handler(value: str, _: roq.RequestContext) -> str:
+        instance.now += 30.0 if value == "slow" else 0.1
+        return value
+
+    instance.now = 1.0
+    instance.on(handler)
+    instance.handling.start(None)
+    assert instance.handling.response_ms == 0
+    instance.run("slow")
+    assert instance.handling.response_ms == pytest.approx(30_000)
+    instance.now += LATELY_SECONDS - 1
+    instance.run("quick")
+    assert instance.handling.response_ms == pytest.approx(15_050)
+    instance.now += LATELY_SECONDS - 1
+    assert instance.handling.response_ms == pytest.approx(100)
+    instance.now += 2
+    assert instance.handling.response_ms == 0, "else it would take nothing, and never be quick"

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from roq.client.consume.holding import ACKED
 from roq.client.consume.seat import AskExchange, Membership
-from roq.client.request.instance import HandlerResult, InstanceMachine, RequestHolding
+from roq.client.request.instance import (
+    RUNS,
+    WAITING,
+    HandlerResult,
+    InstanceMachine,
+    RequestHolding,
+)
 from roq.model import ExchangeInfo, LogId, PublisherId
 from roq.protocol import consuming, documents, requesting
 from roq.protocol.batch import pack
@@ -45,31 +53,53 @@ ONE = LogId(1, 1)
 class Script:
     """An instance, and an exchange that says what the test wants."""
 
-    def __init__(self) -> None:
+    def __init__(self, exchanges: int = 1, **given: int) -> None:
+        self.used = self.ended = 0
+        self.granted: dict[LogId, int] = {}
+        at_once = given.pop("at_once", 0)
         member = Membership(
             id=b"m" * 16, name="m", group="s", settings=GroupSettings(service=ServiceSettings()),
-            latest=False, start_us=0, prefetch=10, prefetch_bytes=1 << 20,
+            latest=False, start_us=0, prefetch_bytes=1 << 20, **{"prefetch": 10, **given},
         )  # fmt: skip
-        self.machine = InstanceMachine(member)
-        info = ExchangeInfo(number=1, epoch=1, generation=1, host="h", data="d", live="l")
-        self.machine.open(info, QUEUE)
-        self.joined(self.machine.up(ONE, 0.0))
+        self.machine = InstanceMachine(member, lambda: self.used, lambda: self.ended, at_once)
+        for number in range(1, exchanges + 1):
+            info = ExchangeInfo(number=number, epoch=1, generation=1, host="h", data="d", live="l")
+            self.machine.open(info, QUEUE)
+            self.joined(self.machine.up(info.log, 0.0), info.log)
 
-    def joined(self, asks: list[AskExchange], **given: Any) -> list[AskExchange]:
+    def joined(self, asks: list[AskExchange], log: LogId = ONE, **given: Any) -> list[AskExchange]:
         join = documents.decode(asks[0].frames[1], Join)
         answer = Joined(
             id=join.id, generation=1, epoch=1, settings=join.settings, created_us=1, **given
         )
-        return self.machine.take(ONE, [JOIN, documents.encode(answer)], 0.0)
+        asks = self.machine.take(log, [JOIN, documents.encode(answer)], 0.0)
+        self.note(asks)
+        return asks
 
-    def lease(self, number: int, count: int = 3, offset: int = 0) -> RequestHolding:
+    def room(self, now: float = 0.1) -> dict[int, int]:
+        """By exchange, how much may come, as it was told last."""
+        self.note(self.machine.tick(now))
+        seats = self.machine.seats.items()
+        return {log.number: self.granted[log] - seat.arrived for log, seat in seats}
+
+    def note(self, asks: list[AskExchange]) -> None:
+        """Note what exchanges are told to give."""
+        for ask in asks:
+            if ask.frames[0] == CREDIT:
+                self.granted[ask.log] = consuming.decode(ask.frames[1], Credit).messages
+            elif ask.frames[0] == DONE and (credit := done_in(ask).credit) is not None:
+                self.granted[ask.log] = credit.messages
+
+    def lease(
+        self, number: int, count: int = 3, offset: int = 0, log: LogId = ONE
+    ) -> RequestHolding:
         batch = pack(
             [b"x"] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
             first_sequence=0, created_us=0,
         )  # fmt: skip
-        frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, offset, 0, 0)
+        frame = pack_entry(EntryKind.ENTRY, log.number, QUEUE, 1, offset, 0, 0)
         head = pack_lease(number, 0, count, 1, (1 << count) - 1)
-        self.machine.take(ONE, [LEASED, head, b"s/do", frame, batch], 0.0)
+        self.machine.take(log, [LEASED, head, b"s/do", frame, batch], 0.0)
         holding = self.machine.arrived.pop()
         assert isinstance(holding, RequestHolding)
         return holding
@@ -90,8 +120,9 @@ class Script:
         return [self.sent(ask) for ask in self.machine.tell([holding], [], 0.0)]
 
     def sent(self, ask: AskExchange) -> Done:
-        (seat,) = self.machine.seats.values()
+        seat = self.machine.seats[ask.log]
         assert len(ask.frames[1]) <= seat.frame_bytes, "else the exchange cuts the connection"
+        self.note([ask])
         return done_in(ask)
 
 
@@ -161,20 +192,19 @@ def test_an_answer_that_no_message_holds_fails_and_says_why() -> None:
 
 def test_what_must_not_be_begun_again_starts_when_that_is_kept() -> None:
     script = Script()
-    once, again = script.lease(7), script.lease(8, offset=1)
-    asks = script.machine.begin([(once, True), (again, False)], 0.0)
-    (done,) = map(done_in, asks)
-    assert done.begun == [Begun(7, 0, 3, True), Begun(8, 0, 3, False)]
-    assert script.machine.begin([(once, True)], 0.0) == [], "it is said once"
+    once = script.lease(7)
+    (done,) = map(done_in, script.machine.begin([once], 9, 0.0))
+    assert done.begun == [Begun(7, 0, 3, True)]
+    assert script.machine.begin([once], 9, 0.0) == [], "it is said once"
     assert script.machine.started == []
     script.confirm(done.serial)
-    assert script.machine.started == [once]
+    assert script.machine.started == [(once, range(3))]
 
 
 def test_what_was_taken_back_meanwhile_does_not_start() -> None:
     script = Script()
     once = script.lease(7)
-    (done,) = map(done_in, script.machine.begin([(once, True)], 0.0))
+    (done,) = map(done_in, script.machine.begin([once], 9, 0.0))
     script.confirm(done.serial, 7)
     assert script.machine.started == []
     assert once.lost
@@ -192,7 +222,10 @@ def test_single_requests_of_a_lease_may_be_taken_away() -> None:
 def test_what_is_taken_away_while_it_runs_is_held_no_more() -> None:
     script = Script()
     holding = script.lease(7)
-    (done,) = map(done_in, script.machine.begin([(holding, False)], 0.0))
+    holding.stages[:] = bytes((RUNS, WAITING, RUNS))
+    (done,) = map(done_in, script.machine.say_running([holding], 0.0))
+    assert done.begun == [Begun(7, 0, 1), Begun(7, 2, 1)]
+    assert script.machine.say_running([holding], 0.0) == [], "once"
     script.confirm(done.serial)
     told = requesting.encode(Revoked([(7, 0), (7, 1), (7, 2)]))
     script.machine.take(ONE, [REVOKED, told], 0.0)
@@ -202,14 +235,14 @@ def test_what_is_taken_away_while_it_runs_is_held_no_more() -> None:
 def test_after_a_connection_was_lost_answers_are_told_again() -> None:
     script = Script()
     holding = script.lease(7)
-    (begun,) = map(done_in, script.machine.begin([(holding, True)], 0.0))
+    (begun,) = map(done_in, script.machine.begin([holding], 9, 0.0))
     script.answer(holding, 0)
     script.machine.down(ONE)
     asks = script.machine.up(ONE, 0.0)
     (again,) = script.joined(asks, again=[(20, 0, 0, 3)])
     assert done_in(again).answers == [Answer(20, 0, value=b"0")]
     assert script.machine.started == []
-    (done,) = map(done_in, script.machine.begin([(holding, True)], 0.0))
+    (done,) = map(done_in, script.machine.begin([holding], 9, 0.0))
     assert done.begun == [Begun(20, 0, 3, True)], "it was not confirmed"
     assert begun.serial < done.serial
 
@@ -245,3 +278,91 @@ def test_what_an_operator_wants_comes_out_of_it() -> None:
     told = requesting.encode(InstanceOrder("drain"))
     assert script.machine.take(ONE, [INSTANCE_ORDER, told], 0.0) == []
     assert script.machine.orders == ["drain"]
+
+
+def test_it_takes_at_all_exchanges_what_can_begin_at_once() -> None:
+    two = LogId(2, 1)
+    script = Script(exchanges=2, prefetch=4, prefetch_quick=8)
+    assert script.room() == {1: 4, 2: 4}, "wherever that is"
+    assert script.machine.tick(0.2) == [], "it is said once"
+    holding = script.lease(1, 3)
+    script.used = 3
+    assert script.room() == {1: 1, 2: 2}, "each may have its half"
+    script.lease(2, 2, log=two)
+    script.used = 5
+    assert script.room() == {1: 0, 2: 0}
+    script.used = 2
+    script.answer(holding, 0, 1, 2)
+    assert script.granted[ONE] == 3 + 2, "the first one is told with the answers"
+    assert script.room() == {1: 2, 2: 2}
+
+
+def test_a_request_that_was_taken_away_has_its_thread_as_before() -> None:
+    script = Script(prefetch=4, prefetch_quick=8)
+    script.lease(7, 3)
+    script.used = 3
+    assert script.room() == {1: 1}
+    told = requesting.encode(Revoked([(7, 0), (7, 1)]))
+    script.machine.take(ONE, [REVOKED, told], 0.0)
+    assert script.room() == {1: 1}
+    script.used = 1
+    assert script.room() == {1: 3}
+
+
+def test_it_holds_more_while_it_is_quick() -> None:
+    script = Script(prefetch=4, prefetch_quick=8)
+    assert script.room() == {1: 4}
+    for number in range(10):
+        script.machine.tell([], [], 0.0)
+        script.answer(script.lease(number + 1, 1, offset=number), 0)
+    script.machine.tell([], [], 0.1)
+    assert script.room(0.15) == {1: 8}
+    assert script.room(1.0) == {1: 4}, "it has told nothing for a while"
+
+
+@pytest.mark.parametrize("given", [{"prefetch_quick": 20}, {"at_once": 2}])
+def test_who_gives_back_what_did_not_begin_takes_nothing_before_a_handler_has_ended(
+    given: dict[str, int],
+) -> None:
+    script = Script(**given)
+    assert script.room() == {1: 10}
+    script.machine.take_on(stuck=True, busy=True)
+    assert script.room() == {1: 0}
+    script.machine.take_on(stuck=False, busy=True)
+    assert script.room() == {1: 0}
+    script.ended += 1
+    assert script.room() == {1: 10}
+    script.machine.take_on(stuck=True, busy=True)
+    assert script.room() == {1: 0}
+    script.machine.take_on(stuck=True, busy=False)
+    assert script.room() == {1: 10}, "nothing runs that could end"
+
+
+def test_a_program_that_says_how_much_it_holds_begins_no_more_than_it_can() -> None:
+    script = Script(prefetch=10, at_once=2)
+    assert (script.machine.prefetch.messages, script.machine.ahead.messages) == (10, 2)
+    holding = script.lease(1, 100)
+    script.answer(holding, *range(99))
+    script.machine.tell([], [], 1.0)
+    assert script.machine.ahead.messages == 9
+    script.machine.tick(2.0)
+    assert script.machine.ahead.messages == 2
+    assert script.machine.prefetch.messages == 10
+
+
+def test_what_must_not_be_begun_again_is_begun_in_parts() -> None:
+    script = Script()
+    some, more = script.lease(7), script.lease(8, offset=1)
+    (done,) = map(done_in, script.machine.begin([some, more], 2, 0.0))
+    assert done.begun == [Begun(7, 0, 2, True)]
+    assert script.machine.starting == 2
+    (rest,) = map(done_in, script.machine.begin([some, more], 2, 0.0))
+    assert rest.begun == [Begun(7, 2, 1, True), Begun(8, 0, 1, True)]
+    script.confirm(done.serial)
+    assert (script.machine.started, script.machine.starting) == ([(some, range(2))], 2)
+    script.machine.down(ONE)
+    assert script.machine.starting == 0, "nobody knows when that is confirmed"
+    script.joined(script.machine.up(ONE, 0.0), again=[(20, 0, 0, 3), (21, 1, 0, 3)])
+    assert script.machine.starting == 0
+    (again,) = map(done_in, script.machine.begin([some, more], 9, 0.0))
+    assert again.begun == [Begun(20, 2, 1, True), Begun(21, 0, 3, True)], "what was not kept"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from roq.client.consume.seat import Membership
-from roq.client.request.instance import HandlerResult, RequestHolding
+from roq.client.request.instance import RUNS, WAITING, HandlerResult, RequestHolding
 from roq.client.request.instance_shell import GATHER_SECONDS, InstanceShell
 from roq.model import ExchangeInfo, PublisherId
 from roq.protocol import consuming, documents
@@ -16,6 +16,7 @@ from roq.protocol.consuming import (
     JOIN,
     LEASED,
     Done,
+    DoneConfirmed,
     GroupSettings,
     Join,
     Joined,
@@ -23,7 +24,14 @@ from roq.protocol.consuming import (
 )
 from roq.protocol.control import Topology
 from roq.protocol.entry import EntryKind, pack_entry
-from roq.protocol.requesting import ENVELOPE, ENVELOPE_VERSION, RequestState, ServiceSettings
+from roq.protocol.requesting import (
+    ENVELOPE,
+    ENVELOPE_VERSION,
+    ONCE,
+    Begun,
+    RequestState,
+    ServiceSettings,
+)
 from roq.runtime.interfaces import Timer
 
 QUEUE = b"q" * 16
@@ -37,19 +45,21 @@ class Script:
     trouble = ""
     translate = staticmethod(str)
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = 0) -> None:
         self.reactor = self.exchanges = self
         self.soon: list[Callable[[], None]] = []
         self.timers: list[tuple[float, Timer]] = []
         self.sent: list[list[bytes]] = []
         self.ran: list[tuple[RequestHolding, int]] = []
+        self.withdrawn: list[RequestHolding] = []
+        self.used = self.ended = self.busy = 0
         member = Membership(
             id=b"m" * 16, name="m", group="s", settings=GroupSettings(service=ServiceSettings()),
             latest=False, start_us=0, prefetch=100, prefetch_bytes=1 << 20,
         )  # fmt: skip
         self.shell = InstanceShell(
-            cast("Any", self), member, self.run, lambda: None, lambda order: None,
-            on_joined=lambda: None, on_refused=lambda error: None,
+            cast("Any", self), member, self, lambda: None, lambda order: None,
+            on_joined=lambda: None, on_refused=lambda error: None, at_once=at_once,
         )  # fmt: skip
         info = ExchangeInfo(number=1, epoch=1, generation=1, host="h", data="d", live="l")
         self.shell.topology(Topology(queue_id=QUEUE, epoch=1, version=1, exchanges=[info]))
@@ -84,14 +94,18 @@ class Script:
     def close(self, farewells: list[list[bytes]]) -> None:
         self.sent += farewells
 
-    def run(self, holding: RequestHolding, indexes: range) -> None:
+    def enqueue(self, holding: RequestHolding, indexes: range) -> None:
         self.ran += [(holding, index) for index in indexes]
+        holding.stages[indexes.start : indexes.stop] = bytes((WAITING,)) * len(indexes)
+
+    def withdraw(self, holding: RequestHolding) -> None:
+        self.withdrawn.append(holding)
 
     def come(self, *messages: list[bytes]) -> None:
         self.take(list(messages))
 
-    def lease(self, number: int, count: int) -> None:
-        head = ENVELOPE.pack(ENVELOPE_VERSION, 0, 0)
+    def lease(self, number: int, count: int, flags: int = 0) -> None:
+        head = ENVELOPE.pack(ENVELOPE_VERSION, flags, 0)
         batch = pack(
             [head] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
             first_sequence=0, created_us=0,
@@ -111,6 +125,15 @@ class Script:
         told = [consuming.decode(each[1], Done) for each in self.sent if each[0] == DONE]
         self.sent.clear()
         return [sum(1 + len(answer.more) for answer in each.answers) for each in told]
+
+    def begun(self) -> list[Begun]:
+        """What it has said to be begun since."""
+        told = [consuming.decode(each[1], Done) for each in self.sent if each[0] == DONE]
+        self.sent.clear()
+        return [begun for each in told for begun in each.begun]
+
+    def confirm(self, serial: int) -> None:
+        self.come([DONE, consuming.encode(DoneConfirmed(serial, []))])
 
     @property
     def waits(self) -> list[float]:
@@ -169,3 +192,79 @@ def test_what_ends_while_it_is_closed_keeps_no_thread_busy() -> None:
         for call in calls:
             call()
     assert script.soon == []
+
+
+def test_it_says_what_runs_and_gives_back_what_still_waits() -> None:
+    script = Script()
+    script.lease(7, 3)
+    (holding, _), *_ = script.ran
+    script.answer()
+    script.look()
+    holding.stages[:2] = bytes((RUNS, RUNS))
+    script.shell._tick()
+    assert script.begun() == [Begun(7, 1, 1)], "what has ended, or waits, is not"
+    assert script.withdrawn == [], "it may have come just now"
+    script.shell._tick()
+    assert (script.begun(), script.withdrawn) == ([], [holding])
+
+
+def test_what_ends_between_two_looks_is_never_said_to_be_begun() -> None:
+    script = Script()
+    for number in range(3):
+        script.lease(number + 1, 1)
+        script.answer()
+        script.look()
+        script.shell._tick()
+        assert script.begun() == []
+    assert script.withdrawn == []
+
+
+def test_what_must_not_be_begun_again_is_said_to_be_begun_when_there_is_a_thread_for_it() -> None:
+    script = Script(at_once=2)
+    script.lease(1, 1, ONCE)
+    script.lease(2, 3, ONCE)
+    assert script.begun() == [Begun(1, 0, 1, True), Begun(2, 0, 1, True)]
+    script.confirm(1)
+    script.confirm(2)
+    script.used = script.busy = 2
+    script.shell._tick()
+    assert script.begun() == []
+    script.used = 1
+    script.answer()
+    while script.soon:
+        script.soon.pop(0)()
+    assert script.begun() == [Begun(2, 1, 1, True)]
+    script.confirm(4)
+    assert [(holding.number, index) for holding, index in script.ran] == [(2, 0), (2, 1)]
+    script.used = 2
+    script.shell._tick()
+    done = [consuming.decode(each[1], Done) for each in script.sent if each[0] == DONE]
+    script.sent.clear()
+    assert done == []
+    script.look()
+    script.shell.close()
+    assert script.begun() == [], "whoever leaves begins nothing"
+
+
+def test_what_was_not_said_to_be_begun_is_given_back_when_it_has_waited() -> None:
+    script = Script(at_once=2)
+    script.used = script.busy = 2
+    script.lease(7, 3, ONCE)
+    script.shell._tick()
+    assert script.begun() == []
+    script.shell._tick()
+    while script.soon:
+        script.soon.pop(0)()
+    done = [consuming.decode(each[1], Done) for each in script.sent if each[0] == DONE]
+    back = [each for told in done for each in told.returned]
+    assert [(each.lease, each.first, each.length, each.counted) for each in back] == [
+        (7, 0, 3, False)
+    ]
+    assert [each.credit.messages for each in done if each.credit] == [3], "and nothing more comes"
+
+
+def test_who_drains_gives_back_what_waits_at_once() -> None:
+    script = Script()
+    script.lease(7, 2)
+    script.shell.drain()
+    assert script.withdrawn == [script.ran[0][0]]

@@ -20,6 +20,10 @@ from roq.protocol.requesting import Figures, ServiceSettings
 ECHO = endpoint("s.echo", request=bytes, response=bytes)
 
 
+def echo(data: bytes, _: object) -> bytes:
+    return data
+
+
 class Scene:
     """A service that every exchange has taken in, of which there is none."""
 
@@ -95,27 +99,35 @@ def test_batches_that_cannot_be(scene: Scene, batch: Any) -> None:
         service.handler(ECHO, batch=batch)
 
 
-def test_an_instance_holds_several_of_its_largest_batch(
+def test_an_instance_holds_what_can_begin_at_once_and_more_while_it_is_quick(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held: list[int] = []
+    held: list[tuple[int, int, int]] = []
     tick = "roq.client.request.service.InstanceShell.__init__"
 
-    def note(_self: object, _engine: object, member: Membership, *_: Any, **__: Any) -> NoReturn:
-        held.append(member.prefetch)
+    async def coroutine(data: bytes, _: roq.RequestContext) -> bytes:
+        return data
+
+    def note(_self: object, _engine: object, member: Membership, *_: Any, **more: Any) -> NoReturn:
+        held.append((member.prefetch, member.prefetch_quick, more["at_once"]))
         raise roq.Closed("enough")
 
     monkeypatch.setattr(tick, note)
-    for given, batch in (({}, 3), ({}, 100), ({"prefetch": 7}, 100)):
+    for given, batch, handler in (
+        ({}, 0, echo), ({"threads": 2}, 100, echo), ({}, 100, echo), ({}, 0, coroutine),
+        ({"prefetch": 100}, 0, echo), ({"prefetch": 7}, 100, echo),
+    ):  # fmt: skip
         service = Service(
-            scene.engine, ["127.0.0.1:1"], "s", "work", settings=ServiceSettings(), threads=8,
-            **given,
+            scene.engine, ["127.0.0.1:1"], "s", "work", settings=ServiceSettings(),
+            **{"threads": 8, **given},
         )  # fmt: skip
-        service.handler(ECHO, batch=batch)(lambda data, _: data)
+        service._handling.register(ECHO, handler, batch)
         with pytest.raises(roq.Closed):
             service.start()
         service._handling.stop()
-    assert held == [16, 400, 7]
+    assert held == [
+        (8, 16, 8), (200, 400, 200), (400, 400, 400), (16, 16, 16), (100, 0, 8), (7, 0, 7),
+    ]  # fmt: skip
 
 
 def test_an_operator_sets_the_flag_and_ends_the_instance(scene: Scene) -> None:
