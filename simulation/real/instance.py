@@ -11,7 +11,7 @@ from typing import Final, cast
 import msgspec
 
 import roq
-from roq.client.request.handling import _Held
+from roq.client.request.calls import HeldWork
 from roq.protocol.consuming import Run
 from roq.simulation.real.journal import Begun, Ran, Written
 
@@ -118,7 +118,7 @@ def _rest(seconds: float) -> None:
 
 def _lease_of(context: roq.RequestContext) -> int:
     """By which the instance holds a request; 0: it does not any more."""
-    work = cast("_Held", context._held)._work  # noqa: SLF001 - made for programs without it
+    work = cast("HeldWork", context._held)._work  # noqa: SLF001 - made for programs without it
     holding = work.holding
     found = holding.leases_of(Run(holding.offset, holding.first + work.at, 1))
     return found[0][0] if found else 0

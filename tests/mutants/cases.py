@@ -780,6 +780,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         REQUESTS,
         ("            self._workers.put([registered])  # another thread may begin with the rest\n",
          "            pass\n"),
+        ("        if holding.stages[at] != WAITING:\n", "        if False:\n"),
+        (" if ended >= since]", "]"),
+        ("context.attempt - work.holding.losses", "context.attempt"),
+    ),
+    *_of(
+        "roq/client/request/instance.py",
+        REQUESTS,
+        ("        if self._stuck_at == self._ended():\n", "        if False:\n"),
+        ("max(0, self._used() - held)", "0"),
+        ("            holding.begun = holding.started\n", "            pass\n"),
+    ),
+    *_of(
+        "roq/client/request/instance_shell.py",
+        REQUESTS,
+        ("if each.waited and each.open_at(WAITING)]", "if each.open_at(WAITING)]"),
+        ("        self._unbegun.clear()\n        super().close()\n", "        super().close()\n"),
     ),
     *_of(
         "roq/client/request/calls.py",

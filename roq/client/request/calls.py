@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from roq.client.request.context import RequestContext, together
+import msgspec
+
+from roq.client.request.context import RequestContext, RequestId, together
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.errors import InvalidRequest
-from roq.protocol.requesting import SILENT, RequestState
+from roq.protocol.requesting import SILENT, Position, RequestState, named_by
 
 
 class Work(NamedTuple):
@@ -27,6 +29,41 @@ class Work(NamedTuple):
     def each(self) -> list[Work]:
         """Each of them alone."""
         return [Work(self.holding, at) for at in range(self.at, self.at + self.length)]
+
+
+class HeldWork:
+    """A request, for the context of its handler.
+
+    Args:
+        queue: name of the queue.
+        work: one request.
+    """
+
+    __slots__ = ("_queue", "_work")
+
+    def __init__(self, queue: str, work: Work) -> None:
+        self._queue = queue
+        self._work = work
+
+    @property
+    def id(self) -> str:
+        """As of any held request."""
+        holding, at, _ = self._work
+        position = named_by(self.headers) or Position(holding.offset, holding.first + at)
+        return str(RequestId(self._queue, holding.log, position))
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """As of any held request."""
+        batch = self._work.holding.batch
+        if batch.attributes is None:
+            return {}
+        return batch.attributes.of(batch.sequence + self._work.at).properties
+
+    @property
+    def lost(self) -> bool:
+        """As of any held request."""
+        return self._work.holding.is_lost(self._work.at, 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -123,3 +160,11 @@ def result_of(
     if now >= context.deadline:
         return HandlerResult(RequestState.LATE, text="its result came when its time was over")
     return HandlerResult(RequestState.DONE, registered.endpoint.encode_response(value))
+
+
+def marked(work: Work, answered: HandlerResult) -> HandlerResult:
+    """An answer that nobody waits for has no value."""
+    flags = work.holding.batch.payloads[work.at][1:2]
+    if flags and flags[0] & SILENT:
+        return msgspec.structs.replace(answered, silent=True, value=b"")
+    return answered

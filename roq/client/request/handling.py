@@ -14,7 +14,7 @@ import re
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from time import monotonic, time
 from typing import Any, Final, cast
@@ -25,15 +25,17 @@ from roq.client.consume.holding import LOST, OPEN
 from roq.client.consume.message import Settlement
 from roq.client.request.calls import (
     BatchRun,
+    HeldWork,
     Registered,
     Work,
     answers_of,
     first_over,
+    marked,
     result_of,
     results_of,
     values_of,
 )
-from roq.client.request.context import CURRENT, RequestContext, RequestId
+from roq.client.request.context import CURRENT, RequestContext
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.client.request.instance import (
     BACK,
@@ -49,11 +51,8 @@ from roq.protocol.consuming import clean
 from roq.protocol.requesting import (
     ENVELOPE,
     ENVELOPE_VERSION,
-    SILENT,
     TEXT_MAX,
-    Position,
     RequestState,
-    named_by,
     quick,
 )
 
@@ -86,33 +85,6 @@ class ServiceStats:
     failed: int = 0
     retried: int = 0
     lost: int = 0
-
-
-class _Held:
-    """A request, for the context of its handler."""
-
-    __slots__ = ("_queue", "_work")
-
-    def __init__(self, queue: str, work: Work) -> None:
-        self._queue = queue
-        self._work = work
-
-    @property
-    def id(self) -> str:
-        holding, at, _ = self._work
-        position = named_by(self.headers) or Position(holding.offset, holding.first + at)
-        return str(RequestId(self._queue, holding.log, position))
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        batch = self._work.holding.batch
-        if batch.attributes is None:
-            return {}
-        return batch.attributes.of(batch.sequence + self._work.at).properties
-
-    @property
-    def lost(self) -> bool:
-        return self._work.holding.is_lost(self._work.at, 1)
 
 
 class Handling:
@@ -412,7 +384,7 @@ class Handling:
             return None
         queue, name, attempt = self._queue, registered.endpoint.name, holding.attempt
         return BatchRun(work, values, [
-            RequestContext(_Held(queue, one), name, attempt, clock + left, self._clock)
+            RequestContext(HeldWork(queue, one), name, attempt, clock + left, self._clock)
             for one in work.each()
         ])  # fmt: skip
 
@@ -499,7 +471,7 @@ class Handling:
             text = f"the request is no {registered.endpoint.request!r}: {brief(error)}"
             return HandlerResult(RequestState.FAILED, text=text)
         context = RequestContext(
-            _Held(self._queue, work), registered.endpoint.name, work.holding.attempt,
+            HeldWork(self._queue, work), registered.endpoint.name, work.holding.attempt,
             clock + left, self._clock,
         )  # fmt: skip
         return registered, value, context
@@ -527,7 +499,7 @@ class Handling:
                 except BaseException as error:  # noqa: BLE001 - of the codec
                     self._failed(one, context, error, None)
                 else:
-                    self._tell_answers(holding, one.at, [_marked(one, result)], ran=True)
+                    self._tell_answers(holding, one.at, [marked(one, result)], ran=True)
 
     def _failed(
         self, work: Work, context: RequestContext, error: BaseException, began: float | None
@@ -552,7 +524,7 @@ class Handling:
             self._return(work, Settlement(reason=brief(error)), ran=True)
             return
         result = HandlerResult(RequestState.FAILED, text=clean(told, TEXT_MAX))
-        self._tell_answers(work.holding, work.at, [_marked(work, result)], ran=True)
+        self._tell_answers(work.holding, work.at, [marked(work, result)], ran=True)
 
     def _note_time(self, began: float) -> None:
         ended = self._clock()
@@ -569,7 +541,7 @@ class Handling:
         if answered.text:
             text = clean(answered.text, TEXT_MAX)
             answered = msgspec.structs.replace(answered, text=text)
-        answers = [_marked(work, answered)]
+        answers = [marked(work, answered)]
         self._tell_answers(work.holding, work.at, answers, ran=began is not None)
 
     def _tell_answers(
@@ -643,11 +615,3 @@ def _whole(error: BaseException) -> str:
         return "".join(traceback.format_exception(error))
     except BaseException:  # noqa: BLE001 - the program's own
         return brief(error)
-
-
-def _marked(work: Work, answered: HandlerResult) -> HandlerResult:
-    """An answer that nobody waits for has no value."""
-    flags = work.holding.batch.payloads[work.at][1:2]
-    if flags and flags[0] & SILENT:
-        return msgspec.structs.replace(answered, silent=True, value=b"")
-    return answered

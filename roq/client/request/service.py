@@ -117,8 +117,11 @@ class Service:
         name: of the service.
         queue: name of the queue.
         threads: requests that run at once.
-        prefetch: requests that it holds at most, at all exchanges together; None: twice as many,
-            or four times what a batch handler takes at once, if that is more.
+        prefetch: requests that it holds at most, at all exchanges together, however slow it is; at
+            least 1. None: as many as can begin at once (one for each thread; with batch handlers
+            the largest batch for each of up to four threads; with coroutines alone twice
+            `threads`), and while it is quick more, up to twice `threads` or four times the largest
+            batch.
         available: called with an `InstanceState` each second: whether it takes requests. None: it
             always does.
         retry_on: a regular expression, searched for in the text of an error.

@@ -242,6 +242,8 @@ def test_what_must_not_be_begun_again_is_said_to_be_begun_when_there_is_a_thread
     script.sent.clear()
     assert done == []
     script.look()
+    script.answer()
+    script.used = 0
     script.shell.close()
     assert script.begun() == [], "whoever leaves begins nothing"
 
