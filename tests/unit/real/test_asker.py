@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 import roq
-from roq.client.request.handling import Work, _Held
+from roq.client.request.calls import HeldWork, Work
 from roq.client.request.instance import RequestHolding
 from roq.client.request.many import PendingMany
 from roq.client.request.pending import Pending
@@ -163,7 +163,7 @@ def test_several_have_one_callback() -> None:
 class _Context:
     def __init__(self) -> None:
         batch = Batch([b"x"], "t", PublisherId(b"p" * 16), 40, 0, 9)
-        self._held = _Held("q", Work(RequestHolding(LOG, 7, 5, 0, 1, batch), 0))
+        self._held = HeldWork("q", Work(RequestHolding(LOG, 7, 5, 0, 1, batch), 0))
         self.id = ID
 
 
