@@ -95,7 +95,7 @@ def test_a_broken_rule_is_noticed(
     rule(monkeypatch)
     expected, kind, seconds, durability = CASES[rule]
     told: list[str] = []
-    for seed in range(8):
+    for seed in range(12):
         case = Case.draw(seed, durability=durability, asked=True)
         plan = [Trouble(0.5 * each, kind, seconds, 100 * seed + each) for each in range(4)]
         case = replace(case, plan=plan, seconds=4.0, publishers=1, exchanges=1, sparse=0,
