@@ -25,7 +25,8 @@ class KeptLog(NamedTuple):
     def __str__(self) -> str:
         what = "it is not known what"
         if self.batches is not None:
-            what = f"up to {self.batches:,} batches of messages"
+            batches = "batch" if self.batches == 1 else "batches"
+            what = f"up to {self.batches:,} {batches} of messages"
         return f"queue {self.queue}, log of {self.exchange}: {what}"
 
 

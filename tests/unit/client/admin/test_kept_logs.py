@@ -72,4 +72,5 @@ def test_logs_that_hold_something_or_may_are_named(monkeypatch: pytest.MonkeyPat
         "queue quick, log of x1: up to 4,000 batches of messages",
         "queue quick, log of x3: it is not known what",
     ]
+    assert str(KeptLog("orders", "x1", 1)).endswith("up to 1 batch of messages")
     assert logs_on(queues, "h9") == []
