@@ -68,6 +68,8 @@ def logs_on(cluster: QueueSource, host: str) -> list[KeptLog]:
 
 
 def _batches(address: str, queue_id: bytes, number: int) -> int | None:
+    if not address:  # it does not run yet, or was never heard
+        return None
     with (
         suppress(RoQError),
         LogReader(address, queue_id, number=number, timeout=ASK_SECONDS) as log,

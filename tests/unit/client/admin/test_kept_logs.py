@@ -74,3 +74,12 @@ def test_logs_that_hold_something_or_may_are_named(monkeypatch: pytest.MonkeyPat
     ]
     assert str(KeptLog("orders", "x1", 1)).endswith("up to 1 batch of messages")
     assert logs_on(queues, "h9") == []
+
+
+def test_an_exchange_that_does_not_run_yet_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"Name": "x1", "Number": 1, "Host": "h1", "Data": "", "Live": "", "State": "creating",
+           "Epoch": 0, "Pid": 0}  # fmt: skip
+    queues = PaperQueues()
+    told = described("orders", QueueId="ab" * 16, Exchanges=[row])
+    monkeypatch.setattr(queues, "describe", lambda _: told)
+    assert logs_on(queues, "h1")[0] == KeptLog("orders", "x1", None)
