@@ -285,9 +285,12 @@ class Exchanges:
         exchange = self._serving.get(number)
         if exchange is None:
             return False
+        exchange.same_groups = False
+        if not exchange.groups:  # as of most queues: nobody asks
+            return False
         told = [each.groups if each.heard(now) else b"" for each in self._serving.values()]
         told += [self._groups_left.get(each, b"") for each in logs if each not in self._serving]
-        exchange.same_groups = bool(exchange.groups) and set(told) == {exchange.groups}
+        exchange.same_groups = set(told) == {exchange.groups}
         return exchange.same_groups
 
     def next_deadline(self) -> float | None:
