@@ -85,9 +85,10 @@ class LateLog(Log[B], Protocol[B]):
         """What of it is in memory."""
         ...
 
-    def may_leave(self, below: int, before_us: int) -> int:
-        """Where its oldest files end that are complete, not pinned, older than this time, and lie
-        wholly below this offset; the floor: there is none."""
+    def may_leave(self, below: int, rest_us: int) -> int:
+        """Where its oldest files end that are complete, not pinned, have rested for longer than
+        this, whatever the wall clock says, and lie wholly below this offset; the floor: there is
+        none."""
         ...
 
     def release(self, below: int) -> None:

@@ -70,6 +70,6 @@ class DoneFiles(Generic[B]):
                 return
             self._written = None
             log.release(min(below, done))
-        below = log.may_leave(done, log.time_us - int(REST_SECONDS * 1_000_000))
+        below = log.may_leave(done, int(REST_SECONDS * 1_000_000))
         if below > log.floor:
             self._written = log.want_snapshot(), below

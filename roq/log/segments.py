@@ -511,12 +511,12 @@ class SegmentLog(Generic[B]):
         known = segment.base < segment.end and segment.last_us > 0
         return known and self._age.age_us(segment.last_us, segment.lived_us) > self._keep_us
 
-    def may_leave(self, below: int, before_us: int) -> int:
-        """As `LateLog.may_leave`."""
+    def may_leave(self, below: int, rest_us: int) -> int:
+        """As `LateLog.may_leave`; what was there before has rested since this process began."""
         end, most = self.floor, min(below, self.pinned_from)
         for segment in self._closed:
-            known = segment.base == segment.end or 0 < segment.last_us < before_us
-            if segment.end > most or not known:
+            rested = self._age.lived_us - (segment.lived_us or 0) > rest_us
+            if segment.end > most or not (rested or segment.base == segment.end):
                 break
             end = segment.end
         return end

@@ -39,6 +39,8 @@ class DoneLog:
     limits: dict[str, int] = field(default_factory=dict)
     epoch: int = 4
     now: float = 100.0
+    jumped_us: int = 0
+    """How far the wall clock has jumped."""
     same: bool = True
     """What the monitor says of the groups of all exchanges."""
     attempts: int = 0
@@ -73,7 +75,7 @@ class DoneLog:
 
     @property
     def time_us(self) -> int:
-        return int(self.now * 1_000_000)
+        return int(self.now * 1_000_000) + self.jumped_us
 
     def send(self, batches: int) -> None:
         """Each in a group of its own."""

@@ -94,9 +94,9 @@ class SegmentedLog(Generic[B]):
         self._wanted.append(self.end)
         return len(self._wanted)
 
-    def may_leave(self, below: int, before_us: int) -> int:
+    def may_leave(self, below: int, rest_us: int) -> int:
         """As `LateLog.may_leave`."""
-        end = self.floor
+        end, before_us = self.floor, self.time_us - rest_us
         for segment in self._segments[:-1]:
             behind = segment.first + len(segment.entries)
             last_us = read_entry(segment.entries[-1][1]).appended_us
@@ -107,7 +107,7 @@ class SegmentedLog(Generic[B]):
 
     def release(self, below: int) -> None:
         """As `LateLog.release`."""
-        end = self.may_leave(below, self.time_us + 1)
+        end = self.may_leave(below, -1)
         while self.floor < end:
             self._leave()
 

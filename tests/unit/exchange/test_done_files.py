@@ -56,6 +56,32 @@ def test_what_has_just_come_rests_so_that_who_is_a_little_behind_finds_it() -> N
     assert made.log.floor == 2 * SEGMENT_ENTRIES
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_what_has_just_come_rests_so_long_whatever_jumps_the_wall_clock_makes(hours: int) -> None:
+    made = DoneLog(now=2 * 3_600.0)
+    member = made.enter("a")
+    made.send(25)
+    made.do_all(member)
+    made.jumped_us = hours * 3_600_000_000
+    made.wait(REST_SECONDS - 1.0)
+    assert made.log.floor == 0
+    made.wait(3.0)
+    assert made.log.floor == 2 * SEGMENT_ENTRIES
+
+
+def test_what_an_earlier_process_has_left_rests_once_more() -> None:
+    made = DoneLog()
+    member = made.enter("a")
+    made.send(25)
+    made.do_all(member)
+    made.wait(REST_SECONDS / 2)
+    made.start()
+    made.wait(REST_SECONDS - 1.0)
+    assert made.log.floor == 0
+    made.wait(3.0)
+    assert made.log.floor == 25
+
+
 def test_the_slowest_group_counts_and_one_that_is_deleted_does_not() -> None:
     made = DoneLog()
     quick, slow = made.enter("a"), made.enter("g")
