@@ -154,7 +154,8 @@ class DiskLog:
     @property
     def settled(self) -> bool:
         """Whether nothing waits for the disk, or nothing more can come of that."""
-        return bool(self.failure) or self.log.synced >= self.log.end
+        log = self.log
+        return bool(self.failure) or (log.synced >= log.end and not log.sync_due)
 
     def write_on(self, snapshot: Callable[[], bytes], changes: Callable[[], bytes]) -> None:
         """Have written what has gathered, unless the disk is still at what was before.
@@ -329,7 +330,7 @@ class DiskLog:
     def _pace(self) -> None:
         """Have what is written synced: now, if it is much, or in a moment."""
         log = self.log
-        if self._syncer is None or log.synced >= log.committed:
+        if self._syncer is None or not log.sync_due:
             return
         if log.unsynced_bytes >= SYNC_BYTES:
             self._sync()

@@ -141,6 +141,8 @@ class SegmentLog(Generic[B]):
         self._under_way: deque[Group[B | bytes]] = deque()
         self._syncing = ""
         """The segment of which a sync is under way: it does not leave meanwhile."""
+        self._behind = ""
+        """The segment with something that was committed since it was synced, or its sync began."""
         self._unsynced: deque[tuple[int, int]] = deque()
         """(end, bytes) of groups that are not synced."""
         self._ungathered_bytes = 0
@@ -178,6 +180,13 @@ class SegmentLog(Generic[B]):
         floor = self.floor
         found = sum(max(0, behind - max(first, floor)) for first, behind in self.recovered.lost)
         return found + self._reader.unreadable
+
+    @property
+    def sync_due(self) -> bool:
+        """Whether something that is committed is not on the disk, also if it is no entry, and no
+        sync that is under way, and no group, brings it there."""
+        # A segment begins with a snapshot: nobody needs what the one before has of groups.
+        return self._behind == self._active.name
 
     @property
     def patient(self) -> bool:
@@ -433,14 +442,17 @@ class SegmentLog(Generic[B]):
         self.told = self.told if group is None else group.told
         if group is None or group.sync:
             self._is_synced(self.committed)
+            self._behind = ""
+        elif group.segment:
+            self._behind = group.segment
         self.hot.commit(self.committed)
         self._make_room()
 
     def gather_sync(self) -> Sync | None:
         """What is to be synced by now, for `perform_sync`; None: nothing, or one is under way."""
-        if self._syncing or self.synced >= self.committed:
+        if self._syncing or not self.sync_due:
             return None
-        self._syncing = self._active.name
+        self._syncing, self._behind = self._active.name, ""
         return Sync(self._active.name, self.committed)
 
     def commit_sync(self, end: int) -> None:

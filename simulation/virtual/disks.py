@@ -209,7 +209,8 @@ class DiskLog:
     @property
     def settled(self) -> bool:
         """Whether nothing waits for the disk, or nothing more can come of that."""
-        return bool(self.failure) or self.log.synced >= self.log.end
+        log = self.log
+        return bool(self.failure) or (log.synced >= log.end and not log.sync_due)
 
     def write_on(self, snapshot: Callable[[], bytes], changes: Callable[[], bytes]) -> None:
         """Have written what has gathered, unless the disk is still at what was before."""
@@ -251,7 +252,7 @@ class DiskLog:
         self._pace()
 
     def _pace(self) -> None:
-        if not self._timed and self.log.synced < self.log.committed:
+        if not self._timed and self.log.sync_due:
             self._timed = True
             self._process.call_later(SYNC_SECONDS, self._sync_in_time)
 

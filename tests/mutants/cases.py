@@ -485,6 +485,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("Group(end=self.committed, sync=not self._ahead)", "Group(end=self.committed)"),
         ("alone = self._snapshot_due and bool(self._removed)\n", "alone = False\n"),
         (" = hot.time_us, self._age.lived_us\n", " = hot.time_us, None\n"),
+        ("        elif group.segment:\n", "        elif group.records:\n"),
+        ("return self._behind == self._active.name\n", "return bool(self._behind)\n"),
+        ("self._syncing, self._behind = self._active.name, \"\"\n",
+         "self._syncing = self._active.name\n"),
     ),
     *_of(
         "roq/log/steady_clock.py",

@@ -372,6 +372,25 @@ def ahead_of_the_disk(folder: Path) -> Made:
     return made
 
 
+def test_changes_of_groups_are_synced_in_time_though_no_batch_comes(tmp_path: Path) -> None:
+    made = ahead_of_the_disk(tmp_path / "log")
+    (sync_in_time,) = made.later
+    sync_in_time()
+    made.turn()
+    assert made.log.synced == 61
+    assert made.disk.settled
+    made.later.clear()
+    made.disk.write_on(bytes, lambda: b"changes")
+    made.turn()
+    assert not made.disk.settled
+    (sync_in_time,) = made.later
+    sync_in_time()
+    made.turn()
+    assert made.disk.settled
+    assert len(made.later) == 1, "and that is all"
+    made.disk.close()
+
+
 def test_after_a_sync_that_failed_another_one_says_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

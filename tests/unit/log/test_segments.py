@@ -640,6 +640,52 @@ def test_a_segment_does_not_leave_while_it_is_synced() -> None:
     log.check()
 
 
+def change(files: MemoryFiles, log: SegmentLog[bytes]) -> None:
+    """A change of groups is written, and no entry."""
+    group = log.gather(lambda: b"", lambda: b"changes")
+    assert group is not None
+    assert not group.records
+    perform(files, group)
+    log.commit(group.end)
+
+
+def test_changes_of_groups_without_entries_are_to_be_synced_as_well() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=True))
+    write(files, log, 3)
+    sync = log.gather_sync()
+    assert sync is not None
+    log.commit_sync(sync.end)
+    assert not log.sync_due
+    change(files, log)
+    assert log.sync_due
+    sync = log.gather_sync()
+    assert sync is not None
+    assert not log.sync_due
+    change(files, log)  # which that sync may not reach
+    log.commit_sync(sync.end)
+    assert log.sync_due
+    log.want_snapshot()
+    commit(files, log)
+    assert not log.sync_due, "a snapshot is synced, and what stands before it"
+
+
+def test_changes_in_a_segment_that_is_complete_need_no_sync_as_the_next_one_tells_all() -> None:
+    files = MemoryFiles()
+    log = open_log(files, settings(ahead=True, segment_entries=5))
+    write(files, log, 5)
+    change(files, log)
+    assert log.sync_due
+    log.append(b"t", BATCH, len(BATCH))
+    group = log.gather(lambda: b"")
+    assert group is not None
+    assert group.head is not None
+    assert log.gather_sync() is None, "the file is not there yet"
+    perform(files, group)
+    log.commit(group.end)
+    assert not log.sync_due
+
+
 def test_a_snapshot_that_somebody_wants_is_not_ahead_of_the_disk() -> None:
     files = MemoryFiles()
     log = open_log(files, settings(ahead=True))
