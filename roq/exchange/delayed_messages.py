@@ -233,7 +233,8 @@ class DelayedMessages(Generic[B]):
             self._add(row_of(held, offset, index), held)
         if self._late is not None:
             self._late.pinned_from = min(self._late.pinned_from, offset)
-            self._pin = None
+            if self._pin is not None:
+                self._pin = self._pin[0], min(self._pin[1], offset)
 
     def _add(self, row: Row, held: KeptMessage | None) -> None:
         now_us, room = self.clock.now_us, self._near_bytes < NEAR_BYTES
@@ -458,12 +459,7 @@ class DelayedMessages(Generic[B]):
         if self._pin is not None and late.synced >= self._pin[0]:
             late.pinned_from, self._pin = self._pin[1], None
         oldest = self._pending.oldest
-        if oldest is None:
-            lowest = NO_PIN
-        elif late.pressed_below > late.pinned_from:
-            lowest = max(oldest, self._clear_below)
-        else:
-            return
+        lowest = NO_PIN if oldest is None else max(oldest, self._clear_below)
         if self._pin is None and late.pinned_from < lowest:
             self._pin = late.end, lowest
 

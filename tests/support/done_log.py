@@ -19,6 +19,7 @@ from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol import documents
 from roq.protocol.consuming import GROUP_ORDER, GroupOrder
+from roq.protocol.delayed import DELAYED_TOPIC, Delayed, encode_delayed
 from roq.simulation.virtual.lossy_files import LossyFiles
 
 SEGMENT_ENTRIES = 10
@@ -87,6 +88,14 @@ class DoneLog:
         self.there.core.begin(self.now, self.time_us)
         data = self.publisher.batch(b"t", 1)
         self.there.append(self.publisher.route, b"t", data)
+
+    def delay(self, number: int, seconds: float) -> None:
+        """A message that is due after so long is appended, and written together with what comes."""
+        due_us = self.time_us + int(seconds * 1_000_000)
+        payload = encode_delayed(Delayed(due_us, b"t", b"x", number.to_bytes(8, "big")))
+        self.there.core.begin(self.now, self.time_us)
+        data = self.publisher.batch(DELAYED_TOPIC, payloads=[payload])
+        self.there.append(self.publisher.route, DELAYED_TOPIC, data)
 
     def write(self) -> None:
         """The disk takes what there is."""

@@ -6,6 +6,7 @@ import pytest
 from done_log import SEGMENT_ENTRIES, DoneLog
 
 from roq.exchange.done_files import REST_SECONDS, groups_digest
+from roq.log import timing_wheel
 from roq.log.groups import RETURN_SECONDS
 from roq.protocol.control import GROUPS_DIGEST_BYTES
 from roq.timing import SAME_GROUPS_SECONDS
@@ -168,6 +169,36 @@ def test_a_delayed_message_keeps_its_file_and_is_not_written_again_and_again() -
     made.log.pinned_from = 15
     made.wait(2.0)
     assert (made.log.floor, made.log.pressed_below) == (SEGMENT_ENTRIES, 0)
+
+
+def test_a_stream_of_delayed_messages_keeps_no_more_than_what_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timing_wheel, "_BLOCK", 2)
+    made = DoneLog()
+    member = made.enter("a")
+    for number in range(300):
+        made.delay(number, 10.0)
+        made.wait(1.0)
+        made.do_all(member)
+    assert len(made.there.core.delayed) > 0
+    assert made.log.pressed_below == 0
+    assert made.log.end - made.log.floor < 120 < made.log.end
+
+
+def test_what_waits_is_known_though_delayed_messages_come_faster_than_the_disk_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timing_wheel, "_BLOCK", 2)
+    made = DoneLog()
+    for number in range(100):
+        made.delay(number, 3.0)
+        made.tick()
+        made.there.settle()
+        made.write()
+    pending = len(made.there.core.delayed)
+    assert pending > 0
+    assert 100 < made.log.pinned_from <= made.log.end - pending
 
 
 def test_the_next_process_goes_on_where_groups_were() -> None:
