@@ -264,9 +264,11 @@ def _undone(cluster: Cluster, happened: Happened) -> list[str]:
     if not cluster.members:
         return []
     cluster.watch.checked["what was accepted is done by the group"] += 1
-    cut_off = not cluster.shape.durable and happened.cut_off > REPLAYED_SECONDS
-    if cut_off and exchanges_died(cluster):
-        return []  # as with subscribers: the log has died, and who would replay was cut off
+    if not cluster.shape.durable and exchanges_died(cluster):
+        if happened.cut_off > REPLAYED_SECONDS:
+            return []  # as with subscribers: the log has died, and who would replay was cut off
+        if keeps_next_to_nothing(cluster):
+            return []  # nobody waits for the group before a member has made it in the new log
     done = cluster.watch.sharing.done
     found = []
     for publisher in cluster.publishers:
