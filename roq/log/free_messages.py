@@ -63,13 +63,12 @@ class FreeMessages:
             heapify(self._heap)
 
     def first(self, now: float) -> Piece | None:
-        """What goes out next; it stays until it is removed."""
-        if self._ready:
-            return next(iter(self._ready))
+        """What goes out next: what was here before, if its time has come; it stays until it is
+        removed."""
         heap = self._heap
         while heap and self._waiting.get(heap[0][2]) != heap[0][:2]:
             heappop(heap)
-        return heap[0][2] if heap and heap[0][0] <= now else None
+        return heap[0][2] if heap and heap[0][0] <= now else next(iter(self._ready), None)
 
     def lowest(self, now: float) -> Piece | None:
         """The one that comes first in the log, if it may go out: others wait for it."""

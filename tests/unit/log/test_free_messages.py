@@ -24,16 +24,19 @@ def test_what_is_ready_goes_out_in_its_order_and_what_was_split_first() -> None:
     assert free.count == 0
 
 
-def test_what_waits_goes_out_at_its_time_behind_what_is_ready() -> None:
+def test_what_waits_goes_out_at_its_time_before_what_is_ready() -> None:
     free = FreeMessages()
     free.wait(piece(1), 5.0)
     free.wait(piece(2), 3.0)
     assert free.first(2.9) is None
     assert free.first(3.0) == piece(2)
     free.add(piece(3))
-    assert free.first(9.0) == piece(3)
+    assert free.first(9.0) == piece(2)
+    free.remove(piece(2))
+    assert free.first(4.9) == piece(3)
+    assert free.first(5.0) == piece(1)
     free.remove(piece(1))
-    assert free.count == 8
+    assert free.count == 4
 
 
 def test_the_lowest_holds_up_the_others_until_its_time() -> None:

@@ -692,3 +692,18 @@ def test_what_its_instance_says_not_to_have_begun_is_given_to_another_and_never_
     member = desk.join("last")
     (lease,) = desk.leases()
     assert desk.group.answer(member, Answer(lease.number, 0, value=b"v"))
+
+
+def test_what_was_given_back_is_not_overtaken_by_all_that_has_come_since() -> None:
+    """Where more comes than is done, it would wait until its time is over."""
+    desk = Desk()
+    desk.request()
+    member = desk.join(credit=1)
+    (lease,) = desk.leases()
+    desk.request()
+    desk.pass_time(0.5, member)
+    desk.group.take_back(member, lease.number, 0, 1)
+    assert desk.group.give_back(member, lease.number, 0, 1, 0.0, counted=False, reason="no thread")
+    member.granted += 1
+    (again,) = desk.leases()
+    assert (lease.offset, again.offset) == (0, 0)
