@@ -791,7 +791,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *_of(
         "roq/client/request/instance.py",
         REQUESTS,
-        ("        if self._stuck_at == self._ended():\n", "        if False:\n"),
+        ("        if rests == self._moves():\n", "        if False:\n"),
         ("max(0, self._used() - held)", "0"),
         ("            holding.begun = holding.started\n", "            pass\n"),
     ),
@@ -799,7 +799,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/client/request/instance_shell.py",
         REQUESTS,
         ("if each.waited and each.open_at(WAITING)]", "if each.open_at(WAITING)]"),
-        ("        self._unbegun.clear()\n        super().close()\n", "        super().close()\n"),
+        ("        self._give_up()\n        super().close()\n", "        super().close()\n"),
+        ("if each.waited and self._is_certain(each)]", "if each.waited]"),
+        ("        if verdict.counted:\n", "        if False:\n"),
     ),
     *_of(
         "roq/client/request/calls.py",

@@ -134,6 +134,8 @@ class Handling:
         """They are given single requests, and batch handlers that have something to do."""
         self._times: deque[tuple[float, float]] = deque(maxlen=100)
         """When handlers have ended, and how long each has run."""
+        self._came = 0
+        """Requests that a thread, or the loop, has come for, also those that were given back."""
         self._in_loop = 0
         """Of what runs, requests of coroutines."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -153,19 +155,18 @@ class Handling:
         return self.waiting + self.busy - self._in_loop
 
     @property
-    def ended(self) -> int:
-        """Runs of handlers that have ended, and requests that were answered without one."""
-        return self.stats.answered + self.stats.retried
+    def moves(self) -> int:
+        """How often a thread, or the loop, has come for a request, or was through with one: as long
+        as this stays what it is, all of them are busy."""
+        return self._came + self.stats.answered + self.stats.retried
 
     @property
     def at_once(self) -> int:
         """Requests that can begin at once, if none runs: one in each thread, or a batch in each of
         a few; 0: as many as come, as all handlers are coroutines."""
-        handlers = self.handlers.values()
-        if all(each.coroutine for each in handlers):
+        if all(each.coroutine for each in self.handlers.values()):
             return 0
-        largest = max(each.most for each in handlers)
-        return max(self._threads, min(self._threads, BATCHES_HELD) * largest)
+        return max(self._threads, min(self._threads, BATCHES_HELD) * self.largest)
 
     @property
     def largest(self) -> int:
@@ -407,6 +408,7 @@ class Handling:
     def _claim(self, work: Work) -> bool:
         """Whether this is to be begun, and nobody can give it back any more; with the lock."""
         holding, at, _ = work
+        self._came += 1
         if holding.stages[at] != WAITING:
             return False  # it was given back
         holding.stages[at] = RUNS
@@ -430,6 +432,7 @@ class Handling:
                     holding.stages[first:end] = _RUNS * count
                     self.waiting -= count
                     self.busy += count
+                    self._came += count
                     claimed.append(work)
                 else:
                     claimed += [one for one in work.each() if self._claim(one)]

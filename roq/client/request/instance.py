@@ -99,12 +99,13 @@ class InstanceMachine(ConsumerMachine):
 
     With `prefetch_quick` it takes at all exchanges together what can begin at once (`prefetch`),
     wherever that is, and each exchange may have its part of it in any case; more only while it is
-    quick. When it has given back what did not begin, it takes nothing before a handler has ended.
+    quick. When it has given back what did not begin, it takes nothing before a thread was free, and
+    from then on never more than it is quick enough for.
 
     Args:
         member: who it is.
         used: gives how many requests wait for handlers, or have a thread, lost or not.
-        ended: gives how many runs of handlers have ended.
+        moves: changes whenever a thread of the handlers was free.
         at_once: so many requests can begin at once; 0: as `prefetch` says.
 
     Attributes:
@@ -120,7 +121,7 @@ class InstanceMachine(ConsumerMachine):
         self,
         member: Membership,
         used: Callable[[], int] = lambda: 0,
-        ended: Callable[[], int] = lambda: 0,
+        moves: Callable[[], int] = lambda: 0,
         at_once: int = 0,
     ) -> None:
         super().__init__(member)
@@ -128,9 +129,9 @@ class InstanceMachine(ConsumerMachine):
         if not member.prefetch_quick:
             self.ahead = Prefetch(at_once or member.prefetch, member.prefetch)
         self._used = used
-        self._ended = ended
-        self._stuck_at = -1
-        """So many runs had ended when it has given something back; -1: it goes on."""
+        self._moves = moves
+        self._rests_at = -1
+        """What `moves` was when it has given something back that waited; -1: it never has."""
         self._credits: dict[LogId, Credit] = {}
         """What each exchange was told last."""
         self.started: list[tuple[RequestHolding, range]] = []
@@ -183,17 +184,9 @@ class InstanceMachine(ConsumerMachine):
             for _, _, run in some
         )
 
-    def take_on(self, *, stuck: bool, busy: bool) -> None:
-        """Take nothing before a handler has ended, or go on as before.
-
-        Args:
-            stuck: something is about to be given back.
-            busy: anything runs.
-        """
-        if not busy:
-            self._stuck_at = -1
-        elif stuck:
-            self._stuck_at = self._ended()
+    def rest(self) -> None:
+        """Something is about to be given back: take nothing before a thread was free."""
+        self._rests_at = self._moves()
 
     def _answer(
         self, log: LogId, seat: Seat, holdings: list[RequestHolding], now: float
@@ -316,12 +309,13 @@ class InstanceMachine(ConsumerMachine):
     def _granted(self, seat: Seat) -> Credit:
         granted = super()._granted(seat)
         room = granted.messages - seat.arrived
-        if self._stuck_at == self._ended():
+        rests = self._rests_at
+        if rests == self._moves():
             room = 0
-        elif self._member.prefetch_quick and not self._waits(seat):
+        elif (self._member.prefetch_quick or rests >= 0) and not self._waits(seat):
             held = sum(each.open for each in self._seats.values())
             # A request that was taken away while it ran has its thread as before.
-            cap = self.prefetch.messages - max(0, self._used() - held)
+            cap = self.ahead.messages - max(0, self._used() - held)
             room = max(0, -(-cap // len(self._seats)) - seat.open, cap - held)
         # Whatever there is room for is taken, be it the part of a batch.
         credit = Credit(seat.arrived + room, granted.bytes, 1)

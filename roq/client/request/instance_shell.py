@@ -25,12 +25,14 @@ from roq.client.request.instance import (
     RequestHolding,
 )
 from roq.errors import RoQError
-from roq.log.leases import runs_of
+from roq.log.leases import runs_of, wait_after
 from roq.model import LogId
 from roq.protocol.requesting import ENVELOPE, ONCE, Figures
 
 GATHER_SECONDS: Final = 0.001
 """Answers to requests that have come together wait so long for each other at most."""
+SOONEST_SECONDS: Final = 0.001
+"""After an error: none at all would be as the service says."""
 _UNBEGUN: Final = Settlement(counted=False, reason="its instance ends")
 
 
@@ -43,8 +45,8 @@ class Handlers(Protocol):
         ...
 
     @property
-    def ended(self) -> int:
-        """Runs that have ended."""
+    def moves(self) -> int:
+        """Changes whenever a thread was free."""
         ...
 
     @property
@@ -86,12 +88,13 @@ class InstanceShell(ConsumerShell):
         on_refused: Callable[[RoQError], None],
         at_once: int = 0,
     ) -> None:
-        machine = InstanceMachine(member, lambda: handlers.used, lambda: handlers.ended, at_once)
+        machine = InstanceMachine(member, lambda: handlers.used, lambda: handlers.moves, at_once)
         super().__init__(
             engine, member, on_joined=on_joined, on_refused=on_refused, machine=machine
         )
         self._instance = machine
         self._handlers = handlers
+        self._retry = member.settings
         self._on_tick = on_tick
         self._on_order = on_order
         self._once: list[RequestHolding] = []
@@ -122,7 +125,12 @@ class InstanceShell(ConsumerShell):
         self.settle(holding, index, len(answers), DONE)
 
     def give_back(self, holding: RequestHolding, index: int, verdict: Settlement) -> None:
-        """A request is to be run again; raises as `answer`."""
+        """A request is to be run again: after an error when this instance says, whoever has made
+        the service; raises as `answer`."""
+        if verdict.counted:
+            tried = max(0, holding.attempt - holding.losses - 1)
+            wait = max(SOONEST_SECONDS, wait_after(tried, holding.offset, self._retry))
+            verdict = Settlement(delay=wait, reason=verdict.reason)
         self.settle(holding, index, 1, verdict)
 
     def settle(self, holding: Holding, index: int, count: int, verdict: Settlement) -> None:
@@ -134,6 +142,10 @@ class InstanceShell(ConsumerShell):
         """Take nothing more, and give back what has not begun."""
         self._draining = True
         self.take_no_more()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Give back what no handler has begun with."""
         for holding in self._once:
             self._decline(holding, holding.started)
         self._once.clear()
@@ -142,8 +154,8 @@ class InstanceShell(ConsumerShell):
             self._handlers.withdraw(holding)
 
     def close(self) -> None:
-        """As of any consumer; what was not said to be begun has not run."""
-        self._unbegun.clear()
+        """As of any consumer; what no handler has begun with has not run."""
+        self._give_up()
         super().close()
 
     def tell_figures(self, figures: Figures) -> None:
@@ -242,15 +254,19 @@ class InstanceShell(ConsumerShell):
         again = [each for each in running if not each.begun]
         self._perform(self._instance.say_running(again, self._engine.reactor.now()))
         late = [each for each in running if each.waited and each.open_at(WAITING)]
-        unbegun = [each for each in self._unbegun if each.waited and not each.lost]
-        self._instance.take_on(stuck=bool(late or unbegun), busy=self._handlers.busy > 0)
+        # What is held at an exchange that is away waits for that.
+        unbegun = [each for each in self._unbegun if each.waited and self._is_certain(each)]
+        if late or (unbegun and self._handlers.busy):
+            self._instance.rest()
         for holding in late:
             self._handlers.withdraw(holding)
         for holding in unbegun:
             self._decline(holding, holding.begun)
             holding.begun = len(holding.states)
-        for holding in (*running, *self._unbegun):
+        for holding in running:
             holding.waited = True
+        for holding in self._unbegun:
+            holding.waited = self._is_certain(holding)
 
     def _decline(self, holding: RequestHolding, first: int) -> None:
         """None of these has run, from this one on: others may have them."""

@@ -342,8 +342,10 @@ def test_what_waits_behind_handlers_that_hang_is_given_back_and_never_runs_here(
     holding = instance.hold(3)
     assert gate.inside.acquire(timeout=20)
     assert (instance.handling.used, instance.handling.busy, instance.handling.waiting) == (3, 1, 2)
+    moves = instance.handling.moves
     instance.handling.withdraw(holding)
     assert [index for index, _ in instance.shell.runs.get(timeout=20)] == [1, 2]
+    assert instance.handling.moves == moves, "no thread was free"
     instance.handling.withdraw(holding)
     assert instance.shell.runs.empty(), "once"
     holding.lose([1])  # its lease ends before the exchange has heard that
@@ -353,7 +355,7 @@ def test_what_waits_behind_handlers_that_hang_is_given_back_and_never_runs_here(
     assert instance.run("next", attempt=1).state is RequestState.DONE
     assert instance.handling.wait_idle(20)
     assert (instance.handling.stats.answered, instance.handling.stats.lost) == (2, 0)
-    assert instance.handling.ended == 2
+    assert instance.handling.moves == 4 + 2, "it has come for what was given back, too"
 
 
 def test_either_a_thread_begins_with_a_request_or_it_is_given_back(instance: Instance) -> None:

@@ -54,14 +54,14 @@ class Script:
     """An instance, and an exchange that says what the test wants."""
 
     def __init__(self, exchanges: int = 1, **given: int) -> None:
-        self.used = self.ended = 0
+        self.used = self.moves = 0
         self.granted: dict[LogId, int] = {}
         at_once = given.pop("at_once", 0)
         member = Membership(
             id=b"m" * 16, name="m", group="s", settings=GroupSettings(service=ServiceSettings()),
             latest=False, start_us=0, prefetch_bytes=1 << 20, **{"prefetch": 10, **given},
         )  # fmt: skip
-        self.machine = InstanceMachine(member, lambda: self.used, lambda: self.ended, at_once)
+        self.machine = InstanceMachine(member, lambda: self.used, lambda: self.moves, at_once)
         for number in range(1, exchanges + 1):
             info = ExchangeInfo(number=number, epoch=1, generation=1, host="h", data="d", live="l")
             self.machine.open(info, QUEUE)
@@ -320,22 +320,16 @@ def test_it_holds_more_while_it_is_quick() -> None:
     assert script.room(1.0) == {1: 4}, "it has told nothing for a while"
 
 
-@pytest.mark.parametrize("given", [{"prefetch_quick": 20}, {"at_once": 2}])
-def test_who_gives_back_what_did_not_begin_takes_nothing_before_a_handler_has_ended(
-    given: dict[str, int],
+@pytest.mark.parametrize(("given", "then"), [({"prefetch_quick": 20}, 10), ({"at_once": 2}, 2)])
+def test_who_gives_back_what_did_not_begin_takes_nothing_before_a_thread_was_free(
+    given: dict[str, int], then: int
 ) -> None:
     script = Script(**given)
     assert script.room() == {1: 10}
-    script.machine.take_on(stuck=True, busy=True)
+    script.machine.rest()
     assert script.room() == {1: 0}
-    script.machine.take_on(stuck=False, busy=True)
-    assert script.room() == {1: 0}
-    script.ended += 1
-    assert script.room() == {1: 10}
-    script.machine.take_on(stuck=True, busy=True)
-    assert script.room() == {1: 0}
-    script.machine.take_on(stuck=True, busy=False)
-    assert script.room() == {1: 10}, "nothing runs that could end"
+    script.moves += 1
+    assert script.room() == {1: then}, "what it can begin, or else it gives back the rest again"
 
 
 def test_a_program_that_says_how_much_it_holds_begins_no_more_than_it_can() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
+from roq.client.consume.message import Settlement
 from roq.client.consume.seat import Membership
 from roq.client.request.instance import RUNS, WAITING, HandlerResult, RequestHolding
-from roq.client.request.instance_shell import GATHER_SECONDS, InstanceShell
+from roq.client.request.instance_shell import GATHER_SECONDS, SOONEST_SECONDS, InstanceShell
 from roq.model import ExchangeInfo, PublisherId
 from roq.protocol import consuming, documents
 from roq.protocol.batch import pack
@@ -15,6 +18,8 @@ from roq.protocol.consuming import (
     DONE,
     JOIN,
     LEASED,
+    LEAVE,
+    Credit,
     Done,
     DoneConfirmed,
     GroupSettings,
@@ -45,17 +50,18 @@ class Script:
     trouble = ""
     translate = staticmethod(str)
 
-    def __init__(self, at_once: int = 0) -> None:
+    def __init__(self, at_once: int = 0, retry: float = 1.0) -> None:
         self.reactor = self.exchanges = self
         self.soon: list[Callable[[], None]] = []
         self.timers: list[tuple[float, Timer]] = []
         self.sent: list[list[bytes]] = []
         self.ran: list[tuple[RequestHolding, int]] = []
         self.withdrawn: list[RequestHolding] = []
-        self.used = self.ended = self.busy = 0
+        self.used = self.moves = self.busy = 0
         member = Membership(
-            id=b"m" * 16, name="m", group="s", settings=GroupSettings(service=ServiceSettings()),
-            latest=False, start_us=0, prefetch=100, prefetch_bytes=1 << 20,
+            id=b"m" * 16, name="m", group="s",
+            settings=GroupSettings(retry_seconds=retry, service=ServiceSettings()), latest=False,
+            start_us=0, prefetch=100, prefetch_bytes=1 << 20,
         )  # fmt: skip
         self.shell = InstanceShell(
             cast("Any", self), member, self, lambda: None, lambda order: None,
@@ -263,6 +269,64 @@ def test_what_was_not_said_to_be_begun_is_given_back_when_it_has_waited() -> Non
         (7, 0, 3, False)
     ]
     assert [each.credit.messages for each in done if each.credit] == [3], "and nothing more comes"
+
+
+def test_what_waits_for_its_exchange_is_not_taken_for_want_of_threads() -> None:
+    script = Script(at_once=2)
+    script.used = script.busy = 2
+    script.lease(7, 3, ONCE)
+    script.shell._tick()
+    script.down()
+    script.used = script.busy = 1
+    script.shell._tick()
+    assert script.soon == [], "it is not given back"
+    script.up()
+    join = documents.decode(script.sent.pop()[1], Join)
+    joined = Joined(
+        id=join.id, generation=1, epoch=1, settings=join.settings, created_us=1,
+        again=[(8, each.offset, each.first, each.length) for each in join.held],
+    )  # fmt: skip
+    script.come([JOIN, documents.encode(joined)])
+    credit = consuming.decode(script.sent[-1][1], Credit)
+    assert credit.messages == 97, "and it goes on taking"
+    script.shell._tick()
+    assert script.begun() == [Begun(8, 0, 1, True)]
+
+
+def test_who_closes_gives_back_what_no_handler_has_begun_with() -> None:
+    """Said to be begun or not: else what must not be begun again would be unknown."""
+    script = Script(at_once=2)
+    script.lease(7, 3, ONCE)
+    script.confirm(1)
+    script.used = 2
+    script.lease(8, 1, ONCE)
+    script.sent.clear()
+    script.shell.close()
+    assert script.withdrawn == [script.ran[0][0]]
+    done = [consuming.decode(each[1], Done) for each in script.sent if each[0] == DONE]
+    back = [(each.lease, each.first, each.length) for told in done for each in told.returned]
+    assert back == [(7, 2, 1), (8, 0, 1)]
+    assert script.sent[-1][0] == LEAVE
+
+
+@pytest.mark.parametrize(
+    ("retry", "attempt", "losses", "wait"),
+    [(10.0, 1, 0, 10.0), (10.0, 3, 0, 40.0), (10.0, 3, 1, 20.0), (0.0, 1, 0, SOONEST_SECONDS)],
+)
+def test_after_an_error_a_request_waits_as_its_instance_says_whoever_has_made_the_service(
+    retry: float, attempt: int, losses: int, wait: float
+) -> None:
+    script = Script(retry=retry)
+    script.lease(7, 1)
+    holding, _ = script.ran.pop()
+    holding.attempt, holding.losses = attempt, losses
+    script.shell.give_back(holding, 0, Settlement(reason="no"))
+    while script.soon:
+        script.soon.pop(0)()
+    (done,) = [consuming.decode(each[1], Done) for each in script.sent if each[0] == DONE]
+    (back,) = done.returned
+    assert (back.counted, back.reason) == (True, "no")
+    assert wait <= back.delay <= 1.25 * wait
 
 
 def test_who_drains_gives_back_what_waits_at_once() -> None:
