@@ -493,7 +493,8 @@ def test_what_an_instance_held_and_never_began_is_run_elsewhere_when_it_is_kille
     endpoint: roq.Endpoint[int, int], seconds: float,
 ) -> None:  # fmt: skip
     first = Instance(running, queue, tmp_path / "a", 60.0, 40)
-    with client.requester(queue, settings={"run_attempts": 1}) as requester:
+    patient = {"run_attempts": 1, "send_wait": 10.0}  # the second one may take its time to begin
+    with client.requester(queue, settings=patient) as requester:
         made = [requester.request(endpoint, number) for number in range(20)]
         assert until(lambda: len(first.begun()) == 4, 20)
         threading.Event().wait(seconds)  # it is looked at what runs

@@ -176,13 +176,14 @@ class InstanceMachine(ConsumerMachine):
 
     @property
     def starting(self) -> int:
-        """Requests that were said to be begun, where that may be confirmed soon."""
-        return sum(
-            len(run)
+        """Requests said to be begun, where that may be confirmed soon, or has just been."""
+        told = (
+            run
             for log, some in self._starting.items()
             if self._seats[log].phase is SeatPhase.IN
             for _, _, run in some
         )
+        return sum(map(len, told)) + sum(len(run) for _, run in self.started)
 
     def rest(self) -> None:
         """Something is about to be given back: take nothing before a thread was free."""

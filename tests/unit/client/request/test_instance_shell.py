@@ -111,15 +111,16 @@ class Script:
         self.take(list(messages))
 
     def lease(self, number: int, count: int, flags: int = 0) -> None:
+        self.come(self.leased(number, count, flags))
+
+    def leased(self, number: int, count: int, flags: int = 0) -> list[bytes]:
         head = ENVELOPE.pack(ENVELOPE_VERSION, flags, 0)
         batch = pack(
             [head] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
             first_sequence=0, created_us=0,
         )  # fmt: skip
         frame = pack_entry(EntryKind.ENTRY, 1, QUEUE, 1, number, 0, 0)
-        self.come(
-            [LEASED, pack_lease(number, 0, count, 1, (1 << count) - 1), b"s/do", frame, batch]
-        )
+        return [LEASED, pack_lease(number, 0, count, 1, (1 << count) - 1), b"s/do", frame, batch]
 
     def answer(self) -> None:
         self.shell.answer(*self.ran.pop(0), FINE)
@@ -139,7 +140,10 @@ class Script:
         return [begun for each in told for begun in each.begun]
 
     def confirm(self, serial: int) -> None:
-        self.come([DONE, consuming.encode(DoneConfirmed(serial, []))])
+        self.come(self.confirmed(serial))
+
+    def confirmed(self, serial: int) -> list[bytes]:
+        return [DONE, consuming.encode(DoneConfirmed(serial, []))]
 
     @property
     def waits(self) -> list[float]:
@@ -252,6 +256,15 @@ def test_what_must_not_be_begun_again_is_said_to_be_begun_when_there_is_a_thread
     script.used = 0
     script.shell.close()
     assert script.begun() == [], "whoever leaves begins nothing"
+
+
+def test_what_comes_with_a_confirmation_has_not_the_thread_of_what_is_confirmed() -> None:
+    script = Script(at_once=2)
+    script.lease(1, 2, ONCE)
+    assert script.begun() == [Begun(1, 0, 2, True)]
+    script.come(script.confirmed(1), script.leased(2, 1, ONCE))
+    assert script.begun() == []
+    assert [index for _, index in script.ran] == [0, 1]
 
 
 def test_what_was_not_said_to_be_begun_is_given_back_when_it_has_waited() -> None:
