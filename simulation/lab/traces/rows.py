@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from roq.errors import RoQError
-from roq.protocol.kpi import ExchangeKpi, NumericDocument
+from roq.protocol.kpi import NumericDocument
 from roq.simulation.lab.archive.document import EventKind
 from roq.simulation.lab.traces.messages import (
     AnyTrace,
@@ -156,10 +156,8 @@ def _document(document: Mapping[str, object]) -> dict[str, object]:
         raise BadTrace(f"a statistics document of a kind that is not known: {error}") from None
     columns = columns_of(type(known))
     values: dict[str, object] = {"kind": KINDS[type(known)]}
-    values |= {column: getattr(known, name) for name, column in columns.items()}
+    values |= {column: _cell(getattr(known, name)) for name, column in columns.items()}
     values["queue_id"] = known.queue_id.hex()
-    if isinstance(known, ExchangeKpi):
-        values["top"] = [msgspec.structs.asdict(each) for each in known.top]
     later = {
         name: value
         for name, value in document.items()
@@ -167,6 +165,17 @@ def _document(document: Mapping[str, object]) -> dict[str, object]:
     }
     values["other"] = msgspec.json.encode(later).decode() if later else None
     return values
+
+
+def _cell(value: object) -> object:
+    """As its column has it: parts by their names, and a table of counts as JSON."""
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    if isinstance(value, list):
+        return [_cell(each) for each in value]
+    if isinstance(value, Mapping):
+        return msgspec.json.encode(value).decode()
+    return value
 
 
 def _client(trace: ClientTrace) -> dict[str, object]:

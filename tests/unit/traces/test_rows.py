@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces import BEGAN_US, RUN, Story, exchange, move, queue, scale
 
+from roq.protocol.requesting import Durations
 from roq.simulation.lab.traces import rows
 from roq.simulation.lab.traces.rows import Message, record_batches, row_of
 from roq.simulation.lab.traces.tables import (
@@ -49,12 +50,25 @@ def rejected(payload: object) -> str:
     return str(row["reason"])
 
 
+def test_parts_and_tables_of_a_document_have_columns() -> None:
+    story = Story()
+    waited = Durations(seconds=1.5, counts=[0, 2])
+    told = msgspec.structs.replace(
+        exchange(3, 70), requests_discarded_by={"busy": 2}, requests_waiting=waited
+    )
+    story.document(1.0, told)
+    (row,) = rows_of(*story.messages)
+    assert row["requests_discarded_by"] == '{"busy":2}'
+    assert row["requests_waiting"] == msgspec.structs.asdict(waited)
+
+
 def test_documents_clients_and_events_go_into_their_tables() -> None:
     story = Story()
     for document in (exchange(3, 70), queue(1), move("accepted"), scale("out", "done")):
         story.document(1.0, document)
     story.client("subscriber-1", 1.0, [0.001, 0.002, 0.002], messages=3)
     story.event(1.0, "fault", "kill")  # type: ignore[arg-type]
+    assert [row[TABLE] for row in rows_of(*story.messages)] == [KPI] * 4 + [LATENCY, EVENTS]
     found = [row_of(each, RUN, BEGAN_US) for each in story.messages]
     assert [row.table for row in found] == [KPI] * 4 + [LATENCY, EVENTS]
     assert [row.values.get("kind") for row in found[:4]] == ["exchange", "queue", "move", "scale"]
