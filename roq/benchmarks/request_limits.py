@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -31,7 +32,16 @@ from roq.benchmarks.processes import (
     cpu_seconds,
     temporary_directory,
 )
-from roq.benchmarks.request_party import BATCH, BEGIN, ECHO, END, PAYLOAD, SERVICE, WORK
+from roq.benchmarks.request_party import (
+    BATCH,
+    BEGIN,
+    ECHO,
+    END,
+    LOST,
+    PAYLOAD,
+    SERVICE,
+    WORK,
+)
 from roq.benchmarks.results import Environment, Verdict, environment, write_document
 
 JSON_NAME: Final = "request_limits.json"
@@ -250,19 +260,21 @@ def lost(bench: _Bench, how: str) -> float:
 
 
 def moved(lines: list[str], others: list[str], at: float) -> float:
-    """When the last request that an instance had begun before, and not ended, was begun by the
-    other one, since then.
+    """When the last request that an instance had in hand when it was lost was begun by the other
+    one, since then.
 
     Args:
-        lines, others: what each of them has written.
-        at: when the first one was lost.
+        lines, others: what each of them has written. Of one that was killed the last line says
+            what it had; one that was cut off has written when that was done.
+        at: when that was begun.
 
     Raises:
         BenchmarkError: it had none, or one of them was not begun elsewhere.
     """
     begun, ended = _times(lines, BEGIN), _times(lines, END)
     elsewhere = _times(others, BEGIN)
-    held = [each for each, when in begun.items() if when <= at < ended.get(each, at + 1)]
+    cut = _times(lines, LOST).get("0", inf)
+    held = [each for each, when in begun.items() if when <= cut <= ended.get(each, inf)]
     if not held:
         raise BenchmarkError("it had no request when it was lost")
     missing = [each for each in held if each not in elsewhere]

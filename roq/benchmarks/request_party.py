@@ -4,7 +4,8 @@
 answer             an instance that answers at once, many together
 crowd COUNT        so many instances that have nothing to do, each a client of its own
 work FILE SECONDS  an instance that takes so long for each request, and writes down when it begins
-                   and ends; behind a relay, which `cut` and `silence` on its input break
+                   and ends; behind a relay, which `cut` and `silence` on its input break: that is
+                   written down, too
 open COUNT         a requester with so many open requests; tells what each takes of its memory
 """
 
@@ -31,6 +32,7 @@ BATCH: Final = 1_000
 PAYLOAD: Final = bytes(100)
 BEGIN: Final = "begin"
 END: Final = "end"
+LOST: Final = "lost"
 
 
 def answer(stack: ExitStack, address: str, queue: str) -> None:
@@ -79,6 +81,7 @@ def work(stack: ExitStack, address: str, queue: str, path: str, seconds: str) ->
         for line in sys.stdin:
             for relay in list(relays.values()):
                 relay.close() if line.startswith("cut") else relay.pause()
+            file.write(f"{LOST} 0 {time.monotonic()}\n")
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()

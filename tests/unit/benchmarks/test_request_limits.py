@@ -40,17 +40,16 @@ def test_everything_is_shown_also_what_is_missing(results: LimitResults, tmp_pat
 
 
 def test_the_last_request_that_was_in_hand_counts() -> None:
-    lines = [
-        "begin 1 10.0",
-        "end 1 10.2",
-        "begin 2 10.4",
-        "begin 3 10.5",
-        "end 3 11.5",
-        "begin 4 12",
-    ]
+    lines = ["begin 1 10.0", "end 1 10.2", "begin 2 10.4", "begin 3 10.5", "begin"]
     others = ["begin 2 11.25", "begin 3 11.75", "begin 9 19.0", "end 2 13.0", "begin"]
-    assert moved(lines, others, 11.0) == 0.75, "1 had ended, 4 began later, 9 is none of them"
+    assert moved(lines, others, 11.0) == 0.75, "1 had ended, 9 is none of them"
     with pytest.raises(BenchmarkError, match="1 of its 2 requests were not run elsewhere"):
         moved(lines, others[1:], 11.0)
     with pytest.raises(BenchmarkError, match="had no request"):
-        moved(lines, others, 10.3)
+        moved(lines[:2], others, 11.0)
+
+
+def test_who_was_cut_off_had_in_hand_what_ended_behind_that() -> None:
+    lines = ["begin 1 10.9", "end 1 11.1", "begin 2 11.0", "lost 0 11.2", "end 2 11.3"]
+    lines.append("begin 3 11.4")
+    assert moved(lines, ["begin 2 11.5"], 11.0) == 0.5, "1 was answered, 3 came later"
