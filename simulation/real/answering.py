@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from roq.client.request.context import parse_id
 from roq.client.request.pending import EXCHANGE_GONE
+from roq.protocol.requesting import DELAYED_FROM
 from roq.simulation.real.instance import KEEP_SECONDS, RESULT_SECONDS
 from roq.simulation.real.journal import Accepted, Asked, Begun, Left, Ran, Told
 
@@ -104,7 +106,7 @@ class Request:
         young = told.when < self.when + RESULT_SECONDS + KEEP_SECONDS
         match told.state:
             case "done" | "failed":
-                yield from self._answered(told)
+                yield from self._answered(told, durable=durable)
             case "discarded" if self.once and self._runs_of(told.id):
                 yield "it was begun, and nobody has taken it"
             case "late" if told.when < self.when + self.within:
@@ -136,7 +138,7 @@ class Request:
             for _, told in self.ends
         )
 
-    def _answered(self, told: Told) -> Iterator[str]:
+    def _answered(self, told: Told, *, durable: bool) -> Iterator[str]:
         run = self.runs.get(told.run)
         if run is None:
             if told.run or told.state == "done":
@@ -144,6 +146,8 @@ class Request:
             return
         if told.id and run.id != told.id:
             yield f"its response is of run {told.run}, which was one of {run.id}"
+        if not durable and _was_delayed(run.id):
+            return  # as below
         for name, other in self._runs_of(told.id).items():
             # Who has lost it before it ended leaves it to who held it before, and comes back: under
             # a new lease, with which that one tells its answer once more, and which nobody notes.
@@ -154,9 +158,11 @@ class Request:
                 )
 
     def _twice(self, *, durable: bool) -> Iterator[str]:
-        """A volatile exchange may die before it says that it has one, which is in two logs then."""
+        """A volatile exchange may die, or be left, before it says that it has one, which is in two
+        logs then, or twice in one. Who was delayed has one id wherever it is."""
         if self.once:
-            places = [self.runs] if durable else [self._runs_of(id_) for id_ in self._places()]
+            ids = [each for each in self._places() if not _was_delayed(each)]
+            places = [self.runs] if durable else [self._runs_of(each) for each in ids]
             for runs in places:
                 if len(runs) > 1:
                     yield f"it was begun {len(runs)} times, and must not be: {', '.join(runs)}"
@@ -166,6 +172,10 @@ class Request:
 
     def _runs_of(self, id_: str) -> dict[str, RunOf]:
         return {name: run for name, run in self.runs.items() if run.id == id_}
+
+
+def _was_delayed(id_: str) -> bool:
+    return parse_id(id_).position.offset >= DELAYED_FROM
 
 
 class Answering:

@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from roq.client.request.pending import EXCHANGE_GONE
+from roq.protocol.requesting import DELAYED_FROM
 from roq.simulation.real import answering
 from roq.simulation.real.answering import Answering
 from roq.simulation.real.instance import KEEP_SECONDS
@@ -132,6 +133,14 @@ def test_one_that_stands_in_two_logs_may_be_begun_twice_if_they_are_volatile(
     *, durable: bool
 ) -> None:
     play = begun(durable=durable).runs("a", 1).runs("b", 2, id_="q/x2-1-0-0").told("unknown")
+    assert bool(play.found()) is durable
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_delayed_one_has_one_id_wherever_it_stands_twice(*, durable: bool) -> None:
+    delayed = f"q/x1-1-{DELAYED_FROM + 7}-0"
+    play = Play(durable=durable).asked().runs("a", 1, id_=delayed).told("done", "a", id_=delayed)
+    play.accepted(delayed).runs("b", 2, id_=delayed)
     assert bool(play.found()) is durable
 
 
