@@ -8,6 +8,7 @@ operator; the exchange ends at any moment, and another one goes on with what its
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
@@ -15,7 +16,7 @@ from random import Random
 import pytest
 
 from roq.log.group_changes import decode_deltas, encode_deltas
-from roq.log.leases import Lease, NumberedLeases, bits_at
+from roq.log.leases import Lease, Member, NumberedLeases, bits_at
 from roq.log.ring import Ring
 from roq.log.service_group import ServiceGroup
 from roq.model import PublisherId
@@ -354,40 +355,35 @@ class History:
                 assert self.waits.pop(place, 0.0) <= self.now, "nothing before its time"
             self.members[lease.member.id][lease.number] = lease
 
-    def some(self) -> tuple[bytes, Lease] | None:
+    def some(self) -> Iterator[tuple[bytes, Member, Lease]]:
+        """One that is held, with who holds it, if there is any."""
         held = [(name, each) for name, leases in self.members.items() for each in leases.values()]
-        return self.random.choice(held) if held else None
+        if held:
+            name, lease = self.random.choice(held)
+            member = self.group.member(name)
+            assert member is not None
+            yield name, member, lease
 
     def start(self) -> None:
-        chosen = self.some()
-        if chosen is None:
-            return
-        name, lease = chosen
-        member = self.group.member(name)
-        assert member is not None
-        for position in positions(lease):
-            if (lease.number, position) in self.confirmed:
-                continue
-            once = self.model.once[self.model.name(position)]
-            if self.group.begin(member, Begun(lease.number, position.at, 1, once)):
-                self.confirmed.add((lease.number, position))
-                self.model.begins(self.model.name(position))
-                if once:
-                    self.running[position] = name
+        for name, member, lease in self.some():
+            for position in positions(lease):
+                if (lease.number, position) in self.confirmed:
+                    continue
+                once = self.model.once[self.model.name(position)]
+                if self.group.begin(member, Begun(lease.number, position.at, 1, once)):
+                    self.confirmed.add((lease.number, position))
+                    self.model.begins(self.model.name(position))
+                    if once:
+                        self.running[position] = name
 
     def answer(self) -> None:
-        chosen = self.some()
-        if chosen is None:
-            return
-        name, lease = chosen
-        member = self.group.member(name)
-        assert member is not None
-        for position in positions(lease):
-            if (lease.number, position) in self.confirmed and self.random.random() < 0.7:
-                answer = self.answer_of(lease, [position])
-                assert self.group.answer(member, answer)
-                assert not self.group.answer(member, Answer(lease.number, position.at)), "twice"
-        self.drop(name, lease)
+        for name, member, lease in self.some():
+            for position in positions(lease):
+                if (lease.number, position) in self.confirmed and self.random.random() < 0.7:
+                    answer = self.answer_of(lease, [position])
+                    assert self.group.answer(member, answer)
+                    assert not self.group.answer(member, Answer(lease.number, position.at)), "twice"
+            self.drop(name, lease)
 
     def answer_of(self, lease: Lease, places: list[Position]) -> Answer:
         """What an instance says of requests that follow each other, each with a value of its own;
@@ -411,29 +407,24 @@ class History:
 
     def answer_together(self) -> None:
         """Several answers at once, each of several requests; also of what it has not."""
-        chosen = self.some()
-        if chosen is None:
-            return
-        name, lease = chosen
-        member = self.group.member(name)
-        assert member is not None
-        runs: list[list[Position]] = []
-        for place in positions(lease):
-            if runs and runs[-1][-1].at + 1 == place.at and self.random.random() < 0.7:
-                runs[-1].append(place)
-            else:
-                runs.append([place])
-        if runs and self.random.random() < 0.3:  # also of what was taken from it meanwhile
-            first, end = runs[0][0], runs[-1][-1].at + 2
-            runs = [[Position(first.offset, at) for at in range(first.at, end)]]
-        self.random.shuffle(runs)
-        runs = [each for each in runs if self.random.random() < 0.8]
-        many = sum(place in positions(lease) for each in runs for place in each)
-        answers = [self.answer_of(lease, each) for each in runs]
-        foreign = [Answer(lease.number, lease.first + lease.length, value=b"nobody's")]
-        foreign += answers[:1]  # once more
-        assert self.group.answer_all(member, lease.number, [*answers, *foreign]) == many
-        self.drop(name, lease)
+        for name, member, lease in self.some():
+            runs: list[list[Position]] = []
+            for place in positions(lease):
+                if runs and runs[-1][-1].at + 1 == place.at and self.random.random() < 0.7:
+                    runs[-1].append(place)
+                else:
+                    runs.append([place])
+            if runs and self.random.random() < 0.6:  # also of what was taken from it meanwhile
+                first, end = runs[0][0], runs[-1][-1].at + 2
+                runs = [[Position(first.offset, at) for at in range(first.at, end)]]
+            self.random.shuffle(runs)
+            runs = [each for each in runs if self.random.random() < 0.8]
+            many = sum(place in positions(lease) for each in runs for place in each)
+            answers = [self.answer_of(lease, each) for each in runs]
+            foreign = [Answer(lease.number, lease.first + lease.length, value=b"nobody's")]
+            foreign += answers[:1]  # once more
+            assert self.group.answer_all(member, lease.number, [*answers, *foreign]) == many
+            self.drop(name, lease)
 
     def drop(self, name: bytes, lease: Lease) -> None:
         if not lease.open:
@@ -442,33 +433,34 @@ class History:
 
     def try_again(self) -> None:
         """What runs has failed, and is to run again after a while: `retry_on`."""
-        chosen = self.some()
-        if chosen is None:
-            return
-        name, lease = chosen
-        member = self.group.member(name)
-        assert member is not None
-        for place in positions(lease):
-            if (lease.number, place) in self.confirmed:
-                delay = self.random.choice([0.0, 1.0, 3.0])
-                self.group.take_back(member, lease.number, place.at, 1)
-                assert self.group.give_back(
-                    member, lease.number, place.at, 1, delay, counted=True, reason="it has raised"
-                )
-                self.waits[place] = self.now + delay
-                self.model.table.begun.pop(self.model.name(place), None)
-                self.running.pop(place, None)
-                break
-        self.drop(name, lease)
+        for name, member, lease in self.some():
+            for place in positions(lease):
+                if (lease.number, place) in self.confirmed:
+                    delay = self.random.choice([0.0, 1.0, 3.0])
+                    self.group.take_back(member, lease.number, place.at, 1)
+                    assert self.group.give_back(
+                        member,
+                        lease.number,
+                        place.at,
+                        1,
+                        delay,
+                        counted=True,
+                        reason="raised",
+                    )
+                    self.waits[place] = self.now + delay
+                    self.model.table.begun.pop(self.model.name(place), None)
+                    self.running.pop(place, None)
+                    break
+            self.drop(name, lease)
 
     def stale(self) -> None:
         """Who has lost a lease, or never had it, can neither begin nor answer."""
-        chosen = self.some()
-        for other in self.members.keys() - {chosen and chosen[0]} if chosen else ():
-            member, lease = self.group.member(other), chosen[1]
-            if member is not None:
-                assert not self.group.answer(member, Answer(lease.number, lease.first))
-                assert not self.group.begin(member, Begun(lease.number, lease.first, 1, True))
+        for name, _, lease in self.some():
+            for other in self.members.keys() - {name}:
+                member = self.group.member(other)
+                if member is not None:
+                    assert not self.group.answer(member, Answer(lease.number, lease.first))
+                    assert not self.group.begin(member, Begun(lease.number, lease.first, 1, True))
         for name, lease in self.random.sample(self.dead, min(3, len(self.dead))):
             member = self.group.member(name)
             if member is not None:
@@ -477,21 +469,16 @@ class History:
 
     def give_back(self) -> None:
         """It has not run, or failed and may run again: its instance says so."""
-        chosen = self.some()
-        if chosen is None:
-            return
-        name, lease = chosen
-        member = self.group.member(name)
-        assert member is not None
-        self.group.take_back(member, lease.number, lease.first, lease.length)
-        for position in positions(lease):
-            self.model.table.begun.pop(self.model.name(position), None)
-            self.running.pop(position, None)
-        assert self.group.give_back(
-            member, lease.number, lease.first, lease.length, 0.0, counted=False, reason=""
-        )
-        del self.members[name][lease.number]
-        self.dead.append((name, lease))
+        for name, member, lease in self.some():
+            self.group.take_back(member, lease.number, lease.first, lease.length)
+            for position in positions(lease):
+                self.model.table.begun.pop(self.model.name(position), None)
+                self.running.pop(position, None)
+            assert self.group.give_back(
+                member, lease.number, lease.first, lease.length, 0.0, counted=False, reason=""
+            )
+            del self.members[name][lease.number]
+            self.dead.append((name, lease))
 
     def die(self) -> None:
         if self.members:

@@ -146,7 +146,9 @@ aio/test_parity
 exchange/test_late_consumers
 exchange/test_late_log
 exchange/test_late_requests
+exchange/test_late_services
 exchange/test_recovery
+exchange/test_service_settings
 gcm/change/test_half_done
 gcm/persistence/test_hostile_registry
 gcm/test_durable

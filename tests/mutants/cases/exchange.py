@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.mutants.cases.mutant import DONE, EXCHANGE, GROUPS, ORDER, TRANSACTIONS, Mutant, mutants
+from tests.mutants.cases.mutant import (
+    DONE,
+    EXCHANGE,
+    GROUPS,
+    ORDER,
+    SERVICES,
+    TRANSACTIONS,
+    Mutant,
+    mutants,
+)
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
@@ -97,7 +106,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/exchange/services.py",
-        ("tests/unit/exchange/test_services.py", "tests/unit/exchange/test_late_requests.py"),
+        SERVICES,
         ("            if age < REMEMBER_SECONDS:\n", "            if False:\n"),
         ("unseen = range(self.ends.get(group.name, 0), until)", "unseen = range(until)"),
         ("self._defined(name))\n        made", "{})\n        made"),
@@ -149,7 +158,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/exchange/consumers.py",
-        ("tests/unit/exchange/test_services.py", "tests/unit/exchange/test_late_consumers.py"),
+        (*SERVICES, "tests/unit/exchange/test_late_consumers.py"),
         ("        self._writing, self._due = self._due, Owed()\n",
          "        self._confirm(self._due)\n        self._writing, self._due = Owed(), Owed()\n"),
         ("and self._writing is None:", "and not self._writing:"),

@@ -13,6 +13,7 @@ from tests.mutants.cases.mutant import (
     ORDER,
     REQUESTS,
     RING,
+    SERVICES,
     Mutant,
     mutants,
 )
@@ -53,7 +54,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/log/outcomes.py",
-        ("tests/unit/exchange/test_services.py", "tests/unit/exchange/test_late_requests.py"),
+        SERVICES,
         ("return RequestState.LATE if position.offset in self._unseen else None", "return None"),
         ("return RequestState.LATE if self._unseen else", "return"),
         ("            self._unseen = range(0)\n        if", "            pass\n        if"),
@@ -280,7 +281,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/log/open_requests.py",
-        ("tests/unit/exchange/test_services.py",),
+        SERVICES,
         ("                self._trials.pop(position, None)\n", "                pass\n"),
         ("        if not lease.open:\n            self.since.pop(lease.number, None)\n", ""),
         ("        if not by_member:\n            del self._once[offset]\n", ""),

@@ -56,10 +56,15 @@ ORDER: Final = (
     "tests/unit/client/publish/test_relocation.py",
     "tests/property/test_relocated_order.py",
 )
+SERVICES: Final = (
+    "tests/unit/exchange/test_services.py",
+    "tests/unit/exchange/test_late_services.py",
+    "tests/unit/exchange/test_service_settings.py",
+    "tests/unit/exchange/test_late_requests.py",
+)
 REQUESTS: Final = (
     "tests/unit/log/test_service_group.py",
-    "tests/unit/exchange/test_services.py",
-    "tests/unit/exchange/test_late_requests.py",
+    *SERVICES,
     "tests/unit/exchange/test_requesters.py",
     "tests/unit/client/request",
     "tests/property/test_services.py",
