@@ -44,6 +44,7 @@ GROUPS: Final = (
     "tests/unit/log/test_ranked_messages.py",
     "tests/unit/log/test_group_filter.py",
     "tests/unit/exchange/test_consumers.py",
+    "tests/unit/exchange/test_late_consumers.py",
     "tests/unit/client/consume",
     "tests/property/test_groups.py",
     "tests/property/test_consumers.py",

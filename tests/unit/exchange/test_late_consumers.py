@@ -97,6 +97,23 @@ def test_an_acknowledgement_is_confirmed_when_it_is_on_the_disk() -> None:
     assert member.confirmed() == DoneConfirmed(1, [])
 
 
+def test_what_changes_nothing_is_confirmed_without_the_disk() -> None:
+    made = Durable()
+    made.send(3)
+    made.write()
+    member = Consumer(made.there)
+    enter(made, member)
+    member.credit()
+    member.done(1)
+    made.write()
+    member.look()
+    member.confirmed()
+    member.done(1)  # once more
+    assert made.there.core.consumers.take_changes() == b""
+    member.look()
+    assert member.confirmed() == DoneConfirmed(2, [1])
+
+
 def test_what_the_disk_does_not_give_a_group_is_told_also_after_the_process_has_stood_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
