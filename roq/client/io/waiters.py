@@ -23,22 +23,20 @@ class Waiters:
     """Those who wait now.
 
     Attributes:
-        threads: whether any thread waits.
+        threads: the bell of each thread that waits, by its visit; empty: none waits.
         loops: whether any event loop does.
     """
 
     def __init__(self) -> None:
-        self.threads = False
+        self.threads: dict[weakref.ref[Visit], int] = {}
         self.loops = False
         self._spare: list[int] = []
-        self._bells: dict[weakref.ref[Visit], int] = {}
         self._callbacks: list[Callable[[], None]] = []
 
     def enter(self, visit: Visit) -> int:
         """A thread begins to wait; its bell. It waits until `leave`, or until its visit is gone."""
         bell = self._spare.pop() if self._spare else os.eventfd(0, os.EFD_NONBLOCK)
-        self._bells[weakref.ref(visit, self._leave)] = bell
-        self.threads = True
+        self.threads[weakref.ref(visit, self._leave)] = bell
         return bell
 
     def leave(self, visit: Visit) -> None:
@@ -46,10 +44,9 @@ class Waiters:
         self._leave(weakref.ref(visit))
 
     def _leave(self, visit: weakref.ref[Visit]) -> None:
-        bell = self._bells.pop(visit, None)
+        bell = self.threads.pop(visit, None)
         if bell is not None:
             self._spare.append(bell)
-        self.threads = bool(self._bells)
 
     def call(self, wake: Callable[[], None]) -> None:
         """Call this once, at the next `ring`; it must not block."""
@@ -62,7 +59,7 @@ class Waiters:
         Args:
             but: the bell of who says so, and looks anyway.
         """
-        for bell in list(self._bells.values()):
+        for bell in list(self.threads.values()):
             if bell != but:
                 os.eventfd_write(bell, 1)
         if self.loops:
