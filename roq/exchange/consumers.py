@@ -32,7 +32,14 @@ from roq.exchange.consumer_peers import (
 from roq.exchange.counters import Counters
 from roq.exchange.events import Effect, Send
 from roq.exchange.order_questions import OrderAsker
-from roq.exchange.readers import RefusedRequest, check_queue, checked_prefixes, refusal, tagged
+from roq.exchange.readers import (
+    RefusedRequest,
+    answer_or_refuse,
+    check_queue,
+    checked_prefixes,
+    refusal,
+    tagged,
+)
 from roq.exchange.requests import Request
 from roq.exchange.services import Services
 from roq.log.group_changes import GroupDelta, decode_deltas, encode_deltas
@@ -179,19 +186,7 @@ class Consumers(Generic[B]):
 
     def handle(self, request: Request) -> list[Effect]:
         """Answer one request."""
-        return self._guarded(request, self._handlers[request.letter])
-
-    def _guarded(
-        self, request: Request, handler: Callable[[Request], list[Effect]]
-    ) -> list[Effect]:
-        try:
-            return handler(request)
-        except RemoteProtocolError as error:
-            self._counters.malformed += 1
-            return [tagged(refusal(request.route, "malformed", str(error)), request)]
-        except RefusedRequest as error:
-            self._counters.refused_requests += 1
-            return [tagged(refusal(request.route, error.code, str(error)), request)]
+        return answer_or_refuse(request, self._handlers[request.letter], self._counters)
 
     def hears(self, letter: bytes) -> bool:
         """Whether this first frame is a member's, and is taken in at once."""
@@ -200,7 +195,8 @@ class Consumers(Generic[B]):
     def hear(self, route: bytes, letter: bytes, tag: bytes, document: bytes) -> list[Effect]:
         """Take in what one of them says; what it is answered comes out of `take_answers`."""
         if letter == WANT:
-            return self._guarded(Request(route, letter, document, tag), self.services.want)
+            asked = Request(route, letter, document, tag)
+            return answer_or_refuse(asked, self.services.want, self._counters)
         peer = self._peers.get((route, tag))
         if peer is None or (peer.member.silent and letter != LEAVE):
             # It was silent for too long, or another process was here before.

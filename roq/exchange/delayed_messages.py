@@ -44,7 +44,7 @@ from roq.exchange.delayed_message import (
 from roq.exchange.disk_room import DiskRoom
 from roq.exchange.events import Effect, Publish, Send
 from roq.exchange.own_batches import OwnBatches
-from roq.exchange.readers import RefusedRequest, check_queue, refusal, tagged
+from roq.exchange.readers import RefusedRequest, answer_or_refuse, check_queue
 from roq.exchange.requests import Request
 from roq.exchange.transactions import COMMITTED_MAX, NotNow, TransactionTable
 from roq.log.log import Log
@@ -511,14 +511,7 @@ class DelayedMessages(Generic[B]):
 
     def handle(self, request: Request) -> list[Effect]:
         """Answer one request."""
-        try:
-            return self._handlers[request.letter](request)
-        except RemoteProtocolError as error:
-            self._counters.malformed += 1
-            return [tagged(refusal(request.route, "malformed", str(error)), request)]
-        except RefusedRequest as error:
-            self._counters.refused_requests += 1
-            return [tagged(refusal(request.route, error.code, str(error)), request)]
+        return answer_or_refuse(request, self._handlers[request.letter], self._counters)
 
     def _list(self, asked: Request) -> list[Effect]:
         request = documents.decode(asked.document, DelayedRequest)

@@ -100,14 +100,7 @@ class Readers(Generic[B]):
 
     def handle(self, request: Request) -> list[Effect]:
         """Answer one request."""
-        try:
-            return self._handlers[request.letter](request)
-        except RemoteProtocolError as error:
-            self._counters.malformed += 1
-            return [tagged(refusal(request.route, "malformed", str(error)), request)]
-        except RefusedRequest as error:
-            self._counters.refused_requests += 1
-            return [tagged(refusal(request.route, error.code, str(error)), request)]
+        return answer_or_refuse(request, self._handlers[request.letter], self._counters)
 
     def _heads(self, asked: Request) -> list[Effect]:
         request = self._read(asked.document, HeadsRequest)
@@ -229,6 +222,21 @@ def tagged(answer: Send, asked: Request) -> Send:
     """The answer, for this reader of those that share the connection."""
     letter, *rest = answer.parts
     return Send(answer.route, (letter + asked.reader, *rest))
+
+
+def answer_or_refuse(
+    asked: Request, handler: Callable[[Request], list[Effect]], counters: Counters
+) -> list[Effect]:
+    """What the handler answers; a refusal if it cannot be read, or is not to be served."""
+    try:
+        return handler(asked)
+    except RemoteProtocolError as error:
+        counters.malformed += 1
+        code, text = "malformed", str(error)
+    except RefusedRequest as error:
+        counters.refused_requests += 1
+        code, text = error.code, str(error)
+    return [tagged(refusal(asked.route, code, text), asked)]
 
 
 def _answer(asked: Request, letter: bytes, document: msgspec.Struct) -> list[Effect]:

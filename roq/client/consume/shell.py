@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final, Protocol
@@ -20,8 +20,8 @@ from roq.client.consume.holding import ACKED, RETURNED, ConsumerStats, Holding
 from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.message import DONE, NOT_TRIED, Settlement
 from roq.client.consume.ordering import ORDERED, Ordering
-from roq.client.consume.seat import IN, AskExchange, Membership, Seat, SeatPhase
-from roq.client.io.engine import Translate
+from roq.client.consume.seat import IN, Membership, Seat, SeatPhase
+from roq.client.io.queue_connections import Connecting, QueueConnections
 from roq.errors import (
     Closed,
     GroupNotFound,
@@ -35,7 +35,7 @@ from roq.model import LogId
 from roq.protocol.consuming import DELETED, Run
 from roq.protocol.control import Topology
 from roq.protocol.requesting import ServiceSettings
-from roq.runtime.interfaces import Loop, Timer
+from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
 
 TICK_SECONDS: Final = 0.25
@@ -52,52 +52,8 @@ _LOST: Final = (
 log = logging.getLogger(__name__)
 
 
-class Line(Protocol):
-    """A connection to an exchange."""
-
-    @property
-    def trouble(self) -> str:
-        """Why it does not stand."""
-        ...
-
-    def ask(self, frames: list[bytes]) -> None:
-        """Send, if it stands."""
-        ...
-
-    def close(self, farewells: list[list[bytes]]) -> None:
-        """Use it no more, when these are sent."""
-        ...
-
-
-class Lines(Protocol):
-    """What makes connections to exchanges: see `ExchangeConnections`."""
-
-    def open(
-        self,
-        address: str,
-        *,
-        on_up: Callable[[], None],
-        on_down: Callable[[], None],
-        on_answers: Callable[[list[list[bytes]]], None],
-    ) -> Line:
-        """Connect, and again whenever that ends."""
-        ...
-
-
-class ConsumerEngine(Protocol):
+class ConsumerEngine(Connecting, Protocol):
     """What a consumer needs of its client's I/O thread."""
-
-    translate: Translate
-
-    @property
-    def reactor(self) -> Loop:
-        """The loop of that thread."""
-        ...
-
-    @property
-    def exchanges(self) -> Lines:
-        """Connections to exchanges."""
-        ...
 
     @property
     def forked(self) -> bool:
@@ -161,7 +117,11 @@ class ConsumerShell:
         taken, is seen by one of the two threads."""
         self._on_joined = on_joined
         self._on_refused = on_refused
-        self._connections: dict[LogId, Line] = {}
+        self._connections = QueueConnections(
+            engine, self._machine, self._machine.seats,
+            on_gone=self._machine.leave, on_answers=self._take,
+        )  # fmt: skip
+        self._perform = self._connections.perform
         self._settled: deque[Holding] = deque()
         self._returned: deque[tuple[Holding, Run, Settlement]] = deque()
         self._extending: dict[int, Future[float]] = {}
@@ -407,14 +367,13 @@ class ConsumerShell:
     def places(self) -> list[tuple[str, str]]:
         """The exchanges at which it is not in, and why."""
         return [
-            (seat.exchange.name, seat.trouble or self._trouble_at(name) or seat.phase.value)
+            (
+                seat.exchange.name,
+                seat.trouble or self._connections.trouble(name) or seat.phase.value,
+            )
             for name, seat in list(self._machine.seats.items())
             if seat.phase is not SeatPhase.IN
         ]
-
-    def _trouble_at(self, name: LogId) -> str:
-        connection = self._connections.get(name)
-        return "" if connection is None else connection.trouble
 
     # --- the I/O thread ---------------------------------------------------------------------------
 
@@ -425,21 +384,7 @@ class ConsumerShell:
             return
         if self._timer is None:
             self._tick()
-        wanted = {exchange.log: exchange for exchange in topology.exchanges}
-        back = set(topology.logs) - {log.number for log in wanted}
-        for name in [name for name in self._machine.seats if name not in wanted]:
-            if name in self._connections:
-                self._connections.pop(name).close([])
-            (self._machine.down if name.number in back else self._machine.leave)(name)
-        for name, exchange in wanted.items():
-            seat = self._machine.seats.get(name)
-            moved = seat is not None and seat.exchange.data != exchange.data
-            self._machine.open(exchange, topology.queue_id)
-            if moved and name in self._connections:
-                self._connections.pop(name).close([])
-                self._machine.down(name)
-            if name not in self._connections:
-                self._connect(name, exchange.data)
+        self._connections.use(topology)
 
     def close(self) -> None:
         """Give back what is held, and close the connections."""
@@ -449,10 +394,7 @@ class ConsumerShell:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        goodbyes = {ask.log: ask.frames for ask in self._machine.farewells()}
-        for name, connection in self._connections.items():
-            connection.close([goodbyes[name]] if name in goodbyes else [])
-        self._connections.clear()
+        self._connections.close(self._machine.farewells())
         self._machine.extended = [(request, 0.0) for request in self._extending]
         self._told_extended()
 
@@ -464,14 +406,6 @@ class ConsumerShell:
     def take_no_more(self) -> None:
         """What is on its way still comes; nothing else does."""
         self._perform(self._machine.taking(taking=False, now=self._engine.reactor.now()))
-
-    def _connect(self, name: LogId, address: str) -> None:
-        self._connections[name] = self._engine.exchanges.open(
-            self._engine.translate(address),
-            on_up=lambda: self._perform(self._machine.up(name, self._engine.reactor.now())),
-            on_down=lambda: self._machine.down(name),
-            on_answers=lambda answers: self._take(name, answers),
-        )
 
     def _take(self, name: LogId, answers: list[list[bytes]]) -> None:
         now = self._engine.reactor.now()
@@ -579,9 +513,3 @@ class ConsumerShell:
         if self.arrived:
             self._tell_user()
         self._timer = reactor.call_later(TICK_SECONDS, self._tick)
-
-    def _perform(self, asks: Iterable[AskExchange]) -> None:
-        for ask in asks:
-            connection = self._connections.get(ask.log)
-            if connection is not None:
-                connection.ask(ask.frames)

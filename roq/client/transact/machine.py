@@ -177,13 +177,14 @@ class ProducerMachine:
                 asks += self._say(log, place, now)
         return asks
 
-    def farewell(self, log: LogId) -> list[list[bytes]]:
-        """What is said last to an exchange."""
-        place = self.places.get(log)
-        if place is None or not place.up:
-            return []
-        enroll = Enroll(id=0, queue=place.queue, group=self._group, leave=True)
-        return [[ENROLL, documents.encode(enroll)]]
+    def farewells(self) -> list[AskExchange]:
+        """What is said last to the exchanges."""
+        said: list[AskExchange] = []
+        for log, place in self.places.items():
+            if place.up:
+                leave = Enroll(id=0, queue=place.queue, group=self._group, leave=True)
+                said.append(AskExchange(log, [ENROLL, documents.encode(leave)]))
+        return said
 
     @property
     def trouble(self) -> str:

@@ -16,9 +16,8 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final
 
-from roq.client.consume.seat import AskExchange
 from roq.client.io.engine import Engine
-from roq.client.io.exchange_connections import ExchangeConnection
+from roq.client.io.queue_connections import QueueConnections
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.client.transact.machine import Asked, EndTold, ProducerMachine
@@ -68,7 +67,12 @@ class ProducerShell:
         self._engine = engine
         self._machine = ProducerMachine(group, publisher)
         self._check = check
-        self._connections: dict[LogId, ExchangeConnection] = {}
+        self._connections = QueueConnections(
+            engine, self._machine, self._machine.places,
+            on_gone=lambda name: self._settle(name, self._machine.leave(name)),
+            on_answers=self._take,
+        )  # fmt: skip
+        self._perform = self._connections.perform
         self._waiting: dict[tuple[LogId, bytes], Future[Fate]] = {}
         self._busy: set[bytes] = set()
         """Whose local work goes on in this process."""
@@ -208,34 +212,8 @@ class ProducerShell:
             return
         if self._timer is None:
             self._tick()
-        wanted = {exchange.log: exchange for exchange in topology.exchanges}
-        away = set(topology.logs) - {name.number for name in wanted}
-        for name in [name for name in self._machine.places if name not in wanted]:
-            connection = self._connections.pop(name, None)
-            if connection is not None:
-                connection.close([])
-            if name.number in away:
-                self._machine.down(name)  # it comes back with its log
-            else:
-                self._settle(name, self._machine.leave(name))
-        for name, exchange in wanted.items():
-            place = self._machine.places.get(name)
-            moved = place is not None and place.exchange.data != exchange.data
-            self._machine.open(exchange, topology.queue_id)
-            if moved and name in self._connections:
-                self._connections.pop(name).close([])
-                self._machine.down(name)
-            if name not in self._connections:
-                self._connect(name, exchange.data)
+        self._connections.use(topology)
         self._known.set()
-
-    def _connect(self, name: LogId, address: str) -> None:
-        self._connections[name] = self._engine.exchanges.open(
-            self._engine.translate(address),
-            on_up=lambda: self._perform(self._machine.up(name, self._engine.reactor.now())),
-            on_down=lambda: self._machine.down(name),
-            on_answers=lambda answers: self._take(name, answers),
-        )
 
     def _take(self, name: LogId, answers: list[list[bytes]]) -> None:
         now = self._engine.reactor.now()
@@ -263,12 +241,6 @@ class ProducerShell:
         self._perform(self._machine.tick(self._engine.reactor.now()))
         self._timer = self._engine.reactor.call_later(TICK_SECONDS, self._tick)
 
-    def _perform(self, asks: list[AskExchange]) -> None:
-        for ask in asks:
-            connection = self._connections.get(ask.log)
-            if connection is not None:
-                connection.ask(ask.frames)
-
     def _state(self, state: str, reason: str) -> None:
         if state == SessionState.REMOVED:
             self._end(QueueNotFound(reason))
@@ -282,9 +254,7 @@ class ProducerShell:
         self._error = error
         if self._timer is not None:
             self._timer.cancel()
-        for name, connection in self._connections.items():
-            connection.close(self._machine.farewell(name))
-        self._connections.clear()
+        self._connections.close(self._machine.farewells())
         self._checks.put(None)
         self._known.set()
         waiting, self._waiting = list(self._waiting.values()), {}

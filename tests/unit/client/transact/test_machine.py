@@ -67,10 +67,10 @@ def test_it_says_that_it_is_there_and_goes_on_saying_so(machine: ProducerMachine
     assert machine.trouble == ""
     assert machine.tick(3.9 + PRODUCER_ALIVE_SECONDS) == []
     assert len(said(machine.tick(4.0 + PRODUCER_ALIVE_SECONDS), ENROLL, Enroll)) == 1
-    ((letter, document),) = machine.farewell(ONE)
-    assert (letter, documents.decode(document, Enroll).leave) == (ENROLL, True)
+    (leave,) = said(machine.farewells(), ENROLL, Enroll)
+    assert leave.leave
     machine.down(ONE)
-    assert machine.farewell(ONE) == []
+    assert machine.farewells() == []
     assert machine.tick(1_000.0) == []
 
 
