@@ -29,11 +29,13 @@ from roq.client.admin.board import Board, QueueView
 from roq.client.admin.rules import in_force
 from roq.client.admin.views import ExchangeSummary, QueueDescription, rules_of
 from roq.client.admin.wording import age_text, bytes_text, setting_text
+from roq.client.survey import one
 from roq.errors import InvalidRequest
 from roq.model import VOLATILE
 from roq.number_ranges import UNREADABLE
 from roq.protocol.defined_services import DefinedServices, checked_services
 from roq.protocol.public import DURABILITIES, LIMIT_RANGES
+from roq.protocol.reports import RETENTION
 
 ACTIVITY_SECONDS: Final = 2.5
 """The monitor of a queue speaks every second, or every two."""
@@ -260,6 +262,7 @@ def show(target: Target, name: str) -> None:
     with target.connect() as cluster:
         description = cluster.describe(name)
         view = present(cluster, name) if description.running else None
+    held = what_is_held(description, target.timeout)
     if target.as_json:
         rules = fields_of(rules_of(description.rules)) if description.rules else {}
         waiting = in_force(description)
@@ -270,10 +273,20 @@ def show(target: Target, name: str) -> None:
                 "slow_subscriber": waiting.slow_subscriber,
                 "hold_seconds": waiting.hold_seconds,
                 "activity": view,
+                "held": held,
             }
         )
     else:
-        _print_description(description, view)
+        _print_description(description, view, held)
+
+
+def what_is_held(description: QueueDescription, seconds: float) -> str:
+    """Why its logs do not let go what all groups have done, as its monitor says; empty: they do,
+    or it does not say."""
+    if not (description.running and description.limits.log_until_done):
+        return ""
+    (monitor,) = one(description.monitor, min(seconds, ACTIVITY_SECONDS)).findings
+    return next((each.detail for each in monitor.checks if each.name == RETENTION), "")
 
 
 def present(cluster: roq.Cluster, name: str) -> QueueView | None:
@@ -364,7 +377,9 @@ def _activity(view: QueueView | None) -> list[tuple[str, str]]:
     ]
 
 
-def _print_description(description: QueueDescription, view: QueueView | None) -> None:
+def _print_description(
+    description: QueueDescription, view: QueueView | None, held: str
+) -> None:
     age = (datetime.now(UTC) - description.created_at).total_seconds()
     created = description.created_at.strftime("%Y-%m-%d %H:%M:%S UTC")
     limits = msgspec.structs.asdict(description.limits)
@@ -377,7 +392,7 @@ def _print_description(description: QueueDescription, view: QueueView | None) ->
             *_activity(view),
             ("Host", description.host),
             ("Durability", description.durability),
-            *_retention(description),
+            *_retention(description, held),
             ("Created", f"{created} ({age_text(max(age, 0.0))} ago)"),
             ("Monitor", description.monitor),
             ("Statistics", description.statistics),
@@ -403,14 +418,15 @@ def _defined_text(settings: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {setting_text(name, value)}" for name, value in settings.items())
 
 
-def _retention(description: QueueDescription) -> list[tuple[str, str]]:
+def _retention(description: QueueDescription, held: str) -> list[tuple[str, str]]:
     """For how long messages stay in the logs, in words."""
     if description.durability == VOLATILE:
         return []
     limits = description.limits
     stays = f"{age_text(limits.log_seconds)}, {bytes_text(limits.log_bytes)} for each exchange"
     done = "; what all groups have done goes before that" if limits.log_until_done else ""
-    return [("Retention", f"{stays}, whichever comes first, read or not{done}")]
+    rows = [("Retention", f"{stays}, whichever comes first, read or not{done}")]
+    return [*rows, ("Held", held)] if held else rows
 
 
 def _slow_text(slow: str, seconds: int) -> str:

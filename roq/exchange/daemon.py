@@ -179,6 +179,8 @@ class ExchangeServer:
             stopping=bool(self._stopping_since),
             idle=self.core.idle,
             groups=self.core.groups_digest,
+            group_names=self.core.group_names,
+            held=self.core.held,
         )
 
     # --- what the monitor says --------------------------------------------------------------------

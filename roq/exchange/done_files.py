@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Final, Generic, TypeVar
 
 from roq.exchange.commit import LateLog
-from roq.protocol.control import GROUPS_DIGEST_BYTES
+from roq.protocol.control import GROUPS_DIGEST_BYTES, OTHER_GROUPS
 from roq.timing import SAME_GROUPS_SECONDS
 
 B = TypeVar("B")
@@ -26,6 +26,12 @@ B = TypeVar("B")
 REST_SECONDS: Final = 30.0
 """What is younger stays: who reads a little behind the groups finds it. Groups that were made
 elsewhere meanwhile are known by then."""
+
+_REST_US: Final = int(REST_SECONDS * 1_000_000)
+HELD_SECONDS: Final = 60.0
+"""What lets nothing go for so long, and is the same all the time, is told."""
+GROUP_NAMES_MAX: Final = 50
+"""More are not told when they are not the same everywhere."""
 
 assert REST_SECONDS > 3 * SAME_GROUPS_SECONDS  # noqa: S101
 
@@ -43,33 +49,63 @@ class DoneFiles(Generic[B]):
 
     Args:
         log: on a disk.
-        bases: gives of each consumer group the first offset that it has not wholly done.
+        groups: gives of each consumer group the first offset that it has not wholly done, and its
+            name.
     """
 
-    def __init__(self, log: LateLog[B], bases: Callable[[], Iterable[int]]) -> None:
-        self._log, self._bases = log, bases
+    def __init__(self, log: LateLog[B], groups: Callable[[], Iterable[tuple[int, str]]]) -> None:
+        self._log, self._groups = log, groups
         self._same_at = float("-inf")
         """When the monitor has said last that all exchanges have the same groups."""
         self._written: tuple[int, int] | None = None
         """A snapshot that was wanted, and up to where everything was done before."""
+        self._why, self._why_since = "", 0.0
+        """What lets nothing go, and since when; empty: nothing does."""
+        self.held = ""
+        """The same, in words, once it has lasted."""
 
     def same_groups(self, now: float, *, same: bool) -> None:
         """The monitor says whether all exchanges of the queue have the same groups."""
         self._same_at = now if same else float("-inf")
 
+    @property
+    def same(self) -> bool:
+        """Whether that is what it has said last."""
+        return self._same_at > float("-inf")
+
     def look(self, now: float) -> None:
         """Have leave what may, or written down what is to be there first."""
-        if now - self._same_at > SAME_GROUPS_SECONDS:
+        done, slowest = min(self._groups(), default=(0, ""))
+        same = now - self._same_at <= SAME_GROUPS_SECONDS
+        if same:
+            self._let_go(done)
+        else:
             self._written = None
-            return
+        self._look_why(now, done, slowest, same=same)
+
+    def _let_go(self, done: int) -> None:
         log = self._log
-        done = min(self._bases(), default=0)
         if self._written is not None:
             snapshot, below = self._written
             if log.told < snapshot:
                 return
             self._written = None
             log.release(min(below, done))
-        below = log.may_leave(done, int(REST_SECONDS * 1_000_000))
+        below = log.may_leave(done, _REST_US)
         if below > log.floor:
             self._written = log.want_snapshot(), below
+
+    def _look_why(self, now: float, done: int, slowest: str, *, same: bool) -> None:
+        """Find out what lets nothing go. A group that goes on does not, however far it is behind,
+        nor does a delayed message: that is known, and ends."""
+        log, why = self._log, ""
+        if self._written is None and log.may_leave(log.committed, _REST_US) > log.floor:
+            if not same:
+                why = OTHER_GROUPS
+            elif slowest:
+                why = f"group {slowest!r} has not gone on from offset {done}"
+            else:
+                why = "it has no consumer group"
+        if why != self._why:
+            self._why, self._why_since = why, now
+        self.held = why if now - self._why_since >= HELD_SECONDS else ""

@@ -21,7 +21,7 @@ from roq.exchange.consumers import Consumers
 from roq.exchange.counters import Counters
 from roq.exchange.delayed_messages import DelayedMessages
 from roq.exchange.disk_room import DiskRoom
-from roq.exchange.done_files import DoneFiles, groups_digest
+from roq.exchange.done_files import GROUP_NAMES_MAX, DoneFiles, groups_digest
 from roq.exchange.events import (
     Effect,
     Event,
@@ -171,7 +171,7 @@ class ExchangeCore(Generic[B]):
         self._done_files: DoneFiles[B | bytes] | None = None
         if late is not None and limits.log_until_done:
             self._done_files = DoneFiles(
-                late, lambda: [group.base for group in self.consumers.groups]
+                late, lambda: [(group.base, group.name) for group in self.consumers.groups]
             )
         self._publishers: Publishers[B] = Publishers(
             ready, queue, limits, self.log, gate, self.links, self.streams, self.counters,
@@ -342,6 +342,19 @@ class ExchangeCore(Generic[B]):
         if self._done_files is None:
             return b""
         return groups_digest(group.name for group in self.consumers.groups)
+
+    @property
+    def group_names(self) -> list[str] | None:
+        """Their names, if the monitor is to find out why they are not the same everywhere."""
+        groups = self.consumers.groups
+        if self._done_files is None or self._done_files.same or len(groups) > GROUP_NAMES_MAX:
+            return None
+        return sorted(group.name for group in groups)
+
+    @property
+    def held(self) -> str:
+        """What lets nothing go of the log that groups have done, once that has lasted."""
+        return "" if self._done_files is None else self._done_files.held
 
     def same_groups(self, now: float, *, same: bool) -> None:
         """The monitor says whether all exchanges of the queue have the groups that are here."""

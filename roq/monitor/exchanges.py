@@ -59,7 +59,8 @@ class Exchange:
         disk_full: why it accepts nothing: for want of room on its disk, or as that has failed.
         unread: what its disk does not give readers and groups; empty: nothing.
         retired: it accepts nothing, as the monitor has wanted, and not before its next report.
-        groups: which consumer groups it has, as `ExchangeReport` says.
+        groups, group_names: which consumer groups it has, as `ExchangeReport` says.
+        held: what lets nothing go of its log that groups have done; empty: nothing.
         same_groups: when it reported last, all exchanges had these, and what groups have done is to
             go from logs.
     """
@@ -80,6 +81,8 @@ class Exchange:
     unread: str = ""
     retired: bool = False
     groups: bytes = b""
+    group_names: list[str] | None = None
+    held: str = ""
     same_groups: bool = False
 
     @property
@@ -234,7 +237,8 @@ class Exchanges:
         exchange.disk_full = message.disk_full
         exchange.unread = message.unread
         exchange.retired = message.retired
-        exchange.groups = message.groups
+        exchange.groups, exchange.group_names = message.groups, message.group_names
+        exchange.held = message.held
         exchange.stopping = message.stopping
         exchange.idle = message.idle
         exchange.arrivals = 0
@@ -292,6 +296,31 @@ class Exchanges:
         told += [self._groups_left.get(each, b"") for each in logs if each not in self._serving]
         exchange.same_groups = set(told) == {exchange.groups}
         return exchange.same_groups
+
+    def groups_apart(self, logs: Iterable[int]) -> tuple[dict[str, list[int]], list[int]]:
+        """What makes the consumer groups of exchanges differ.
+
+        Args:
+            logs: as above.
+
+        Returns:
+            Groups that some exchange lacks, with the numbers of those; and the numbers of those
+            of which it is not known, or that are away and had others.
+        """
+        told = {each.number: each.group_names for each in self if each.group_names is not None}
+        names = sorted({name for there in told.values() for name in there})
+        lacking = {
+            name: sorted(number for number, there in told.items() if name not in there)
+            for name in names
+        }
+        digests = {each.groups for each in self}
+        unknown = [each.number for each in self if not each.groups]
+        unknown += [
+            number
+            for number in sorted(logs)
+            if number not in self._serving and self._groups_left.get(number) not in digests
+        ]
+        return {name: numbers for name, numbers in lacking.items() if numbers}, unknown
 
     def next_deadline(self) -> float | None:
         """When the next one will be lost if it stays silent."""

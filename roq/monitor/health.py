@@ -6,12 +6,14 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from roq.model import exchange_name
-from roq.protocol.control import Health
-from roq.protocol.reports import Check
+from roq.protocol.control import OTHER_GROUPS, Health
+from roq.protocol.reports import RETENTION, Check
 
 NAMES_MAX: Final = 10
 FULL_MAX: Final = 3
 """Disks that are described."""
+GROUPS_MAX: Final = 3
+"""Groups that are named."""
 
 
 def of_monitor(
@@ -27,6 +29,8 @@ def of_monitor(
     behind: Collection[int],
     full: Mapping[int, str],
     unread: Mapping[int, str],
+    held: Mapping[int, str],
+    apart: tuple[Mapping[str, Collection[int]], Collection[int]],
     request_id: int,
 ) -> Health:
     """The answer of a monitor: ready if it shows exchanges to clients.
@@ -43,6 +47,8 @@ def of_monitor(
         behind: numbers of those that have left one behind.
         full: those that accept nothing for want of room on their disks, and why.
         unread: those whose disks do not give all of their logs, and what.
+        held: those whose logs let nothing go that groups have done, and what keeps it.
+        apart: what makes the groups of exchanges differ, as `Exchanges.groups_apart` gives it.
         request_id: of the request that is answered.
     """
     policy = Check(
@@ -54,6 +60,9 @@ def of_monitor(
         checks.append(Check(name="disks", ok=False, detail=text, essential=False))
     if unread:
         checks.append(Check(name="logs", ok=False, detail=_shown(unread), essential=False))
+    if held:
+        text = _held(queue, held, *apart)
+        checks.append(Check(name=RETENTION, ok=False, detail=text, essential=False))
     if takeover:
         text = "has just taken over and waits for exchanges to report; messages flow"
         checks.insert(0, Check(name="settled", ok=False, detail=text))
@@ -95,6 +104,24 @@ def _slow(holding: Collection[int], behind: Collection[int]) -> Check:
         ok=not texts,
         detail="; ".join(texts) or "read as fast as is published",
         essential=False,
+    )
+
+
+def _held(
+    queue: str,
+    held: Mapping[int, str],
+    lacking: Mapping[str, Collection[int]],
+    unknown: Collection[int],
+) -> str:
+    differ = [f"group {name!r} is not at {_names(lacking[name])}" for name in sorted(lacking)]
+    if unknown:
+        differ.append(f"{_names(unknown)} does not say, or is away with others")
+    detail = f" ({', '.join(differ[:GROUPS_MAX])})" if differ else ""
+    texts = {each: text + detail * (text == OTHER_GROUPS) for each, text in held.items()}
+    return (
+        f"logs keep what groups have done. {_shown(texts)}. A group goes on, and comes to an "
+        f"exchange, with its consumers (`roq group list {queue}`); `roq group delete {queue} GROUP` "
+        "has one go that nobody needs"
     )
 
 

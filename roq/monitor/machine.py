@@ -271,6 +271,8 @@ class MonitorMachine:
             behind=[each.info.number for each in self._exchanges if each.load.behind],
             full={each.number: each.disk_full for each in self._exchanges if each.disk_full},
             unread={each.number: each.unread for each in self._exchanges if each.unread},
+            held={each.number: each.held for each in self._exchanges if each.held},
+            apart=self._exchanges.groups_apart(self._elasticity.rules.logs),
             request_id=request_id,
         )
 

@@ -53,9 +53,11 @@ OK: Final = 0
 NOT_LEADER: Final = 8
 FAILED: Final = 1101
 UNAVAILABLE: Final = "unavailable"
+"""Code of a refusal of what may come true when it is asked again."""
 GROUPS_DIGEST_BYTES: Final = 8
 """Of the digest by which exchanges tell whether they have the same consumer groups."""
-"""Code of a refusal of what may come true when it is asked again."""
+OTHER_GROUPS: Final = "not all exchanges have the same consumer groups"
+"""What an exchange says if that holds its log; its monitor knows more."""
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True, tag_field="CMD"):
@@ -384,6 +386,11 @@ class ExchangeReport(Control, frozen=True, kw_only=True, tag=3200):
     groups: Annotated[bytes, msgspec.Meta(max_length=GROUPS_DIGEST_BYTES)] = b""
     """Which consumer groups it has, as a digest of their names, if the queue has the limit
     `log_until_done`; empty: not told."""
+    group_names: list[str] | None = None
+    """Their names, while the monitor does not say that all exchanges have the same; None: not told,
+    or too many."""
+    held: str = ""
+    """What lets nothing go of its log that groups have done, if that lasts; empty: nothing."""
 
 
 class ExchangeAck(Control, frozen=True, kw_only=True, tag=3700):

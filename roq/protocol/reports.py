@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -51,6 +51,10 @@ class ChildInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is not running, in a sentence."""
     durability: str = VOLATILE
     """Of an exchange: what becomes of its log when it ends."""
+
+
+RETENTION: Final = "retention"
+"""Name of what a monitor checks: that logs let go what groups have done; there if they do not."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

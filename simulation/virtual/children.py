@@ -242,6 +242,7 @@ class ExchangeShell:
             queue_id=self.spec.queue_id, exchange=self.info, load=load_of(core, 1.0),
             top=busiest_publishers(core), stopping=self._stopping, idle=core.idle,
             disk_full=core.disk_full, retired=core.retired, groups=core.groups_digest,
+            group_names=core.group_names, held=core.held,
         )  # fmt: skip
 
     def passed(self, event: Passed) -> None:

@@ -128,8 +128,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         DONE,
         ("            if log.told < snapshot:\n                return\n", ""),
         ("log.release(min(below, done))", "log.release(below)"),
-        ("if now - self._same_at > SAME_GROUPS_SECONDS:", "if self._same_at < 0.0:"),
+        ("now - self._same_at <= SAME_GROUPS_SECONDS", "self._same_at >= 0.0"),
         ("int(REST_SECONDS * 1_000_000)", "-1"),
+        ("if why != self._why:", "if bool(why) != bool(self._why):"),
+        ("now - self._why_since >= HELD_SECONDS", "True"),
+        ("log.may_leave(log.committed, _REST_US)", "log.committed"),
     ),
     *mutants(
         "roq/exchange/order_questions.py",

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import roq
+from roq.cli import queues
 from roq.cli.client import ANSWER_SECONDS, CHANGE_SECONDS
 from roq.cli.queues import REQUESTS_BYTES, parse_limits, queue
 from roq.client.admin.views import (
@@ -20,7 +21,9 @@ from roq.client.admin.views import (
     ScalingRules,
     rules_document,
 )
+from roq.client.survey import Finding, Survey
 from roq.model import Limits
+from roq.protocol.reports import RETENTION, Check
 from roq.timing import COMMAND_SECONDS
 
 
@@ -151,6 +154,46 @@ def test_a_durable_queue_shows_for_how_long_messages_stay(
     assert told().endswith(stays)
     limits.append(Limits(log_until_done=1))
     assert told().endswith(f"{stays}; what all groups have done goes before that")
+
+
+def test_what_a_queue_keeps_though_groups_have_done_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    described = {"running": True, "limits": Limits(log_until_done=1)}
+    checks = [Check(name="disks", ok=True), Check(name=RETENTION, ok=False, detail="x1: group 'a'")]
+    asked: list[str] = []
+
+    class Durable(TellingCluster):
+        def describe(self, name: str) -> QueueDescription:
+            return msgspec.structs.replace(
+                super().describe(name), durability="flush", monitor="tcp://m:1", **described
+            )
+
+    def one(endpoint: str, _seconds: float) -> Survey:
+        asked.append(endpoint)
+        finding = Finding(
+            role="monitor", name="q", address="m:1", state="running", ready=True,
+            checks=tuple(checks),
+        )  # fmt: skip
+        return Survey((finding,))
+
+    def held() -> tuple[list[str], object]:
+        lines = CliRunner().invoke(queue, ["show", "q"]).stdout.splitlines()
+        shown = json.loads(CliRunner().invoke(queue, ["show", "q", "--json"]).stdout)
+        return [line.strip() for line in lines if line.startswith("Held")], shown["held"]
+
+    monkeypatch.setattr(roq, "connect", Durable().connect)
+    monkeypatch.setattr(queues, "one", one)
+    monkeypatch.setattr(queues, "present", lambda *_: None)
+    (line,), told = held()
+    assert line.endswith("x1: group 'a'")
+    assert told == "x1: group 'a'"
+    del checks[1]
+    assert held() == ([], "")
+    assert asked == ["tcp://m:1"] * 4
+    described["limits"] = Limits()
+    assert held() == ([], "")
+    assert len(asked) == 4, "most queues are not asked"
 
 
 @pytest.mark.parametrize(("name", "slow"), [("without_rules", "hold"), ("drop", "drop")])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from done_log import SEGMENT_ENTRIES, DoneLog
 
-from roq.exchange.done_files import REST_SECONDS, groups_digest
+from roq.exchange.done_files import GROUP_NAMES_MAX, HELD_SECONDS, REST_SECONDS, groups_digest
 from roq.log import timing_wheel
 from roq.log.groups import RETURN_SECONDS
-from roq.protocol.control import GROUPS_DIGEST_BYTES
+from roq.protocol.control import GROUPS_DIGEST_BYTES, OTHER_GROUPS
 from roq.timing import SAME_GROUPS_SECONDS
 
 LONG = REST_SECONDS + 5.0
@@ -216,6 +216,68 @@ def test_the_next_process_goes_on_where_groups_were() -> None:
     made.do_all(again)
     made.wait(LONG)
     assert made.log.floor == 25, "a process begins a file"
+
+
+def test_a_group_that_does_not_go_on_is_told_after_a_while_and_one_that_does_is_not() -> None:
+    made = DoneLog()
+    quick, slow = made.enter("a"), made.enter("g")
+    made.send(25)
+    made.do_all(quick)
+    made.wait(REST_SECONDS + HELD_SECONDS - 2.0)
+    assert made.there.core.held == ""
+    made.wait(4.0)
+    assert made.there.core.held == "group 'g' has not gone on from offset 0"
+    made.do(slow, 2)
+    made.wait(HELD_SECONDS - 2.0)
+    assert made.there.core.held == "", "it goes on"
+    made.wait(4.0)
+    assert made.there.core.held == "group 'g' has not gone on from offset 2"
+    made.order("delete")
+    made.wait(2.0)
+    assert (made.there.core.held, made.log.floor) == ("", 2 * SEGMENT_ENTRIES)
+
+
+def test_groups_that_are_not_the_same_everywhere_are_told_after_a_while_with_their_names() -> None:
+    made = DoneLog(same=False)
+    members = made.enter("a"), made.enter("g")
+    made.send(25)
+    for member in members:
+        made.do_all(member)
+    made.wait(REST_SECONDS + HELD_SECONDS + 2.0)
+    assert made.there.core.held == OTHER_GROUPS
+    assert made.there.core.group_names == ["a", "g"]
+    made.same = True
+    made.wait(2.0)
+    assert (made.there.core.held, made.there.core.group_names) == ("", None)
+    assert made.log.floor == 2 * SEGMENT_ENTRIES
+
+
+def test_more_names_of_groups_than_anybody_reads_are_not_told() -> None:
+    made = DoneLog(same=False)
+    for number in range(GROUP_NAMES_MAX):
+        made.enter(f"{number}")
+    assert made.there.core.group_names is not None
+    made.enter("more")
+    assert made.there.core.group_names is None
+
+
+def test_a_log_without_groups_is_told_and_one_that_holds_nothing_or_a_delayed_message_is_not() -> (
+    None
+):
+    made = DoneLog()
+    made.send(SEGMENT_ENTRIES)
+    made.wait(REST_SECONDS + HELD_SECONDS + 2.0)
+    assert made.there.core.held == "", "no file is complete"
+    made.send(1)
+    made.wait(REST_SECONDS + HELD_SECONDS + 2.0)
+    assert made.there.core.held == "it has no consumer group"
+    waits = DoneLog()
+    member = waits.enter("a")
+    waits.delay(1, 10_000.0)
+    waits.send(25)
+    waits.do_all(member)
+    waits.wait(REST_SECONDS + HELD_SECONDS + 2.0)
+    assert (waits.there.core.held, waits.log.floor) == ("", 0)
 
 
 def test_groups_are_the_same_by_their_names_in_whatever_order() -> None:

@@ -152,3 +152,17 @@ def test_the_groups_of_one_that_is_away_are_those_that_it_had() -> None:
     told(exchanges, 1, b"h", now)
     assert not exchanges.compare_groups(1, [1, 2], now)
     assert exchanges.compare_groups(1, [1], now), "it was given up"
+
+
+def test_what_makes_groups_differ_is_found_out() -> None:
+    exchanges = Exchanges()
+    exchanges.report(report(1, groups=b"ab", group_names=["a", "b"]), PEER, 0.0)
+    exchanges.report(report(2, groups=b"b", group_names=["b"]), PEER, 0.0)
+    exchanges.report(report(3, groups=b"", group_names=None), PEER, 0.0)
+    assert exchanges.groups_apart([1, 2, 3, 4]) == ({"a": [2]}, [3, 4])
+    now = EXCHANGE_LOST_SECONDS + 1.0
+    exchanges.report(report(1, groups=b"ab", group_names=["a", "b"]), PEER, now)
+    exchanges.expire(now)
+    assert exchanges.groups_apart([1, 2]) == ({}, [2]), "it had others"
+    exchanges.report(report(2, groups=b"ab", group_names=["a", "b"]), PEER, now)
+    assert exchanges.groups_apart([1, 2]) == ({}, [])

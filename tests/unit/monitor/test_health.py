@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from roq.monitor.health import NAMES_MAX, of_monitor
-from roq.protocol.control import Health
+from roq.protocol.control import OTHER_GROUPS, Health
+from roq.protocol.reports import RETENTION
 
 
 def ask(**changes: object) -> Health:
     values: dict[str, object] = {
         "takeover": False, "serving": {1, 2}, "missing": (), "trouble": "", "policy_trouble": "",
-        "holding": (), "behind": (), "full": {}, "unread": {}, "request_id": 7,
+        "holding": (), "behind": (), "full": {}, "unread": {}, "held": {}, "apart": ({}, ()), "request_id": 7,
         **changes,
     }  # fmt: skip
     return of_monitor("orders", str(values.pop("state", "running")), **values)  # type: ignore[arg-type]
@@ -40,6 +41,23 @@ def test_what_a_disk_does_not_give_is_a_warning() -> None:
     assert health.ready
     assert texts(health)["logs"] == (
         "x1: its disk does not give what is asked for; x2: 3 entries are damaged"
+    )
+
+
+def test_what_keeps_that_groups_have_done_is_a_warning_that_says_what_to_do() -> None:
+    what_to_do = (
+        ". A group goes on, and comes to an exchange, with its consumers (`roq group list orders`);"
+        " `roq group delete orders GROUP` has one go that nobody needs"
+    )
+    health = ask(held={2: "group 'a' has not gone on from offset 7"}, apart=({"b": [1]}, []))
+    assert health.ready
+    assert texts(health)[RETENTION] == (
+        f"logs keep what groups have done. x2: group 'a' has not gone on from offset 7{what_to_do}"
+    )
+    health = ask(held={1: OTHER_GROUPS}, apart=({"b": [2, 3]}, [4]))
+    assert texts(health)[RETENTION] == (
+        f"logs keep what groups have done. x1: {OTHER_GROUPS} (group 'b' is not at x2, x3, "
+        f"x4 does not say, or is away with others){what_to_do}"
     )
 
 
