@@ -16,6 +16,7 @@ from waiting import eventually
 
 import roq
 import roq.aio
+from roq.client.io import at_exit
 from roq.client.publish.publisher import Publisher
 from roq.errors import (
     Closed,
@@ -244,6 +245,36 @@ def test_a_closed_connection_refuses_work(roq_cluster: RunningCluster) -> None:
     drain(watch.receive)
     with pytest.raises(Closed):
         publisher.publish(b"x")
+
+
+def serve(cluster: roq.Cluster) -> None:
+    service = cluster.service("s", "q")
+    service.handler(roq.endpoint("s.e", request=bytes, response=bytes))(lambda data, _: data)
+    service.start()
+
+
+OPEN: dict[str, Callable[[roq.Cluster], object]] = {
+    "publisher": lambda cluster: cluster.publisher("q"),
+    "subscriber": lambda cluster: cluster.subscriber("q"),
+    "consumer": lambda cluster: cluster.consumer("q", group="g"),
+    "requester": lambda cluster: cluster.requester("q"),
+    "service": serve,
+}
+
+
+@pytest.mark.parametrize("kind", OPEN)
+def test_what_could_not_be_opened_is_not_left_open(
+    roq_cluster: RunningCluster, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection was closed meanwhile, as where a task is cancelled that opens it."""
+    left: dict[int, weakref.ref[at_exit.Leftover]] = {}
+    monkeypatch.setattr(at_exit, "_open", left)
+    cluster = roq_cluster.connect()
+    cluster.close()
+    with pytest.raises(roq.Closed) as raised:
+        OPEN[kind](cluster)
+    assert raised.tb is not None, "which keeps what was half made"
+    assert [each() for each in left.values()] == []
 
 
 def test_addresses_are_translated_before_they_are_used(roq_cluster: RunningCluster) -> None:

@@ -170,8 +170,8 @@ class Consumer:
         )
         engine.at_end(self._engine_ended)
         farewell.opened(self)
-        self._session.start()
         try:
+            self._session.start()
             self._wait(timeout)
         except BaseException:
             self.close(0.0)

@@ -142,14 +142,14 @@ class Publisher(LaterPublishing):
         _opened.add(self)
         farewell.opened(self)
         self._fast = self._packer.fast
-        self._shell.start()
-        engine.at_end(self._engine_ended)
-        self._reporter.start()
         self._await_exchange(connect_timeout)
 
     def _await_exchange(self, timeout: float) -> None:
         shell = self._shell
         try:
+            shell.start()
+            self._engine.at_end(self._engine_ended)
+            self._reporter.start()
             if shell.wait_for(lambda: shell.machine.links.ready, timeout):
                 return
             shell.check()

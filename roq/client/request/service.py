@@ -279,8 +279,8 @@ class Service:
         )  # fmt: skip
         self._engine.at_end(self._engine_ended)
         farewell.opened(self)
-        self._session.start()
         try:
+            self._session.start()
             self._wait()
         except BaseException:
             self.close(0.0)

@@ -146,9 +146,9 @@ class Subscriber:
         )
         engine.at_end(self._engine_ended)
         farewell.opened(self)
-        self._session.start()
-        self._reporter.start()
         try:
+            self._session.start()
+            self._reporter.start()
             self._wait(timeout)
         except BaseException:
             self.close()
