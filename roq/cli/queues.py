@@ -377,9 +377,7 @@ def _activity(view: QueueView | None) -> list[tuple[str, str]]:
     ]
 
 
-def _print_description(
-    description: QueueDescription, view: QueueView | None, held: str
-) -> None:
+def _print_description(description: QueueDescription, view: QueueView | None, held: str) -> None:
     age = (datetime.now(UTC) - description.created_at).total_seconds()
     created = description.created_at.strftime("%Y-%m-%d %H:%M:%S UTC")
     limits = msgspec.structs.asdict(description.limits)

@@ -120,8 +120,8 @@ def _held(
     texts = {each: text + detail * (text == OTHER_GROUPS) for each, text in held.items()}
     return (
         f"logs keep what groups have done. {_shown(texts)}. A group goes on, and comes to an "
-        f"exchange, with its consumers (`roq group list {queue}`); `roq group delete {queue} GROUP` "
-        "has one go that nobody needs"
+        f"exchange, with its consumers (`roq group list {queue}`); "
+        f"`roq group delete {queue} GROUP` has one go that nobody needs"
     )
 
 

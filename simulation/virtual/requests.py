@@ -117,6 +117,7 @@ class _Publishes:
     """A publisher and its shell, as a requester knows them: nothing is gathered, nobody waits."""
 
     trouble = ""
+    why = "it is not accepted"
 
     def __init__(self, publisher: Publisher, queue: str) -> None:
         self.queue = queue

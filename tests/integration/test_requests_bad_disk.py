@@ -73,13 +73,14 @@ def on_a_full_disk(running: RunningCluster, logs: Path) -> None:
             assert 10 < len(accepted) < MANY
             assert {each.result(20) for each in accepted} == {LARGE}, "what is accepted is done"
             late = requester.request(AGAIN, b"late", within=1)
-            with pytest.raises(roq.Unavailable, match="no response"):
-                late.result(3)
+            with pytest.raises(roq.Unavailable, match=r"time is over.*disk_full"):
+                late.result(20)
+            assert late.accepted.status is None
             assert other.request(ONCE, b"abcd").result(5) == 4
             subprocess.run(["mount", "-o", "remount,size=64m", str(logs)], check=True)
             assert {each.result(30) for each in made} == {LARGE}, "there is room: the rest as well"
-            with pytest.raises(roq.RequestLate):
-                late.result(20)
+            assert late.accepted.wait(20).ok, "it was refused no more"
+            assert client.describe_request(AGAIN, late.id).state == "late", "nobody has begun it"
 
 
 def test_a_disk_that_keeps_nothing_is_named_and_the_rest_goes_on(

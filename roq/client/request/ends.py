@@ -5,17 +5,20 @@ All of it with the lock of the collector (`roq.client.request.shell`).
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
+from roq.client.publish.receipt import SendStatus
 from roq.client.request.confirmations import Confirmations
 from roq.client.request.machine import RequesterMachine
 from roq.client.request.many import KeptRequests, ManyPart
 from roq.client.request.pending import Pending, PendingRun
-from roq.client.request.waiting_requests import Waiting, WaitingRequests
-from roq.errors import RoQError
+from roq.client.request.waiting_requests import GRACE_SECONDS, Sent, Waiting, WaitingRequests
+from roq.errors import RoQError, Unavailable
 from roq.model import LogId
-from roq.protocol.requesting import RequestEnd
+from roq.protocol.requesting import Position, RequestEnd
 
 
 class Ends:
@@ -37,6 +40,56 @@ class Ends:
         self._machine = machine
         self._confirmations = confirmations
         self._kept = kept
+        self._left: deque[Sent] = deque()
+        """Batches of requests that have left, or are about to, but for those that are accepted."""
+
+    def left(self, sent: Sent) -> None:
+        """These have left; from any thread, without the lock."""
+        self._left.append(sent)
+
+    def give_up(self, now: float, trouble: Callable[[], str]) -> None:
+        """Those end whose time is over for long, and that no exchange has said to have: one may
+        refuse them, for want of room on its disk, as long as their publisher is patient.
+
+        Args:
+            trouble: says why none does.
+        """
+        for _ in range(len(self._left)):
+            sent = self._left.popleft()
+            if sent.receipt.done():
+                continue
+            self._left.append(sent)
+            if not sent.look_at:  # most are accepted before that
+                sent.look_at = now + GRACE_SECONDS
+            elif sent.look_at <= now:
+                self._give_up(sent, now, trouble)
+
+    def _give_up(self, sent: Sent, now: float, trouble: Callable[[], str]) -> None:
+        sent.look_at = now + GRACE_SECONDS
+        over = []
+        for waiter in dict.fromkeys(sent.pendings):
+            if waiter is not None and not waiter.done():
+                end = waiter.due + GRACE_SECONDS
+                if end <= now:
+                    over.append(waiter)
+                else:
+                    sent.look_at = min(sent.look_at, end)
+        sent.given_up |= frozenset(over)
+        for waiter in over:
+            why = f"its time is over, and no exchange has said that it has it: {trouble()}"
+            error = Unavailable(f"{waiter.endpoint.name}: {why}")
+            self.settle_all(waiter, None, error)  # one that has it may say otherwise by its id
+
+    def accepted(self, sent: Sent, status: SendStatus) -> None:
+        """They have a fate after all: of what was given up the exchange is told not to begin it."""
+        for index, waiter in enumerate(sent.pendings if sent.given_up else ()):
+            if waiter is None or waiter not in sent.given_up:
+                continue
+            if status.ok and status.offset is not None:
+                named = waiter.at[1] if isinstance(waiter, Pending) and waiter.at else None
+                at = named or Position(status.offset, index)
+                self._machine.cancel(waiter.endpoint.service, status.log, at, late=True)
+            sent.pendings[index] = None
 
     def take(self, log: LogId, end: RequestEnd, now: float) -> None:
         """An exchange says that some requests have ended."""

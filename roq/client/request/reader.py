@@ -105,6 +105,10 @@ class OutcomeReader:
                 self._on_news()  # somebody else has to look
         return True
 
+    def why(self) -> str:
+        """Why requests are not accepted, in a sentence."""
+        return self._shell.why
+
     def wake(self) -> None:
         """Something has happened elsewhere."""
         if self.threads:

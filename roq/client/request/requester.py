@@ -499,6 +499,8 @@ class Requester:
     def _noted(self, sent: Sent, *, fresh: bool) -> None:
         """It is known which requests these are."""
         if fresh:
+            if self._collects:
+                self._collector.left(sent)
             ring = sent.receipt._ring_when_settled  # noqa: SLF001 - once, in whatever thread
             ring(lambda: self._collector.accepted(sent))
         elif sent.receipt.done():

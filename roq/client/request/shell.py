@@ -29,6 +29,7 @@ from roq.client.request.reader import OutcomeReader
 from roq.client.request.request_connections import RequestConnections
 from roq.client.request.waiting_requests import (
     ENDLESS,
+    GRACE_SECONDS,
     TICK_SECONDS,
     InnerRequests,
     Sent,
@@ -54,13 +55,10 @@ from roq.protocol.requesting import RequestEnd, RequestState, ServiceSettings
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
 
-GRACE_SECONDS: Final = 5.0
-"""After its time a request has so long for its exchange to say how it has ended."""
 OPEN_MAX: Final = 100_000
 """Requests that one client waits for at most, by queue and requester."""
 SECOND_US: Final = 1_000_000
 LOOK_SECONDS: Final = 1.0
-
 _DEFAULTS: Final = ServiceSettings()
 
 log = logging.getLogger(__name__)
@@ -111,6 +109,7 @@ class Collector:
         self._looking = False
         """Whether `_look` is about to be called."""
         self._ends = Ends(self._requests, self._machine, self._confirmations, self.kept)
+        self.left = self._ends.left
         self._torn = False
         """A signal handler has ended in the middle what a thread has taken in."""
         self._timer: Timer | None = None
@@ -403,6 +402,7 @@ class Collector:
         status = sent.receipt.status
         if status is None:
             return
+        self._ends.accepted(sent, status)
         before: Waiter | None = None
         while sent.taken < len(sent.pendings):
             singles = sent.singles() if status.ok and status.offset is not None else []
@@ -423,8 +423,7 @@ class Collector:
             else:
                 self._wait(waiter, ask=False)
         elif status.ok or status.outcome is Outcome.UNKNOWN:
-            where = f"exchange {status.exchange} has it and does not know where any more"
-            why = status.reason or where
+            why = status.reason or f"exchange {status.exchange} has it, and does not know where"
             self._ends.settle_all(waiter, RequestEnd(0, 0, RequestState.UNKNOWN, text=why), None)
         else:
             self._ends.settle_all(waiter, None, failure(status, 1))
@@ -575,6 +574,8 @@ class Collector:
     def _pass_time(self, now: float) -> None:
         for waiter in self._requests.overdue(now):
             self._overdue(waiter, now)
+        if self._reader is not None:  # else nothing is requested here
+            self._ends.give_up(now, self._reader.why)
         self._perform(self._machine.tick(self._engine.reactor.now()))
 
     def _overdue(self, waiter: Waiting, now: float) -> None:

@@ -18,6 +18,8 @@ from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd
 
 TICK_SECONDS: Final = 0.25
+GRACE_SECONDS: Final = 5.0
+"""After its time a request has so long for its exchange to say how it has ended."""
 EARLY_MAX: Final = 100_000
 """Ends that may come before it is known where the request is."""
 EARLY_SECONDS: Final = 60.0
@@ -35,7 +37,7 @@ Waiting = Waiter | PendingRun
 class Sent:
     """Requests of one batch, in order, and its receipt."""
 
-    __slots__ = ("pendings", "receipt", "taken")
+    __slots__ = ("given_up", "look_at", "pendings", "receipt", "taken")
 
     def __init__(self, receipt: Receipt) -> None:
         self.receipt = receipt
@@ -43,6 +45,10 @@ class Sent:
         """None: nobody waits for this one. A part stands in the place of each that it has."""
         self.taken = 0
         """So many of them have been looked at."""
+        self.look_at = 0.0
+        """When it is looked next whose time is over, as long as they are not accepted."""
+        self.given_up: frozenset[Waiter] = frozenset()
+        """Those that have ended by that."""
 
     def singles(self) -> list[Pending[Any]]:
         """The next ones, as far as they were made one by one and end by the same time."""

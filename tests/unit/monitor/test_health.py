@@ -12,7 +12,8 @@ from roq.protocol.reports import RETENTION
 def ask(**changes: object) -> Health:
     values: dict[str, object] = {
         "takeover": False, "serving": {1, 2}, "missing": (), "trouble": "", "policy_trouble": "",
-        "holding": (), "behind": (), "full": {}, "unread": {}, "held": {}, "apart": ({}, ()), "request_id": 7,
+        "holding": (), "behind": (), "full": {}, "unread": {}, "held": {}, "apart": ({}, ()),
+        "request_id": 7,
         **changes,
     }  # fmt: skip
     return of_monitor("orders", str(values.pop("state", "running")), **values)  # type: ignore[arg-type]

@@ -7,15 +7,23 @@ from typing import Any, cast
 
 import pytest
 
+from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request.endpoint import endpoint
 from roq.client.request.ends import Ends
 from roq.client.request.machine import RequesterMachine
-from roq.client.request.many import KeptRequests
+from roq.client.request.many import KeptRequests, ManyPart, PendingMany
 from roq.client.request.pending import Pending, PendingRun
-from roq.client.request.waiting_requests import WaitingRequests
+from roq.client.request.waiting_requests import ENDLESS, GRACE_SECONDS, Sent, WaitingRequests
 from roq.errors import Unavailable
 from roq.model import ExchangeInfo, LogId
-from roq.protocol.requesting import Position, RequestEnd, RequestState
+from roq.protocol.delayed import MESSAGE_ID_BYTES
+from roq.protocol.requesting import (
+    DELAYED_FROM,
+    Position,
+    RequestEnd,
+    RequestState,
+    delayed_position,
+)
 
 ECHO = endpoint("s.echo", request=bytes, response=bytes)
 ONE = LogId(1, 1)
@@ -93,3 +101,88 @@ def test_of_a_run_that_is_given_up_those_that_have_ended_stay_as_they_are() -> N
     scene.ends.settle_all(run, None, Unavailable("gone"))
     assert [each.state for each in scene.pendings] == ["unavailable", "done", "unavailable"]
     assert run.done()
+
+
+class Left:
+    """Requests of one batch that no exchange has accepted yet."""
+
+    def __init__(self, scene: Scene, *seconds: float) -> None:
+        self.ends, self.machine = scene.ends, scene.machine
+        self.sent = Sent(Receipt(cast("Any", None)))
+        self.many = PendingMany(cast("Any", scene.pendings[0]._waits), "work", ECHO, 2)
+        self.many.due = seconds[0]
+        part = ManyPart(self.many, self.sent.receipt, 3, range(2))
+        self.many.went(part)
+        for index, (pending, due) in enumerate(zip(scene.pendings, seconds, strict=True)):
+            pending.due = due
+            pending.sent(self.sent.receipt, index)
+        self.sent.pendings = [*scene.pendings, part, part]
+        self.ends.left(self.sent)
+
+    def look(self, now: float) -> None:
+        self.ends.give_up(now, lambda: "x1: its disk is full")
+
+    def settle(self, outcome: Outcome = Outcome.OK) -> SendStatus:
+        status = SendStatus(outcome=outcome, log=ONE, offset=7)
+        self.sent.receipt.settle(status)
+        self.ends.accepted(self.sent, status)
+        return status
+
+    @property
+    def unwanted(self) -> dict[Position, bool]:
+        return {
+            position: late
+            for words in self.machine.places[ONE].words.values()
+            for position, late in words.unwanted.items()
+        }
+
+
+def test_what_no_exchange_accepts_ends_when_its_time_is_over_for_long_and_the_rest_waits() -> None:
+    scene = Scene()
+    left = Left(scene, 1.0, 3.0, ENDLESS)
+    first, second, third = scene.pendings
+    for now in (0.0, 1.0, GRACE_SECONDS + 0.75):
+        left.look(now)
+        assert not first.done()
+    left.look(GRACE_SECONDS + 1.0)
+    with pytest.raises(Unavailable, match=r"time is over, and no exchange .*its disk is full"):
+        first.result(0)
+    assert left.many.done()
+    assert (second.done(), scene.ends.changed) == (False, True)
+    left.look(GRACE_SECONDS + 3.0)
+    assert (second.state, third.state) == ("unavailable", "pending")
+    left.settle()
+    assert left.unwanted == dict.fromkeys([Position(7, at) for at in (0, 1, 3, 4)], True)
+    assert left.sent.pendings == [None, None, third, None, None]
+
+
+def test_what_is_accepted_in_time_is_not_looked_at_again() -> None:
+    scene = Scene()
+    left = Left(scene, 1.0, 1.0, 1.0)
+    left.look(0.0)
+    left.settle()
+    left.look(2 * GRACE_SECONDS)
+    assert {each.done() for each in scene.pendings} == {False}
+    assert (len(left.ends._left), left.unwanted) == (0, {})
+
+
+def test_what_was_given_up_and_is_refused_then_is_nowhere_to_be_cancelled() -> None:
+    scene = Scene()
+    left = Left(scene, 1.0, 1.0, 1.0)
+    for now in (0.0, 2 * GRACE_SECONDS):
+        left.look(now)
+    left.settle(Outcome.FAILED)
+    assert left.unwanted == {}
+    assert left.sent.pendings == [None] * 5
+    assert {each.state for each in scene.pendings} == {"unavailable"}
+
+
+def test_a_delayed_request_that_was_given_up_is_cancelled_where_it_waits() -> None:
+    scene = Scene()
+    left = Left(scene, 1.0, ENDLESS, ENDLESS)
+    scene.pendings[0].delayed = 1, (DELAYED_FROM + 5).to_bytes(MESSAGE_ID_BYTES, "big")
+    for now in (0.0, 2 * GRACE_SECONDS):
+        left.look(now)
+    left.settle()
+    assert delayed_position(scene.pendings[0].delayed[1]) in left.unwanted
+    assert Position(7, 0) not in left.unwanted

@@ -136,6 +136,31 @@ def test_what_is_accepted_when_its_time_was_long_over_is_asked_for_as_well(scene
     assert pending.state == "unavailable"
 
 
+def test_what_nobody_accepts_ends_with_the_reason_and_is_not_begun_when_it_is_accepted(
+    scene: Scene,
+) -> None:
+    receipt, pending = Receipt(cast("Any", None)), scene.pending()
+    pending.sent(receipt, 0)
+    sent = Sent(receipt)
+    sent.pendings.append(pending)
+    scene.collector._reader = cast(
+        "Any", SimpleNamespace(why=lambda: "its disk is full", wake=lambda: None, threads=set())
+    )
+    scene.collector.expect(pending, 0.0)
+    scene.collector.left(sent)
+    for late in (0.0, GRACE_SECONDS + 0.1):
+        assert not pending.done()
+        scene.inside(lambda late=late: scene.collector._pass_time(monotonic() + late))
+    with pytest.raises(roq.Unavailable, match="its disk is full"):
+        pending.result(0)
+    receipt.settle(SendStatus(outcome=Outcome.OK, log=ONE, offset=3, exchange="x1"))
+    scene.collector.accepted(sent)
+    scene.inside(lambda: scene.collector._perform(scene.collector._machine.say()))
+    late = [requesting.decode(each[1], Want).late for each in scene.lines.asked if each[0] == WANT]
+    assert [position for some in late for position in some] == [Position(3, 0)]
+    assert scene.collector.open_count == 0
+
+
 def test_what_was_requested_inside_a_handler_is_cancelled_with_its_own_request(
     scene: Scene,
 ) -> None:
