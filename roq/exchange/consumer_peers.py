@@ -51,7 +51,6 @@ class Peer(Generic[B]):
     """Where a member is, and what it is to be told.
 
     Attributes:
-        told_at: when it was sent something last.
         later: up to which Done it is told, with what it is sent next, that it is kept; 0: it was.
     """
 
@@ -60,7 +59,6 @@ class Peer(Generic[B]):
     group: ConsumerGroup[B]
     member: Member
     attempt: int
-    told_at: float = 0.0
     later: int = 0
 
     @property
@@ -68,12 +66,12 @@ class Peer(Generic[B]):
         """Whether it takes more, so that it is sent something."""
         return self.member.granted > self.member.taken
 
-    def confirmed(self, now: float, refused: list[int] | None = None) -> list[Send]:
+    def confirmed(self, refused: list[int] | None = None) -> list[Send]:
         """What it has done up to `later` is kept, but for these leases; nothing if it knows."""
         if not self.later:
             return []
         told = DoneConfirmed(self.later, refused or [])
-        self.told_at, self.later = now, 0
+        self.later = 0
         return [self.send(DONE, encode(told))]
 
     def send(self, letter: bytes, *rest: bytes) -> Send:

@@ -82,9 +82,6 @@ B = TypeVar("B")
 GROUPS_MAX: Final = 4_096
 MEMBERS_MAX: Final = 10_000
 """Of all groups together."""
-PROBE_SECONDS: Final = 1.0
-"""A member to which nothing was sent for so long is sent something: one that was killed is noticed
-by that."""
 
 
 class Consumers(Generic[B]):
@@ -137,6 +134,8 @@ class Consumers(Generic[B]):
         """What is to be told when what has changed until now is kept."""
         self._writing: Owed[B] | None = None
         """Likewise, and that is being written; None: nothing is."""
+        self._later: dict[Peer[B], None] = {}
+        """Who is told with what it is sent next that something is kept."""
         self._answers: list[Effect] = []
         self.services: Services[B] = Services(
             queue, log, self._groups, lambda: self._due.answers, self._open_group, self._after
@@ -230,12 +229,11 @@ class Consumers(Generic[B]):
             self._wake(group)
             self._touch(group)
             self._report(group)
-        self._answers += self.services.tick()
-        for peer in self._peers.values():
-            self._answers += peer.confirmed(self._now)
-            if self._now - peer.told_at >= PROBE_SECONDS:
-                peer.told_at = self._now
-                self._answers.append(peer.send(CREDIT, b""))
+        self.services.tick()
+        for peer in self._later:
+            if self._peers.get((peer.route, peer.tag)) is peer:
+                self._answers += peer.confirmed()
+        self._later.clear()
 
     def take_answers(self) -> list[Effect]:
         """What members and requesters are to be told since the last call."""
@@ -315,8 +313,7 @@ class Consumers(Generic[B]):
 
     def sent(self, delivery: Delivery[B]) -> None:
         """It is on its way."""
-        delivery.peer.told_at = self._now
-        self._answers += delivery.peer.confirmed(self._now)
+        self._answers += delivery.peer.confirmed()
 
     def blocked(self, delivery: Delivery[B]) -> None:
         """The connection is full: the same again a little later, and nothing else meanwhile."""
@@ -406,7 +403,7 @@ class Consumers(Generic[B]):
             other.group.leave(other.member.id)
         if (member := group.join(join.member, join.name)) is None:
             raise RefusedRequest("full", f"group {join.group} has as many members as may be")
-        peer = Peer(asked.route, asked.reader, group, member, join.attempt, told_at=self._now)
+        peer = Peer(asked.route, asked.reader, group, member, join.attempt)
         self._peers[asked.route, asked.reader] = peer
         self._routes.setdefault(asked.route, set()).add(asked.reader)
         self._by_member[join.group, join.member] = peer
@@ -460,7 +457,7 @@ class Consumers(Generic[B]):
         member.granted, member.granted_bytes = credit.messages, credit.bytes
         member.window = credit.window
         if not peer.takes:
-            self._answers += peer.confirmed(self._now)
+            self._answers += peer.confirmed()
         self._wake(peer.group)
 
     def _done(self, peer: Peer[B], document: bytes) -> None:
@@ -561,7 +558,9 @@ class Consumers(Generic[B]):
         for peer, (serial, refused) in owed.done.items():
             peer.later = serial
             if refused is not None or not peer.takes:
-                self._answers += peer.confirmed(self._now, refused)
+                self._answers += peer.confirmed(refused)
+            else:
+                self._later[peer] = None
 
     def _apply(self, delta: GroupDelta) -> None:
         if delta.deleted:

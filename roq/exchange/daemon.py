@@ -317,8 +317,11 @@ class ExchangeServer:
         patience_ms = HEARTBEAT_TIMEOUT_MS + int(1_000 * transfer_seconds(largest))
         return Router(
             self.reactor, largest=largest, mark=DATA_MARK, on_readable=self._data_readable,
-            heartbeats=Heartbeats(patience_ms),
+            on_ended=self._data_ended, heartbeats=Heartbeats(patience_ms, self._is_calm),
         )  # fmt: skip
+
+    def _is_calm(self, route: bytes) -> bool:
+        return route not in self.core.links.routes  # publishers are in a hurry
 
     def _fan_out(self) -> FanOut:
         # Without heartbeats, as a libzmq that is full must not answer one (docs/decisions/0009).
@@ -349,6 +352,14 @@ class ExchangeServer:
             self._look_who_is_slow()
         if read == BURST:
             self._readers.burst(time.monotonic() - now)
+        self._readers.look()
+
+    def _data_ended(self, routes: list[bytes]) -> None:
+        """Connections have ended: what their members held goes to others."""
+        self.core.begin(self.reactor.now(), time.time_ns() // 1_000)
+        for route in routes:
+            self._handle(Unreachable(route))
+        self._settle()
         self._readers.look()
 
     def _read_burst(self, now: float) -> int:

@@ -52,8 +52,6 @@ FRAME_BYTES: Final = 1024 * 1024
 """Ends that travel together."""
 LINK_BYTES: Final = 256 * 1024
 """What is larger does not travel between the acknowledgements of a publisher."""
-PROBE_SECONDS: Final = 5.0
-"""A requester to which nothing was sent for so long is sent something: see whether it is there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +60,6 @@ class Asker:
 
     route: bytes
     tag: bytes
-    told_at: float
     link: bytes = b""
     """It is told over the connection of this publisher, if that has one; empty: of none."""
     asked: bool = False
@@ -94,9 +91,10 @@ class Requesters(Generic[B]):
         self.link_of: Callable[[bytes], bytes | None] = lambda _: None
         self._log = log
         self._deleted = deleted
-        self._now = 0.0
         self._requesters: dict[tuple[bytes, bytes], Asker] = {}
         """By route and tag."""
+        self._routes: dict[bytes, list[bytes]] = {}
+        """The tags of each."""
         self._by_publisher: dict[bytes, Asker] = {}
         self._waiting: dict[tuple[str, Position], list[Asker]] = {}
         self._unseen: dict[tuple[str, Position], int] = {}
@@ -107,9 +105,8 @@ class Requesters(Generic[B]):
     def __len__(self) -> int:
         return len(self._requesters)
 
-    def attend(self, asked: Request, attend: Attend, group: ServiceGroup[B], now: float) -> Send:
+    def attend(self, asked: Request, attend: Attend, group: ServiceGroup[B]) -> Send:
         """A requester comes, or comes back."""
-        self._now = now
         requester = self._requester(asked.route, asked.reader)
         if attend.publisher:
             if len(attend.publisher) != PUBLISHER_ID_BYTES:
@@ -150,7 +147,6 @@ class Requesters(Generic[B]):
         Raises:
             RefusedRequest: it waits for too much; what there was no room for is not waited for.
         """
-        self._now = now
         requester = self._requester(route, tag)
         if group is not None:
             _heed(group, want, now, self._log.time_us)
@@ -198,9 +194,8 @@ class Requesters(Generic[B]):
                     self._resolve(name, position, outcome, requester)
         group.ended.clear()
 
-    def tick(self, groups: Mapping[str, ServiceGroup[B]], now: float) -> list[Send]:
-        """Time has passed: look again for what was not known; gives questions who is there."""
-        self._now = now
+    def tick(self, groups: Mapping[str, ServiceGroup[B]]) -> None:
+        """Time has passed: look again for what was not known."""
         for key, seen in list(self._unseen.items()):
             service, position = key
             group = groups.get(service)
@@ -213,13 +208,6 @@ class Requesters(Generic[B]):
                     outcome = RequestEnd(*position, RequestState.FORGOTTEN)
             if outcome is not None:
                 self._resolve(service, position, outcome)
-        probes = []
-        for requester in self._requesters.values():
-            if now - requester.told_at >= PROBE_SECONDS:
-                requester.told_at = now
-                nothing = requesting.encode(RequestEnds(""))
-                probes.append(Send(requester.route, (OUTCOMES + requester.tag, nothing)))
-        return probes
 
     def behind(self, service: str) -> int:
         """Where the log goes on behind the last batch that may have requests to a service."""
@@ -243,8 +231,8 @@ class Requesters(Generic[B]):
 
     def gone(self, route: bytes) -> None:
         """A connection has ended."""
-        for key in [key for key in self._requesters if key[0] == route]:
-            requester = self._requesters.pop(key)
+        for tag in self._routes.pop(route, ()):
+            requester = self._requesters.pop((route, tag))
             self._due.pop(requester, None)
             for publisher in requester.publishers:
                 if self._by_publisher.get(publisher) is requester:
@@ -267,7 +255,6 @@ class Requesters(Generic[B]):
                     if link is not None and len(told) <= LINK_BYTES:
                         sends.append(Send(link, (OUTCOMES, told)))
                     else:
-                        requester.told_at = self._now
                         sends.append(Send(requester.route, (OUTCOMES + requester.tag, told)))
             requester.due, requester.asked = {}, False
         self._due.clear()
@@ -304,7 +291,8 @@ class Requesters(Generic[B]):
         if found is None:
             if len(self._requesters) >= REQUESTERS_MAX:
                 raise RefusedRequest("full", f"{REQUESTERS_MAX} requesters are here already")
-            found = self._requesters[route, tag] = Asker(route, tag, self._now)
+            found = self._requesters[route, tag] = Asker(route, tag)
+            self._routes.setdefault(route, []).append(tag)
         return found
 
     def _outcome_before(self, service: str, behind: int, position: Position) -> RequestEnd | None:

@@ -334,11 +334,9 @@ class Services(Generic[B]):
         """A connection has ended."""
         self._requesters.gone(route)
 
-    def tick(self) -> list[Send]:
-        """Time has passed; what is to be asked."""
-        if not self:
-            return []
-        return self._requesters.tick(self._services, self.now)
+    def tick(self) -> None:
+        """Time has passed."""
+        self._requesters.tick(self._services)
 
     def told(self) -> Iterator[tuple[ServiceGroup[B], bytes, bytes, bytes]]:
         """What members are to be told since the last call: group, member, letter, what to say."""
@@ -408,7 +406,7 @@ class Services(Generic[B]):
             self.open(attend.service, made)
         group = self._find(attend.service)
         self.choose(group, attend.settings)
-        self._owed().append(self._requesters.attend(asked, attend, group, self.now))
+        self._owed().append(self._requesters.attend(asked, attend, group))
         self._after(group)
         return []
 

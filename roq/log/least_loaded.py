@@ -1,6 +1,6 @@
 """Which instance of a service gets the next request: the less loaded of two at random. Pure.
 
-Of two, and not the best of all: what instances say of themselves is up to a second old, and all
+Of two, and not the best of all: what instances say of themselves is a second or two old, and all
 exchanges of a queue would run to the same one. And an instance that fails at once whatever it gets,
 and so seems to be the quickest, gets twice its part at most.
 """

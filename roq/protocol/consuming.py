@@ -2,7 +2,7 @@
 
     consumer → exchange                          exchange → consumer
     [FF j] Join                                  [FF j] Joined       (or [FF N] Refused)
-    [FF k] Credit   also: "I am here"            [FF k]              are you there? (not answered)
+    [FF k] Credit   also: "I am here"
     [FF a] Done                                  [FF a] DoneConfirmed  when the log has committed it
     [FF e] Extend                                [FF e] Extended
     [FF l] LeaveGroup (not answered)             [FF l]              your leases are over: join

@@ -17,7 +17,7 @@ import select
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import count, islice
 from typing import Final, NamedTuple
@@ -28,7 +28,7 @@ from roq.runtime import sockets
 from roq.runtime.interfaces import Call, Timer
 from roq.runtime.reactor import Reactor
 from roq.runtime.zmtp_peer import ZmtpPeer, receive_buffer
-from roq.timing import HEARTBEAT_MS
+from roq.timing import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
 
 FLUSH_BYTES: Final = 64 * 1024
 """So much does not wait for the end of the turn."""
@@ -43,6 +43,8 @@ TOPICS_FOUND_MAX: Final = 1_024
 """Of so many it is known who gets them,"""
 PEERS_FOUND_MAX: Final = 1 << 18
 """and of fewer if that is more altogether."""
+CALM_BEATS: Final = 2
+"""A calm peer is asked for a sign of life each so many times."""
 _KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
@@ -66,13 +68,17 @@ class Outcome(Enum):
 
 
 class Heartbeats(NamedTuple):
-    """Who has vanished is found by asking for a sign of life, every `HEARTBEAT_MS`.
+    """Who has vanished is found by asking for a sign of life, every `HEARTBEAT_MS`; a calm peer
+    every other time, if the patience has room for as many signs of life as others have in theirs.
 
     Attributes:
-        patience_ms: silence after which a peer is taken for dead.
+        patience_ms: silence after which a peer is taken for dead, and which it is told.
+        calm: whether a peer has that patience with this end, too: by its route. The others give it
+            up after `HEARTBEAT_TIMEOUT_MS`.
     """
 
     patience_ms: int
+    calm: Callable[[bytes], bool] = lambda _: False
 
 
 class _Peer(ZmtpPeer):
@@ -125,6 +131,10 @@ class _Server:
         self._on_readable = on_readable
         self._patience = heartbeats.patience_ms / 1_000 if heartbeats is not None else None
         self._ping = zmtp.ping(heartbeats.patience_ms) if heartbeats is not None else b""
+        self._is_calm = Heartbeats(0).calm
+        if heartbeats is not None and heartbeats.patience_ms >= CALM_BEATS * HEARTBEAT_TIMEOUT_MS:
+            self._is_calm = heartbeats.calm
+        self._beats = 0
         self._untaken_ms = untaken_ms
         self._greeting = zmtp.GREETING + zmtp.ready(kind)
         self._listener: socket.socket | None = None
@@ -333,6 +343,7 @@ class _Server:
         now = time.monotonic()
         late = now - self._beat_at - HEARTBEAT_MS / 1_000
         self._beat_at = now
+        self._beats += 1
         silent = []
         for peer in self.peers:
             if late > HEARTBEAT_MS / 1_000:
@@ -347,6 +358,9 @@ class _Server:
             if patience is not None and now - peer.heard_at > patience:
                 silent.append(peer)
             elif self._ping and peer.inbound.stands and not peer.out:
+                # Half of the calm ones each time, so that they do not hold up the others for long.
+                if (peer.fd + self._beats) % CALM_BEATS and self._is_calm(peer.route):
+                    continue
                 self._put(peer, self._ping)
         if silent:
             # What has come was not read yet if this loop was late.
@@ -362,7 +376,9 @@ class _Server:
 class Router(_Server):
     """Hears many peers, and answers each: a ROUTER socket.
 
-    Args: as `_Server`, but for the types.
+    Args: as `_Server`, but for the types, and
+        on_ended: called soon after connections have ended, with their routes; what came by them
+            was received before.
     """
 
     def __init__(
@@ -372,12 +388,27 @@ class Router(_Server):
         largest: int,
         mark: int,
         on_readable: Call,
+        on_ended: Callable[[list[bytes]], None],
         heartbeats: Heartbeats | None = None,
     ) -> None:
         super().__init__(
             reactor, b"ROUTER", frozenset({b"DEALER", b"REQ", b"ROUTER"}),
             largest=largest, mark=mark, on_readable=on_readable, heartbeats=heartbeats,
         )  # fmt: skip
+        self._on_ended = on_ended
+        self._ended: list[bytes] = []
+
+    def end(self, peer: _Peer) -> None:
+        """End a connection, and tell of it."""
+        if not peer.closed and peer.inbound.stands:
+            if not self._ended:
+                self._reactor.call_soon(self._tell_ended)
+            self._ended.append(peer.route)
+        super().end(peer)
+
+    def _tell_ended(self) -> None:
+        ended, self._ended = self._ended, []
+        self._on_ended(ended)
 
     def receive(self, most: int) -> Iterator[tuple[bytes, list[bytes]]]:
         """Messages with the route of their sender, up to `most`, as they come; peers take turns."""

@@ -200,13 +200,15 @@ class VirtualClient(OneThread, Loop):
 
     def open(
         self, address: str, *, on_up: Call, on_down: Call,  # noqa: ARG002 - there is one exchange
-        on_answers: Callable[[list[list[bytes]]], None],
+        on_answers: Callable[[list[list[bytes]]], None], on_heard: Call | None = None,
     ) -> VirtualLine:  # fmt: skip
         """Connect to the exchange, and again whenever that ends."""
 
         def answered(frames: Frames) -> None:
             letter, *rest = frames
             on_answers([[letter[:_LETTER_BYTES], *rest]])
+            if on_heard is not None:
+                on_heard()
 
         return self.connect(on_up, on_down, answered, _TAG, again=True)
 

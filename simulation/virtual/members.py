@@ -128,11 +128,14 @@ class Engine(ClientEngine):
         on_up: Callable[[], None],
         on_down: Callable[[], None],
         on_answers: Callable[[list[list[bytes]]], None],
+        on_heard: Callable[[], None] | None = None,
     ) -> Line:
         """Connect, and again whenever that ends."""
 
         def answered(answers: list[list[bytes]]) -> None:
             on_answers(answers)
+            if on_heard is not None:
+                on_heard()
             self._on_answered()
 
         return Line(self._process, address, on_up, on_down, answered)

@@ -31,7 +31,7 @@ class PaperConnections:
 
     def open(
         self, address: str, *, on_up: Callable[[], None], on_down: Callable[[], None],
-        on_answers: Callable[[list[list[bytes]]], None],
+        on_answers: Callable[[list[list[bytes]]], None], **_: Any,
     ) -> Any:  # fmt: skip
         self.open_at.append(address)
         self.ups.append(on_up)

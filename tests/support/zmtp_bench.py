@@ -99,6 +99,7 @@ class Bench:
 
     Attributes:
         got: what the routers have received: route and frames.
+        ended: routes of their connections that have ended.
         told: what the fan-outs have been told of subscriptions.
     """
 
@@ -106,6 +107,7 @@ class Bench:
         self.reactor = Reactor()
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.got: list[tuple[bytes, list[bytes]]] = []
+        self.ended: list[bytes] = []
         self.told: list[tuple[bool, bytes]] = []
         self._servers: list[Router | FanOut] = []
         self._raw: list[Raw] = []
@@ -122,13 +124,14 @@ class Bench:
         self.reactor.close()
 
     def router(
-        self, *, largest: int = 1 << 24, mark: int = 512, patience_ms: int = 0, host: str = HOST
-    ) -> tuple[Router, int]:
+        self, *, largest: int = 1 << 24, mark: int = 512, patience_ms: int = 0, host: str = HOST,
+        calm: Callable[[bytes], bool] = lambda _: False,
+    ) -> tuple[Router, int]:  # fmt: skip
         """A new one that receives as the loop runs, and its port."""
         made = Router(
             self.reactor, largest=largest, mark=mark,
-            on_readable=lambda: self.got.extend(made.receive(50)),
-            heartbeats=Heartbeats(patience_ms) if patience_ms else None,
+            on_readable=lambda: self.got.extend(made.receive(50)), on_ended=self.ended.extend,
+            heartbeats=Heartbeats(patience_ms, calm) if patience_ms else None,
         )  # fmt: skip
         self._servers.append(made)
         return made, made.bind(host, (0, 0), ())

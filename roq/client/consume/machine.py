@@ -76,6 +76,8 @@ AGAIN_SECONDS: Final = 1.0
 RENEW_PARTS: Final = 3
 """Leases are renewed in this part of their time."""
 RENEW_SECONDS_MAX: Final = 5.0
+RENEW_EARLY: Final = 0.7
+"""When so large a part of that is over they are renewed when the exchange is heard."""
 _LEASED_PARTS: Final = 5
 
 
@@ -202,6 +204,15 @@ class ConsumerMachine:
             asks = self._refused(seat, documents.decode(parts[1], Refused), now)
         return asks
 
+    def heard(self, log: LogId, now: float) -> list[AskExchange]:
+        """An exchange was heard: say what it would be told soon, as it is about to read."""
+        seat = self._seats.get(log)
+        if seat is None or seat.phase is not IN or self._lapsed(seat, now):
+            return []
+        if now - seat.told_at < RENEW_EARLY * _renew_seconds(seat):
+            return []
+        return [self._credit(log, seat, now)]
+
     def tell(
         self, holdings: Iterable[Holding], returned: list[Return], now: float
     ) -> list[AskExchange]:
@@ -268,8 +279,7 @@ class ConsumerMachine:
         for log, seat in self._seats.items():
             self.extended += seat.extensions.expire(now)
             if seat.phase is SeatPhase.IN:
-                renew = min(seat.lease_seconds / RENEW_PARTS, RENEW_SECONDS_MAX)
-                if fewer or now - seat.told_at >= renew:
+                if fewer or now - seat.told_at >= _renew_seconds(seat):
                     asks.append(self._credit(log, seat, now))
             elif seat.up and now >= seat.ask_at:
                 asks += self._join(log, seat, now)
@@ -606,3 +616,7 @@ class ConsumerMachine:
             return
         if seat.holdings.pop(holding.number, None) is not None:
             seat.held_bytes -= holding.batch.size
+
+
+def _renew_seconds(seat: Seat) -> float:
+    return min(seat.lease_seconds / RENEW_PARTS, RENEW_SECONDS_MAX)

@@ -28,7 +28,7 @@ from roq.protocol.channel import (
 from roq.protocol.framing import Answers
 from roq.runtime import descriptors
 from roq.runtime.backoff import Backoff, Jitter
-from roq.runtime.interfaces import Timer
+from roq.runtime.interfaces import Call, Timer
 from roq.runtime.lifeline import not_begun
 from roq.runtime.reactor import Reactor
 from roq.runtime.zmtp_client import EXCHANGES, ZmtpClient
@@ -76,6 +76,7 @@ class ExchangeConnections:
         on_up: Callable[[], None],
         on_down: Callable[[], None],
         on_answers: Callable[[list[list[bytes]]], None],
+        on_heard: Call | None = None,
     ) -> ExchangeConnection:
         """One more reader's part of the connection to this exchange.
 
@@ -83,6 +84,8 @@ class ExchangeConnections:
             on_up: called when the connection stands, and never before this returns.
             on_down: called when it has ended, and with it whatever was asked.
             on_answers: called with the parts of what has come, in order.
+            on_heard: called when anything has come, if only a heartbeat: the exchange is about to
+                read what answers that, and what is said now costs it no turn of its own.
         """
         shared = self._by_address.setdefault(address, [])
         connection = next(
@@ -91,7 +94,7 @@ class ExchangeConnections:
         if connection is None:
             connection = _Connection(self._reactor, address, self._jitter, self._retire)
             shared.append(connection)
-        return ExchangeConnection(connection, on_up, on_down, on_answers)
+        return ExchangeConnection(connection, on_up, on_down, on_answers, on_heard)
 
     def _retire(self, connection: _Connection) -> None:
         shared = self._by_address[connection.address]
@@ -113,11 +116,13 @@ class ExchangeConnection:
         on_up: Callable[[], None],
         on_down: Callable[[], None],
         on_answers: Callable[[list[list[bytes]]], None],
+        on_heard: Call | None,
     ) -> None:
         self.up = False
         self.on_up = on_up
         self.on_down = on_down
         self.on_answers = on_answers
+        self.on_heard = on_heard
         self._connection = connection
         self._tag = connection.join(self)
 
@@ -320,3 +325,9 @@ class _Connection:
             user = self.users.get(tag)
             if user is not None and user.up:
                 user.on_answers(answers)
+        self._tell_heard()
+
+    def _tell_heard(self) -> None:
+        for user in list(self.users.values()):
+            if user.on_heard is not None and user.up:
+                user.on_heard()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Protocol
 
 from roq.client.io.engine import Translate
@@ -78,6 +79,7 @@ class Lines(Protocol):
         on_up: Callable[[], None],
         on_down: Callable[[], None],
         on_answers: Callable[[list[list[bytes]]], None],
+        on_heard: Callable[[], None] | None = None,
     ) -> Line:
         """Connect, and again whenever that ends."""
         ...
@@ -108,6 +110,7 @@ class QueueConnections:
         places: the exchanges that it knows.
         on_gone: called when an exchange is gone with its log; the machine has it still.
         on_answers: called with what has come from an exchange.
+        on_heard: called when anything has, as of `ExchangeConnections.open`.
         lock: held while the machine is told of a connection. Who calls from elsewhere holds it.
     """
 
@@ -119,6 +122,7 @@ class QueueConnections:
         *,
         on_gone: Callable[[LogId], object],
         on_answers: Callable[[LogId, list[list[bytes]]], None],
+        on_heard: Callable[[LogId], None] | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self._engine = engine
@@ -126,6 +130,7 @@ class QueueConnections:
         self._places = places
         self._on_gone = on_gone
         self._on_answers = on_answers
+        self._on_heard = on_heard
         self._lock = nullcontext() if lock is None else lock
         self._connections: dict[LogId, Line] = {}
 
@@ -193,4 +198,5 @@ class QueueConnections:
             on_up=up,
             on_down=down,
             on_answers=lambda answers: self._on_answers(log, answers),
+            on_heard=None if self._on_heard is None else partial(self._on_heard, log),
         )

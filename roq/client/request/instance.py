@@ -8,6 +8,7 @@ or the lease is over, as acknowledgements are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from roq.client.consume.holding import OPEN, Holding
 from roq.client.consume.machine import ConsumerMachine
 from roq.client.consume.seat import (
+    IN,
     AskExchange,
     Membership,
     Prefetch,
@@ -27,7 +29,7 @@ from roq.client.subscribe.message import Batch
 from roq.log.leases import runs_of
 from roq.model import LogId
 from roq.protocol import requesting
-from roq.protocol.consuming import DONE_BYTES, Credit, Done, DoneConfirmed, Run
+from roq.protocol.consuming import DONE_BYTES, Credit, Done, DoneConfirmed, Joined, Run
 from roq.protocol.requesting import (
     FIGURES,
     INSTANCE_ORDER,
@@ -46,6 +48,8 @@ ANSWER_OVERHEAD_BYTES: Final = 64
 """For what an answer has beside its value and its text."""
 ALIKE_BYTES: Final = 64 * 1024
 """Values that are told, and kept, together: what is not fetched keeps the others."""
+FIGURES_SECONDS_MAX: Final = 1.25
+"""An exchange is told how the instance is after so long, though it was not heard."""
 
 WAITING: Final = 1
 """Of a request that is to run: no handler has it."""
@@ -136,6 +140,12 @@ class InstanceMachine(ConsumerMachine):
         """What each exchange was told last."""
         self.started: list[tuple[RequestHolding, range]] = []
         self.orders: list[str] = []
+        self._figures = b""
+        """How this instance is,"""
+        self._untold: set[LogId] = set()
+        """which exchanges do not know that yet,"""
+        self._figures_at: dict[LogId, float] = {}
+        """and when they were told last how it was."""
         self._starting: dict[LogId, list[tuple[int, RequestHolding, range]]] = {}
         """By exchange: serial of what it was told, and what it is to confirm."""
 
@@ -167,12 +177,21 @@ class InstanceMachine(ConsumerMachine):
             told = self._credits.get(log)
             if seat.phase is SeatPhase.IN and self._granted(seat) != told:
                 asks.append(self._credit(log, seat, now))
+        for log in list(self._untold):
+            if now - self._figures_at.get(log, -inf) >= FIGURES_SECONDS_MAX:
+                asks += self._tell_figures(log, now)
         return asks
+
+    def heard(self, log: LogId, now: float) -> list[AskExchange]:
+        """As of any member; and how this instance is."""
+        return [*super().heard(log, now), *self._tell_figures(log, now)]
 
     def leave(self, log: LogId) -> None:
         """As of any member."""
         super().leave(log)
         self._credits.pop(log, None)
+        self._figures_at.pop(log, None)
+        self._untold.discard(log)
 
     @property
     def starting(self) -> int:
@@ -283,14 +302,28 @@ class InstanceMachine(ConsumerMachine):
         told: list[Told] = [(holding, [], 0) for holding in holdings]
         return self._send(log, seat, Done(0, [], [], [], None, [], begun), told, now)
 
-    def figures(self, figures: Figures) -> list[AskExchange]:
-        """Tell all exchanges how this instance is."""
-        told = requesting.encode(figures)
-        return [
-            AskExchange(log, [FIGURES, told])
-            for log, seat in self._seats.items()
-            if seat.phase is SeatPhase.IN
-        ]
+    def figures(self, figures: Figures, now: float, *, soon: bool) -> list[AskExchange]:
+        """How this instance is: exchanges are told when they are heard next, so that a hundred
+        instances without work do not wake each of them a hundred times a second.
+
+        Args:
+            soon: they are told now.
+        """
+        self._figures = requesting.encode(figures)
+        self._untold = set(self._seats)
+        return [ask for log in self._seats if soon for ask in self._tell_figures(log, now)]
+
+    def _resume(self, log: LogId, seat: Seat, joined: Joined, now: float) -> list[AskExchange]:
+        if self._figures:
+            self._untold.add(log)  # it has forgotten them
+        return super()._resume(log, seat, joined, now) + self._tell_figures(log, now)
+
+    def _tell_figures(self, log: LogId, now: float) -> list[AskExchange]:
+        if log not in self._untold or self._seats[log].phase is not IN:
+            return []
+        self._untold.discard(log)
+        self._figures_at[log] = now
+        return [AskExchange(log, [FIGURES, self._figures])]
 
     def take(self, log: LogId, parts: list[bytes], now: float) -> list[AskExchange]:
         """Something came from an exchange."""

@@ -159,13 +159,13 @@ class InstanceShell(ConsumerShell):
         super().close()
 
     def tell_figures(self, figures: Figures) -> None:
-        """Say how the instance is, and take requests only while it is available."""
+        """Say how the instance is, and take requests only while it is available: that at once."""
         if self._draining:
             figures = msgspec.structs.replace(figures, available=False, rule="it ends")
-        self._perform(self._instance.figures(figures))
-        if figures.available is not self._available:
+        now, changes = self._engine.reactor.now(), figures.available is not self._available
+        self._perform(self._instance.figures(figures, now, soon=changes))
+        if changes:
             self._available = figures.available
-            now = self._engine.reactor.now()
             self._perform(self._instance.taking(taking=figures.available, now=now))
 
     def _take(self, name: LogId, answers: list[list[bytes]]) -> None:

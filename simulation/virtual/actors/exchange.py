@@ -116,6 +116,8 @@ class Exchange:
         self._live: dict[Connection, list[bytes]] = {}
         self._paused_at: float | None = None
         self._late: list[tuple[Connection, Frames, bool]] = []
+        self._ended: list[bytes] = []
+        """Connections that have ended while it stands still."""
         self._settle_alarm = Alarm(world, self._settle)
         self._serve_alarm = Alarm(world, self._serve)
         self._tick_alarm = Alarm(world, self._tick)
@@ -146,6 +148,7 @@ class Exchange:
         self._data.clear()
         self._live.clear()
         self._late.clear()
+        self._ended.clear()
         for alarm in (self._settle_alarm, self._serve_alarm, self._tick_alarm):
             alarm.set(None)
 
@@ -165,6 +168,9 @@ class Exchange:
                 self.take(connection, frames)
             else:
                 self.subscription(connection, frames)
+        ended, self._ended = self._ended, []
+        for route in ended:
+            self.handle(Unreachable(route))
         self._tick()
         self._serve()
 
@@ -185,8 +191,14 @@ class Exchange:
         self._data[connection.route] = connection
 
     def leave(self, connection: Connection) -> None:
-        """A connection to the data port has ended; the core learns it when it sends there."""
-        self._data.pop(connection.route, None)
+        """A connection to the data port has ended."""
+        if self._data.pop(connection.route, None) is None:
+            return
+        if self.paused:
+            self._ended.append(connection.route)
+        else:
+            self.core.begin(self._world.now, self._world.time_us)
+            self.handle(Unreachable(connection.route))
 
     def take(self, connection: Connection, frames: Frames) -> None:
         """A message at the data port."""

@@ -37,6 +37,28 @@ def test_what_a_turn_publishes_itself_is_handed_out_soon(monkeypatch: pytest.Mon
         server.close()
 
 
+def test_the_end_of_a_connection_is_noticed_though_nothing_is_sent_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, gone = ExchangeServer(SPEC), list[bytes]()
+    monkeypatch.setattr(server.core.consumers, "gone", lambda route: gone.append(route) or stop())
+    stop = server.reactor.stop
+    with closing(server), socket.create_connection(address_of(server.data)) as member:
+        member.sendall(zmtp.GREETING + zmtp.ready(b"DEALER"))
+        member.shutdown(socket.SHUT_WR)
+        server.reactor.run()
+        assert len(gone) == 1
+
+
+def test_publishers_alone_are_asked_for_a_sign_of_life_each_half_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = ExchangeServer(SPEC)
+    monkeypatch.setattr(server.core.links, "routes", {b"publisher": None})
+    with closing(server):
+        assert [server._data._is_calm(each) for each in (b"publisher", b"member")] == [False, True]
+
+
 def test_what_waits_for_the_end_of_the_turn_makes_no_subscriber_slow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -40,7 +40,7 @@ def ends(sends: list[Send]) -> dict[bytes, list[RequestEnd]]:
 
 def attend(requesters: Requesters[bytes], group: Any, route: bytes, publisher: bytes) -> None:
     wish = Attend(id=1, queue=b"q" * 16, service="s", publisher=publisher)
-    requesters.attend(Request(route, ATTEND, b"", b"tag1"), wish, group, 0.0)
+    requesters.attend(Request(route, ATTEND, b"", b"tag1"), wish, group)
 
 
 def test_the_newest_connection_of_a_publisher_is_told() -> None:
@@ -84,7 +84,7 @@ def test_ends_go_with_the_acknowledgements_of_who_has_made_the_requests() -> Non
     links: dict[bytes, bytes] = {b"p" * 16: b"link"}
     requesters.link_of = links.get
     wish = Attend(id=1, queue=b"q" * 16, service="s", publisher=b"p" * 16, by_link=True)
-    requesters.attend(Request(b"a", ATTEND, b"", b"tag1"), wish, group, 0.0)
+    requesters.attend(Request(b"a", ATTEND, b"", b"tag1"), wish, group)
 
     def tell(value: bytes) -> list[tuple[bytes, bytes]]:
         end = RequestEnd(0, 0, RequestState.DONE, value)
@@ -102,7 +102,7 @@ def test_what_was_asked_for_is_told_where_it_was_asked_as_the_link_may_be_cut() 
     requesters, group = made()
     requesters.link_of = {b"p" * 16: b"link"}.get
     wish = Attend(id=1, queue=b"q" * 16, service="s", publisher=b"p" * 16, by_link=True)
-    requesters.attend(Request(b"a", ATTEND, b"", b"tag1"), wish, group, 0.0)
+    requesters.attend(Request(b"a", ATTEND, b"", b"tag1"), wish, group)
     end = RequestEnd(0, 0, RequestState.DONE, b"v")
 
     def ends_so() -> list[bytes]:

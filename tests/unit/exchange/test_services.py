@@ -43,7 +43,6 @@ from roq.protocol.requesting import (
     ENDS,
     FIGURES,
     INSTANCE_ORDER,
-    OUTCOMES,
     POSITIONS_MAX,
     REQUESTS,
     REVOKED,
@@ -57,7 +56,6 @@ from roq.protocol.requesting import (
     Figures,
     InstanceOrder,
     Position,
-    RequestEnds,
     RequestsQuery,
     RequestState,
     Revoked,
@@ -494,11 +492,13 @@ def test_a_connection_that_ends_leaves_nothing_behind() -> None:
     assert [each.state for each in back.ends()] == ["done"], "the response waits for somebody"
 
 
-def test_a_requester_to_whom_nothing_was_said_for_long_is_asked_whether_it_is_there() -> None:
+def test_nothing_is_sent_to_a_requester_that_waits_for_nothing() -> None:
     there, _, asker, _ = service()
-    pass_time(there, requesters.PROBE_SECONDS)
     asker.look()
-    assert requesting.decode(asker.take(OUTCOMES), RequestEnds) == RequestEnds("")
+    asker.other = []
+    pass_time(there, 10.0)
+    asker.look()
+    assert (asker.other, asker.told) == ([], [])
 
 
 def test_many_ends_travel_in_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from zmtp_bench import Bench, Raw, arrived
 from roq.protocol import zmtp
 from roq.runtime import zmtp_server
 from roq.runtime.zmtp_server import TOPICS_FOUND_MAX, FanOut, Outcome, Router
+from roq.timing import HEARTBEAT_TIMEOUT_MS
 
 MEGABYTE = 1 << 20
 EMPTY_COMMAND = b"\x04\x00"
@@ -286,6 +287,51 @@ def test_it_says_how_long_it_may_be_silent_itself(bench: Bench) -> None:
     router._beat()
     bench.until(lambda: raw.heard() or raw.inbound.ttl_ms)
     assert raw.inbound.ttl_ms == 2_000
+
+
+@pytest.mark.parametrize(
+    ("patience_ms", "pings"), [(2 * HEARTBEAT_TIMEOUT_MS, 2), (2 * HEARTBEAT_TIMEOUT_MS - 1, 4)]
+)
+def test_calm_peers_are_asked_half_as_often_if_there_is_patience_enough(
+    bench: Bench, patience_ms: int, pings: int
+) -> None:
+    calm: list[bytes] = []
+    router, port = bench.router(patience_ms=patience_ms, calm=lambda route: route in calm)
+    raws = [bench.raw(port, b"DEALER") for _ in range(3)]
+    ready(bench, router, *raws)
+    hasty, *rest = router.peers
+    calm += [peer.route for peer in rest]
+    before = {peer: peer.taken for peer in router.peers}
+    for _ in range(4):
+        router._beat()
+        router.flush()
+    size = len(zmtp.ping(patience_ms))
+    asked = {peer: (peer.taken - before[peer]) // size for peer in router.peers}
+    assert asked[hasty] == 4
+    assert [asked[peer] for peer in rest] == [pings, pings]
+
+
+def test_that_connections_have_ended_is_told_behind_what_came_by_them(bench: Bench) -> None:
+    router, port = bench.router(patience_ms=2_000)
+    raws = [bench.raw(port, b"DEALER") for _ in range(3)]
+    stranger = bench.raw(port)
+    for number, raw in enumerate(raws):
+        raw.say(b"%d" % number)
+    bench.until(lambda: len(bench.got) == 3)
+    routes = {frames[0]: route for route, frames in bench.got}
+    raws[0].say(b"last")
+    raws[0].socket.shutdown(socket.SHUT_WR)
+    raws[1].reset()
+    stranger.reset()
+    seen: list[int] = []
+    bench.until(lambda: seen.append(len(bench.got)) or len(bench.ended) == 2)
+    assert set(bench.ended) == {routes[b"0"], routes[b"1"]}
+    assert bench.got[-1] == (routes[b"0"], [b"last"])
+    for peer in router.peers:
+        peer.heard_at -= 3.0
+    router._beat()
+    bench.until(lambda: len(bench.ended) == 3)
+    assert bench.ended[2] == routes[b"2"], "it was silent"
 
 
 def test_one_that_was_not_read_yet_is_not_silent(bench: Bench) -> None:

@@ -8,7 +8,12 @@ import pytest
 
 from roq.client.consume import machine
 from roq.client.consume.holding import ACKED, RETURNED, Holding
-from roq.client.consume.machine import AGAIN_SECONDS, ASK_SECONDS, ConsumerMachine
+from roq.client.consume.machine import (
+    AGAIN_SECONDS,
+    ASK_SECONDS,
+    RENEW_EARLY,
+    ConsumerMachine,
+)
 from roq.client.consume.message import Settlement
 from roq.client.consume.seat import IDLE_SECONDS, AskExchange, Membership
 from roq.errors import RemoteProtocolError
@@ -395,6 +400,19 @@ def test_leases_are_renewed_and_nothing_more_is_taken_while_it_closes() -> None:
     assert read(ask, Credit).messages == 3
     (ask,) = script.machine.farewells()
     assert read(ask, LeaveGroup).member == b"m" * 16
+
+
+def test_leases_are_renewed_a_little_early_when_the_exchange_is_heard() -> None:
+    script = Script()
+    join = join_in(script.open(1))
+    (log,) = script.machine.seats
+    assert script.machine.heard(log, 4.0) == [], "it is not in"
+    script.joined(1, join)
+    assert script.machine.heard(log, RENEW_EARLY * 5.0 - 0.1) == []
+    (ask,) = script.machine.heard(log, RENEW_EARLY * 5.0 + 0.1)
+    assert read(ask, Credit).messages == 10
+    assert script.machine.tick(5.0) == [], "that was it"
+    assert script.machine.heard(log, 60.0) == [], "it was silent for too long, and joins again"
 
 
 def test_what_cannot_be_read_is_given_back_as_an_attempt() -> None:

@@ -85,7 +85,9 @@ class PaperEngine:
         for function in soon:
             function()
 
-    def open(self, address: str, *, on_up: Any, on_down: Any, on_answers: Any) -> Connection:
+    def open(
+        self, address: str, *, on_up: Any, on_down: Any, on_answers: Any, **_: Any
+    ) -> Connection:
         made = self.connections[address] = Connection(on_up, on_down, on_answers)
         return made
 

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Iterator
 
 import pytest
+import zmq
 
 from roq.client.io.exchange_connections import (
     FETCHES_AT_ONCE,
@@ -27,12 +28,18 @@ class Reader:
     def __init__(self, scene: Scene) -> None:
         self.heard: list[str] = []
         self.answers: list[list[bytes]] = []
+        self.signs = list[int]()
+        """How much had been answered when something came."""
         self.connection: ExchangeConnection = scene.connections.open(
             scene.address,
             on_up=lambda: self.heard.append("up"),
             on_down=lambda: self.heard.append("down"),
             on_answers=self.answers.extend,
+            on_heard=self._hear,
         )
+
+    def _hear(self) -> None:
+        self.signs.append(len(self.answers))
 
 
 class Scene:
@@ -97,6 +104,22 @@ def test_readers_share_one_connection_and_each_gets_its_own_answers(scene: Scene
     scene.run_until(lambda: all(reader.answers for reader in readers))
     assert [reader.answers for reader in readers] == [[[SEEK, b"%d" % n]] for n in range(3)]
     assert first.connection.heard_at == third.connection.heard_at
+
+
+def test_heartbeats_are_heard_and_answers_before_that(scene: Scene) -> None:
+    scene.server.setsockopt(zmq.HEARTBEAT_IVL, 20)
+    sockets.bind_port(scene.server, "127.0.0.1", 0)  # what is set holds from here on
+    endpoint = scene.server.getsockopt_string(zmq.LAST_ENDPOINT)
+    scene.address = endpoint
+    reader = Reader(scene)
+    scene.run_until(lambda: len(reader.signs) > 2)
+    assert reader.answers == []
+    reader.connection.ask([SEEK, b"where"])
+    scene.run_until(lambda: len(scene.asked) == 1)
+    scene.say(scene.asked[0], b"there")
+    scene.run_until(lambda: 1 in reader.signs)
+    assert reader.signs == sorted(reader.signs)
+    reader.connection.close([])
 
 
 def test_what_comes_for_one_that_has_gone_is_dropped(scene: Scene) -> None:

@@ -9,6 +9,7 @@ import pytest
 from roq.client.consume.holding import ACKED
 from roq.client.consume.seat import AskExchange, Membership
 from roq.client.request.instance import (
+    FIGURES_SECONDS_MAX,
     RUNS,
     WAITING,
     HandlerResult,
@@ -249,12 +250,39 @@ def test_after_a_connection_was_lost_answers_are_told_again() -> None:
 
 def test_figures_go_to_all_exchanges_and_nothing_is_taken_while_unavailable() -> None:
     script = Script()
-    (ask,) = script.machine.figures(Figures(False, "no"))
+    (ask,) = script.machine.figures(Figures(False, "no"), 0.0, soon=True)
     assert ask.frames[0] == FIGURES
     assert requesting.decode(ask.frames[1], Figures) == Figures(False, "no")
     (credit,) = script.machine.taking(taking=False, now=0.0)
     assert credit.frames[0] == CREDIT
     assert consuming.decode(credit.frames[1], Credit).messages == 0
+
+
+def test_figures_wait_until_their_exchange_is_heard_and_no_longer_than_a_moment() -> None:
+    def told(asks: list[AskExchange]) -> list[tuple[LogId, int]]:
+        return [
+            (ask.log, requesting.decode(ask.frames[1], Figures).busy)
+            for ask in asks
+            if ask.frames[0] == FIGURES
+        ]
+
+    script = Script(exchanges=2)
+    one, two = script.machine.seats
+    assert script.machine.figures(Figures(True, busy=1), 0.0, soon=False) == []
+    assert told(script.machine.tick(0.1)) == [(one, 1), (two, 1)], "they know nothing yet"
+    assert script.machine.figures(Figures(True, busy=2), 1.0, soon=False) == []
+    assert told(script.machine.tick(1.1)) == []
+    assert told(script.machine.heard(one, 1.2)) == [(one, 2)]
+    assert told(script.machine.heard(one, 1.3)) == [], "it knows"
+    assert script.machine.figures(Figures(True, busy=3), 1.3, soon=False) == []
+    assert told(script.machine.tick(0.1 + FIGURES_SECONDS_MAX)) == [(two, 3)]
+    script.machine.down(one)
+    assert told(script.machine.heard(one, 1.4)) == []
+    asks = script.joined(script.machine.up(one, 1.5), one)
+    assert told(asks) == [(one, 3)], "who joins again is not known"
+    script.machine.figures(Figures(True, busy=4), 2.0, soon=False)
+    script.machine.leave(one)
+    assert told(script.machine.tick(9.0)) == [(two, 4)]
 
 
 def test_availability_that_flaps_leaves_the_credit_as_it_is() -> None:

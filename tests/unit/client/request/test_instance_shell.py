@@ -76,7 +76,7 @@ class Script:
         self.timers.clear()
         self.sent.clear()
 
-    def open(self, _address: str, *, on_up: Any, on_down: Any, on_answers: Any) -> Script:
+    def open(self, _address: str, *, on_up: Any, on_down: Any, on_answers: Any, **_: Any) -> Script:
         self.up, self.down, self.take = on_up, on_down, on_answers
         return self
 
