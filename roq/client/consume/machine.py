@@ -73,9 +73,6 @@ from roq.protocol.requesting import ServiceSettings
 ASK_SECONDS: Final = 3.0
 """A Join that is not answered is repeated after so long; one that is refused, after a while."""
 AGAIN_SECONDS: Final = 1.0
-RENEW_PARTS: Final = 3
-"""Leases are renewed in this part of their time."""
-RENEW_SECONDS_MAX: Final = 5.0
 RENEW_EARLY: Final = 0.7
 """When so large a part of that is over they are renewed when the exchange is heard."""
 _LEASED_PARTS: Final = 5
@@ -209,7 +206,7 @@ class ConsumerMachine:
         seat = self._seats.get(log)
         if seat is None or seat.phase is not IN or self._lapsed(seat, now):
             return []
-        if now - seat.told_at < RENEW_EARLY * _renew_seconds(seat):
+        if now - seat.told_at < RENEW_EARLY * seat.renew_seconds:
             return []
         return [self._credit(log, seat, now)]
 
@@ -279,7 +276,7 @@ class ConsumerMachine:
         for log, seat in self._seats.items():
             self.extended += seat.extensions.expire(now)
             if seat.phase is SeatPhase.IN:
-                if fewer or now - seat.told_at >= _renew_seconds(seat):
+                if fewer or now - seat.told_at >= seat.renew_seconds:
                     asks.append(self._credit(log, seat, now))
             elif seat.up and now >= seat.ask_at:
                 asks += self._join(log, seat, now)
@@ -616,7 +613,3 @@ class ConsumerMachine:
             return
         if seat.holdings.pop(holding.number, None) is not None:
             seat.held_bytes -= holding.batch.size
-
-
-def _renew_seconds(seat: Seat) -> float:
-    return min(seat.lease_seconds / RENEW_PARTS, RENEW_SECONDS_MAX)

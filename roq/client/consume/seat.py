@@ -22,6 +22,9 @@ UNCONFIRMED_BYTES_MAX: Final = 64 * 1024 * 1024
 UNCONFIRMED_BATCHES_MAX: Final = 25_000
 """When a member has settled so much that its exchanges have not confirmed, it takes nothing more: a
 disk that stands still does not fill its memory."""
+RENEW_PARTS: Final = 3
+"""Leases are renewed in this part of their time."""
+RENEW_SECONDS_MAX: Final = 5.0
 
 Return = tuple[Holding, Run, Settlement]
 """Messages that the user returns, and how."""
@@ -143,3 +146,8 @@ class Seat:
     """The largest that the exchange takes."""
     extensions: Extensions = field(default_factory=Extensions)
     trouble: str = ""
+
+    @property
+    def renew_seconds(self) -> float:
+        """Leases are renewed after so long."""
+        return min(self.lease_seconds / RENEW_PARTS, RENEW_SECONDS_MAX)
