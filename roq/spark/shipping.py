@@ -25,36 +25,38 @@ class Shipped:
 class _Look:
     """Becomes a call of `_look` where it is unpacked."""
 
-    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
-        return _look, (roq.__version__,)
+    def __reduce__(self) -> tuple[Callable[[str, str], None], tuple[str, str]]:
+        return _look, (roq.__version__, __name__)
 
 
 _LOOK: Final = _Look()
 
 
-def _look(version: str) -> None:
+def _look(version: str, module: str) -> None:
     """Import the package.
 
     Args:
         version: of the driver's RoQ.
+        module: of the package, by name: what is imported is what is installed there.
 
     Raises:
         ImportError: it is not there, or something that it needs, or it is another version; says
             where, and what to do.
     """
     # This runs where there may be no RoQ: it knows nothing but the standard library.
+    import importlib  # noqa: PLC0415
     import socket  # noqa: PLC0415
     import sys  # noqa: PLC0415
 
     where = f"(host {socket.gethostname()}, {sys.executable})"
     try:
-        import roq.spark  # noqa: PLC0415
+        importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
             f"the format roq needs the package roq on every executor: {error} {where}. Run pip "
             "install 'roq-cluster[spark]' there, or send an environment along as docs/spark.md says"
         ) from None
-    there = getattr(roq, "__version__", "of an unknown version")
+    there = getattr(sys.modules["roq"], "__version__", "of an unknown version")
     if there != version:
         raise ImportError(
             f"the format roq needs the same RoQ on every executor: there it is {there}, the driver "

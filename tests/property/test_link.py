@@ -28,8 +28,8 @@ from roq.client.publish.events import (
 )
 from roq.client.publish.link import Drop, Open, Say, Transmit
 from roq.client.publish.links import Links
+from roq.client.publish.pending_batch import PendingBatch
 from roq.client.publish.receipt import Outcome, Receipt
-from roq.client.publish.send_window import PendingBatch
 from roq.machine import Tick
 from roq.model import ExchangeInfo, Limits, PublisherId
 from roq.protocol import batch as wire

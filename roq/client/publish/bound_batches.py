@@ -18,7 +18,7 @@ from collections.abc import Container, Set
 from typing import Final
 
 from roq.client.publish.link import Link, LinkEffect, LinkPhase
-from roq.client.publish.send_window import PendingBatch
+from roq.client.publish.pending_batch import PendingBatch
 from roq.model import ExchangeInfo, LogId
 from roq.protocol.delayed import DELAYED_TOPIC
 

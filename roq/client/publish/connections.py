@@ -13,7 +13,7 @@ from typing import Final
 
 from roq.client.io.engine import Engine
 from roq.client.publish.connection import Connection
-from roq.client.publish.send_window import PendingBatch
+from roq.client.publish.pending_batch import PendingBatch
 
 GOODBYE_MS: Final = 200
 HOLD_BYTES: Final = 32 * 1024

@@ -20,8 +20,9 @@ from typing import Final
 from msgspec import structs
 
 from roq.client.publish.latency import LatencyBook
+from roq.client.publish.pending_batch import PendingBatch
 from roq.client.publish.receipt import Outcome, SendStatus
-from roq.client.publish.send_window import PendingBatch, SendWindow
+from roq.client.publish.send_window import SendWindow
 from roq.errors import RemoteProtocolError
 from roq.model import NO_LOG, ExchangeInfo, LogId
 from roq.protocol import channel, documents

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from roq.client.publish.link import Link, LinkPhase
+from roq.client.publish.pending_batch import PendingBatch, age
 from roq.client.publish.receipt import Receipt
-from roq.client.publish.send_window import PendingBatch, SendWindow, Stream, age
-from roq.client.publish.topics import Topics
+from roq.client.publish.send_window import SendWindow
+from roq.client.publish.topics import Stream, Topics
 from roq.protocol.batch import pack_floor
 
 

@@ -63,11 +63,12 @@ from roq.client.publish.link import (
     Transmit,
 )
 from roq.client.publish.link_chooser import LinkChooser
+from roq.client.publish.pending_batch import PendingBatch
 from roq.client.publish.relocation import LINKS_MAX, PublishedLogs, Relocation
 from roq.client.publish.replay import ReplayBuffer, ReplayBuffers
-from roq.client.publish.send_window import PendingBatch, SendWindow, Stream
+from roq.client.publish.send_window import SendWindow
 from roq.client.publish.stats import Tally
-from roq.client.publish.topics import NOTHING, Topics
+from roq.client.publish.topics import NOTHING, Stream, Topics
 from roq.machine import Tick
 from roq.model import NO_LOG, ExchangeInfo, Limits, LogId, PublisherId
 from roq.protocol import channel, documents

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from roq.client.publish.link import Link, LinkPhase
-from roq.client.publish.send_window import Stream
+from roq.client.publish.topics import Stream
 from roq.model import NO_LOG, ExchangeInfo, LogId
 from roq.protocol.batch import LOGS_MAX
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Container, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from roq.client.publish.pending_batch import PendingBatch
+from roq.client.publish.topics import Stream
 from roq.model import LogId
 from roq.timing import REPLAY_KEEP_SECONDS, REPLAY_LEFT_SECONDS
-
-if TYPE_CHECKING:
-    from roq.client.publish.send_window import PendingBatch, Stream
 
 KEEP_BYTES: Final = 16 * 1024 * 1024
 

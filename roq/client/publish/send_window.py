@@ -17,85 +17,15 @@ from itertools import islice
 
 from msgspec import structs
 
+from roq.client.publish.pending_batch import PendingBatch, age
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.replay import ReplayBuffer
 from roq.client.publish.stats import Tally
+from roq.client.publish.topics import Stream
 from roq.errors import LocalProtocolError
 from roq.model import PublisherId
 from roq.protocol import batch as wire
 from roq.protocol.channel import Run
-
-
-class Stream:
-    """One topic of one publisher.
-
-    Attributes:
-        topic: as people see it.
-        data: as it travels.
-        next_sequence: of the next message to be sealed.
-        acked_at: when a batch of it was acknowledged last.
-        unacked: first sequences of what is not acknowledged; None unless the publisher is striped.
-    """
-
-    __slots__ = ("acked_at", "data", "next_sequence", "topic", "unacked")
-
-    def __init__(self, topic: str, data: bytes) -> None:
-        self.topic = topic
-        self.data = data
-        self.next_sequence = 0
-        self.acked_at = 0.0
-        self.unacked: dict[int, None] | None = None
-
-
-class PendingBatch:
-    """A batch as it travels, and what the publisher owes for it."""
-
-    __slots__ = (
-        "acked_at",
-        "count",
-        "data",
-        "epoch",
-        "first_sequence",
-        "link_number",
-        "owed",
-        "receipt",
-        "sealed_at",
-        "sent",
-        "spare",
-        "strayed",
-        "stream",
-        "void",
-    )
-
-    def __init__(
-        self,
-        stream: Stream,
-        data: bytes,
-        *,
-        link_number: int,
-        first_sequence: int,
-        count: int,
-        receipt: Receipt,
-        sealed_at: float,
-    ) -> None:
-        self.stream = stream
-        self.data = data
-        self.link_number = link_number
-        self.first_sequence = first_sequence
-        self.count = count
-        self.receipt = receipt
-        self.sealed_at = sealed_at
-        self.acked_at = 0.0
-        self.epoch = 0
-        """Of the link that it was acknowledged on."""
-        self.sent = False
-        self.strayed = False
-        """It left on another link before: a copy may still arrive there."""
-        self.spare = False
-        """Stands for one that others send; only for its number, which the exchange may have."""
-        self.void = False
-        self.owed = True
-        """Counts in the window; False for what was acknowledged before and is only replayed."""
 
 
 class SendWindow:
@@ -551,8 +481,3 @@ class SendWindow:
 
 def _waits(sealed: PendingBatch, topics: Container[str]) -> bool:
     return sealed.stream.topic in topics and not (sealed.spare or sealed.void)
-
-
-def age(sealed: PendingBatch) -> tuple[float, int]:
-    """Orders batches as they were sealed."""
-    return sealed.sealed_at, sealed.first_sequence

@@ -41,10 +41,10 @@ from roq.client.publish.events import (
 from roq.client.publish.latency import LatencyBook
 from roq.client.publish.link import Drop, Open, Say, Transmit
 from roq.client.publish.machine import PublisherMachine, facts_of
+from roq.client.publish.pending_batch import PendingBatch
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.resume import Identity
 from roq.client.publish.retries import Tries
-from roq.client.publish.send_window import PendingBatch
 from roq.client.session.events import SessionState
 from roq.client.session.machine import PUBLISHER
 from roq.client.session.shell import MonitorSession

@@ -5,13 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from roq.client.publish.send_window import Stream
 from roq.errors import InvalidRequest
 from roq.model import encode_topic
 from roq.protocol.channel import STREAMS_PER_HELLO_MAX, StreamState
 
 IDLE_MAX_US: Final = 1 << 62
 _EVER: Final = -1e15
+
+
+class Stream:
+    """One topic of one publisher.
+
+    Attributes:
+        topic: as people see it.
+        data: as it travels.
+        next_sequence: of the next message to be sealed.
+        acked_at: when a batch of it was acknowledged last.
+        unacked: first sequences of what is not acknowledged; None unless the publisher is striped.
+    """
+
+    __slots__ = ("acked_at", "data", "next_sequence", "topic", "unacked")
+
+    def __init__(self, topic: str, data: bytes) -> None:
+        self.topic = topic
+        self.data = data
+        self.next_sequence = 0
+        self.acked_at = 0.0
+        self.unacked: dict[int, None] | None = None
+
+
 NOTHING: Final[Mapping[Stream, int]] = {}
 
 

@@ -16,8 +16,9 @@ from roq.client.publish.connections import (
     HOLD_SECONDS,
     Connections,
 )
+from roq.client.publish.pending_batch import PendingBatch
 from roq.client.publish.receipt import Receipt
-from roq.client.publish.send_window import PendingBatch, Stream
+from roq.client.publish.topics import Stream
 
 LINK = 1
 SMALL = b"x" * (HOLD_BYTES // 4)

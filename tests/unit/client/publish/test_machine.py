@@ -13,9 +13,9 @@ from publisher_script import LIMITS, X1, NoWaiter
 from roq.client.publish.batching import Attributed, OneWay, with_attributes
 from roq.client.publish.events import AskAttach, Assignment, Received
 from roq.client.publish.machine import OLD_SECONDS, PublisherMachine
+from roq.client.publish.pending_batch import PendingBatch
 from roq.client.publish.receipt import Outcome, Receipt
 from roq.client.publish.retries import Tries
-from roq.client.publish.send_window import PendingBatch
 from roq.errors import InvalidName, MessageTooLarge
 from roq.machine import Tick
 from roq.model import Limits, PublisherId

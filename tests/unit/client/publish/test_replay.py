@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from publisher_script import NoWaiter
 
+from roq.client.publish.pending_batch import PendingBatch
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.replay import KEEP_BYTES, ReplayBuffer, ReplayBuffers
-from roq.client.publish.send_window import PendingBatch, Stream
+from roq.client.publish.topics import Stream
 from roq.model import LogId
 from roq.timing import HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS, REPLAY_KEEP_SECONDS, REPLAY_LEFT_SECONDS
 

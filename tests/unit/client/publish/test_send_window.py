@@ -7,10 +7,12 @@ from copy import copy
 import pytest
 from publisher_script import NoWaiter
 
+from roq.client.publish.pending_batch import PendingBatch
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.replay import ReplayBuffer
-from roq.client.publish.send_window import PendingBatch, SendWindow, Stream
+from roq.client.publish.send_window import SendWindow
 from roq.client.publish.stats import Tally
+from roq.client.publish.topics import Stream
 from roq.errors import LocalProtocolError
 from roq.model import PublisherId
 from roq.protocol import batch as wire
