@@ -20,7 +20,6 @@ from typing import Final
 
 from roq.errors import RemoteProtocolError
 from roq.log.files import Files, LogRefused
-from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
 from roq.log.key_index import INDEXES, keys_name
 from roq.log.meta import META, NEW_SUFFIX, Meta, claim_folder
@@ -36,6 +35,7 @@ from roq.log.records import (
     read_head,
     record_bytes,
 )
+from roq.log.ring import HotTail
 from roq.log.segment_reader import (
     Segment,
     counting,

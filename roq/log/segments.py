@@ -30,7 +30,6 @@ from typing import Final, Generic, TypeVar
 
 from roq.log.disk_groups import Group, Sync
 from roq.log.files import Files
-from roq.log.hot_tail import HotTail
 from roq.log.index import SegmentIndex
 from roq.log.key_index import keys_name, may_have_keys
 from roq.log.key_search import KeySearch, Places
@@ -41,6 +40,7 @@ from roq.log.records import (
     pack_head,
     record_bytes,
 )
+from roq.log.ring import HotTail
 from roq.log.segment_reader import (
     Segment,
     SegmentReader,

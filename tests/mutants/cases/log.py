@@ -98,7 +98,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        if True:\n            time_us"),
     ),
     *mutants(
-        "roq/log/hot_tail.py",
+        "roq/log/ring.py",
         DISK,
         ("held = self.committed_to - self.floor\n", "held = self.end - self.floor\n"),
     ),

@@ -1,6 +1,6 @@
 """The memory log: bounded, indexed by topic and time, and honest about what it forgot."""
 
-from roq.log.ring import ENTRY_OVERHEAD, Ring
+from roq.log.ring import ENTRY_OVERHEAD, HotTail, Ring
 from roq.protocol.entry import NONE, EntryKind, announcement, read_entry
 
 QUEUE = b"q" * 16
@@ -170,3 +170,33 @@ def test_what_left_the_ring_is_released() -> None:
     put(log, *[b"a", b"b"] * 3_000)
     assert log.kept <= 2 * (10 + ENTRY_OVERHEAD)
     assert log.floor == 5_998
+
+
+BATCH = b"x" * 100
+
+
+def tail() -> HotTail[bytes]:
+    return HotTail(b"q" * 16, 1, 1, capacity_bytes=1_000, topics_max=10, topics_spare=0)
+
+
+def test_what_is_not_committed_stays_however_large_it_is() -> None:
+    made = tail()
+    for _ in range(50):
+        made.append(b"t", BATCH, len(BATCH))
+    assert (made.floor, made.end, made.committed) == (0, 50, 0)
+    assert made.kept > made.capacity
+
+
+def test_what_is_committed_makes_room_from_then_on() -> None:
+    made = tail()
+    for _ in range(50):
+        made.append(b"t", BATCH, len(BATCH))
+    made.commit(20)
+    assert (made.floor, made.committed) == (20, 20), "all that may leave, and no more"
+    made.commit(50)
+    assert 20 < made.floor < 50
+    assert made.kept <= made.capacity
+
+
+def test_a_topic_that_is_forgotten_is_its_name() -> None:
+    assert tail().topic(b"t").name == b"t"
