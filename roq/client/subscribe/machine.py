@@ -14,8 +14,7 @@ from roq.client.session.events import SessionFacts
 from roq.client.status.status import ExchangeFacts, SubscriberFacts
 from roq.client.subscribe.backpressure import AHEAD_BYTES, MergeBackpressure
 from roq.client.subscribe.message import Batch, Gap
-from roq.client.subscribe.missing import oldest
-from roq.client.subscribe.progress import Progress
+from roq.client.subscribe.progress import Progress, oldest
 from roq.client.subscribe.resequencer import HELD_BYTES_MAX, Counts, Resequencer
 from roq.machine import Tick
 from roq.model import ExchangeInfo, LogId, exchange_name

@@ -1,15 +1,18 @@
-"""How far a subscriber has read each exchange, and when the monitor is to hear of it at once: pure.
+"""How far a subscriber has read each exchange, and what its messages wait for: pure.
 
 The monitor sends publishers to a new exchange when the subscribers are there, and stops one that it
-has emptied when they have read it to its end. Both wait for what is said here.
+has emptied when they have read it to its end. Both wait for what is said here, so it is to hear
+some of it at once. People are told of the hole that has been there the longest, in words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
 
-from roq.model import LogId
+from roq.client.subscribe.stream import Stream
+from roq.model import LogId, exchange_name
 from roq.read.reader import Reader
 
 NEWS_SECONDS: Final = 0.5
@@ -59,3 +62,43 @@ class Progress:
 
 def _end(reader: Reader) -> int:
     return reader.chain.verified or 0
+
+
+_STREAMS_MAX = 1_000
+"""So many are looked at: who waits in more is told of one of these."""
+
+
+class Hole(NamedTuple):
+    """Where messages wait for older ones."""
+
+    since: float
+    """When the last thing has moved there."""
+    stream: Stream
+
+    def text(self, verified: Mapping[LogId, float]) -> str:
+        """What is missing, and who may have it.
+
+        Args:
+            verified: as of when each exchange was read to its end.
+        """
+        stream = self.stream
+        first = stream.held[0].first
+        where = f"publisher {stream.publisher.hex()[:8]}, topic {stream.topic!r}"
+        if first > stream.expected:
+            what = f"{first - stream.expected} messages from sequence {stream.expected} are missing"
+        else:
+            name = exchange_name(stream.held[0].source[0])
+            what = f"sequence {stream.expected} was put aside and is being fetched from {name}"
+        unread = [exchange_name(source[0]) for source, at in verified.items() if at < self.since]
+        who = f"; not read to the end since: {', '.join(sorted(unread))}" if unread else ""
+        return f"{where}: {what}{who}"
+
+
+def oldest(streams: Iterable[Stream]) -> Hole | None:
+    """The hole that has been there the longest, if there is any."""
+    holes = (
+        Hole(max(stream.filled_at, stream.held[0].arrived), stream)
+        for stream in islice(streams, _STREAMS_MAX)
+        if stream.held
+    )
+    return min(holes, key=lambda hole: hole.since, default=None)
