@@ -14,7 +14,6 @@
                   session_locks.py: which of the sessions live
     addresses.py  where a registry is, checked, and which store belongs to it
     embedded.py   a ZooKeeper server as a child process
-    java.py       where its Java runtime is
 
 Nothing here is on the way of a message: exchanges, publishers and subscribers never see it.
 """

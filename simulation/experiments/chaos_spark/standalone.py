@@ -18,7 +18,7 @@ from typing import Final, Self
 
 import psutil
 
-from roq.coordination.java import find_java
+from roq.coordination.embedded import find_java
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
 from roq.simulation.real.waiting import until
