@@ -11,6 +11,9 @@ Rules for a shell:
 2. An effect that needs an answer brings its answer back as an event.
 3. Call `handle(Tick(), now)` no later than `next_deadline()`.
 4. `now` never runs backwards; its origin does not matter, its unit is the second.
+
+A machine that judges others by their silence reads an `ObservedClock`: time as far as its own
+process has lived through it.
 """
 
 from __future__ import annotations
@@ -18,13 +21,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from roq.errors import LocalProtocolError
 
 Event_contra = TypeVar("Event_contra", contravariant=True)
 Effect_co = TypeVar("Effect_co", covariant=True)
 State = TypeVar("State", bound=Enum)
+
+STALL_SECONDS: Final = 1.5
+"""For whom events come every second: a longer silence means that this process did not run."""
+ROUNDING_SECONDS: Final = 1e-6
+"""A wake-up that comes too early by a rounding error would be followed by another, and another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +99,37 @@ class Transitions(Generic[State]):
         if state not in self.end:
             kind = type(state).__qualname__
             raise LocalProtocolError(f"{kind}: nothing is forgotten while it is {state.name}")
+
+
+class ObservedClock:
+    """A clock that stands still while its process does.
+
+    A process that was stopped for a while has heard from nobody, which says nothing about them: on
+    this clock it was a short moment, so nobody is declared lost for it.
+
+    Args:
+        now: the present time.
+        stall_seconds: events come more often than this; of a longer gap only so much counts.
+
+    Attributes:
+        stall_seconds: the same, for the next gap.
+    """
+
+    __slots__ = ("_last", "_skipped", "stall_seconds")
+
+    def __init__(self, now: float, stall_seconds: float = STALL_SECONDS) -> None:
+        self._last = now
+        self._skipped = 0.0
+        self.stall_seconds = stall_seconds
+
+    def read(self, now: float) -> float:
+        """Observed time at the time `now`, which never runs backwards."""
+        gap = now - self._last
+        if gap > self.stall_seconds:
+            self._skipped += gap - self.stall_seconds
+        self._last = now
+        return now - self._skipped
+
+    def outside(self, observed: float) -> float:
+        """The time at which `observed` will have been reached if nothing stalls."""
+        return observed + self._skipped + ROUNDING_SECONDS

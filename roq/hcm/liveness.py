@@ -19,9 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from roq.clock import ObservedClock
 from roq.hcm.children import Child, Children, State
 from roq.hcm.events import Probe, Probed
+from roq.machine import ObservedClock
 from roq.timing import CHILD_LIVES_SECONDS, IDLE_CHILD_FACTOR
 
 BUSY_SECONDS: Final = 10.0

@@ -19,7 +19,7 @@ from roq.jobs.batches import batch_rows
 from roq.jobs.database import MICROSECONDS, JobDatabase, Row
 from roq.jobs.held import BLOCK, LEFT
 from roq.jobs.instances import MECHANISMS, JobInstances, limits_of
-from roq.jobs.limits import TypeLimits, may_begin, read_changes, texts
+from roq.jobs.limits import TypeLimits, fair_share, may_begin, read_changes, texts
 from roq.jobs.rows import Deltas, spread
 from roq.jobs.schedules import JobSchedules
 from roq.jobs.schema import (
@@ -62,7 +62,6 @@ from roq.jobs.views import (
     job_row,
     rows,
 )
-from roq.policy.sharing import fair_share
 
 PAGE: Final = 100
 

@@ -24,6 +24,7 @@ from roq.client.naming import client_name
 from roq.errors import Unavailable
 from roq.jobs.database import JobDatabase
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, TIDY_MAX, JobInstances
+from roq.jobs.limits import lent
 from roq.jobs.pool import RunLoop, Running, RunThreads
 from roq.jobs.processes import START_SECONDS, JobProcesses
 from roq.jobs.room import JobPlaces, JobRoom, RunTimes
@@ -34,7 +35,6 @@ from roq.jobs.states import JobStatus, RunEnd, StaleReason
 from roq.jobs.store import JobStore
 from roq.jobs.types import JobKind, JobType
 from roq.jobs.watch import ChangeWatch, Ticker, Wake
-from roq.policy.sharing import lent
 from roq.runtime.backoff import Backoff
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from roq.clock import STALL_SECONDS, ObservedClock
 from roq.errors import QueueNotFound, QueueStopped, RequestError, Unavailable
-from roq.machine import Tick, Transitions
+from roq.machine import STALL_SECONDS, ObservedClock, Tick, Transitions
 from roq.model import Limits, exchange_name
 from roq.monitor.elasticity import Elasticity
 from roq.monitor.events import (

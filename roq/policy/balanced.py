@@ -10,7 +10,7 @@ One round, in this order:
 3. **Growth**, if an exchange stays overloaded by all that, or another rule is broken (`growth`).
 4. **Shrinking**, if the rest can carry everything under 70 % for some time (`shrinking`).
 
-A load that is out of reach of all exchanges that the rules allow (`resignation`) is left alone.
+A load that is out of reach of all exchanges that the rules allow (`relief`) is left alone.
 
 Exchanges that have taken part in a move are left alone until reports tell what has become of it,
 and nobody is moved to even things out while there are such exchanges. A publisher that was moved
@@ -29,8 +29,14 @@ from roq.policy.known import OVERLOAD
 from roq.policy.loads import Loads
 from roq.policy.marks import Marks
 from roq.policy.rebalance import BALANCED, CLEARLY_UNBALANCED, TARGET, plan
-from roq.policy.relief import flickering, overloaded, relieve
-from roq.policy.resignation import count_round, is_out_of_reach, is_resigned
+from roq.policy.relief import (
+    count_round,
+    flickering,
+    is_out_of_reach,
+    is_resigned,
+    overloaded,
+    relieve,
+)
 from roq.policy.shrinking import regret, shrink
 from roq.policy.snapshot import Decision, Grow, Memory, QueueView, Shrink
 from roq.policy.striping import gather, spread, too_big

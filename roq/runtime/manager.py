@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from roq.clock import STALL_SECONDS, ObservedClock
 from roq.errors import Unavailable
+from roq.machine import STALL_SECONDS, ObservedClock
 from roq.protocol.control import Answer, ChildAck, ChildReport
 from roq.protocol.reports import ChildInfo
 from roq.runtime.backoff import longest_wait

@@ -15,7 +15,7 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol, runtime_checkable
 
-from roq.clock import ObservedClock
+from roq.machine import ObservedClock
 from roq.runtime.interfaces import Call, Loop, Source, Timer
 from roq.simulation.virtual.network import Client, Connection, Frames, Server, Weather
 from roq.simulation.virtual.wires import HEARTBEAT_SECONDS, Wires

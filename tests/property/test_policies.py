@@ -18,7 +18,7 @@ from roq.policy.balanced import ROUNDS_TO_REST, Balanced
 from roq.policy.catalogue import POLICIES
 from roq.policy.known import OVERLOAD, Known
 from roq.policy.loads import Loads
-from roq.policy.resignation import REACH
+from roq.policy.relief import REACH
 from roq.policy.snapshot import Decision, Grow, Move, QueueView, Shrink, Stripe
 
 BALANCED = Balanced()

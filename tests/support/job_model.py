@@ -23,14 +23,13 @@ from job_lab import SPAN, TROUBLE, new
 
 from roq.jobs.database import JobDatabase
 from roq.jobs.instances import JobInstances, TypeFacts
-from roq.jobs.limits import TypeLimits
+from roq.jobs.limits import TypeLimits, lent
 from roq.jobs.room import JobPlaces
 from roq.jobs.rows import Claimed, Deltas, Ended, ReadyJob, Want
 from roq.jobs.schema import METADATA
 from roq.jobs.states import DEFAULT, JobStatus, RunEnd
 from roq.jobs.store import JobStore
 from roq.jobs.worker import JobWorker
-from roq.policy.sharing import lent
 
 NOW = 1_800_000_000_000_000
 KIND = "A"

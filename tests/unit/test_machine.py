@@ -1,4 +1,7 @@
-"""Tables of transitions: a machine goes by its own, and each of them can be walked."""
+"""Tables of transitions: a machine goes by its own, and each of them can be walked.
+
+And the clock of machines that judge others by their silence.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 from roq.errors import LocalProtocolError
-from roq.machine import Transitions
+from roq.machine import ROUNDING_SECONDS, ObservedClock, Transitions
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWINGS = runpy.run_path(str(ROOT / "scripts" / "states_reference.py"))["DRAWINGS"]
@@ -66,3 +69,35 @@ def test_every_state_can_be_reached_and_none_is_a_trap(drawing: Any) -> None:
     states = set(type(next(iter(table.begin))))
     assert found == states
     assert {state for state in states if not table.follow.get(state)} <= set(table.end)
+
+
+def test_it_goes_as_time_does_while_events_come() -> None:
+    clock = ObservedClock(100.0, stall_seconds=1.5)
+    assert [clock.read(now) for now in (100.5, 101.9, 103.4)] == [100.5, 101.9, 103.4]
+
+
+def test_of_a_longer_gap_only_so_much_counts() -> None:
+    clock = ObservedClock(100.0, stall_seconds=1.5)
+    assert clock.read(160.0) == 101.5
+    assert clock.read(161.0) == 102.5
+
+
+def test_every_stall_is_taken_off_by_itself() -> None:
+    clock = ObservedClock(0.0, stall_seconds=1.0)
+    assert clock.read(11.0) == 1.0
+    assert clock.read(22.0) == 2.0
+
+
+def test_a_wake_up_for_an_observed_time_comes_late_enough() -> None:
+    clock = ObservedClock(0.0, stall_seconds=1.0)
+    clock.read(50.0)
+    due = clock.read(50.0) + 1.0
+    when = clock.outside(due)
+    assert when == 51.0 + ROUNDING_SECONDS
+    assert clock.read(when) >= due
+
+
+def test_another_bound_holds_for_the_next_gap() -> None:
+    clock = ObservedClock(0.0, stall_seconds=1.0)
+    clock.stall_seconds = 10.0
+    assert clock.read(9.0) == 9.0

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from hypothesis import strategies as st
 from msgspec import UNSET
 
 from roq.errors import InvalidRequest
@@ -18,7 +19,9 @@ from roq.jobs.limits import (
     begun,
     changed,
     checked,
+    fair_share,
     in_force,
+    lent,
     may_begin,
     read_changes,
     read_limits,
@@ -138,3 +141,28 @@ def test_neither_another_rate_nor_a_clock_that_was_wrong_is_waited_for(
             break
     assert may
     assert next_ <= now + AT_ONCE + 1_000_000 / rate + 1
+
+
+IDS = st.sets(st.integers(1, 1_000), min_size=1, max_size=12)
+
+
+@given(st.integers(0, 100), IDS, st.text(max_size=5))
+def test_shares_add_up_and_differ_by_one_at_most(limit: int, ids: set[int], name: str) -> None:
+    shares = [fair_share(limit, ids, me, name) for me in ids]
+    assert sum(shares) == limit
+    assert max(shares) - min(shares) <= 1
+
+
+def test_the_rest_goes_to_others_for_another_type() -> None:
+    ids = range(8)
+    first = {next(me for me in ids if fair_share(1, ids, me, f"type {n}")) for n in range(40)}
+    assert len(first) > 4
+
+
+@given(st.integers(1, 100), IDS, st.data())
+def test_what_others_do_not_want_is_lent(limit: int, ids: set[int], data: st.DataObject) -> None:
+    me = data.draw(st.sampled_from(sorted(ids)))
+    assert lent(limit, ids, [], me, "A") == lent(limit, ids, [me], me, "A") == limit
+    hungry = ids - {me}
+    if hungry:
+        assert lent(limit, ids, hungry, me, "A") == fair_share(limit, ids, me, "A")

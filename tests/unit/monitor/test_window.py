@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from roq.clock import ObservedClock
+from roq.machine import ObservedClock
 from roq.monitor.window import LoadWindow, Rates, rate
 from roq.protocol.reports import ExchangeLoad, PublisherLoad
 
