@@ -18,7 +18,7 @@ import psutil
 from roq.errors import ConfigError
 from roq.hcm.crash_history import CrashLimits
 from roq.hcm.log_folders import LOGS
-from roq.hcm.machine_settings import Settings
+from roq.hcm.specs import Settings
 from roq.model import endpoint_of
 from roq.runtime import config as files
 from roq.runtime.metrics import MetricsSettings

@@ -52,8 +52,8 @@ from roq.hcm.events import (
 from roq.hcm.host_name_lock import HostNameLock
 from roq.hcm.leader import ANSWER_SECONDS
 from roq.hcm.machine import HostMachine
-from roq.hcm.machine_settings import Settings
 from roq.hcm.processes import Processes
+from roq.hcm.specs import Settings
 from roq.machine import Tick
 from roq.protocol import documents
 from roq.protocol.control import ChildReport, Failure, HcmRequest, Health, HostReport

@@ -61,8 +61,8 @@ from roq.hcm.events import (
 )  # fmt: skip
 from roq.hcm.health import of_host, processor_check, shortage
 from roq.hcm.leader import Leader
-from roq.hcm.machine_settings import Settings
 from roq.hcm.metrics import figures, known
+from roq.hcm.specs import Settings
 from roq.hcm.supervisor import Supervisor, keep
 from roq.machine import Tick
 from roq.model import HOST_EPOCH_MAX

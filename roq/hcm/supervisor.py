@@ -46,8 +46,7 @@ from roq.hcm.events import (
 )
 from roq.hcm.leader import Leader
 from roq.hcm.liveness import STOPPED, Liveness
-from roq.hcm.machine_settings import Settings
-from roq.hcm.specs import adopted_child, make_spec
+from roq.hcm.specs import Settings, adopted_child, make_spec
 from roq.hcm.starts import Starts
 from roq.model import VOLATILE
 from roq.protocol.control import (

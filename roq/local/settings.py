@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from roq.errors import ConfigError
-from roq.runtime import toml
+from roq.runtime import config
 
 MANAGER_HOST: Final = "127.0.0.1"
 HOSTS_MAX: Final = 250
@@ -21,7 +21,7 @@ ENSEMBLES: Final = (1, 3, 5)
 ORPHAN_SECONDS: Final = 10.0
 ENSEMBLE_SECONDS: Final = 15.0
 
-Section: TypeAlias = toml.Section
+Section: TypeAlias = config.Section
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def gcm_configuration(
     `metrics` is the port of its HTTP server, 0 for none; also below.
     """
     log: Section = {"level": settings.log_level, "format": settings.log_format}
-    return toml.to_toml(
+    return config.to_toml(
         {
             "network": {"bind": MANAGER_HOST},
             "ports": {"base": base},
@@ -150,7 +150,7 @@ def hcm_configuration(
     registry: str,
 ) -> str:
     """The text of one host's `hcm.toml`; `port` is where it takes commands, also later on."""
-    return toml.to_toml(
+    return config.to_toml(
         {
             "network": {"bind": host, "port": port},
             # Any free ports: another cluster of this machine may use the same loopback addresses.

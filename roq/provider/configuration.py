@@ -7,7 +7,7 @@ from typing import Final
 
 from roq.coordination.addresses import FILE
 from roq.provider.port import HostRequest
-from roq.runtime.toml import Section, to_toml
+from roq.runtime.config import Section, to_toml
 
 CONNECT_SECONDS: Final = 20.0
 """A host manager that cannot reach the registry for so long ends."""

@@ -28,7 +28,7 @@ from roq.provider.configuration import Sections, host_configuration
 from roq.provider.engine import Container, ContainerSpec, Engine
 from roq.provider.loopback import Addresses
 from roq.provider.port import HostRequest, HostState, ProvidedHost
-from roq.runtime.toml import Section
+from roq.runtime.config import Section
 
 CLUSTER_LABEL: Final = "roq.cluster"
 HOST_LABEL: Final = "roq.host"

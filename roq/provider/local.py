@@ -27,8 +27,8 @@ from roq.provider.loopback import Addresses, listening
 from roq.provider.port import HostRequest, HostState, ProvidedHost
 from roq.provider.process import Identity, identify, working_in
 from roq.provider.record import HostFolder, HostRecord, all_hosts, folder_of
+from roq.runtime.config import Section
 from roq.runtime.process import detach
-from roq.runtime.toml import Section
 
 LOCK_SECONDS: Final = 10.0
 """Hosts are made and erased within this; then the process that holds the lock is stuck."""

@@ -30,7 +30,7 @@ import msgspec
 
 from roq.errors import InvalidRequest
 from roq.model import check_name
-from roq.runtime.toml import Section
+from roq.runtime.config import Section
 
 ENTRY_POINTS: Final = "roq.providers"
 """The entry point group under which packages offer providers."""

@@ -1,5 +1,7 @@
 """Settings out of a TOML file and the environment, checked as a whole before anything starts.
 
+Programs that start daemons write the text of such a file here, too.
+
 A configuration is a frozen msgspec struct whose fields are sections, themselves structs; defaults,
 types and bounds stand there (`Annotated[int, msgspec.Meta(ge=1)]`, or a `__post_init__` that
 raises `ValueError`). Reading it gives the finished object or one error that lists everything that
@@ -14,8 +16,10 @@ is wrong, so nobody has to correct a file problem by problem.
 from __future__ import annotations
 
 import difflib
+import json
 import logging
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -322,3 +326,38 @@ def _reason(error: Exception, *, text: bool = False) -> str:
     if text:  # a variable is always text, so saying that it is does not help
         words = words.removesuffix(", got `str`")
     return words[:1].lower() + words[1:]
+
+
+Section = Mapping[str, str | int | float | bool | list[str]]
+"""Keys and values of one section."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
+def to_toml(sections: Mapping[str, Mapping[str, object]], over: Mapping[str, Section]) -> str:
+    """Sections of plain values as TOML; `over` replaces and adds single keys.
+
+    Raises:
+        ConfigError: a name or value that a configuration file cannot have.
+    """
+    lines = []
+    for name in [*sections, *(name for name in over if name not in sections)]:
+        values = {**sections.get(name, {}), **over.get(name, {})}
+        lines.append(f"[{_bare(name)}]")
+        lines.extend(f"{_bare(key)} = {_value(value, key)}" for key, value in values.items())
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _bare(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(f"{name!r} cannot be the name of a setting")
+    return name
+
+
+def _value(value: object, key: str) -> str:
+    """JSON's strings, numbers, booleans and lists are TOML's as well, with two exceptions."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{key} must be a finite number, not {value}")
+    # TOML knows no pairs of surrogates, so what is beyond ASCII stays as it is.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

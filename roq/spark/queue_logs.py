@@ -1,8 +1,15 @@
-"""The logs of a queue as they are now: which there are, and what each of them holds."""
+"""The logs of a queue as they are now: which there are, and what each of them holds.
+
+Messages that are lost to a query are an error, unless the loss is accepted. A loss that is accepted
+by the name of its log stays accepted when the query starts again; so the option may stay, and still
+no loss of another log is passed over.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 import time
 from collections.abc import Mapping
 from typing import Final, Self
@@ -19,9 +26,48 @@ from roq.protocol.consuming import Moved
 from roq.read.events import BelowFloor
 from roq.read.log_reader import LogReader
 from roq.runtime import sockets
-from roq.spark.loss import lose
 from roq.spark.offsets import Departed, Offsets, Span, check_ends, settled
-from roq.spark.options import EARLIEST, LATEST, Options, Place
+from roq.spark.options import ALL, EARLIEST, LATEST, Options, Place
+
+log = logging.getLogger(__name__)
+
+
+class DataLoss(RoQError):
+    """Messages have left a log before this query has read them."""
+
+
+def lose(options: Options, key: LogId, text: str, *, below: int | None = None) -> None:
+    """Messages of a log are lost to this query.
+
+    Args:
+        key: the log; generation 0: nothing is known of it but the number of its exchange.
+        text: what is lost.
+        below: it stood below this offset; None: the log is gone.
+
+    Raises:
+        DataLoss: that is not accepted. Says how it is.
+    """
+    if options.fail_on_data_loss and not _accepts(options, key, below):
+        raise DataLoss(
+            f"{text}. To go on without them, set option acceptedLoss to "
+            f"'{_accepting(options, key, below)}': it may stay, as it accepts nothing of others. "
+            'Option failOnDataLoss "false" accepts whatever is lost'
+        )
+    log.warning("%s", text, extra={"event": "data_loss"})
+
+
+def _accepts(options: Options, key: LogId, below: int | None) -> bool:
+    if key not in options.accepted:
+        return False
+    most = options.accepted[key]
+    return most is None or (below is not None and below <= most)
+
+
+def _accepting(options: Options, key: LogId, below: int | None) -> str:
+    """The option with which this is accepted, together with what it accepts already."""
+    accepted = {**options.accepted, key: below}
+    return json.dumps({str(each): ALL if most is None else most for each, most in accepted.items()})
+
 
 CACHE_SECONDS: Final = 0.1
 """Spark asks dozens of times a second how far there is something to read."""

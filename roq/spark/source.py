@@ -22,7 +22,6 @@ from roq.log.group_changes import GroupDelta
 from roq.model import LogId
 from roq.read.log_reader import LogReader
 from roq.spark.filters import Bounds, bounded, narrowed
-from roq.spark.loss import lose
 from roq.spark.offsets import (
     Departed,
     Offsets,
@@ -37,7 +36,7 @@ from roq.spark.offsets import (
 )
 from roq.spark.options import Options, Place, read_options, write_options
 from roq.spark.query_session import QuerySession
-from roq.spark.queue_logs import QueueLogs, offsets_at, positions
+from roq.spark.queue_logs import QueueLogs, lose, offsets_at, positions
 from roq.spark.rows import SPARK_SCHEMA, record_batches
 from roq.spark.shipping import Shipped
 from roq.spark.sink import BatchWriter, StreamWriter, check

@@ -16,7 +16,7 @@ from typing import Final
 
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.errors import Unavailable
-from roq.hcm.machine_settings import Settings
+from roq.hcm.specs import Settings
 from roq.model import VOLATILE
 from roq.monitor.scaling_rules import own_policy
 from roq.policy.snapshot import Policy

@@ -17,7 +17,7 @@ from roq.errors import RegistryAway
 from roq.hcm import events
 from roq.hcm.leader import ANSWER_SECONDS
 from roq.hcm.machine import HostMachine
-from roq.hcm.machine_settings import Settings
+from roq.hcm.specs import Settings
 from roq.log.files import LogRefused
 from roq.machine import Tick
 from roq.model import exchange_name

@@ -14,7 +14,7 @@ from roq.protocol import documents
 from roq.protocol.control import Done, Failure, ScaledOut, ScaleIn, ScaleOut
 from roq.provider.docker import CLUSTER_LABEL
 from roq.provider.engine import Engine
-from roq.runtime.toml import Section
+from roq.runtime.config import Section
 from roq.testing.running import RunningCluster
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]

@@ -34,7 +34,7 @@ from roq.hcm.events import (
     Terminate,
 )
 from roq.hcm.machine import HostMachine
-from roq.hcm.machine_settings import Settings
+from roq.hcm.specs import Settings
 from roq.machine import Tick
 from roq.model import Limits
 from roq.protocol.control import (

@@ -103,7 +103,6 @@ gcm/state/records
 hcm/daemon
 hcm/events
 hcm/log_folders
-hcm/machine_settings
 hcm/metrics
 hcm/supervisor
 local/background
@@ -123,8 +122,6 @@ provider/engine
 provider/local
 read/events
 runtime/interfaces
-runtime/signals
-spark/loss
 spark/queue_logs
 spark/staging
 testing/faults

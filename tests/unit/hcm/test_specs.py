@@ -6,8 +6,7 @@ import pytest
 
 from roq.hcm.children import EXCHANGE, MONITOR, Child, State
 from roq.hcm.crash_history import CrashHistory, CrashLimits
-from roq.hcm.machine_settings import Settings
-from roq.hcm.specs import adopted_child, make_spec
+from roq.hcm.specs import Settings, adopted_child, make_spec
 from roq.model import Limits
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 

@@ -1,15 +1,18 @@
 """Settings: where they are found, what wins, and that everything wrong is said at once."""
 
 import logging
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roq.errors import ConfigError
 from roq.runtime import config
-from roq.runtime.config import load
+from roq.runtime.config import load, to_toml
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
@@ -308,3 +311,37 @@ def test_a_section_read_before_is_converted_with_all_its_problems() -> None:
     assert "shop.toml: shelf.oak.port: " in str(caught.value)
     assert "shelf.oak.binde: unknown key, did you mean shelf.oak.bind?" in str(caught.value)
     assert config.convert(Network, {"port": 7}, source="s", section="a") == Network(port=7)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+VALUES = (
+    TEXT
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.lists(TEXT, max_size=3)
+)
+
+
+@given(VALUES)
+def test_every_value_survives(value: object) -> None:
+    assert tomllib.loads(to_toml({"s": {"k": value}}, {})) == {"s": {"k": value}}
+
+
+def test_single_keys_are_replaced_and_added() -> None:
+    text = to_toml({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}, "b.c": {"z": True}})
+    assert tomllib.loads(text) == {"a": {"x": 1, "y": 3}, "b": {"c": {"z": True}}}
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a]\n[b", 'a"', "a..b", ".a", "é"])
+def test_a_name_that_would_break_the_file_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be the name of a setting"):
+        to_toml({name: {}}, {})
+    with pytest.raises(ConfigError, match="cannot be the name of a setting"):
+        to_toml({"s": {name: 1}}, {})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_are_none_are_refused(value: float) -> None:
+    with pytest.raises(ConfigError, match="k must be a finite number"):
+        to_toml({"s": {"k": value}}, {})

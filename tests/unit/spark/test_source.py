@@ -23,11 +23,10 @@ from roq.model import LogId
 from roq.protocol.consuming import GroupSettings
 from roq.read.events import BelowFloor
 from roq.spark import source
-from roq.spark.loss import DataLoss, lose
 from roq.spark.offsets import Departed, Offsets, Part, Span, read_offsets
 from roq.spark.options import read_options
 from roq.spark.query_session import QuerySession
-from roq.spark.queue_logs import QueueLogs, raised
+from roq.spark.queue_logs import DataLoss, QueueLogs, lose, raised
 from roq.spark.source import BatchReader, LogPartition, StreamReader
 
 Document = dict[str, Any]
