@@ -12,14 +12,14 @@ publisher really is it says in `Alive`. Whatever is under way is counted where i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
-from roq.model import PublisherId
+from roq.model import ExchangeInfo, PublisherId
 from roq.monitor.events import Effect, Push
 from roq.monitor.exchanges import Exchange, Exchanges, Key
 from roq.monitor.publishers import PublisherEpochs
-from roq.monitor.relocation import Relocation
 from roq.monitor.sessions import Session, Sessions
 from roq.monitor.statistics_events import StatisticsEvents
 from roq.monitor.window import WINDOW_SECONDS
@@ -39,6 +39,49 @@ SETTLED_SECONDS: Final = WINDOW_SECONDS + 2.0
 """After so long a move is part of all rates."""
 REASON_MAX: Final = 300
 PAUSE_US_MAX: Final = 3_600_000_000
+
+
+@dataclass(slots=True)
+class Relocation:
+    """One publisher on its way from some exchanges to others: what it was told, and how often.
+
+    Attributes:
+        publisher: who.
+        epoch: under which it is to publish at the targets.
+        sources: where it is now.
+        targets: where it is to go; several: it is striped.
+        infos: the targets as the publisher is told.
+        load: payload bytes per minute that it brings.
+        reason: a sentence for people.
+        repeat_at: when it is told once more.
+        told: how often it was.
+        accepted_at: when it said that it has gone there; infinite before.
+    """
+
+    publisher: PublisherId
+    epoch: int
+    sources: tuple[Key, ...]
+    targets: tuple[Key, ...]
+    infos: list[ExchangeInfo] = field(repr=False)
+    load: float
+    reason: str
+    repeat_at: float
+    told: int = 1
+    accepted_at: float = inf
+
+    @property
+    def left(self) -> list[Key]:
+        """Where it publishes no more."""
+        return [key for key in self.sources if key not in self.targets]
+
+    def change_at(self, key: Key) -> float:
+        """Bytes per minute by which the load of an exchange changes."""
+        change = 0.0
+        if key in self.targets:
+            change += self.load / len(self.targets)
+        if key in self.sources:
+            change -= self.load / len(self.sources)
+        return change
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from roq.model import exchange_name
+from typing import Protocol
+
+from roq.model import PublisherId, exchange_name
 from roq.monitor.events import Effect, Note, Publish
-from roq.monitor.relocation import Relocation
 from roq.protocol import kpi
+
+
+class Move(Protocol):
+    """What is told of a publisher on its way; exchanges by (number, epoch)."""
+
+    publisher: PublisherId
+    epoch: int
+    sources: tuple[tuple[int, int], ...]
+    targets: tuple[tuple[int, int], ...]
+    load: float
 
 
 class StatisticsEvents:
@@ -15,9 +26,7 @@ class StatisticsEvents:
         self._queue = queue
         self._queue_id = queue_id
 
-    def move(
-        self, relocation: Relocation, state: str, reason: str, pause_us: int = 0
-    ) -> list[Effect]:
+    def move(self, relocation: Move, state: str, reason: str, pause_us: int = 0) -> list[Effect]:
         """How a move goes; its end is worth a line in the log.
 
         Args:

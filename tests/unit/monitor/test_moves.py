@@ -2,8 +2,8 @@ import pytest
 from monitor_driver import EPOCH, info, pushes
 from monitor_queue import Queue, Script
 
-from roq.model import publisher_epoch
-from roq.monitor.moves import RELOCATE_TRIES
+from roq.model import PublisherId, publisher_epoch
+from roq.monitor.moves import RELOCATE_TRIES, Relocation
 from roq.policy.snapshot import Move, Stripe
 from roq.protocol import kpi
 from roq.protocol.control import Assigned, Relocate, Relocated
@@ -314,3 +314,36 @@ def test_several_publishers_move_in_one_round() -> None:
     script.wanted = [Move(P, 1, 2, "a"), Move(Q, 2, 1, "b")]
     queue.periods(1)
     assert queue.placed() == {1: ["q"], 2: ["p"]}
+
+
+X1, X2, X3 = (1, 7), (2, 7), (3, 7)
+
+
+def relocation(sources: list[tuple[int, int]], targets: list[tuple[int, int]]) -> Relocation:
+    return Relocation(
+        publisher=PublisherId(b"p"), epoch=9, sources=tuple(sources), targets=tuple(targets),
+        infos=[], load=600.0, reason="too much", repeat_at=1.0,
+    )  # fmt: skip
+
+
+def test_it_leaves_where_it_is_not_to_publish_any_more() -> None:
+    assert relocation([X1, X2], [X2, X3]).left == [X1]
+    assert relocation([X1], [X1, X2]).left == []
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "changes"),
+    [
+        ([X1], [X2], {X1: -600.0, X2: 600.0, X3: 0.0}),
+        ([X1], [X1, X2, X3], {X1: -400.0, X2: 200.0, X3: 200.0}),
+        ([X1, X2], [X3], {X1: -300.0, X2: -300.0, X3: 600.0}),
+    ],
+)
+def test_load_is_shared_evenly_and_none_of_it_is_lost(
+    sources: list[tuple[int, int]],
+    targets: list[tuple[int, int]],
+    changes: dict[tuple[int, int], float],
+) -> None:
+    found = relocation(sources, targets)
+    assert {key: found.change_at(key) for key in changes} == changes
+    assert sum(changes.values()) == 0

@@ -6,7 +6,7 @@ import pytest
 
 from roq.model import PublisherId
 from roq.monitor.events import Note, Publish
-from roq.monitor.relocation import Relocation
+from roq.monitor.moves import Relocation
 from roq.monitor.statistics_events import StatisticsEvents
 
 EVENTS = StatisticsEvents("orders", b"id")
