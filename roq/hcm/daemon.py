@@ -59,7 +59,6 @@ from roq.protocol import documents
 from roq.protocol.control import ChildReport, Failure, HcmRequest, Health, HostReport
 from roq.protocol.metrics import Sample
 from roq.protocol.reports import Check
-from roq.protocol.request_document import read_request
 from roq.runtime import exits, sockets
 from roq.runtime.flight import FlightKind, Recorder, kept_kilobytes, save
 from roq.runtime.interfaces import Timer
@@ -67,7 +66,7 @@ from roq.runtime.metrics import Telemetry
 from roq.runtime.pressure import Quota, waited_us
 from roq.runtime.reactor import Reactor
 from roq.runtime.resources import Resources, measure
-from roq.runtime.rpc import Peer, RpcServer
+from roq.runtime.rpc import Peer, RpcServer, read_request
 from roq.runtime.rpc_connections import RpcConnections
 from roq.runtime.structured_logs import RateLimited
 

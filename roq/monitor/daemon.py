@@ -43,7 +43,6 @@ from roq.protocol.control import (
     MonitorRequest,
 )
 from roq.protocol.reports import ChildInfo
-from roq.protocol.request_document import read_request
 from roq.protocol.spec import MonitorSpec
 from roq.runtime import plugins, sockets
 from roq.runtime.flight import FlightKind, Recorder, kept_kilobytes, save
@@ -52,7 +51,7 @@ from roq.runtime.leader_client import LeaderClient
 from roq.runtime.manager import ManagerLink
 from roq.runtime.reactor import Reactor, drain
 from roq.runtime.rpc import Peer as RpcPeer
-from roq.runtime.rpc import RpcServer
+from roq.runtime.rpc import RpcServer, read_request
 from roq.runtime.structured_logs import RateLimited
 
 SUBSCRIBED: Final = b"\x01"

@@ -42,7 +42,6 @@ from roq.protocol.control import (
 from roq.protocol.defined_services import DefinedServices, checked_services
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import refusal
-from roq.protocol.request_document import check_version
 from roq.protocol.scaling_rules import (
     NUMBER_MAX,
     PARTS,
@@ -52,6 +51,7 @@ from roq.protocol.scaling_rules import (
     QueueRule,
     check_part,
 )
+from roq.protocol.version import check_version
 
 INVALID_COMMAND: Final = "INVALID CMD Value"
 T = TypeVar("T", bound=msgspec.Struct)

@@ -2,7 +2,7 @@
 
 The server answers the asking peer, with the empty delimiter if the question had one, and never
 waits for a client. The client gives each request an id and a deadline, so requests overlap and a
-late answer is dropped.
+late answer is dropped. Whatever arrives at a server is read so that it can be answered.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ import logging
 import os
 from collections.abc import Callable
 from itertools import count
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 import zmq
 
 from roq.errors import (
+    InvalidRequest,
     OtherVersion,
     RemoteProtocolError,
     Unavailable,
 )
 from roq.protocol import documents
-from roq.protocol.control import FAILED, Answer, Control, Failure
+from roq.protocol.control import FAILED, Answer, Control, Failure, failure
 from roq.protocol.documents import RawDocument
-from roq.protocol.version import WIRE_VERSION, other_version, spoken_in
+from roq.protocol.version import WIRE_VERSION, check_version, other_version, spoken_in
 from roq.runtime import descriptors, sockets
 from roq.runtime.interfaces import Dialer, Loop, Socket, Source, Timer
 from roq.runtime.lifeline import Lifeline
@@ -46,6 +47,8 @@ PARTY_BYTES: Final = 16
 given are shorter, so a peer that has said nothing stands for itself."""
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Peer(NamedTuple):
@@ -322,3 +325,29 @@ class RpcClient:
         pending = self._pending.pop(number, None)
         if pending is not None:
             pending.on_answer(Unavailable(f"no answer from {self.endpoint} within {timeout:.3g} s"))
+
+
+def read_request(data: bytes, kind: type[T]) -> T | Failure:
+    """The request in one frame, or the answer that says why there is none.
+
+    Args:
+        data: one frame; empty for a request that was empty or had several frames.
+        kind: a struct or a union of tagged ones.
+    """
+    request_id = 0
+    try:
+        raw = documents.decode_raw(data)
+        request_id = _id_of(raw)
+        check_version(raw)
+        return documents.convert(raw, kind)
+    except OtherVersion as error:
+        return failure(request_id, str(error), error.code)
+    except RemoteProtocolError as error:
+        text = f"{error}" if data else "a request is one frame with one BSON document"
+        return failure(request_id, text, InvalidRequest.code)
+
+
+def _id_of(raw: documents.RawDocument) -> int:
+    found = raw.get("id")
+    usable = isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 1 << 63
+    return found if usable and isinstance(found, int) else 0

@@ -27,12 +27,11 @@ from roq.protocol.control import (
 )
 from roq.protocol.defined_services import DefinedServices
 from roq.protocol.reports import ChildInfo
-from roq.protocol.request_document import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from roq.runtime import exits
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.manager import ManagerLink
-from roq.runtime.rpc import Peer
+from roq.runtime.rpc import Peer, read_request
 from roq.simulation.virtual.actors.exchange import Exchange
 from roq.simulation.virtual.disks import Disk, DiskLog
 from roq.simulation.virtual.process import LocalWorld, Process

@@ -29,10 +29,9 @@ from roq.protocol.control import (
     StartMonitor,
     StopQueue,
 )
-from roq.protocol.request_document import read_request
 from roq.protocol.spec import ExchangeSpec, MonitorSpec
 from roq.runtime import exits
-from roq.runtime.rpc import Peer
+from roq.runtime.rpc import Peer, read_request
 from roq.runtime.rpc_connections import RpcConnections
 from roq.simulation.virtual.children import ExchangeShell, MonitorShell
 from roq.simulation.virtual.disks import Disk

@@ -9,10 +9,9 @@ import msgspec
 
 from roq.protocol import documents
 from roq.protocol.control import NOT_LEADER, Control, Failure, GcmRequest, MonitorRequest
-from roq.protocol.request_document import read_request
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
-from roq.runtime.rpc import Peer, RpcServer
+from roq.runtime.rpc import Peer, RpcServer, read_request
 
 SECONDS_MAX = 60.0
 

@@ -26,10 +26,9 @@ from roq.protocol.control import (
     Topology,
 )
 from roq.protocol.reports import ChildInfo
-from roq.protocol.request_document import read_request
 from roq.runtime import sockets
 from roq.runtime.reactor import Reactor
-from roq.runtime.rpc import Peer, RpcClient, RpcServer
+from roq.runtime.rpc import Peer, RpcClient, RpcServer, read_request
 
 DEADLINE = 30.0
 QUEUE_ID = b"q" * 16

@@ -84,11 +84,11 @@ from roq.protocol.batch import HEADER, MAGIC, pack  # noqa: E402
 from roq.protocol.columns import KEY_GROUPS, KEYS, LIFETIME, PRIORITIES, TAGS  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
 from roq.protocol.framing import join_answer, split_answer  # noqa: E402
-from roq.protocol.request_document import read_request  # noqa: E402
 from roq.protocol.version import WIRE_VERSION  # noqa: E402
 from roq.read.events import Answered, Ask, DataUp, Start  # noqa: E402
 from roq.read.reader import Reader  # noqa: E402
 from roq.runtime import config, flight  # noqa: E402
+from roq.runtime.rpc import read_request  # noqa: E402
 from roq.spark.offsets import read_offsets  # noqa: E402
 from roq.spark.options import read_options  # noqa: E402
 
@@ -709,7 +709,7 @@ DECODERS: dict[str, tuple[str, ...]] = {
     ), "subscriber":
     ("client/subscribe/resequencer", "read/reader", "read/range_reader", "protocol/entry",
      "protocol/attributes"),
-    "session": ("runtime/rpc",), "monitor": ("protocol/request_document",),
+    "session": ("runtime/rpc",), "monitor": ("runtime/rpc",),
     "manager": ("protocol/public", "protocol/defined_services"),
     "host": (), "wire": ("protocol/zmtp",), "broadcast": ("protocol/broadcast", "cli/no_answer"),
     "registry": ("coordination/registration", "gcm/state/records"),

@@ -38,7 +38,7 @@ OTHERS = (
 _PREFIX = f"{Path(roq.__file__).parent}/"
 
 MONITOR_SHELL = (
-    "runtime/rpc.py", "protocol/request_document.py", "monitor/daemon.py", "runtime/flight.py"
+    "runtime/rpc.py", "monitor/daemon.py", "runtime/flight.py"
 )  # fmt: skip
 """By reading: what stands between a monitor's connections and its machine."""
 
@@ -77,7 +77,7 @@ def of_a_monitor(tracer: Tracer) -> Walk:
     queue.run(5)
     queue.add_exchange()
     walks = [tracer.during(lambda: queue.run(1)) for _ in range(40)]
-    moved = next(each for each in walks if "monitor/relocation.py" in each["MainThread"])
+    moved = next(each for each in walks if "monitor/sessions.py" in each["MainThread"])
     return {"monitor": [*MONITOR_SHELL, *moved["MainThread"]]}
 
 

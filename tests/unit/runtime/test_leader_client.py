@@ -16,11 +16,10 @@ from roq.protocol.control import (
     Failure,
     GcmRequest,
 )
-from roq.protocol.request_document import read_request
 from roq.runtime import leader_finder, sockets
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.reactor import Reactor
-from roq.runtime.rpc import Peer, RpcServer
+from roq.runtime.rpc import Peer, RpcServer, read_request
 
 QUESTION = ElasticityRequest(queue="orders", queue_id=b"q" * 16)
 
