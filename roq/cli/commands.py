@@ -14,8 +14,7 @@ import click
 from roq.cli import interrupts
 from roq.cli.cluster_option import cluster_before, given_before
 from roq.cli.failures import INTERRUPTED, REFUSED, Failed, failed
-from roq.cli.interrupts import silence_output
-from roq.cli.loading import dies_by_interrupt
+from roq.cli.interrupts import dies_by_interrupt, silence_output
 from roq.errors import RoQError
 
 COMMANDS: Final[dict[str, str]] = {

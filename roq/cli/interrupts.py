@@ -1,4 +1,7 @@
-"""Ends that are no errors: Ctrl-C, SIGTERM, an output that has no reader or no room any more."""
+"""Ends that are no errors: Ctrl-C, SIGTERM, an output that has no reader or no room any more.
+
+It is loaded before anything else (`roq.cli.main`), so it imports the standard library alone.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+class dies_by_interrupt:  # noqa: N801 - a context manager; contextlib would have to be loaded first
+    """In the block, Ctrl-C ends the process at once, and without a word.
+
+    While modules are being loaded there is nothing to be closed in order.
+    """
+
+    def __enter__(self) -> None:
+        self._ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self._ours:  # neither ignored (in the background of a shell) nor handled
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def __exit__(self, *_: object) -> None:
+        if self._ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -6,7 +6,7 @@ everything else takes a quarter of a second to load.
 
 from __future__ import annotations
 
-from roq.cli.loading import dies_by_interrupt
+from roq.cli.interrupts import dies_by_interrupt
 
 
 def main() -> None:

@@ -49,7 +49,6 @@ cli/demo
 cli/demo_result
 cli/failures
 cli/hosts
-cli/loading
 cli/replay
 cli/sim_report
 cli/sim_run
@@ -87,7 +86,6 @@ gcm/change/host
 gcm/change/operations
 gcm/change/reconciliation
 gcm/change/replacement
-gcm/change/saga
 gcm/change/steps
 gcm/daemon
 gcm/events

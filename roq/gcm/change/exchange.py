@@ -16,11 +16,16 @@ from roq.errors import (
     NotEmpty,
     RequestError,
 )
-from roq.gcm.change.saga import Admit, Call, Calls, Emit, Result, Saga
 from roq.gcm.change.scaling_rules import one_exchange
 from roq.gcm.change.steps import (
     OPEN_ERRORS,
+    Admit,
+    Call,
+    Calls,
+    Emit,
     Part,
+    Result,
+    Saga,
     Steps,
     exchange_hosts,
     with_problem,

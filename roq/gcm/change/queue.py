@@ -8,8 +8,18 @@ import msgspec
 
 from roq.errors import QueueExists, QueueStopped, RequestError
 from roq.gcm.change.replacement import ReplacementSagas
-from roq.gcm.change.saga import Admit, Call, Calls, Emit, Saga
-from roq.gcm.change.steps import OPEN_ERRORS, NoRoom, Part, Steps, with_problem
+from roq.gcm.change.steps import (
+    OPEN_ERRORS,
+    Admit,
+    Call,
+    Calls,
+    Emit,
+    NoRoom,
+    Part,
+    Saga,
+    Steps,
+    with_problem,
+)
 from roq.gcm.events import LogLine
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.gcm.state.records import AWAY, CREATION, SCALING, ExchangeRecord, QueueRecord

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from roq.gcm.change.saga import Call, Calls, Saga
-from roq.gcm.change.steps import EVERYTHING, Steps
+from roq.gcm.change.steps import EVERYTHING, Call, Calls, Saga, Steps
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.model import QueueState
 from roq.protocol.control import StopQueue

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from roq.errors import RequestError
 from roq.gcm.change.exchange import ExchangeSagas
-from roq.gcm.change.saga import Emit
-from roq.gcm.change.steps import NoRoom, Part, Steps
+from roq.gcm.change.steps import Emit, NoRoom, Part, Steps
 from roq.gcm.events import LogLine
 from roq.gcm.state.losses import FAILED, MISSING, Loss, part_name
 from roq.gcm.state.queues import MONITOR, Queue

@@ -13,10 +13,9 @@ from roq.errors import (
     RequestError,
 )
 from roq.gcm.change.operations import Operations
-from roq.gcm.change.saga import Emit, Saga
 from roq.gcm.change.sagas import Sagas
 from roq.gcm.change.scaling_rules import Rules
-from roq.gcm.change.steps import NoRoom, Part
+from roq.gcm.change.steps import Emit, NoRoom, Part, Saga
 from roq.gcm.events import ClientFrame, Effect, LogLine, Reply
 from roq.gcm.interfaces.reports import Reports
 from roq.gcm.provision.hosts import Provisioning

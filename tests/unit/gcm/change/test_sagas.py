@@ -8,7 +8,7 @@ from gcm_script import CLUSTER, OTHER, PaperHost, Script
 from roq.errors import RegistryAway
 from roq.gcm import events
 from roq.gcm.change.operations import WAITING_MAX, Operations
-from roq.gcm.change.saga import Draw, Saga
+from roq.gcm.change.steps import Draw, Saga
 from roq.protocol.control import StartExchange, StartMonitor, StopQueue
 from roq.timing import OPERATION_COMMIT_SECONDS, OPERATION_WAIT_SECONDS
 
