@@ -10,7 +10,7 @@ from rich.console import Console
 from roq.benchmarks import picture, plan, report, targets
 from roq.benchmarks.cluster import RoqCluster
 from roq.benchmarks.contender import Contender
-from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, roq, roq_aio, zmq_proxy
+from roq.benchmarks.contenders import bare_hops, nats_core, redis_streams, roq, roq_aio
 from roq.benchmarks.plan import Plan
 from roq.benchmarks.processes import temporary_directory
 from roq.benchmarks.results import Idle, Results, environment, write_json
@@ -26,7 +26,7 @@ def contenders(cluster: RoqCluster, *, compare: bool) -> list[Contender]:
     ours = [*roq.contenders(cluster), *roq_aio.contenders(cluster)]
     if not compare:
         return ours
-    peers = (zmq_proxy, raw_hop, nats_core, redis_streams)
+    peers = (bare_hops, nats_core, redis_streams)
     return [*ours, *(one for module in peers for one in module.contenders())]
 
 

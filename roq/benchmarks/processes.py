@@ -22,6 +22,7 @@ from typing import IO, Final, Self
 
 import msgspec
 
+from roq.benchmarks import neighbour
 from roq.local.part import guarded
 
 PYTHON: Final = (sys.executable, "-P", "-m")
@@ -240,7 +241,7 @@ class Neighbours:
     """
 
     def __init__(self, busy: int, idle: int, directory: Path) -> None:
-        self._modules = ["roq.benchmarks.burner"] * busy + ["roq.benchmarks.idler"] * idle
+        self._kinds = [neighbour.BURN] * busy + [neighbour.IDLE] * idle
         self._log = directory / "neighbours.log"
         self._programs: list[Program] = []
 
@@ -251,8 +252,8 @@ class Neighbours:
 
     def __enter__(self) -> Self:
         try:
-            for module in self._modules:
-                self._programs.append(Program([*PYTHON, module], self._log))
+            for kind in self._kinds:
+                self._programs.append(Program([*PYTHON, neighbour.__name__, kind], self._log))
             for program in self._programs:
                 program.read_line(STOP_SECONDS)
         except BenchmarkError:

@@ -1,5 +1,6 @@
 """The benchmark's harness with real processes and tiny counts; what it measures is not judged."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from rich.console import Console
 from roq.benchmarks import groups, jobs, plan, request_limits, requests
 from roq.benchmarks.case import Case, CaseFailure, CaseSample
 from roq.benchmarks.contender import Contender
-from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
+from roq.benchmarks.contenders import bare_hops, nats_core, redis_streams
 from roq.benchmarks.runner import Runner
 
 pytestmark = pytest.mark.integration
@@ -45,16 +46,18 @@ class Watcher:
 
 
 @pytest.mark.parametrize(
-    "module",
+    "peers",
     [
-        zmq_proxy,
-        raw_hop,
-        pytest.param(nats_core, marks=pytest.mark.long),
-        pytest.param(redis_streams, marks=pytest.mark.long),
+        lambda: bare_hops.contenders()[:1],
+        lambda: bare_hops.contenders()[1:],
+        pytest.param(nats_core.contenders, marks=pytest.mark.long),
+        pytest.param(redis_streams.contenders, marks=pytest.mark.long),
     ],
 )
-def test_a_peer_is_started_measured_and_stopped(module: object, tmp_path: Path) -> None:
-    (contender,) = module.contenders()  # type: ignore[attr-defined]
+def test_a_peer_is_started_measured_and_stopped(
+    peers: Callable[[], list[Contender]], tmp_path: Path
+) -> None:
+    (contender,) = peers()
     contender.key = "measured"
     runner = Runner([contender], tmp_path, Watcher())
     try:

@@ -1,4 +1,4 @@
-"""Bare ZeroMQ clients, shared by the two contenders that have nothing but a forwarder in between.
+"""Bare ZeroMQ clients, shared by the contenders that have nothing but a forwarder in between.
 
 They pack and unpack the same msgpack as RoQ and send the same batches, but check nothing: no
 sequence, no acknowledgement, no checksum.

@@ -4,7 +4,7 @@ import pytest
 
 from roq.benchmarks import plan
 from roq.benchmarks.case import BATCH_BYTES, Case
-from roq.benchmarks.contenders import nats_core, raw_hop, redis_streams, zmq_proxy
+from roq.benchmarks.contenders import bare_hops, nats_core, redis_streams
 
 
 @pytest.mark.parametrize(("size", "messages"), [(10, 500), (100, 500), (1024, 64), (65_536, 1)])
@@ -53,7 +53,7 @@ def test_a_plan_without_peers_has_nothing_but_roq() -> None:
 
 
 def test_every_peer_of_the_plan_exists() -> None:
-    modules = (zmq_proxy, raw_hop, nats_core, redis_streams)
+    modules = (bare_hops, nats_core, redis_streams)
     peers = {one.key for module in modules for one in module.contenders()}
     full = plan.full()
     planned = {key for stage in (*full.stages, *full.fan_out) for key in stage.contenders}

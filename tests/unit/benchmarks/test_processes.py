@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from roq.benchmarks.processes import (
-    PYTHON,
     BenchmarkError,
     Neighbours,
     Program,
@@ -69,14 +68,6 @@ def test_burners_burn_as_long_as_the_block_lasts(tmp_path: Path) -> None:
             assert time.monotonic() < deadline, "they do not use the processor"
     assert len(pids) == 2
     assert burning(pids) == [0.0, 0.0]
-
-
-def test_a_burner_ends_with_its_input_as_when_its_parent_is_killed(tmp_path: Path) -> None:
-    burner = Program([*PYTHON, "roq.benchmarks.burner"], tmp_path / "log")
-    assert burner.read_line(30) == b"ready"
-    burner.finish()
-    assert not burner.alive()
-    assert (tmp_path / "log").read_bytes() == b""
 
 
 def wake_ups(pid: int) -> int:
