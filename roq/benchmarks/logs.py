@@ -29,8 +29,8 @@ from roq.exchange.commit import UNCOMMITTED_BYTES_MAX, UNCOMMITTED_ENTRIES_MAX
 from roq.exchange.machine import ExchangeCore
 from roq.log.disk import DiskFiles
 from roq.log.disk_groups import perform
+from roq.log.files import INDEX_SUFFIX
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segment_reader import INDEX_SUFFIX
 from roq.log.segments import SegmentLog
 from roq.log.streams import spare_of
 from roq.model import Limits, PublisherId

@@ -10,8 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from roq.log.files import LogRefused
-from roq.log.meta import META
+from roq.log.files import META, LogRefused
 
 LOCK: Final = "lock"
 BUFFERS_MAX: Final = 1_000

@@ -14,11 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
-from roq.log.files import Files
+from roq.log.files import NEW_SUFFIX, SEGMENT_SUFFIX, Files
 from roq.log.log import Record
-from roq.log.meta import NEW_SUFFIX
 from roq.log.records import RecordKind, pack_record
-from roq.log.segment_reader import SEGMENT_SUFFIX
 
 B = TypeVar("B")
 

@@ -1,11 +1,24 @@
-"""What a log on disk asks of a folder. The adapter for real disks is `roq.log.disk`."""
+"""The files of a log on disk: what they are called, and what a log asks of their folder.
+
+The adapter for real disks is `roq.log.disk`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from roq.errors import RoQError
+
+SEGMENT_SUFFIX: Final = ".seg"
+INDEX_SUFFIX: Final = ".idx"
+KEYS_SUFFIX: Final = ".keys"
+INDEXES: Final = (INDEX_SUFFIX, KEYS_SUFFIX)
+"""What files beside segments end with."""
+META: Final = "log.json"
+"""Says whose log it is."""
+NEW_SUFFIX: Final = ".new"
+"""Of a file that gets its name when it is complete and synced."""
 
 
 class LogRefused(RoQError):
@@ -59,3 +72,38 @@ class Files(Protocol):
     def sync_folder(self) -> None:
         """Wait until the names of all files are on the disk."""
         ...
+
+
+def segment_name(base: int, epoch: int) -> str:
+    """The file of a segment; of two with the same base the one with the later epoch counts."""
+    return f"{base:020d}-{epoch:020d}{SEGMENT_SUFFIX}"
+
+
+def parse_name(name: str) -> tuple[int, int] | None:
+    """Base and epoch of a segment by the name of its file; None if it is none."""
+    base, dash, epoch = name.removesuffix(SEGMENT_SUFFIX).partition("-")
+    numbers = base + epoch
+    if not (dash and len(base) == len(epoch) == 20 and numbers.isascii() and numbers.isdecimal()):
+        return None
+    if not name.endswith(SEGMENT_SUFFIX):
+        return None
+    return int(base), int(epoch)
+
+
+def index_name(segment: str) -> str:
+    """The file of a segment's index."""
+    return segment.removesuffix(SEGMENT_SUFFIX) + INDEX_SUFFIX
+
+
+def keys_name(segment: str) -> str:
+    """The file of the index of keys of a segment."""
+    return segment.removesuffix(SEGMENT_SUFFIX) + KEYS_SUFFIX
+
+
+def put_whole(files: Files, name: str, buffers: Sequence[bytes | memoryview]) -> None:
+    """Write a whole file, which has its name when all of it is on the disk."""
+    files.create(name + NEW_SUFFIX)
+    files.write(name + NEW_SUFFIX, 0, buffers)
+    files.sync(name + NEW_SUFFIX)
+    files.rename(name + NEW_SUFFIX, name)
+    files.sync_folder()

@@ -24,10 +24,10 @@ from typing import Final, TypeVar, cast
 from xxhash import xxh3_64_intdigest
 
 from roq.errors import RemoteProtocolError
-from roq.log.files import Files
+from roq.log.files import Files, keys_name
 from roq.log.log import Record
 from roq.log.records import HEAD_BYTES, RecordKind, claimed_bytes, read_record
-from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX, Segment, load_index
+from roq.log.segment_reader import Segment, load_index
 from roq.protocol.attributes import keys_of
 from roq.protocol.batch import HEADER_BYTES, Kind, read_attributes, read_header
 from roq.protocol.columns import KEY_GROUPS, key_hash, read_column, read_keys
@@ -35,9 +35,6 @@ from roq.protocol.delayed import DELAYED_TOPIC
 
 B = TypeVar("B")
 
-KEYS_SUFFIX: Final = ".keys"
-INDEXES: Final = (INDEX_SUFFIX, KEYS_SUFFIX)
-"""What files beside segments end with."""
 FORMAT: Final = 1
 ENTRIES_MAX: Final = 1 << 16
 """A segment of more entries has no such index; none is so large, but for a group of its own."""
@@ -61,11 +58,6 @@ _EXT_BYTES: Final = slice(6, 8)
 """Of the header of a batch (`roq.protocol.batch`)."""
 PAUSE_MESSAGES: Final = 256
 """After about so many messages whoever makes an index lets others do something."""
-
-
-def keys_name(segment: str) -> str:
-    """The file of the index of keys of a segment."""
-    return segment.removesuffix(SEGMENT_SUFFIX) + KEYS_SUFFIX
 
 
 class KeyIndex:

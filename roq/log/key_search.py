@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
 
-from roq.log.files import Files
-from roq.log.key_index import KeyIndex, keys_name, look_up, make_keys
+from roq.log.files import Files, keys_name
+from roq.log.key_index import KeyIndex, look_up, make_keys
 from roq.log.log import NotAtHand
 from roq.log.segment_reader import Segment
 

@@ -6,13 +6,9 @@ from typing import Final
 
 import msgspec
 
-from roq.log.files import Files, LogRefused
-from roq.log.segment_reader import SEGMENT_SUFFIX
+from roq.log.files import META, SEGMENT_SUFFIX, Files, LogRefused, put_whole
 from roq.number_ranges import UNREADABLE, ChildEpoch, ExchangeNumber
 
-META: Final = "log.json"
-NEW_SUFFIX: Final = ".new"
-"""Of a file that gets its name when it is complete and synced."""
 FORMAT: Final = 1
 """Of what a folder says of itself."""
 
@@ -47,12 +43,7 @@ def claim_folder(files: Files, mine: Meta) -> Meta:
                 f"the folder holds segments of a log, but no {META}: it was copied in part. Copy "
                 f"it again, or move the segments elsewhere"
             )
-        partial = META + NEW_SUFFIX
-        files.create(partial)
-        files.write(partial, 0, [msgspec.json.format(msgspec.json.encode(mine), indent=2)])
-        files.sync(partial)
-        files.rename(partial, META)
-        files.sync_folder()
+        put_whole(files, META, [msgspec.json.format(msgspec.json.encode(mine), indent=2)])
         return mine
     found = read_meta(files)
     for what, told, wanted in (

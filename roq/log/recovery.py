@@ -19,10 +19,20 @@ from itertools import pairwise
 from typing import Final
 
 from roq.errors import RemoteProtocolError
-from roq.log.files import Files, LogRefused
+from roq.log.files import (
+    INDEXES,
+    META,
+    NEW_SUFFIX,
+    Files,
+    LogRefused,
+    index_name,
+    keys_name,
+    parse_name,
+    put_whole,
+    segment_name,
+)
 from roq.log.index import SegmentIndex
-from roq.log.key_index import INDEXES, keys_name
-from roq.log.meta import META, NEW_SUFFIX, Meta, claim_folder
+from roq.log.meta import Meta, claim_folder
 from roq.log.records import (
     HEAD_BYTES,
     RECORD_BYTES,
@@ -36,17 +46,7 @@ from roq.log.records import (
     record_bytes,
 )
 from roq.log.ring import HotTail
-from roq.log.segment_reader import (
-    Segment,
-    counting,
-    index_name,
-    index_of,
-    load_brief,
-    load_index,
-    parse_name,
-    scan,
-    segment_name,
-)
+from roq.log.segment_reader import Segment, counting, index_of, load_brief, load_index, scan
 from roq.log.segments import (
     SEGMENT_BYTES,
     SEGMENT_ENTRIES,
@@ -480,7 +480,7 @@ class _Opening:
             )
             buffers += [before, found.body, behind]
         name = segment_name(base, self._settings.epoch)
-        self._put(name, buffers)
+        put_whole(self._files, name, buffers)
         size = sum(map(len, buffers))
         return Segment(name, base, base, size, left_out=base - follows), SegmentIndex(base)
 
@@ -527,16 +527,8 @@ class _Opening:
         if again:
             segment.first_us = read_entry(again[0].frame).appended_us
             segment.last_us = read_entry(again[-1].frame).appended_us
-        self._put(name, buffers)
+        put_whole(self._files, name, buffers)
         return segment, index
-
-    def _put(self, name: str, buffers: list[bytes | memoryview]) -> None:
-        """Write a whole file, which has its name when all of it is on the disk."""
-        self._files.create(name + NEW_SUFFIX)
-        self._files.write(name + NEW_SUFFIX, 0, buffers)
-        self._files.sync(name + NEW_SUFFIX)
-        self._files.rename(name + NEW_SUFFIX, name)
-        self._files.sync_folder()
 
     def _clean(self, closed: list[Segment], active: Segment) -> None:
         """Remove what has no entry that counts any more, and indexes of what is not there."""

@@ -12,21 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from roq.log.files import Files
+from roq.log.files import INDEXES, NEW_SUFFIX, Files, index_name, keys_name, parse_name
 from roq.log.index import LOST, SegmentIndex
-from roq.log.key_index import INDEXES, is_whole, keys_name
-from roq.log.meta import NEW_SUFFIX, Meta, read_meta
+from roq.log.key_index import is_whole
+from roq.log.meta import Meta, read_meta
 from roq.log.records import FRAME_AT, HEAD_BYTES
-from roq.log.segment_reader import (
-    Segment,
-    counting,
-    head_of,
-    index_name,
-    parse_name,
-    scan,
-    scan_index,
-    where_before_ends,
-)
+from roq.log.segment_reader import Segment, counting, head_of, scan, scan_index, where_before_ends
 from roq.protocol.entry import ENTRY_BYTES, IDENTITY, EntryKind, pack_entry, read_entry
 
 _PIECE: Final = 1024 * 1024

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
-from roq.log.files import Files
+from roq.log.files import Files, index_name
 from roq.log.index import (
     BRIEF_BYTES_MAX,
     LOST,
@@ -50,8 +50,6 @@ INDEXES_MAX: Final = 8
 """Indexes of complete segments that are kept in memory."""
 PASSED_MAX: Final = 256
 """Questions for a topic that wait for the disk, of which it is known how far they have come."""
-SEGMENT_SUFFIX: Final = ".seg"
-INDEX_SUFFIX: Final = ".idx"
 
 
 @dataclass(slots=True)
@@ -312,27 +310,6 @@ def _given(found: T | None) -> T:
     if found is None:
         raise _Refused
     return found
-
-
-def segment_name(base: int, epoch: int) -> str:
-    """The file of a segment; of two with the same base the one with the later epoch counts."""
-    return f"{base:020d}-{epoch:020d}{SEGMENT_SUFFIX}"
-
-
-def parse_name(name: str) -> tuple[int, int] | None:
-    """Base and epoch of a segment by the name of its file; None if it is none."""
-    base, dash, epoch = name.removesuffix(SEGMENT_SUFFIX).partition("-")
-    numbers = base + epoch
-    if not (dash and len(base) == len(epoch) == 20 and numbers.isascii() and numbers.isdecimal()):
-        return None
-    if not name.endswith(SEGMENT_SUFFIX):
-        return None
-    return int(base), int(epoch)
-
-
-def index_name(segment: str) -> str:
-    """The file of a segment's index."""
-    return segment.removesuffix(SEGMENT_SUFFIX) + INDEX_SUFFIX
 
 
 def load_brief(files: Files, segment: Segment) -> IndexBrief | None:

@@ -29,9 +29,9 @@ from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
 from roq.log.disk_groups import Group, Sync
-from roq.log.files import Files
+from roq.log.files import Files, index_name, keys_name, segment_name
 from roq.log.index import SegmentIndex
-from roq.log.key_index import keys_name, may_have_keys
+from roq.log.key_index import may_have_keys
 from roq.log.key_search import KeySearch, Places
 from roq.log.log import Record
 from roq.log.records import (
@@ -41,12 +41,7 @@ from roq.log.records import (
     record_bytes,
 )
 from roq.log.ring import HotTail
-from roq.log.segment_reader import (
-    Segment,
-    SegmentReader,
-    index_name,
-    segment_name,
-)
+from roq.log.segment_reader import Segment, SegmentReader
 from roq.log.snapshot import LogSnapshot, Recovered, encode_snapshot
 from roq.log.steady_clock import AgeClock
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry

@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from roq.log.files import Files, LogRefused
-from roq.log.key_index import is_whole, keys_name
+from roq.log.files import Files, LogRefused, keys_name, parse_name
+from roq.log.key_index import is_whole
 from roq.log.meta import Meta, read_meta
 from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head, read_record
-from roq.log.segment_reader import counting, parse_name, scan, where_before_ends
+from roq.log.segment_reader import counting, scan, where_before_ends
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 
 

@@ -13,7 +13,7 @@ from commands import until
 import roq
 import roq.aio
 from roq.client.consume.lookup import FoundMessage
-from roq.log.key_index import KEYS_SUFFIX
+from roq.log.files import KEYS_SUFFIX
 from roq.testing import cluster
 
 pytestmark = pytest.mark.integration

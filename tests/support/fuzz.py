@@ -56,11 +56,10 @@ from roq.gcm.state import records  # noqa: E402
 from roq.hcm.config import HcmConfig  # noqa: E402
 from roq.log import snapshot  # noqa: E402
 from roq.log.disk_groups import perform  # noqa: E402
-from roq.log.files import LogRefused  # noqa: E402
+from roq.log.files import INDEX_SUFFIX, SEGMENT_SUFFIX, LogRefused  # noqa: E402
 from roq.log.group_changes import decode_deltas  # noqa: E402
 from roq.log.records import RecordKind, pack_record  # noqa: E402
 from roq.log.recovery import LogSettings, open_log  # noqa: E402
-from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX  # noqa: E402
 from roq.log.segments import SegmentLog  # noqa: E402
 from roq.log.timing_wheel import TimingWheel  # noqa: E402
 from roq.machine import Tick  # noqa: E402

@@ -101,7 +101,6 @@ hcm/metrics
 hcm/supervisor
 local/background
 local/launcher
-log/files
 log/log
 log/survey
 monitor/daemon

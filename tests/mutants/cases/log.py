@@ -98,6 +98,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        if True:\n            time_us"),
     ),
     *mutants(
+        "roq/log/files.py",
+        DISK,
+        ("    files.sync(name + NEW_SUFFIX)\n", ""),
+    ),
+    *mutants(
         "roq/log/ring.py",
         DISK,
         ("held = self.committed_to - self.floor\n", "held = self.end - self.floor\n"),
@@ -160,7 +165,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            self._go_over(file, tail[0].follows if tail else None)\n",
          "            self._go_over(file, tail[0].base if tail else None)\n"),
         ("if following >= claim:\n", "if following < claim:\n"),
-        ("        self._files.sync(name + NEW_SUFFIX)\n", ""),
         ("            if _begins_here(file):\n", "            if file.found:\n"),
         ("        if snapshot is not None:\n            records.insert(",
          "        if snapshot is not None and again:\n            records.insert("),

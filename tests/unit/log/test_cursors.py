@@ -7,10 +7,10 @@ from memory_files import MemoryFiles
 
 from roq.log.cursors import cursor
 from roq.log.disk_groups import perform
+from roq.log.files import INDEX_SUFFIX, SEGMENT_SUFFIX
 from roq.log.log import NotAtHand, NotGiven
 from roq.log.patient_reads import AGAIN_SECONDS, REFUSED_SECONDS, PatientReads
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX
 from roq.log.segments import SegmentLog
 from roq.protocol.channel import FetchRequest
 

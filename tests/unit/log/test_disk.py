@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from roq.log.disk import BUFFERS_MAX, DiskFiles
-from roq.log.files import LogRefused
-from roq.log.meta import META
+from roq.log.files import META, LogRefused
 
 
 @pytest.fixture

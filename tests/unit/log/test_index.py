@@ -12,6 +12,7 @@ from memory_files import MemoryFiles
 from xxhash import xxh3_64_intdigest
 
 from roq.log.disk_groups import perform
+from roq.log.files import INDEX_SUFFIX, SEGMENT_SUFFIX
 from roq.log.index import (
     BRIEF_BYTES_MAX,
     TOPICS_FILTERED_MAX,
@@ -22,7 +23,6 @@ from roq.log.index import (
 )
 from roq.log.records import HEAD_BYTES
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX
 
 BATCH = b"x" * 100
 

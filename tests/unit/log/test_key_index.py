@@ -8,6 +8,7 @@ import pytest
 from keyed_batch import batch_of
 from memory_files import MemoryFiles
 
+from roq.log.files import index_name, keys_name, segment_name
 from roq.log.index import SegmentIndex
 from roq.log.key_index import (
     ENTRIES_MAX,
@@ -15,12 +16,11 @@ from roq.log.key_index import (
     hashes_in,
     is_whole,
     keys_in,
-    keys_name,
     look_up,
     make_keys,
 )
 from roq.log.records import HEAD_BYTES, RecordKind, pack_record
-from roq.log.segment_reader import Segment, index_name, segment_name
+from roq.log.segment_reader import Segment
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack_empty, read_header
 from roq.protocol.columns import KEYS_MAX, key_hash, read_keys

@@ -11,12 +11,11 @@ from keyed_batch import batch_of
 from memory_files import MemoryFiles
 
 from roq.log.disk_groups import perform
-from roq.log.key_index import INDEXES, KEYS_SUFFIX, keys_name
+from roq.log.files import INDEXES, KEYS_SUFFIX, SEGMENT_SUFFIX, keys_name
 from roq.log.key_search import SEGMENTS_MAX
 from roq.log.log import NotAtHand
 from roq.log.recovery import LogSettings, open_log
 from roq.log.ring import Ring
-from roq.log.segment_reader import SEGMENT_SUFFIX
 from roq.log.segments import SegmentLog
 from roq.protocol.columns import key_hash
 from roq.protocol.delayed import DELAYED_TOPIC

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from memory_files import MemoryFiles
 
-from roq.log.files import LogRefused
-from roq.log.meta import META, Meta, claim_folder, read_meta
+from roq.log.files import META, LogRefused
+from roq.log.meta import Meta, claim_folder, read_meta
 
 MINE = Meta(cluster="c", queue="71" * 16, exchange=1, generation=3, host="h")
 

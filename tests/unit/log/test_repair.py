@@ -6,12 +6,9 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.log.disk_groups import perform
-from roq.log.files import LogRefused
-from roq.log.key_index import KEYS_SUFFIX
-from roq.log.meta import META
+from roq.log.files import INDEX_SUFFIX, KEYS_SUFFIX, META, SEGMENT_SUFFIX, LogRefused
 from roq.log.recovery import LogSettings, open_log
 from roq.log.repair import Way, plan, repair
-from roq.log.segment_reader import INDEX_SUFFIX, SEGMENT_SUFFIX
 from roq.log.survey import LogSurvey
 
 BATCH = b"x" * 100

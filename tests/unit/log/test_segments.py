@@ -10,13 +10,12 @@ from memory_files import MemoryFiles
 
 from roq.log.cursors import cursor
 from roq.log.disk_groups import perform, perform_sync
-from roq.log.files import LogRefused
+from roq.log.files import INDEX_SUFFIX, META, SEGMENT_SUFFIX, LogRefused
 from roq.log.log import NotAtHand, NotGiven
-from roq.log.meta import META
 from roq.log.patient_reads import PatientReads
 from roq.log.records import HEAD_BYTES, Found, RecordKind
 from roq.log.recovery import LEAP, LogSettings, open_log
-from roq.log.segment_reader import INDEX_SUFFIX, INDEXES_MAX, SEGMENT_SUFFIX, scan
+from roq.log.segment_reader import INDEXES_MAX, scan
 from roq.log.segments import SegmentLog
 from roq.log.steady_clock import STANDS_SECONDS
 from roq.log.survey import LogSurvey
