@@ -1,18 +1,41 @@
 """Where a registry is: the servers of an ensemble and the cluster's place in it, or a file.
 
+The two sections that say so are those of every process that has a session with it.
+
 `open_registry` is the one place that knows which adapters there are.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from roq.coordination.registry_contract import Post, Registry
 from roq.errors import ConfigError
+from roq.timing import SESSION_SECONDS
 
 FILE: Final = "file:"
 """How the address of a registry in a file begins."""
+
+
+class RegistryPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the registry is."""
+
+    address: str = ""
+    """`file:/path`, or servers of ZooKeeper; empty: those of `zk`."""
+
+
+class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """ZooKeeper, and how long the registry may be silent."""
+
+    servers: Annotated[str, msgspec.Meta(min_length=1)] = "localhost:2181"
+    root: str = "/RoQ"
+    """Where this cluster is kept in the ensemble."""
+    session_seconds: Annotated[float, msgspec.Meta(ge=1, le=600)] = SESSION_SECONDS
+    connect_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=3_600)] = 20.0
+    """How long the first connection may take before the process gives up (exit code 69)."""
 
 
 def open_registry(address: str, post: Post, *, root: str, session_seconds: float) -> Registry:

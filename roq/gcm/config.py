@@ -8,12 +8,12 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from roq.coordination.addresses import RegistryPlace, Zk
 from roq.gcm.provision.hosts import ProvisionSettings
 from roq.protocol.documents import RawDocument
 from roq.provider.choice import Choice
 from roq.runtime import config as settings
 from roq.runtime.metrics import MetricsSettings
-from roq.timing import SESSION_SECONDS
 
 WILDCARDS: Final = ("0.0.0.0", "::", "*")
 MANAGEMENT_OFFSET: Final = 3
@@ -59,24 +59,6 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     durability: Literal["flush", "async", "none"] = "flush"
     """Of a queue that is created without one; it keeps it for its whole life."""
-
-
-class RegistryPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the registry is."""
-
-    address: str = ""
-    """`file:/path`, or servers of ZooKeeper; empty: those of `zk`."""
-
-
-class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """ZooKeeper, and how long the registry may be silent."""
-
-    servers: Annotated[str, msgspec.Meta(min_length=1)] = "localhost:2181"
-    root: str = "/RoQ"
-    """Where this cluster is kept in the ensemble."""
-    session_seconds: Annotated[float, msgspec.Meta(ge=1, le=600)] = SESSION_SECONDS
-    connect_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=3_600)] = 20.0
-    """How long the first connection may take before the manager gives up (exit code 69)."""
 
 
 class Cloud(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

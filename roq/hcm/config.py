@@ -15,6 +15,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 import psutil
 
+from roq.coordination.addresses import RegistryPlace, Zk
 from roq.errors import ConfigError
 from roq.hcm.crash_history import CrashLimits
 from roq.hcm.log_folders import LOGS
@@ -27,7 +28,6 @@ from roq.timing import (
     CHILD_STOP_SECONDS,
     CHILD_STOP_SECONDS_MIN,
     HUNG_SECONDS_MIN,
-    SESSION_SECONDS,
 )
 
 PORT_TOO_HIGH = 65_536
@@ -43,21 +43,6 @@ class Gcm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Where the configuration managers are."""
 
     address: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1:5000"])
-
-
-class RegistryPlace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the registry is."""
-
-    address: str = ""
-
-
-class Zk(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """ZooKeeper, and how long the registry may be silent."""
-
-    servers: str = "localhost:2181"
-    root: str = "/RoQ"
-    session_seconds: Above0 = SESSION_SECONDS
-    connect_seconds: Above0 = 20.0
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

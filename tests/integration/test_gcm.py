@@ -12,8 +12,9 @@ from gcm_process import Console, PaperHostManager, RunningGcm
 from gcm_script import PaperHost
 from waiting import eventually
 
+from roq.coordination.addresses import Zk
 from roq.coordination.memory import MemoryEnsemble
-from roq.gcm.config import GcmConfig, Network, Ports, Zk
+from roq.gcm.config import GcmConfig, Network, Ports
 from roq.protocol import broadcast
 
 pytestmark = pytest.mark.integration

@@ -18,9 +18,10 @@ import bson
 import zmq
 from gcm_script import PaperHost
 
+from roq.coordination.addresses import Zk
 from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.errors import Unavailable
-from roq.gcm.config import Broadcasting, GcmConfig, Ports, Zk
+from roq.gcm.config import Broadcasting, GcmConfig, Ports
 from roq.gcm.daemon import Gcm
 from roq.protocol import documents
 from roq.protocol.control import Answer, StartExchange, StartMonitor, StopQueue

@@ -76,6 +76,8 @@ def test_values_that_cannot_work_are_refused_by_key(config, key) -> None:
         ("CHILDREN_DRAIN_SECONDS", "inf"),
         ("NETWORK_PORT", "70000"),
         ("LOG_FORMAT", "xml"),
+        ("ZK_SESSION_SECONDS", "0.5"),
+        ("ZK_CONNECT_SECONDS", "0"),
     ],
 )
 def test_values_out_of_their_bounds_are_named(key, value) -> None:
