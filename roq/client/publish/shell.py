@@ -25,8 +25,7 @@ from roq.client.io.alarm import Alarm
 from roq.client.io.engine import Engine
 from roq.client.io.waiters import Waiters
 from roq.client.publish.batching import OpenBatch, Payload
-from roq.client.publish.connection import Connection
-from roq.client.publish.connections import Connections
+from roq.client.publish.connections import Connection, Connections
 from roq.client.publish.events import (
     AskAttach,
     Assignment,

@@ -181,7 +181,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        elif self._checks.qsize() < CHECKS_MAX:", "        else:"),
     ),
     *mutants(
-        "roq/client/publish/connection.py", ("tests/unit/client/publish/test_connection.py",),
+        "roq/client/publish/connections.py", ("tests/unit/client/publish/test_connections.py",),
         ("if len(frames) == 1 else _OTHER_VERSION", "if frames else _OTHER_VERSION"),
     ),
 )  # fmt: skip
