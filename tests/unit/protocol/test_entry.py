@@ -3,14 +3,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roq.errors import RemoteProtocolError
-from roq.protocol.entry import ENTRY_BYTES, NONE, Entry, EntryKind, pack_entry, read_entry
+from roq.number_ranges import NUMBER_MAX, OFFSET_MAX
+from roq.protocol.entry import ENTRY_BYTES, Entry, EntryKind, pack_entry, read_entry
 
-u64 = st.integers(0, NONE)
+numbers = st.integers(0, NUMBER_MAX)
+offsets = st.integers(0, OFFSET_MAX)
 
 
 @given(
     st.sampled_from(EntryKind), st.integers(0, 2**32 - 1), st.binary(min_size=16, max_size=16),
-    u64, u64, u64, u64,
+    numbers, offsets, offsets, numbers,
 )  # fmt: skip
 def test_what_is_packed_is_read_back(
     kind: EntryKind, exchange: int, queue: bytes, epoch: int, offset: int, previous: int, at: int
@@ -31,3 +33,15 @@ def test_an_unknown_kind_is_refused() -> None:
     frame[3] = 77
     with pytest.raises(RemoteProtocolError):
         read_entry(bytes(frame))
+
+
+@pytest.mark.parametrize(
+    ("generation", "offset", "previous", "at"),
+    [(1 << 63, 0, 0, 0), (0, OFFSET_MAX + 1, 0, 0), (0, 0, OFFSET_MAX + 1, 0), (0, 0, 0, 1 << 63)],
+)
+def test_what_is_out_of_range_is_refused(
+    generation: int, offset: int, previous: int, at: int
+) -> None:
+    frame = pack_entry(EntryKind.ENTRY, 1, b"q" * 16, generation, offset, previous, at)
+    with pytest.raises(RemoteProtocolError, match="out of range"):
+        read_entry(frame)
