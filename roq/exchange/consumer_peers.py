@@ -44,6 +44,8 @@ B = TypeVar("B")
 
 BLOCKED_SECONDS: Final = 0.005
 """A connection that is full is tried again after so long."""
+CONFIRM_SECONDS: Final = 0.025
+"""What a member needs only if its connection is cut it is told together, behind what it is sent."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +53,7 @@ class Peer(Generic[B]):
     """Where a member is, and what it is to be told.
 
     Attributes:
+        confirmed_at: when it was told that something is kept, behind what it was sent.
         later: up to which Done it is told, with what it is sent next, that it is kept; 0: it was.
     """
 
@@ -59,6 +62,7 @@ class Peer(Generic[B]):
     group: ConsumerGroup[B]
     member: Member
     attempt: int
+    confirmed_at: float = float("-inf")
     later: int = 0
 
     @property
@@ -73,6 +77,13 @@ class Peer(Generic[B]):
         told = DoneConfirmed(self.later, refused or [])
         self.later = 0
         return [self.send(DONE, encode(told))]
+
+    def sent(self, now: float) -> list[Send]:
+        """It is sent something; what it is told behind that, unless it was told so a moment ago."""
+        if not self.later or now - self.confirmed_at < CONFIRM_SECONDS:
+            return []
+        self.confirmed_at = now
+        return self.confirmed()
 
     def send(self, letter: bytes, *rest: bytes) -> Send:
         """A message for this member."""

@@ -313,7 +313,7 @@ class Consumers(Generic[B]):
 
     def sent(self, delivery: Delivery[B]) -> None:
         """It is on its way."""
-        self._answers += delivery.peer.confirmed()
+        self._answers += delivery.peer.sent(self._now)
 
     def blocked(self, delivery: Delivery[B]) -> None:
         """The connection is full: the same again a little later, and nothing else meanwhile."""

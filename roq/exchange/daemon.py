@@ -346,7 +346,11 @@ class ExchangeServer:
         read = self._read_burst(now)
         self._last_read = now
         self._live.flush()
-        self._settle()
+        if self._acknowledge() and read < BURST:
+            self._data.hold()
+            self._readers.hand_out()
+            self._data.flush()
+        self._tell()
         if self._backlogs.due:
             self._look_who_is_slow()
         if read == BURST:
@@ -386,9 +390,15 @@ class ExchangeServer:
         self._live.publish(topic, join_live(topic, entry), batch)
 
     def _settle(self) -> None:
-        """Send the acks and refusals that the batches have earned; they leave before the rest."""
+        """Send what everybody has earned: acks leave before the rest."""
+        self._acknowledge()
+        self._tell()
+
+    def _acknowledge(self) -> bool:
+        """Send the acks that batches have earned; whether there were any."""
         self._data.hold()
-        for link in self.core.take_acks():
+        links = self.core.take_acks()
+        for link in links:
             route = link.route
             if route is None:
                 continue
@@ -402,6 +412,10 @@ class ExchangeServer:
             else:
                 self._handle(Unreachable(route))
         self._data.flush()
+        return bool(links)
+
+    def _tell(self) -> None:
+        """Send answers and refusals; and have written what is to be."""
         answers = self.core.take_answers()
         if answers:
             self._data.hold()

@@ -94,6 +94,14 @@ class ReaderTurns:
         if waits and not self._serving:
             self._serve_soon()
 
+    def hand_out(self) -> None:
+        """Send one delivery now, if nobody waits for a turn: before anything else is looked at."""
+        if self._serving or self._asked() or self._fetches or not self._consumers.runnable():
+            return
+        self._deliver()
+        if self._consumers.next_deadline() is not None:
+            self._serve_soon()  # its connection is full: that is tried again
+
     def _serve_soon(self) -> None:
         self._serving = True
         self._reactor.call_soon(self._serve)

@@ -85,7 +85,7 @@ class ConsumerGroup(GroupProgress[B]):
         self._passing = self._dropping = False
         """Whether the last look has ended among batches of other topics, or what has expired."""
         self._ticked_at = self._hold_until = now
-        self._plain = type(self) is ConsumerGroup and settings.mode == "shared"
+        self._plain = settings.mode == "shared"
 
     # --- members ----------------------------------------------------------------------------------
 
@@ -245,9 +245,8 @@ class ConsumerGroup(GroupProgress[B]):
         nobody's, and passed over, or goes the long way."""
         opened, clock, reads = self._open, self._clock, self.reads
         offset = opened.next
-        if self._journal.remembers or self.lifetimes.any or reads.refuses(clock):
-            return None
-        if not self._may_open() or self._log.following(offset) != offset:
+        unusual = self._journal.remembers or self.lifetimes.any or reads.refuses(clock)
+        if unusual or not self._may_open() or self._log.following(offset) != offset:
             return None
         if (record := reads.record(offset, clock)) is None:
             return None
@@ -258,13 +257,19 @@ class ConsumerGroup(GroupProgress[B]):
         member = None if self._filter.extended else self._taker(count)
         if member is None or member.share(count) < count:
             return None
+        if not self._goes_straight(offset, bits := bits_at(0, count), record):
+            return None
         opened.seen[offset] = record[0].name, record[1], b""
-        opened.open(count, bits_at(0, count))
+        opened.open(count, bits)
         lease = self._lease(member, Piece(offset, 0, count, 0, ""), numbers)
         member.taken += count
         member.taken_bytes += record[3]
         self._members.move_to_end(member.id)
         return lease, record
+
+    def _goes_straight(self, offset: int, bits: int, record: Record[B]) -> bool:  # noqa: ARG002
+        """Whether this batch, which is usual otherwise, goes out so; if not, nothing changes."""
+        return True
 
     @property
     def busy(self) -> bool:

@@ -23,7 +23,7 @@ from itertools import chain, islice
 from struct import Struct
 from typing import Final, TypeVar, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from roq.log.delayed_requests import DelayedRequests
 from roq.log.free_messages import FreeMessages
@@ -35,7 +35,7 @@ from roq.log.log import Log, Record
 from roq.log.open_requests import OpenRequests, RequestBatch, indexes
 from roq.log.outcomes import Ended, OutcomeStore, RequestFigures
 from roq.protocol.consuming import GroupSettings, GroupState, Run
-from roq.protocol.entry import read_entry
+from roq.protocol.entry import appended_us
 from roq.protocol.requesting import (
     LISTED_MAX,
     Answer,
@@ -103,7 +103,7 @@ class ServiceGroup(ConsumerGroup[B]):
     def choose(self, settings: ServiceSettings) -> None:
         """Go on with these, if somebody has chosen them."""
         if settings.chosen and settings != self.service:
-            self.settings = msgspec.structs.replace(self.settings, service=settings)
+            self.settings = replace(self.settings, service=settings)
             self._journal.note_all()
             for batch in self._requests.batches.values():
                 batch.due = self._due(batch.appended_us)
@@ -143,8 +143,7 @@ class ServiceGroup(ConsumerGroup[B]):
         offset, publisher = lease.offset, self._requests.batches[lease.offset].publisher
         still = held = lease.open << lease.first
         for answer in answers:
-            own = still >> answer.index & bits_at(0, 1 + len(answer.more))
-            own <<= answer.index
+            own = (still >> answer.index & bits_at(0, 1 + len(answer.more))) << answer.index
             still ^= own
             for index, state, values, text in self.outcomes.fitting(answer, runs_of(own), most):
                 made = RequestEnd(
@@ -284,18 +283,15 @@ class ServiceGroup(ConsumerGroup[B]):
             return None
         found = super().next_lease(numbers)
         if found is not None:
-            self._taken_at = self._clock
-            lease, _ = found
+            lease, self._taken_at = found[0], self._clock
             age = self._age(self._requests.batches[lease.offset].appended_us)
             self.measured.waiting.note(age, lease.open.bit_count())
         return found
 
     def _taker(self, count: int, reserve: int = 0) -> Member | None:
         """Who gets so many requests, or some of them."""
-        members = tuple(self._members.values())
-        if len(members) <= 1:
-            return super()._taker(count, reserve)
-        found = self._choice.choose(members, self.figures, count, reserve)
+        some = tuple(self._members.values())
+        found = self._choice.choose(some, self.figures, count, reserve) if len(some) > 1 else None
         return found or super()._taker(count, reserve)
 
     def join(self, member: bytes, name: str) -> Member | None:
@@ -347,11 +343,8 @@ class ServiceGroup(ConsumerGroup[B]):
     def state(self, *, who: bool, most: int) -> GroupState:
         """As of any group, with what instances have said of themselves."""
         state = super().state(who=who, most=most)
-        told = [
-            msgspec.structs.replace(each, figures=self.figures.get(each.member))
-            for each in state.who
-        ]
-        return msgspec.structs.replace(state, who=told)
+        told = [replace(each, figures=self.figures.get(each.member)) for each in state.who]
+        return replace(state, who=told)
 
     @property
     def open_count(self) -> int:
@@ -414,7 +407,7 @@ class ServiceGroup(ConsumerGroup[B]):
         begun = self._requests.take_begun()
         if delta.settings is not None:
             return delta  # all of it
-        return msgspec.structs.replace(delta, ends=ends, known=known, begun=begun)
+        return replace(delta, ends=ends, known=known, begun=begun)
 
     def drop_changes(self) -> None:
         """Nobody wants to know what has changed, now or later."""
@@ -424,10 +417,8 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def snapshot(self) -> GroupDelta:
         """All of it, as it stands."""
-        begun = self._requests.all_begun()
-        return msgspec.structs.replace(
-            super().snapshot(), ends=list(self.outcomes), known=self.outcomes.known(), begun=begun
-        )
+        ends, known, begun = list(self.outcomes), self.outcomes.known(), self._requests.all_begun()
+        return replace(super().snapshot(), ends=ends, known=known, begun=begun)
 
     def apply(self, delta: GroupDelta) -> None:
         """Take in what an earlier process has written, in order."""
@@ -474,17 +465,26 @@ class ServiceGroup(ConsumerGroup[B]):
         bits, record = self._open.bits.get(offset, 0), self.reads.last
         if not bits or record is None:
             return
-        appended_us = read_entry(record[1]).appended_us
-        (publisher,) = _PUBLISHER.unpack_from(cast("bytes", record[2]))
-        due = self._due(appended_us)
-        self._requests.batches[offset] = RequestBatch(publisher, appended_us, due, self._clock)
-        for named in self.delayed.opened(offset, bits, record[2]):
-            self.outcomes.reopen(named)
-        self.measured.accepted += bits.bit_count()
-        if due <= self._clock:  # no instance gets it first
+        if self._enter(offset, bits, record) <= self._clock:  # no instance gets it first
             self._end_late(offset)
         elif once := self._requests.once(offset) & bits:
             self._park(offset, once, max(self._hold_until, self._clock + RETURN_SECONDS))
+
+    def _goes_straight(self, offset: int, bits: int, record: Record[B]) -> bool:
+        if self._requests.once(offset) or self._due(appended_us(record[1])) <= self._clock:
+            return False
+        self._enter(offset, bits, record)
+        return True
+
+    def _enter(self, offset: int, bits: int, record: Record[B]) -> float:
+        """These requests of a batch are open; when they are over."""
+        due = self._due(at_us := appended_us(record[1]))
+        (publisher,) = _PUBLISHER.unpack_from(cast("bytes", record[2]))
+        self._requests.batches[offset] = RequestBatch(publisher, at_us, due, self._clock)
+        for named in self.delayed.opened(offset, bits, record[2]):
+            self.outcomes.reopen(named)
+        self.measured.accepted += bits.bit_count()
+        return due
 
     def _end_late(self, offset: int) -> None:
         why = f"no result within {self.service.result_within:g} s"
@@ -598,7 +598,7 @@ class ServiceGroup(ConsumerGroup[B]):
         self._requests.ended(outcome)
         if (delayed := self.delayed.ended(outcome.position)) is not None:
             position, publisher = delayed
-            outcome = msgspec.structs.replace(outcome, offset=position.offset, index=position.at)
+            outcome = replace(outcome, offset=position.offset, index=position.at)
         self.counts[outcome.state] += outcome.count
         if silent:  # that one runs again is written, and so is how that has ended
             note = self.outcomes.put_state if delayed else self.outcomes.note

@@ -122,6 +122,21 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("self.reactor.call_soon(partial(self._monitor.say, message))",
          "self._monitor.say(message)"),
         ("self.reactor.call_soon(self._wake)", "self._wake()"),
+        ("if self._acknowledge() and read < BURST:", "if self._acknowledge():"),
+        ("            self._readers.hand_out()\n", ""),
+    ),
+    *mutants(
+        "roq/exchange/reader_turns.py",
+        ("tests/unit/exchange/test_daemon.py",),
+        ("        if self._serving or self._asked() or", "        if self._asked() or"),
+        ("            self._serve_soon()  # its connection", "            pass  # its connection"),
+    ),
+    *mutants(
+        "roq/exchange/consumer_peers.py",
+        ("tests/unit/exchange/test_services.py",),
+        (" or now - self.confirmed_at < CONFIRM_SECONDS:\n", ":\n"),
+        ("        self.confirmed_at = now\n", ""),
+        ("        if not self.later or now", "        if now"),
     ),
     *mutants(
         "roq/exchange/done_files.py",

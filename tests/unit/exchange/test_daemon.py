@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 from waiting import eventually
 
-from roq.exchange.daemon import LIVE_BYTES_MAX, ExchangeServer
+from roq.exchange.daemon import BURST, LIVE_BYTES_MAX, ExchangeServer
 from roq.exchange.events import Tell, Woken
 from roq.model import TOPIC_BYTES_MAX, Limits
 from roq.protocol import zmtp
@@ -134,4 +134,45 @@ def test_acknowledgements_leave_before_anything_else_is_done(
         monkeypatch.setattr(server.core, "take_answers", lambda: done.append("answers") or [])
         server._settle()
         assert done == ["acks", "leave", "answers"]
+        monkeypatch.undo()
+
+
+def test_what_has_just_come_is_handed_out_before_anything_else_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, done = ExchangeServer(SPEC), list[str]()
+    taken, read, runnable, again = [[object()]], [1], [True], list[float]()
+    consumers, readers = server.core.consumers, server._readers
+
+    def turn() -> list[str]:
+        done.clear()
+        server._data_readable()
+        return done
+
+    def deliver() -> None:
+        done.append("handed out")
+        runnable[0] = False
+
+    with closing(server):
+        monkeypatch.setattr(server, "_acknowledge", lambda: done.append("acks") or bool(taken))
+        monkeypatch.setattr(server, "_read_burst", lambda _: read[0])
+        monkeypatch.setattr(server._data, "flush", lambda: done.append("leave"))
+        monkeypatch.setattr(server.core, "take_answers", lambda: done.append("answers") or [])
+        monkeypatch.setattr(readers, "_deliver", deliver)
+        monkeypatch.setattr(consumers, "runnable", lambda: runnable[0])
+        monkeypatch.setattr(consumers, "next_deadline", lambda: again[0] if again else None)
+        assert turn() == ["acks", "handed out", "leave", "answers"]
+        assert not readers._serving
+        runnable[0], read[0] = True, BURST
+        assert turn() == ["acks", "answers"], "publishers keep the loop busy: in its turn"
+        assert readers._serving
+        read[0] = 1
+        assert turn() == ["acks", "leave", "answers"], "others wait for a turn before it"
+        readers._serving, runnable[0] = False, True
+        again.append(1.0)
+        assert turn() == ["acks", "handed out", "leave", "answers"]
+        assert readers._serving, "its connection is full: that is tried again"
+        readers._serving, runnable[0] = False, True
+        taken.clear()
+        assert turn() == ["acks", "answers"], "nothing has come"
         monkeypatch.undo()

@@ -11,7 +11,7 @@ from exchange_driver import QUEUE, Publisher, exchange, publisher_id
 from service_party import SETTINGS, Party, pass_time, service
 
 from roq.exchange import requesters, services
-from roq.exchange.consumer_peers import BLOCKED_SECONDS
+from roq.exchange.consumer_peers import BLOCKED_SECONDS, CONFIRM_SECONDS
 from roq.exchange.events import Unreachable
 from roq.exchange.intake import batch_bytes_max
 from roq.exchange.kpi_report import load_of, metrics_of
@@ -328,14 +328,17 @@ def test_that_answers_are_kept_is_told_with_what_is_sent_next() -> None:
 
     assert answered(1) == []
     assert answered(2) == [1], "with the next request"
+    assert answered(3) == [], "it was told so a moment ago"
+    there.now += CONFIRM_SECONDS
+    assert answered(4) == [3], "with a request behind that"
     pass_time(there, 0.5)
     instance.look()
-    assert heard() == [2], "or at the next tick"
-    assert answered(3) == []
+    assert heard() == [4], "or at the next tick"
+    assert answered(5) == []
     instance.grant(0)
-    assert heard() == [3], "or when it takes nothing more"
-    instance.say(DONE, consuming.encode(Done(4)))
-    assert heard() == [4], "and whatever is no answer is confirmed at once"
+    assert heard() == [5], "or when it takes nothing more"
+    instance.say(DONE, consuming.encode(Done(6)))
+    assert heard() == [6], "and whatever is no answer is confirmed at once"
 
 
 def test_cancelled_requests_are_told_to_both() -> None:

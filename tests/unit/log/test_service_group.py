@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from random import Random
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from roq.protocol.requesting import (
 )
 
 PUBLISHER = PublisherId(b"p" * 16)
+MEMBERS = [name.ljust(16, b".") for name in (b"a", b"b")]
 
 
 class Desk:
@@ -707,3 +709,71 @@ def test_what_was_given_back_is_not_overtaken_by_all_that_has_come_since() -> No
     member.granted += 1
     (again,) = desk.leases()
     assert (lease.offset, again.offset) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_straight_way_out_gives_what_the_long_one_does(seed: int) -> None:
+    dice = Random(seed)
+    one, other = Desk(result_within=4.0), Desk(result_within=4.0)
+    other.group._plain = False
+    for desk in (one, other):  # in turn, and not by chance
+        desk.group._choice.choose = lambda *_: None  # type: ignore[assignment, method-assign]
+    straight: list[object] = []
+    way = one.group._next_straight
+
+    def noted(numbers: NumberedLeases) -> object:
+        straight.append(way(numbers))
+        return straight[-1]
+
+    one.group._next_straight = noted  # type: ignore[assignment, method-assign]
+    held: list[tuple[str, int]] = []
+    for _ in range(150):
+        counts = [dice.randint(1, 4) for _ in range(dice.randint(0, 3))]
+        name, credit, seconds = dice.choice("ab"), dice.choice([0, 1, 9]), dice.choice([0.5, 3.0])
+        settled = held.pop(dice.randrange(len(held))) if held and dice.random() < 0.7 else None
+        how, gone = dice.choice(["answer", "once", "back"]), dice.random() < 0.1
+        told = []
+        for desk in (one, other):
+            group = desk.group
+            desk.pass_time(seconds, *filter(None, map(group.member, MEMBERS)))
+            for count in counts:
+                desk.request(count)
+            member = group.member(MEMBERS["ab".index(name)]) or desk.join(name, credit)
+            member.granted += credit
+            owner = settled and group.member(MEMBERS["ab".index(settled[0])])
+            lease = owner.leases.get(settled[1]) if owner and settled else None
+            if owner and lease and how == "answer":
+                group.answer(owner, Answer(lease.number, lease.first, value=b"v"))
+            elif owner and lease and how == "once":
+                group.begin(owner, Begun(lease.number, lease.first, 1, once=True))
+            elif owner and lease:
+                group.take_back(owner, lease.number, lease.first, 1)
+                group.give_back(owner, lease.number, lease.first, 1, 0.0, counted=True, reason="no")
+            if gone:
+                group.gone(member.id)
+            given = [
+                (each.member.name, each.number, each.offset, each.first, each.open, each.attempts)
+                for each in desk.leases()
+            ]
+            told.append((given, desk.ends(), group.views(), group.snapshot()))
+        assert told[0] == told[1]
+        held += [each[:2] for each in told[0][0]]
+    assert None in straight
+    assert sum(each is not None for each in straight) > 20
+
+
+def test_what_was_begun_or_is_late_does_not_go_straight_out() -> None:
+    before, desk = Desk(), Desk()
+    before.request()
+    owner = before.join()
+    (lease,) = before.leases()
+    before.group.begin(owner, Begun(lease.number, 0, 1, once=True))
+    desk.group.apply(before.group.snapshot())
+    for _ in range(2):
+        desk.request()
+    desk.join()
+    assert [each.offset for each in desk.leases()] == [1], "the first one was begun"
+    desk.request()
+    desk.log.advance_clock(10**12)
+    assert desk.leases() == []
+    assert [state for state, _ in desk.ends()] == ["late"]
