@@ -29,7 +29,6 @@ from roq.client.admin.board import Board, QueueView
 from roq.client.admin.rules import in_force
 from roq.client.admin.views import ExchangeSummary, QueueDescription, rules_of
 from roq.client.admin.wording import age_text, bytes_text, setting_text
-from roq.client.survey import one
 from roq.errors import InvalidRequest
 from roq.model import VOLATILE
 from roq.number_ranges import UNREADABLE
@@ -262,7 +261,8 @@ def show(target: Target, name: str) -> None:
     with target.connect() as cluster:
         description = cluster.describe(name)
         view = present(cluster, name) if description.running else None
-    held = what_is_held(description, target.timeout)
+    # A monitor that says nothing is not waited for a second time.
+    held = "" if view is None else what_is_held(description, target.timeout)
     if target.as_json:
         rules = fields_of(rules_of(description.rules)) if description.rules else {}
         waiting = in_force(description)
@@ -285,6 +285,8 @@ def what_is_held(description: QueueDescription, seconds: float) -> str:
     or it does not say."""
     if not (description.running and description.limits.log_until_done):
         return ""
+    from roq.client.survey import one  # noqa: PLC0415 - rarely needed, and loads a whole client
+
     (monitor,) = one(description.monitor, min(seconds, ACTIVITY_SECONDS)).findings
     return next((each.detail for each in monitor.checks if each.name == RETENTION), "")
 

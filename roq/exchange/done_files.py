@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from roq.exchange.commit import LateLog
 from roq.protocol.control import GROUPS_DIGEST_BYTES, OTHER_GROUPS
@@ -33,6 +33,9 @@ HELD_SECONDS: Final = 60.0
 GROUP_NAMES_MAX: Final = 50
 """More are not told when they are not the same everywhere."""
 
+_OTHER: Final = OTHER_GROUPS, -1
+_NOBODY: Final = "", -1
+
 assert REST_SECONDS > 3 * SAME_GROUPS_SECONDS  # noqa: S101
 
 
@@ -44,29 +47,48 @@ def groups_digest(names: Iterable[str]) -> bytes:
     return digest.digest()
 
 
+class ReadingGroup(Protocol):
+    """How far a consumer group is: see `ConsumerGroup`."""
+
+    name: str
+
+    @property
+    def base(self) -> int:
+        """First offset that it has not wholly done."""
+        ...
+
+    @property
+    def stalled(self) -> str:
+        """Why it gives nothing out though there is something to do; empty: it does."""
+        ...
+
+
 class DoneFiles(Generic[B]):
     """What of a log may leave by that.
 
     Args:
         log: on a disk.
-        groups: gives of each consumer group the first offset that it has not wholly done, and its
-            name.
+        groups: gives the consumer groups.
     """
 
-    def __init__(self, log: LateLog[B], groups: Callable[[], Iterable[tuple[int, str]]]) -> None:
+    def __init__(self, log: LateLog[B], groups: Callable[[], Iterable[ReadingGroup]]) -> None:
         self._log, self._groups = log, groups
         self._same_at = float("-inf")
         """When the monitor has said last that all exchanges have the same groups."""
+        self._apart = False
+        """It has said last that they do not."""
         self._written: tuple[int, int] | None = None
         """A snapshot that was wanted, and up to where everything was done before."""
-        self._why, self._why_since = "", 0.0
-        """What lets nothing go, and since when; empty: nothing does."""
+        self._holder: tuple[str, int] | None = None
+        """What lets nothing go: a group and where it is, or one of the two below; None: nothing
+        does."""
+        self._held_since = 0.0
         self.held = ""
         """The same, in words, once it has lasted."""
 
     def same_groups(self, now: float, *, same: bool) -> None:
         """The monitor says whether all exchanges of the queue have the same groups."""
-        self._same_at = now if same else float("-inf")
+        self._same_at, self._apart = (now if same else float("-inf")), not same
 
     @property
     def same(self) -> bool:
@@ -75,13 +97,12 @@ class DoneFiles(Generic[B]):
 
     def look(self, now: float) -> None:
         """Have leave what may, or written down what is to be there first."""
-        done, slowest = min(self._groups(), default=(0, ""))
-        same = now - self._same_at <= SAME_GROUPS_SECONDS
-        if same:
-            self._let_go(done)
+        slowest = min(self._groups(), key=lambda group: (group.base, group.name), default=None)
+        if now - self._same_at <= SAME_GROUPS_SECONDS:
+            self._let_go(0 if slowest is None else slowest.base)
         else:
             self._written = None
-        self._look_why(now, done, slowest, same=same)
+        self._look_why(now, slowest)
 
     def _let_go(self, done: int) -> None:
         log = self._log
@@ -95,17 +116,26 @@ class DoneFiles(Generic[B]):
         if below > log.floor:
             self._written = log.want_snapshot(), below
 
-    def _look_why(self, now: float, done: int, slowest: str, *, same: bool) -> None:
+    def _look_why(self, now: float, slowest: ReadingGroup | None) -> None:
         """Find out what lets nothing go. A group that goes on does not, however far it is behind,
-        nor does a delayed message: that is known, and ends."""
-        log, why = self._log, ""
+        nor does a delayed message: that is known, and ends. Nor does a monitor that is silent,
+        which is told elsewhere."""
+        log, holder = self._log, None
         if self._written is None and log.may_leave(log.committed, _REST_US) > log.floor:
-            if not same:
-                why = OTHER_GROUPS
-            elif slowest:
-                why = f"group {slowest!r} has not gone on from offset {done}"
-            else:
-                why = "it has no consumer group"
-        if why != self._why:
-            self._why, self._why_since = why, now
-        self.held = why if now - self._why_since >= HELD_SECONDS else ""
+            if self._apart:
+                holder = _OTHER
+            elif now - self._same_at <= SAME_GROUPS_SECONDS:
+                holder = _NOBODY if slowest is None else (slowest.name, slowest.base)
+        if holder != self._holder:
+            self._holder, self._held_since = holder, now
+        lasts = holder is not None and now - self._held_since >= HELD_SECONDS
+        self.held = _text(slowest, apart=self._apart) if lasts else ""
+
+
+def _text(slowest: ReadingGroup | None, *, apart: bool) -> str:
+    if apart:
+        return OTHER_GROUPS
+    if slowest is None:
+        return "it has no consumer group"
+    why = slowest.stalled or "a message there is held, or waits for its next attempt"
+    return f"group {slowest.name!r} does not get beyond offset {slowest.base}: {why}"

@@ -170,9 +170,7 @@ class ExchangeCore(Generic[B]):
         self._sync_gate = SyncGate(late) if late is not None and ahead else None
         self._done_files: DoneFiles[B | bytes] | None = None
         if late is not None and limits.log_until_done:
-            self._done_files = DoneFiles(
-                late, lambda: [(group.base, group.name) for group in self.consumers.groups]
-            )
+            self._done_files = DoneFiles(late, lambda: self.consumers.groups)
         self._publishers: Publishers[B] = Publishers(
             ready, queue, limits, self.log, gate, self.links, self.streams, self.counters,
             self.stays, late,

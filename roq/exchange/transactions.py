@@ -448,7 +448,7 @@ class TransactionTable(Generic[B]):
         return producer
 
     def _forget_silent(self) -> None:
-        """That its connection has ended is not noticed before something is sent there."""
+        """A link that lets nothing through does not end for long."""
         while self._producers:
             oldest = next(iter(self._producers.values()))
             if self.now - oldest.heard_at <= PRODUCER_SILENT_SECONDS:

@@ -383,7 +383,7 @@ class ConsumerGroup(GroupProgress[B]):
             members=len(self._members), paused=self.paused,
             acknowledged=self.acknowledged, failed=self.failed,
             lapsed=self.lapsed, expired=self.expired, malformed=self._filter.malformed,
-            stale=self.stale, stalled=self._stalled(),
+            stale=self.stale, stalled=self.stalled,
             who=[
                 MemberState(
                     member=each.id, name=each.name, held=each.held, credit=max(0, each.credit),
@@ -598,8 +598,9 @@ class ConsumerGroup(GroupProgress[B]):
         self._journal.drop_below(offset)
         return self._open.drop_below(offset)
 
-    def _stalled(self) -> str:
-        """Why nothing goes out though there is something to do."""
+    @property
+    def stalled(self) -> str:
+        """Why nothing goes out though there is something to do; empty: it does."""
         if self.base >= self._log.committed:
             return ""
         if self.paused or not self._members:

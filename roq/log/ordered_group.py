@@ -239,10 +239,12 @@ class OrderedGroup(ConsumerGroup[B]):
             self._forget(each)
         return left
 
-    def _stalled(self) -> str:
+    @property
+    def stalled(self) -> str:
+        """As of any group; or which other logs it waits for."""
         late = {key: wait for key, wait in self._waits.items() if wait.pause >= ASK_SECONDS_MAX}
         if not late or self.paused or not len(self):
-            return super()._stalled()
+            return super().stalled
         logs = {log: said for wait in late.values() for log, said in wait.logs.items()}
         where = "; ".join(
             f"{exchange_name(log.number)}: {_WHY.get(said, said)}"

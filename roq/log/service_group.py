@@ -260,20 +260,20 @@ class ServiceGroup(ConsumerGroup[B]):
         if held or self._clock < self._hold_until:
             self._taken_at = self._clock
             return
-        patience = service.send_attempts * service.send_wait
-        if self._clock - self._taken_at < patience:
+        if self._clock - self._taken_at < (patience := service.send_attempts * service.send_wait):
             return
-        kind, why = why_nobody(self.name, self._members.values(), self.figures)
-        text = f"{why}; looked for {service.send_attempts} times"
+        kind, text = why_nobody(self.name, self._members.values(), self.figures)
+        text += f"; looked for {service.send_attempts} times"
         for offset, batch in list(self._requests.batches.items()):
             if self._clock - batch.ready_at >= patience:
                 bits = self._requests.free(offset, self._open.bits[offset])
                 self._end(offset, bits, RequestState.DISCARDED, text, kind)
 
-    def _stalled(self) -> str:
-        if self.full and self._requests.batches:
-            return f"its store has {self.outcomes.bytes:,} bytes that nobody has fetched"
-        return super()._stalled()
+    @property
+    def stalled(self) -> str:
+        """As of any group; or that nobody fetches what is stored."""
+        stored = f"its store has {self.outcomes.bytes:,} bytes that nobody has fetched"
+        return stored if self.full and self._requests.batches else super().stalled
 
     # --- handing out ------------------------------------------------------------------------------
 

@@ -305,22 +305,22 @@ class Exchanges:
 
         Returns:
             Groups that some exchange lacks, with the numbers of those; and the numbers of those
-            of which it is not known, or that are away and had others.
+            that do not name theirs, or that are away and had others.
         """
-        told = {each.number: each.group_names for each in self if each.group_names is not None}
-        names = sorted({name for there in told.values() for name in there})
-        lacking = {
-            name: sorted(number for number, there in told.items() if name not in there)
-            for name in names
-        }
+        told = {each.number: set(each.group_names) for each in self if each.group_names is not None}
+        lacking = {}
+        for name in sorted(set().union(*told.values())):
+            without = sorted(number for number, there in told.items() if name not in there)
+            if without:
+                lacking[name] = without
         digests = {each.groups for each in self}
-        unknown = [each.number for each in self if not each.groups]
+        unknown = [each.number for each in self if each.number not in told and len(digests) > 1]
         unknown += [
             number
             for number in sorted(logs)
             if number not in self._serving and self._groups_left.get(number) not in digests
         ]
-        return {name: numbers for name, numbers in lacking.items() if numbers}, unknown
+        return lacking, unknown
 
     def next_deadline(self) -> float | None:
         """When the next one will be lost if it stays silent."""

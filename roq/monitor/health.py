@@ -113,15 +113,18 @@ def _held(
     lacking: Mapping[str, Collection[int]],
     unknown: Collection[int],
 ) -> str:
-    differ = [f"group {name!r} is not at {_names(lacking[name])}" for name in sorted(lacking)]
-    if unknown:
-        differ.append(f"{_names(unknown)} does not say, or is away with others")
-    detail = f" ({', '.join(differ[:GROUPS_MAX])})" if differ else ""
-    texts = {each: text + detail * (text == OTHER_GROUPS) for each, text in held.items()}
+    texts = {number: text for number, text in held.items() if text != OTHER_GROUPS}
+    why = _shown(texts)
+    if len(texts) < len(held):
+        differ = [f"{_names(unknown)}: groups not known, or others when last heard"] * bool(unknown)
+        differ += [f"group {name!r} is not at {_names(lacking[name])}" for name in sorted(lacking)]
+        more = len(differ) - GROUPS_MAX
+        named = ", ".join([*differ[:GROUPS_MAX], *[f"and {more} more"] * (more > 0)])
+        why = "; ".join(filter(None, [OTHER_GROUPS + f" ({named})" * bool(named), why]))
     return (
-        f"logs keep what groups have done. {_shown(texts)}. A group goes on, and comes to an "
-        f"exchange, with its consumers (`roq group list {queue}`); "
-        f"`roq group delete {queue} GROUP` has one go that nobody needs"
+        f"logs keep what groups have done. {why}. See `roq group list {queue}`: one that is paused "
+        f"goes on with `roq group resume {queue} GROUP`, one without members, or that is not "
+        f"everywhere, with its consumers; `roq group delete {queue} GROUP` if nobody needs it"
     )
 
 

@@ -257,21 +257,23 @@ class MonitorMachine:
         }
 
     def _health(self, request_id: int) -> Health:
-        serving = self._exchanges.numbers()
+        serving, rules = self._exchanges.numbers(), self._elasticity.rules
+        # What it has not been able to compare it has called different.
+        held = {each.number: each.held for each in self._exchanges if each.held and rules.known}
         return of_monitor(
             self._queue,
             self.state,
             takeover=self.state is State.SETTLING,
             serving=serving,
             missing=self._takeover.missing(serving),
-            trouble=self._elasticity.rules.trouble,
+            trouble=rules.trouble,
             policy_trouble=self._elasticity.policy_trouble,
             holding=[each.info.number for each in self._exchanges if each.load.holding],
             behind=[each.info.number for each in self._exchanges if each.load.behind],
             full={each.number: each.disk_full for each in self._exchanges if each.disk_full},
             unread={each.number: each.unread for each in self._exchanges if each.unread},
-            held={each.number: each.held for each in self._exchanges if each.held},
-            apart=self._exchanges.groups_apart(self._elasticity.rules.logs),
+            held=held,
+            apart=self._exchanges.groups_apart(rules.logs) if held else ({}, []),
             request_id=request_id,
         )
 

@@ -10,7 +10,7 @@ in their Done: what they have begun, and their answers.
     [FF i] RequestsQuery                         [FF i] Requests
 
     instance → exchange                          exchange → instance
-    [FF u] Figures, once a second                [FF r] Revoked      not the instance's any more
+    [FF u] Figures, with each PING                [FF r] Revoked      not the instance's any more
                                                  [FF e] InstanceOrder    what an operator wants
 
 Attend and the query are BSON, the others msgpack arrays. A request is named by where it stands in
@@ -381,7 +381,7 @@ class RequestEnds(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Figures(msgspec.Struct, frozen=True, array_like=True):
-    """How an instance is; it says so once a second."""
+    """How an instance is; it says so when a PING of the exchange has come: each second or two."""
 
     available: bool = True
     rule: Annotated[str, msgspec.Meta(max_length=200)] = ""

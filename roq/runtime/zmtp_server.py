@@ -358,8 +358,10 @@ class _Server:
             if patience is not None and now - peer.heard_at > patience:
                 silent.append(peer)
             elif self._ping and peer.inbound.stands and not peer.out:
-                # Half of the calm ones each time, so that they do not hold up the others for long.
-                if (peer.fd + self._beats) % CALM_BEATS and self._is_calm(peer.route):
+                # Half of the calm ones each time, so that they do not hold up the others for long;
+                # all if this end is late.
+                rests = (peer.fd + self._beats) % CALM_BEATS and late <= HEARTBEAT_MS / 1_000
+                if rests and self._is_calm(peer.route):
                     continue
                 self._put(peer, self._ping)
         if silent:

@@ -80,7 +80,7 @@ class Ends:
             error = Unavailable(f"{waiter.endpoint.name}: {why}")
             self.settle_all(waiter, None, error)  # one that has it may say otherwise by its id
 
-    def accepted(self, sent: Sent, status: SendStatus) -> None:
+    def accepted(self, sent: Sent, status: SendStatus, now: float) -> None:
         """They have a fate after all: of what was given up the exchange is told not to begin it."""
         for index, waiter in enumerate(sent.pendings if sent.given_up else ()):
             if waiter is None or waiter not in sent.given_up:
@@ -88,7 +88,9 @@ class Ends:
             if status.ok and status.offset is not None:
                 named = waiter.at[1] if isinstance(waiter, Pending) and waiter.at else None
                 at = named or Position(status.offset, index)
-                self._machine.cancel(waiter.endpoint.service, status.log, at, late=True)
+                service = waiter.endpoint.service
+                self._machine.wait(service, status.log, at, now, ask=False)  # until it has ended
+                self._machine.cancel(service, status.log, at, late=True)
             sent.pendings[index] = None
 
     def take(self, log: LogId, end: RequestEnd, now: float) -> None:

@@ -402,7 +402,7 @@ class Collector:
         status = sent.receipt.status
         if status is None:
             return
-        self._ends.accepted(sent, status)
+        self._ends.accepted(sent, status, self._engine.reactor.now())
         before: Waiter | None = None
         while sent.taken < len(sent.pendings):
             singles = sent.singles() if status.ok and status.offset is not None else []
@@ -583,9 +583,9 @@ class Collector:
         if waiter.done():
             return
         endpoint, places, machine = waiter.endpoint, waiter.places(), self._machine
+        if isinstance(waiter, Pending) and not places:
+            return  # it is given up with its batch, or due again when that is accepted
         if waiter.due < ENDLESS:  # not asked yet, however long it is over
-            if isinstance(waiter, Pending) and not places:
-                self.cancel(waiter, late=True)  # when it is known where it is
             for place in places:
                 machine.wait(endpoint.service, *place, self._engine.reactor.now(), ask=False)
                 machine.cancel(endpoint.service, *place, late=True)

@@ -14,6 +14,8 @@ import roq
 from roq.cli import queues
 from roq.cli.client import ANSWER_SECONDS, CHANGE_SECONDS
 from roq.cli.queues import REQUESTS_BYTES, parse_limits, queue
+from roq.client import survey
+from roq.client.admin.board import QueueView
 from roq.client.admin.views import (
     Listing,
     QueueDescription,
@@ -25,6 +27,12 @@ from roq.client.survey import Finding, Survey
 from roq.model import Limits
 from roq.protocol.reports import RETENTION, Check
 from roq.timing import COMMAND_SECONDS
+
+VIEW = QueueView(
+    queue="q", limit=0.0, publisher_count=0, subscriber_count=0, waiting=0, messages_in=0.0,
+    bytes_in=0.0, messages_out=0.0, bytes_out=0.0, latency_ms=0.0, lost=0, moves=0, exchanges=[],
+    publishers=[], subscribers=[], events=[],
+)  # fmt: skip
 
 
 def test_limits_are_names_and_numbers() -> None:
@@ -183,8 +191,11 @@ def test_what_a_queue_keeps_though_groups_have_done_it_is_shown(
         return [line.strip() for line in lines if line.startswith("Held")], shown["held"]
 
     monkeypatch.setattr(roq, "connect", Durable().connect)
-    monkeypatch.setattr(queues, "one", one)
+    monkeypatch.setattr(survey, "one", one)
     monkeypatch.setattr(queues, "present", lambda *_: None)
+    assert held() == ([], "")
+    assert asked == [], "its monitor says nothing: it is not waited for again"
+    monkeypatch.setattr(queues, "present", lambda *_: VIEW)
     (line,), told = held()
     assert line.endswith("x1: group 'a'")
     assert told == "x1: group 'a'"

@@ -226,15 +226,47 @@ def test_a_group_that_does_not_go_on_is_told_after_a_while_and_one_that_does_is_
     made.wait(REST_SECONDS + HELD_SECONDS - 2.0)
     assert made.there.core.held == ""
     made.wait(4.0)
-    assert made.there.core.held == "group 'g' has not gone on from offset 0"
+    assert made.there.core.held == (
+        "group 'g' does not get beyond offset 0: each of its members holds as much as it takes"
+    )
     made.do(slow, 2)
     made.wait(HELD_SECONDS - 2.0)
     assert made.there.core.held == "", "it goes on"
     made.wait(4.0)
-    assert made.there.core.held == "group 'g' has not gone on from offset 2"
+    assert made.there.core.held.startswith("group 'g' does not get beyond offset 2: ")
+    made.order("pause")
+    made.wait(2.0)
+    assert made.there.core.held == "group 'g' does not get beyond offset 2: it is paused"
     made.order("delete")
     made.wait(2.0)
     assert (made.there.core.held, made.log.floor) == ("", 2 * SEGMENT_ENTRIES)
+
+
+def test_a_message_that_is_held_while_others_are_done_is_not_taken_for_a_group_that_rests() -> None:
+    made = DoneLog()
+    member = made.enter("a")
+    made.send(25)
+    _, *rest = member.credit(100_000)
+    for number, *_ in rest:
+        member.done(number)
+    for _ in range(int(REST_SECONDS + HELD_SECONDS) // 5 + 1):
+        made.wait(5.0)
+        member.credit(100_000)  # its leases go on
+    assert made.there.core.held == (
+        "group 'a' does not get beyond offset 0: a message there is held, or waits for its next "
+        "attempt"
+    )
+
+
+def test_a_monitor_that_is_silent_or_was_never_heard_is_not_taken_for_other_groups() -> None:
+    made = DoneLog()
+    member = made.enter("a")
+    made.send(25)
+    made.do_all(member)
+    made.wait(2.0)
+    made.there.core.same_groups = lambda *_, **__: None  # type: ignore[method-assign] # it says no more
+    made.wait(REST_SECONDS + HELD_SECONDS + SAME_GROUPS_SECONDS + 2.0)
+    assert (made.there.core.held, made.log.floor) == ("", 0)
 
 
 def test_groups_that_are_not_the_same_everywhere_are_told_after_a_while_with_their_names() -> None:

@@ -1,4 +1,4 @@
-"""What holds for a type, and what a rate lets begin."""
+"""What holds for a type, what a rate lets begin, and how slots are shared."""
 
 from __future__ import annotations
 

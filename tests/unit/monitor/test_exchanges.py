@@ -160,6 +160,8 @@ def test_what_makes_groups_differ_is_found_out() -> None:
     exchanges.report(report(2, groups=b"b", group_names=["b"]), PEER, 0.0)
     exchanges.report(report(3, groups=b"", group_names=None), PEER, 0.0)
     assert exchanges.groups_apart([1, 2, 3, 4]) == ({"a": [2]}, [3, 4])
+    exchanges.report(report(3, groups=b"51", group_names=None), PEER, 0.0)
+    assert exchanges.groups_apart([1, 2, 3]) == ({"a": [2]}, [3]), "too many to be named"
     now = EXCHANGE_LOST_SECONDS + 1.0
     exchanges.report(report(1, groups=b"ab", group_names=["a", "b"]), PEER, now)
     exchanges.expire(now)

@@ -47,19 +47,26 @@ def test_what_a_disk_does_not_give_is_a_warning() -> None:
 
 def test_what_keeps_that_groups_have_done_is_a_warning_that_says_what_to_do() -> None:
     what_to_do = (
-        ". A group goes on, and comes to an exchange, with its consumers (`roq group list orders`);"
-        " `roq group delete orders GROUP` has one go that nobody needs"
+        ". See `roq group list orders`: one that is paused goes on with "
+        "`roq group resume orders GROUP`, one without members, or that is not everywhere, with "
+        "its consumers; `roq group delete orders GROUP` if nobody needs it"
     )
-    health = ask(held={2: "group 'a' has not gone on from offset 7"}, apart=({"b": [1]}, []))
+    stands = "group 'a' does not get beyond offset 7: it is paused"
+    health = ask(held={2: stands}, apart=({"b": [1]}, []))
     assert health.ready
     assert texts(health)[RETENTION] == (
-        f"logs keep what groups have done. x2: group 'a' has not gone on from offset 7{what_to_do}"
+        f"logs keep what groups have done. x2: {stands}{what_to_do}"
     )
-    health = ask(held={1: OTHER_GROUPS}, apart=({"b": [2, 3]}, [4]))
+    health = ask(held={1: OTHER_GROUPS, 2: OTHER_GROUPS, 3: stands}, apart=({"b": [2, 3]}, [4]))
     assert texts(health)[RETENTION] == (
-        f"logs keep what groups have done. x1: {OTHER_GROUPS} (group 'b' is not at x2, x3, "
-        f"x4 does not say, or is away with others){what_to_do}"
+        f"logs keep what groups have done. {OTHER_GROUPS} (x4: groups not known, or others when "
+        f"last heard, group 'b' is not at x2, x3); x3: {stands}{what_to_do}"
     )
+    many = {name: [2] for name in "abcde"}
+    assert (
+        f"{OTHER_GROUPS} (group 'a' is not at x2, group 'b' is not at x2, group 'c' is not at x2, "
+        "and 2 more). See"
+    ) in texts(ask(held={1: OTHER_GROUPS}, apart=(many, [])))[RETENTION]
 
 
 def test_one_without_exchanges_is_not() -> None:

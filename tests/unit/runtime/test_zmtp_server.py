@@ -311,6 +311,18 @@ def test_calm_peers_are_asked_half_as_often_if_there_is_patience_enough(
     assert [asked[peer] for peer in rest] == [pings, pings]
 
 
+def test_calm_peers_are_all_asked_by_a_loop_that_is_late(bench: Bench) -> None:
+    router, port = bench.router(patience_ms=18_000, calm=lambda _: True)
+    ready(bench, router, *(bench.raw(port, b"DEALER") for _ in range(2)))
+    before = {peer: peer.taken for peer in router.peers}
+    for _ in range(4):
+        router._beat_at -= 2.0
+        router._beat()
+        router.flush()
+    size = len(zmtp.ping(18_000))
+    assert [(peer.taken - before[peer]) // size for peer in router.peers] == [4, 4]
+
+
 def test_that_connections_have_ended_is_told_behind_what_came_by_them(bench: Bench) -> None:
     router, port = bench.router(patience_ms=2_000)
     raws = [bench.raw(port, b"DEALER") for _ in range(3)]

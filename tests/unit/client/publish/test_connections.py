@@ -1,4 +1,4 @@
-"""What a caller who sends on and on leaves, and when it is held."""
+"""What a caller who sends on and on leaves, and when it is held; and how one connection begins."""
 
 from __future__ import annotations
 

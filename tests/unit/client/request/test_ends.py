@@ -16,12 +16,16 @@ from roq.client.request.pending import Pending, PendingRun
 from roq.client.request.waiting_requests import ENDLESS, GRACE_SECONDS, Sent, WaitingRequests
 from roq.errors import Unavailable
 from roq.model import ExchangeInfo, LogId
+from roq.protocol import requesting
 from roq.protocol.delayed import MESSAGE_ID_BYTES
 from roq.protocol.requesting import (
     DELAYED_FROM,
+    OUTCOMES,
     Position,
     RequestEnd,
+    RequestEnds,
     RequestState,
+    Want,
     delayed_position,
 )
 
@@ -122,10 +126,10 @@ class Left:
     def look(self, now: float) -> None:
         self.ends.give_up(now, lambda: "x1: its disk is full")
 
-    def settle(self, outcome: Outcome = Outcome.OK) -> SendStatus:
-        status = SendStatus(outcome=outcome, log=ONE, offset=7)
+    def settle(self, outcome: Outcome = Outcome.OK, log: LogId = ONE) -> SendStatus:
+        status = SendStatus(outcome=outcome, log=log, offset=7)
         self.sent.receipt.settle(status)
-        self.ends.accepted(self.sent, status)
+        self.ends.accepted(self.sent, status, 20.0)
         return status
 
     @property
@@ -154,6 +158,46 @@ def test_what_no_exchange_accepts_ends_when_its_time_is_over_for_long_and_the_re
     left.settle()
     assert left.unwanted == dict.fromkeys([Position(7, at) for at in (0, 1, 3, 4)], True)
     assert left.sent.pendings == [None, None, third, None, None]
+
+
+def given_up(log: LogId) -> RequesterMachine:
+    """Three requests that were, and are accepted by this log afterwards."""
+    scene = Scene()
+    left = Left(scene, 1.0, 1.0, 1.0)
+    scene.machine.are([ONE], set(), b"q")
+    for now in (0.0, 2 * GRACE_SECONDS):
+        left.look(now)
+    left.settle(log=log)
+    return scene.machine
+
+
+def late_said(machine: RequesterMachine) -> list[Position]:
+    told = [requesting.decode(each.frames[1], Want) for each in machine.say()]
+    return sorted({position for each in told for position in each.late})
+
+
+def test_an_exchange_that_is_not_told_of_yet_hears_that_it_is_too_late_when_it_is() -> None:
+    new = LogId(2, 1)
+    machine = given_up(new)
+    where = ExchangeInfo(number=2, epoch=1, generation=1, host="h", data="d", live="l")
+    machine.open(where, b"q")
+    machine.up(new, 21.0)
+    assert late_said(machine) == [Position(7, at) for at in range(5)]
+
+
+def test_that_it_is_too_late_is_said_again_when_the_connection_has_ended_meanwhile() -> None:
+    machine = given_up(ONE)
+    machine.up(ONE, 20.0)
+    positions = [Position(7, at) for at in range(5)]
+    assert late_said(machine) == positions
+    machine.down(ONE)
+    machine.up(ONE, 22.0)
+    machine.ask_all(22.0)
+    assert late_said(machine) == positions
+    ended = [RequestEnd(7, at, RequestState.EXPIRED) for at in range(5)]
+    ends = RequestEnds(ECHO.service, ended)
+    machine.take(ONE, [OUTCOMES, requesting.encode(ends)], 23.0)
+    assert machine.open_count == 0
 
 
 def test_what_is_accepted_in_time_is_not_looked_at_again() -> None:

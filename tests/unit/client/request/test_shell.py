@@ -23,6 +23,7 @@ from roq.client.request.many import ManyPart, PendingMany
 from roq.client.request.pending import Pending, PendingRun
 from roq.client.request.shell import GRACE_SECONDS, Collector
 from roq.client.request.waiting_requests import Sent
+from roq.errors import Unavailable
 from roq.model import ExchangeInfo, LogId
 from roq.protocol import documents, requesting
 from roq.protocol.control import Topology
@@ -134,6 +135,42 @@ def test_what_is_accepted_when_its_time_was_long_over_is_asked_for_as_well(scene
     assert pending.state == "pending"
     scene.inside(lambda: scene.collector._pass_time(monotonic() + GRACE_SECONDS + 1.0))
     assert pending.state == "unavailable"
+
+
+def test_what_is_sent_once_more_and_accepted_too_late_is_not_begun_either(scene: Scene) -> None:
+    collector, two = scene.collector, LogId(2, 2)
+    collector._reader = cast(
+        "Any", SimpleNamespace(why=lambda: "its disk is full", wake=lambda: None, threads=set())
+    )
+    sent, pending = scene.accepted()
+    collector.expect(pending, 1.0)
+    collector.accepted(sent)
+    again = Sent(Receipt(cast("Any", None)))
+
+    def repeat(_waiter: object) -> bool:
+        pending.sent(again.receipt, 0)
+        again.pendings.append(pending)
+        collector.left(again)
+        return True
+
+    collector._on_lost = repeat  # type: ignore[assignment]
+    other = ExchangeInfo(number=2, epoch=2, generation=2, host="h", data="d2", live="l")
+    told = Topology(queue_id=b"q" * 16, epoch=1, version=2, exchanges=[other])
+    scene.inside(lambda: collector._topology(told))
+    scene.inside(scene.lines.up)
+    for late in (0.0, 1.3, 3.0, GRACE_SECONDS + 0.5, GRACE_SECONDS + 1.6, GRACE_SECONDS + 4.0):
+        scene.inside(lambda late=late: collector._pass_time(monotonic() + late))  # type: ignore[misc]
+        scene.inside(collector._look)
+    assert pending.state == "unavailable"
+    with pytest.raises(Unavailable, match=r"no exchange has said .*its disk is full"):
+        pending.result(0)
+    scene.lines.asked.clear()
+    again.receipt.settle(SendStatus(outcome=Outcome.OK, log=two, offset=9, exchange="x2"))
+    collector.accepted(again)
+    scene.inside(lambda: None)
+    scene.inside(lambda: collector._perform(collector._machine.say()))
+    late = [requesting.decode(each[1], Want).late for each in scene.lines.asked if each[0] == WANT]
+    assert [position for some in late for position in some] == [Position(9, 0)]
 
 
 def test_what_nobody_accepts_ends_with_the_reason_and_is_not_begun_when_it_is_accepted(
