@@ -29,6 +29,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if rests == self._moves():\n", "        if False:\n"),
         ("max(0, self._used() - held)", "0"),
         ("            holding.begun = holding.started\n", "            pass\n"),
+        ("            if now - self._figures_at.get(log, -inf) >= FIGURES_SECONDS_MAX:\n",
+         "            if False:\n"),
+        ("            self._untold.add(log)  # it has forgotten them\n", "            pass\n"),
+        ("for log in self._seats if soon for ask", "for log in self._seats for ask"),
+        ("        self._untold.discard(log)\n        self._figures_at[log] = now\n",
+         "        self._figures_at[log] = now\n"),
     ),
     *mutants(
         "roq/client/request/instance_shell.py",
@@ -104,6 +110,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if not run.left:\n            self._requests.not_due(run)\n", ""),
         ("        self._kept.let_go(*told)\n", ""),
         ("        run.drop(end)\n", ""),
+        ("self._machine.wait(service, status.log, at, now, ask=False)", "None"),
+        ("end = waiter.due + GRACE_SECONDS", "end = waiter.due"),
+        ("            sent.pendings[index] = None\n", "            pass\n"),
         ("        if len(free) == end.count:\n", "        if True:\n"),
     ),
     *mutants(

@@ -258,12 +258,16 @@ def test_a_message_that_is_held_while_others_are_done_is_not_taken_for_a_group_t
     )
 
 
-def test_a_monitor_that_is_silent_or_was_never_heard_is_not_taken_for_other_groups() -> None:
+@pytest.mark.parametrize("heard_seconds", [0.0, 2.0])
+def test_a_monitor_that_is_silent_or_was_never_heard_is_not_taken_for_other_groups(
+    heard_seconds: float,
+) -> None:
     made = DoneLog()
     member = made.enter("a")
     made.send(25)
     made.do_all(member)
-    made.wait(2.0)
+    made.start()  # of what was said to another process nothing is known
+    made.wait(heard_seconds)
     made.there.core.same_groups = lambda *_, **__: None  # type: ignore[method-assign] # it says no more
     made.wait(REST_SECONDS + HELD_SECONDS + SAME_GROUPS_SECONDS + 2.0)
     assert (made.there.core.held, made.log.floor) == ("", 0)

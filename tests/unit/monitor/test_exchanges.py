@@ -162,9 +162,14 @@ def test_what_makes_groups_differ_is_found_out() -> None:
     assert exchanges.groups_apart([1, 2, 3, 4]) == ({"a": [2]}, [3, 4])
     exchanges.report(report(3, groups=b"51", group_names=None), PEER, 0.0)
     assert exchanges.groups_apart([1, 2, 3]) == ({"a": [2]}, [3]), "too many to be named"
+    exchanges.report(report(2, groups=b"ab", group_names=None), PEER, 0.0)
+    exchanges.report(report(3, groups=b"ab", group_names=None), PEER, 0.0)
+    assert exchanges.groups_apart([1, 2, 3]) == ({}, []), "they are the same by now"
+    exchanges.report(report(2, groups=b"b", group_names=["b"]), PEER, 0.0)
     now = EXCHANGE_LOST_SECONDS + 1.0
     exchanges.report(report(1, groups=b"ab", group_names=["a", "b"]), PEER, now)
     exchanges.expire(now)
+    assert exchanges.groups_apart([1, 3]) == ({}, []), "it is away, and has the same"
     assert exchanges.groups_apart([1, 2]) == ({}, [2]), "it had others"
     exchanges.report(report(2, groups=b"ab", group_names=["a", "b"]), PEER, now)
     assert exchanges.groups_apart([1, 2]) == ({}, [])

@@ -276,6 +276,7 @@ def test_figures_wait_until_their_exchange_is_heard_and_no_longer_than_a_moment(
     assert told(script.machine.heard(one, 1.3)) == [], "it knows"
     assert script.machine.figures(Figures(True, busy=3), 1.3, soon=False) == []
     assert told(script.machine.tick(0.1 + FIGURES_SECONDS_MAX)) == [(two, 3)]
+    assert told(script.machine.heard(one, 1.36)) == [(one, 3)]
     script.machine.down(one)
     assert told(script.machine.heard(one, 1.4)) == []
     asks = script.joined(script.machine.up(one, 1.5), one)
