@@ -23,7 +23,8 @@ import roq.testing
 from roq.errors import RoQError
 from roq.simulation.real import results
 from roq.simulation.real.results import Measured, Target
-from roq.simulation.real.waiting import rest
+from roq.simulation.real.waiting import rest, until
+from roq.testing.running import RunningCluster
 
 NAME: Final = "footprint"
 KINDS: Final = ("monitor", "exchange", "hcm", "gcm")
@@ -34,6 +35,8 @@ QUEUE_MB: Final = 20.0
 QUEUE_PERCENT: Final = 0.2
 CREATE_SECONDS: Final = 0.6
 SETTLE_SECONDS: Final = 15.0
+END_SECONDS: Final = 5.0
+"""A child that is told to end may take so long."""
 _PSS: Final = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
@@ -59,7 +62,7 @@ class Outcome(Measured, kw_only=True):
     """For all of them, one command after the other."""
     remove_seconds: float
     left: int
-    """Monitors and exchanges that were still there when all queues had been removed."""
+    """Monitors and exchanges that were still there some seconds after all queues were removed."""
     kinds: list[Kind]
 
     @property
@@ -103,7 +106,7 @@ def measure(queues: int, seconds: float) -> Outcome:
             except RoQError as error:
                 failed.append(f"{name} cannot be removed: {error}")
         removed = time.monotonic() - begun
-        left = Counter(_tree([running.pid(f"host {running.hosts[0]}")]).values())
+        until(lambda: not _children(running), END_SECONDS)  # they are told to end, and do
         return Outcome(
             machine=machine,
             queues=queues,
@@ -111,10 +114,16 @@ def measure(queues: int, seconds: float) -> Outcome:
             failed=failed,
             create_seconds=round(created, 1),
             remove_seconds=round(removed, 1),
-            left=sum(left[name] for name in CHILDREN),
+            left=_children(running),
             kinds=kinds,
             targets=_targets(queues, kinds, created),
         )
+
+
+def _children(running: RunningCluster) -> int:
+    """Monitors and exchanges that are there."""
+    kinds = Counter(_tree([running.pid(f"host {running.hosts[0]}")]).values())
+    return sum(kinds[name] for name in CHILDREN)
 
 
 def _tree(roots: Sequence[int]) -> dict[psutil.Process, str]:
