@@ -208,3 +208,15 @@ def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
     made.close()
+
+
+def ready(bench: Bench, server: Router | FanOut, *raws: Raw) -> None:
+    """They stand, and nothing that they were sent is unread."""
+    bench.standing(server, len(raws))
+    for raw in raws:
+        raw.heard()
+
+
+def unread(server: Router | FanOut) -> list[socket.socket]:
+    """Connections on this side."""
+    return [peer.socket for peer in server.peers]

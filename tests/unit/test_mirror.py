@@ -149,6 +149,7 @@ hcm/test_durable
 monitor/test_takeover
 policy/test_own_policy
 provider/test_document
+runtime/test_zmtp_fan_out
 test_architecture
 test_docs
 test_mirror

@@ -75,6 +75,7 @@ WIRE: Final = (
     "tests/unit/protocol/test_zmtp.py",
     "tests/unit/runtime/test_zmtp_peer.py",
     "tests/unit/runtime/test_zmtp_server.py",
+    "tests/unit/runtime/test_zmtp_fan_out.py",
 )
 LIVENESS: Final = ("tests/unit/client/subscribe/test_fan_out_liveness.py",)
 PACING: Final = (
