@@ -33,6 +33,7 @@ COMMANDS: Final[dict[str, str]] = {
     "group": "roq.cli.groups:group",
     "service": "roq.cli.services:service",
     "request": "roq.cli.requests:request",
+    "response": "roq.cli.responses:response",
     "dead-letter": "roq.cli.dead_letters:dead_letter",
     "jobs": "roq.cli.jobs:jobs",
     "health": "roq.cli.health:health",

@@ -1,13 +1,8 @@
-"""`roq request`: make a request by hand, list those that are there, cancel one, fetch a response.
-
-Values are JSON here, and on the way what `--codec` says: so these commands speak with every
-endpoint that has one of the two codecs by name.
-"""
+"""`roq request`: make a request by hand, list those that are there, show one, cancel it."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import click
 import msgspec
@@ -16,30 +11,25 @@ import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.cluster_option import cluster_before
-from roq.cli.output import done, note, print_fields, print_json, print_table
+from roq.cli.output import done, note, print_fields, print_json
+from roq.cli.responses import (
+    WAIT_SECONDS,
+    as_json,
+    codec_option,
+    endpoint_of,
+    print_requests,
+    print_response,
+)
 from roq.client.admin.wording import age_text, bytes_text
-from roq.client.consume.groups import told
-from roq.client.request.endpoint import FORMATS
-from roq.client.request.pending import Pending
-from roq.errors import InvalidRequest, NoResponse, Unavailable
+from roq.errors import InvalidRequest, NoResponse
 from roq.number_ranges import UNREADABLE
 from roq.protocol.requesting import ENDS, RequestState
-
-WAIT_SECONDS = 60.0
-codec_option = click.option(
-    "--codec",
-    type=click.Choice(FORMATS),
-    default=FORMATS[0],
-    show_default=True,
-    help="That of the endpoint.",
-)
 
 
 @click.group()
 @cluster_before
 def request() -> None:
-    """Make a request, list the requests of a service, show one, cancel it, run it again, fetch a
-    response.
+    """Make a request, list the requests of a service, show one, cancel it, run it again.
 
     ENDPOINT is the name of the service, a dot, and what it does: billing.create.
 
@@ -48,7 +38,7 @@ def request() -> None:
       roq request send work billing.create '{"order": 7}'
       roq request list work billing
       roq request show billing.create work/x1-196610-42-0
-      roq request response billing.create work/x1-196610-42-0
+      roq response get billing.create work/x1-196610-42-0
     """
 
 
@@ -78,7 +68,7 @@ def send(
 ) -> None:  # fmt: skip
     """Request VALUE, which is JSON, of ENDPOINT through QUEUE, and print the response as JSON.
 
-    The id goes to standard error as soon as the request is accepted; `roq request response` asks
+    The id goes to standard error as soon as the request is accepted; `roq response get` asks
     for the response by it, also from elsewhere.
 
     \b
@@ -87,7 +77,7 @@ def send(
       roq request send work billing.create '{"order": 7}' --wait 0
       roq request send work billing.create '{"order": 7}' --wait 0 --delay 3600
     """
-    asked = _endpoint(endpoint, codec, idempotent=idempotent)
+    asked = endpoint_of(endpoint, codec, idempotent=idempotent)
     try:
         decoded = msgspec.json.decode(value)
     except UNREADABLE as error:
@@ -100,7 +90,7 @@ def send(
             done(pending.id, as_json=target.as_json, id=pending.id)
             return
         note(f"Request {pending.id} is accepted.")
-        _print_response(pending, wait)
+        print_response(pending, wait)
 
 
 @request.command("list", short_help="List the requests of SERVICE.")
@@ -117,27 +107,10 @@ def list_(target: Target, queue: str, service: str) -> None:
       roq request list work billing
       roq request list work billing --json | jq '.[] | select(.state == "failed")'
     """
-    with target.connect() as cluster:
-        row = cluster.describe_service(queue, service, timeout=target.timeout)
-    if target.as_json:
-        print_json(msgspec.to_builtins(row.requests))
-        return
-    print_table(
-        ("REQUEST", "STATE", "AGE", "ATTEMPTS#", "INSTANCE", "SIZE#", "WHY"),
-        [
-            (
-                each.id, each.state, age_text(each.age_seconds), each.attempts,
-                each.instance or "-", bytes_text(each.bytes), each.text.splitlines()[0][:80]
-                if each.text else "-",
-            )
-            for each in row.requests
-        ],
+    print_requests(
+        target, queue, service,
         f"Service {service} of queue {queue} has no request that is open or kept.",
     )  # fmt: skip
-    if row.more:
-        note("there are more than these")
-    if row.missing:
-        note(f"without {told(row.missing)}")
 
 
 @request.command(short_help="Show how a request stands.")
@@ -178,29 +151,6 @@ def show(target: Target, endpoint: str, request_id: str) -> None:
     )
 
 
-@request.command(short_help="Fetch the response to a request.")
-@click.argument("endpoint")
-@click.argument("request_id", metavar="REQUEST")
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0),
-    default=WAIT_SECONDS,
-    show_default=True,
-    help="Seconds that it is waited for.",
-)
-@codec_option
-@cluster_command
-def response(target: Target, endpoint: str, request_id: str, wait: float, codec: str) -> None:
-    """Print the response of ENDPOINT to REQUEST as JSON; it is fetched by that, and not kept.
-
-    \b
-    Example:
-      roq request response billing.create work/x1-196610-42-0
-    """
-    with target.connect() as cluster:
-        _print_response(cluster.response(_endpoint(endpoint, codec), request_id), wait)
-
-
 @request.command(short_help="Cancel a request.")
 @click.argument("endpoint")
 @click.argument("request_id", metavar="REQUEST")
@@ -218,11 +168,11 @@ def cancel(target: Target, endpoint: str, request_id: str, codec: str) -> None:
       roq request cancel billing.create work/x1-196610-42-0
     """
     with target.connect() as cluster:
-        pending = cluster.response(_endpoint(endpoint, codec), request_id)
+        pending = cluster.response(endpoint_of(endpoint, codec), request_id)
         pending.cancel()
         more: dict[str, object]
         try:
-            value = _json(endpoint, pending.result(target.timeout))
+            value = as_json(endpoint, pending.result(target.timeout))
         except NoResponse as ending:
             if ending.state not in ENDS:
                 raise
@@ -254,33 +204,9 @@ def retry(target: Target, endpoint: str, request_id: str) -> None:
     Example:
       roq request list work billing
       roq request retry billing.create work/x1-196610-42-0
-      roq request response billing.create work/x1-196610-42-0
+      roq response get billing.create work/x1-196610-42-0
     """
     asked = roq.endpoint(endpoint, request=object, response=object)
     with target.connect() as cluster:
         cluster.retry_request(asked, request_id, timeout=target.timeout)
     done(f"request {request_id} runs again", as_json=target.as_json, id=request_id)
-
-
-def _endpoint(name: str, codec: str, *, idempotent: bool = False) -> roq.Endpoint[Any, Any]:
-    return roq.endpoint(name, request=object, response=object, idempotent=idempotent, codec=codec)
-
-
-def _print_response(pending: Pending[Any], wait: float) -> None:
-    """As one line of JSON; bytes in it become base64."""
-    name = pending.endpoint.name
-    try:
-        value = pending.result(wait)
-    except Unavailable as error:
-        again = f"`roq request response {name} {pending.id}` asks for it again"
-        raise Unavailable(f"{error}; {again}") from None
-    click.echo(_json(name, value))
-
-
-def _json(endpoint: str, value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UNREADABLE as error:
-        raise InvalidRequest(
-            f"the response of {endpoint} cannot be said in JSON: {error}"
-        ) from None

@@ -656,9 +656,9 @@ def test_requests_are_made_and_seen_from_the_command_line(
         assert until(lambda: client.describe_service(queue, "desk").stored == 1)
         [row] = client.describe_service(queue, "desk").requests
         assert (row.id, row.state) == (name, "done")
-        fetched = run_roq("request", "response", "desk.double", name, cluster=running.address)
+        fetched = run_roq("response", "get", "desk.double", name, cluster=running.address)
         assert fetched.stdout.split() == [b"8"], fetched.stderr
-        again = run_roq("request", "response", "desk.double", name, cluster=running.address)
+        again = run_roq("response", "get", "desk.double", name, cluster=running.address)
         assert b"fetched already" in again.stderr
         for arguments in ((), ("--json",)):
             gone = run_roq(

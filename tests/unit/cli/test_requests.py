@@ -3,99 +3,14 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from paper_requests import ID, ROW, PaperCluster
 
 import roq
 from roq.cli.commands import cli
-from roq.client.request.views import RequestDescription, RequestRow
-
-ID = "work/x1-7-3-1"
-ROW = RequestRow(
-    id=ID, state="failed", text="ValueError: no\nmore", instance="one", attempts=2,
-    age_seconds=30.0, bytes=0,
-)  # fmt: skip
-
-
-class PaperPending:
-    """Is accepted, and has a response."""
-
-    id = ID
-    state = "done"
-    endpoint = roq.endpoint("billing.create", request=object, response=object)
-    ends: Exception | None = None
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-        self.waited: list[float] = []
-        self.cancelled = False
-        self.accepted = SimpleNamespace(wait=self.waited.append)
-
-    def result(self, timeout: float) -> object:
-        self.waited.append(timeout)
-        if self.ends is not None:
-            raise self.ends
-        return self.value
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class PaperCluster:
-    """Notes what is requested, and answers with it."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
-        self.delays: list[float | None] = []
-        self.endpoints: list[roq.Endpoint[Any, Any]] = []
-        self.pending = PaperPending({"total": 847})
-        self.rows = [ROW]
-        self.described = RequestDescription(
-            **msgspec.structs.asdict(ROW), outcome="kept", since=1_000_000_000.0
-        )
-        self.missing: dict[str, str] = {}
-        self.more = False
-
-    def __enter__(self) -> PaperCluster:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def requester(self, queue: str, *, collect: bool) -> PaperCluster:
-        self.asked.append((queue, collect))
-        return self
-
-    def request(
-        self, endpoint: roq.Endpoint[Any, Any], value: object, *, delay: float | None
-    ) -> PaperPending:
-        self.delays.append(delay)
-        self.asked.append((endpoint.name, endpoint.idempotent, value))
-        self.endpoints.append(endpoint)
-        return self.pending
-
-    def response(self, endpoint: roq.Endpoint[Any, Any], request_id: str) -> PaperPending:
-        self.asked.append((endpoint.name, request_id))
-        self.endpoints.append(endpoint)
-        return self.pending
-
-    def retry_request(
-        self, endpoint: roq.Endpoint[Any, Any], request_id: str, *, timeout: float
-    ) -> None:
-        self.asked.append((endpoint.service, request_id, timeout))
-
-    def describe_request(
-        self, endpoint: roq.Endpoint[Any, Any], request_id: str, *, timeout: float
-    ) -> RequestDescription:
-        self.asked.append((endpoint.service, request_id, timeout))
-        return self.described
-
-    def describe_service(self, queue: str, name: str, *, timeout: float) -> SimpleNamespace:
-        self.asked.append((queue, name, timeout))
-        return SimpleNamespace(requests=self.rows, missing=self.missing, more=self.more)
 
 
 @pytest.fixture
@@ -126,8 +41,8 @@ def test_a_request_that_is_not_waited_for_tells_its_id_alone(paper: PaperCluster
 @pytest.mark.parametrize(
     "words",
     [
-        ("send", "work", "billing.create"), ("response", "billing.create", ID),
-        ("cancel", "billing.create", ID),
+        ("request", "send", "work", "billing.create"), ("response", "get", "billing.create", ID),
+        ("request", "cancel", "billing.create", ID),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(
@@ -136,7 +51,7 @@ def test_a_request_that_is_not_waited_for_tells_its_id_alone(paper: PaperCluster
 def test_the_codec_is_that_of_the_endpoint(
     paper: PaperCluster, words: tuple[str, ...], options: tuple[str, ...], data: bytes
 ) -> None:
-    run(*words, *options)
+    CliRunner().invoke(cli, [*words, *options])
     (endpoint,) = paper.endpoints
     assert endpoint.encode_request({"a": 1}) == data
     assert endpoint.decode_response(data) == {"a": 1}
@@ -166,11 +81,6 @@ def test_requests_are_listed_each_on_a_line(paper: PaperCluster) -> None:
     assert json.loads(run("list", "work", "billing", "--json").stdout)[0]["text"] == ROW.text
     paper.rows = []
     assert "no request that is open or kept" in run("list", "work", "billing").stderr
-
-
-def test_a_response_is_fetched_by_the_id_of_its_request(paper: PaperCluster) -> None:
-    assert json.loads(run("response", "billing.create", ID).stdout) == {"total": 847}
-    assert paper.asked == [("billing.create", ID)]
 
 
 def test_a_cancelled_request_says_how_it_has_ended(paper: PaperCluster) -> None:
@@ -209,14 +119,7 @@ def test_a_response_that_does_not_come_says_how_to_ask_again(paper: PaperCluster
     paper.pending.ends = roq.Unavailable("no response of billing.create within 5 s")
     result = run("send", "work", "billing.create", "--wait", "5")
     assert result.exit_code == 1
-    assert f"`roq request response billing.create {ID}` asks for it again" in result.stderr
-
-
-def test_a_response_that_is_no_json_says_so(paper: PaperCluster) -> None:
-    paper.pending.value = {(1, 2): 3}
-    result = run("response", "billing.create", ID)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "the response of billing.create cannot be said in JSON" in result.stderr
+    assert f"`roq response get billing.create {ID}` asks for it again" in result.stderr
 
 
 def test_a_request_may_be_delayed(paper: PaperCluster) -> None:
