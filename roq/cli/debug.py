@@ -15,7 +15,7 @@ from roq.cli.failures import Failed
 from roq.cli.output import visible
 from roq.errors import RemoteProtocolError
 from roq.runtime.flight import Flight, folder_of, read
-from roq.runtime.reactor import FLIGHT_SIGNAL
+from roq.runtime.signals import FLIGHT_SIGNAL
 
 WAIT_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.05

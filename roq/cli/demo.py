@@ -21,7 +21,8 @@ from roq.demo import corpus
 from roq.demo.lane import Lane
 from roq.demo.run import Demo, Phase
 from roq.local.launcher import StartFailed
-from roq.runtime.reactor import Reactor, on_stop
+from roq.runtime.reactor import Reactor
+from roq.runtime.signals import on_stop
 
 _FRAME_SECONDS: Final = 0.1
 _LINE_SECONDS: Final = 1.0

@@ -8,7 +8,6 @@ import re
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -24,6 +23,7 @@ from roq.errors import Unavailable
 from roq.jobs.states import JobStatus
 from roq.local.part import guarded
 from roq.runtime.process import Child, spawn
+from roq.runtime.signals import SignalEvent
 
 PROGRAM: Final = "roq.demo.job_types:jobs"
 LINE_SECONDS: Final = 2.0
@@ -82,7 +82,7 @@ class _Course:
         told: set when it is to end.
     """
 
-    def __init__(self, open_: ExitStack, folder: Path, workers: int, told: threading.Event) -> None:
+    def __init__(self, open_: ExitStack, folder: Path, workers: int, told: SignalEvent) -> None:
         from roq.demo import job_types  # noqa: PLC0415 - it reads where its database is
 
         self._told = told
@@ -188,9 +188,9 @@ def _started(folder: Path, name: str, *arguments: str) -> Iterator[Child]:
 
 
 @contextmanager
-def _told_to_end() -> Iterator[threading.Event]:
+def _told_to_end() -> Iterator[SignalEvent]:
     """Set by Ctrl-C and SIGTERM; once more ends the process at once."""
-    told = threading.Event()
+    told = SignalEvent()
 
     def stop(number: int, _frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)

@@ -6,7 +6,6 @@ import importlib
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -34,6 +33,7 @@ from roq.client.request.views import ServiceView
 from roq.errors import ConfigError
 from roq.local.part import guarded
 from roq.protocol.requesting import ENDS
+from roq.runtime.signals import SignalEvent
 
 LOOK_SECONDS: Final = 0.25
 DRAINED_STATUS: Final = 64
@@ -233,7 +233,7 @@ def _run_fleet(target: Target, program: str, processes: int) -> None:
     fleet = Fleet(
         lambda: subprocess.Popen(words, start_new_session=True), processes, DRAINED_STATUS
     )
-    stop = threading.Event()
+    stop = SignalEvent()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     told = 0
@@ -242,8 +242,7 @@ def _run_fleet(target: Target, program: str, processes: int) -> None:
             for status in fleet.look(monotonic()):
                 if not told:
                     note(f"an instance has ended with status {status}")
-            if stop.wait(LOOK_SECONDS):
-                stop.clear()
+            if stop.take(LOOK_SECONDS):
                 fleet.end(signal.SIGKILL if told else signal.SIGTERM)
                 told += 1
     finally:

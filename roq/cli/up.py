@@ -16,7 +16,8 @@ from roq.errors import RoQError
 from roq.local.launcher import Launcher, StartFailed
 from roq.local.plan import Addresses
 from roq.local.settings import FILE, HOSTS_MAX, MANAGERS_MAX, ZOOKEEPER, LocalSettings
-from roq.runtime.reactor import Reactor, on_stop
+from roq.runtime.reactor import Reactor
+from roq.runtime.signals import on_stop
 from roq.runtime.structured_logs import FORMATS, LEVELS
 
 _PORT_BASE_MAX: Final = 65_530

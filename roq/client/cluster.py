@@ -179,7 +179,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
                 raise QueueExists(
                     f"queue {name!r} exists already with durability {there}, and a queue keeps the "
                     f"one that it was created with: create another one with {durability}, or "
-                    "remove this one first with all that is in it"
+                    f"remove this one first with all that is in it (`roq queue remove {name}`)"
                 ) from None
 
     def remove_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:

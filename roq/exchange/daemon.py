@@ -56,7 +56,8 @@ from roq.protocol.reports import ChildInfo, ExchangeLoad
 from roq.protocol.spec import ExchangeSpec
 from roq.runtime import exits, sockets
 from roq.runtime.manager import ManagedChild, ManagerLink
-from roq.runtime.reactor import Reactor, on_stop
+from roq.runtime.reactor import Reactor
+from roq.runtime.signals import on_stop
 from roq.runtime.zmtp_server import FanOut, Heartbeats, Outcome, Router
 from roq.timing import EXCHANGE_WRITES_SECONDS, FETCH_GIVE_UP_SECONDS, HEARTBEAT_TIMEOUT_MS
 

@@ -12,8 +12,8 @@ from roq.coordination.registry_contract import Post, Registry
 from roq.gcm.config import GcmConfig, load
 from roq.gcm.daemon import Gcm
 from roq.runtime.program import Program, Readiness, serve
-from roq.runtime.reactor import on_flight_wanted, on_stop
 from roq.runtime.service import SystemdService
+from roq.runtime.signals import on_flight_wanted, on_stop
 
 
 def run(config: GcmConfig, on_ready: Readiness | None = None) -> int:

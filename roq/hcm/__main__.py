@@ -12,8 +12,8 @@ from roq.coordination.registry_contract import Post, Registry
 from roq.hcm.config import HcmConfig, load
 from roq.hcm.daemon import HostManager
 from roq.runtime.program import Program, Readiness, serve
-from roq.runtime.reactor import on_flight_wanted, on_stop
 from roq.runtime.service import SystemdService
+from roq.runtime.signals import on_flight_wanted, on_stop
 
 
 def run(config: HcmConfig, on_ready: Readiness | None = None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -101,21 +100,3 @@ class Ticker:
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):
             self._call()
-
-
-class Wake:
-    """Wakes the thread that waits for it: from any other one, and from a signal's handler in that
-    thread itself (an `Event` may lock itself out there)."""
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
-
-    def set(self) -> None:
-        """End the wait, or the next one if there is none."""
-        if self._calls.empty():
-            self._calls.put(None)
-
-    def wait(self, seconds: float) -> None:
-        """Return when `set` was called since the last wait, or after so many seconds."""
-        with contextlib.suppress(queue.Empty):
-            self._calls.get(timeout=seconds)

@@ -34,8 +34,9 @@ from roq.jobs.schedules import JobSchedules, NewSchedule
 from roq.jobs.states import JobStatus, RunEnd, StaleReason
 from roq.jobs.store import JobStore
 from roq.jobs.types import JobKind, JobType
-from roq.jobs.watch import ChangeWatch, Ticker, Wake
+from roq.jobs.watch import ChangeWatch, Ticker
 from roq.runtime.backoff import Backoff
+from roq.runtime.signals import SignalEvent
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +139,7 @@ class JobWorker:
         self._messages = None if messages is None else messages(self.hint)
         self._running: dict[tuple[int, int], Running] = {}
         self._ended: deque[tuple[Running, Ended]] = deque()
-        self._wake = Wake()
+        self._wake = SignalEvent()
         self._more = True
         """There may be something to claim."""
         self._stopping = False
@@ -180,7 +181,7 @@ class JobWorker:
             if self._messages is not None:
                 open_.callback(self._messages.close)
             while not self._stopping:
-                self._wake.wait(self._turn())
+                self._wake.take(self._turn())
                 self._threads.wait_begun()
             self._drain()
             if self._loop is not None:
@@ -268,13 +269,13 @@ class JobWorker:
         self._interrupt(self._running.values(), RunEnd.STOPPED)
         until = monotonic() + self._grace
         while self._running and monotonic() < until:
-            self._wake.wait(self._turn())
-            self._wake.wait(0 if self._ended else min(LOOK_SECONDS, max(0.0, until - monotonic())))
+            self._wake.take(self._turn())
+            self._wake.take(0 if self._ended else min(LOOK_SECONDS, max(0.0, until - monotonic())))
         if self._processes is not None and self._running:
             self._processes.close()
             until = monotonic() + LOOK_SECONDS
             while self._running and monotonic() < until:
-                self._wake.wait(min(LOOK_SECONDS, self._turn()))
+                self._wake.take(min(LOOK_SECONDS, self._turn()))
         try:
             with self._database.write() as connection:
                 self._instances.leave(connection, self.id)

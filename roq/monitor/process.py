@@ -26,7 +26,8 @@ from roq.runtime import sockets, structured_logs
 from roq.runtime.flight import save
 from roq.runtime.leader_client import LeaderClient
 from roq.runtime.manager import ManagerLink
-from roq.runtime.reactor import Reactor, on_flight_wanted, on_stop
+from roq.runtime.reactor import Reactor
+from roq.runtime.signals import on_flight_wanted, on_stop
 
 FIRST_SECONDS: Final = 10.0
 """A process that nobody has given a monitor by then ends."""

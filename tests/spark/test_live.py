@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import roq
 from roq.errors import ConfigError, Unavailable
+from roq.runtime.signals import SignalEvent
 from roq.simulation.lab.archive.document import EventKind, RunState
 from roq.simulation.lab.archive.folder import read_run, read_series, runs
 from roq.simulation.lab.live.request import LiveRequest
@@ -108,7 +109,7 @@ class Stopping(Silent):
 def test_a_run_that_is_interrupted_leaves_nothing_and_says_so(
     spark: SparkSession, roq_cluster: RunningCluster, tmp_path: Path
 ) -> None:
-    stop = threading.Event()
+    stop = SignalEvent()
     request = request_of(scenario_of(100.0), roq_cluster, tmp_path)
 
     folder = run(request, Stopping(stop, 3.0), session=spark, stop=stop)

@@ -47,6 +47,7 @@ from roq.protocol.requesting import (
     ServiceSettings,
     prefix_of,
 )
+from roq.runtime.signals import SignalEvent
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -188,7 +189,7 @@ class Service:
         self._session: MonitorSession | None = None
         self._ready = threading.Event()
         self._error: RoQError | None = None
-        self._stop = threading.Event()
+        self._stop = SignalEvent()
         self.drained = False
         self._awaited = False
         """Somebody waits for `stop`, and drains then."""
@@ -319,7 +320,7 @@ class Service:
             raise self._error
 
     def stop(self) -> None:
-        """End `run`, from any thread."""
+        """End `run`, from any thread, and from a signal's handler."""
         self._stop.set()
 
     def drain(self, timeout: float = DRAIN_SECONDS) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from roq.runtime.signals import SignalEvent
 from roq.spark import TaskSink, register
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def main(path: str) -> int:
     job = msgspec.json.decode(Path(path).read_bytes(), type=Job)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = job.home
-    stop = threading.Event()
+    stop = SignalEvent()
     signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
     spark = session(job)
     queries = start(spark, job)

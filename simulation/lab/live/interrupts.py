@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final, Generic, TypeVar
 
+from roq.runtime.signals import SignalEvent
+
 T = TypeVar("T")
 LOOK_SECONDS: Final = 0.05
 WATCH_SECONDS: Final = 0.2
@@ -20,7 +22,7 @@ class Interrupted(Exception):
 
 
 @contextmanager
-def interrupts(stop: threading.Event, told: Callable[[], None]) -> Iterator[None]:
+def interrupts(stop: SignalEvent, told: Callable[[], None]) -> Iterator[None]:
     """Ctrl-C and SIGTERM set `stop` instead of raising.
 
     In other threads than the main one signals are left alone, for Python does not allow it.
@@ -55,7 +57,7 @@ def interrupts(stop: threading.Event, told: Callable[[], None]) -> Iterator[None
         watcher.join()
 
 
-def check(stop: threading.Event) -> None:
+def check(stop: SignalEvent) -> None:
     """Go on only if the run is not to end.
 
     Raises:
@@ -89,7 +91,7 @@ class Aside(Generic[T]):
         self._thread.join(seconds)
         return self.done
 
-    def wait(self, stop: threading.Event | None = None, hurry: Callable[[], object] = int) -> T:
+    def wait(self, stop: SignalEvent | None = None, hurry: Callable[[], object] = int) -> T:
         """Until it is done; gives what has come of it.
 
         Args:

@@ -12,7 +12,6 @@ import contextlib
 import importlib.metadata
 import os
 import platform
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +22,7 @@ import roq
 from roq.client.addresses import parse_addresses
 from roq.errors import ConfigError, RoQError
 from roq.local.settings import HOSTS_MAX
+from roq.runtime.signals import SignalEvent
 from roq.simulation.lab.archive.document import (
     PhaseTime,
     Run,
@@ -67,7 +67,7 @@ def run(
     show: Show | None = None,
     *,
     session: SparkSession | None = None,
-    stop: threading.Event | None = None,
+    stop: SignalEvent | None = None,
 ) -> Path:
     """Run a scenario.
 
@@ -112,7 +112,7 @@ def run(
         clock=Clock(now.wall_us - now.monotonic_us),
         window=window,
         show=show or Silent(),
-        stop=stop or threading.Event(),
+        stop=stop or SignalEvent(),
     )
     return LiveRun(setting, session).play()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from roq.errors import RoQError
+from roq.runtime.signals import SignalEvent
 from roq.simulation.lab.live.clocks import Anchor, Clock
 from roq.simulation.lab.live.plan import Plan
 from roq.simulation.lab.live.request import LiveRequest
@@ -49,7 +49,7 @@ class Setting:
     clock: Clock
     window: float
     show: Show
-    stop: threading.Event
+    stop: SignalEvent
 
     @property
     def run(self) -> str:

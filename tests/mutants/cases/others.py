@@ -95,6 +95,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            or generation != self._generation\n", ""),
     ),
     *mutants(
+        "roq/runtime/signals.py",
+        ("tests/unit/runtime/test_signals.py",),
+        ("self._wakes.put(None)  # for the next thread that waits\n", "pass\n"),
+        ("            self.clear()\n", "            pass\n"),
+    ),
+    *mutants(
         "roq/runtime/reactor.py",
         ("tests/unit/runtime/test_reactor.py",),
         ("        if self._calls or not self._asleep:\n", "        if not self._asleep:\n"),

@@ -629,13 +629,13 @@ def test_an_instance_with_a_queue_does_nothing_for_commits_of_others(
     writes: list[None] = []
     monkeypatch.setattr(jobs.store, "write", lambda: writes.append(None))
     running._committed()
-    assert running._wake._calls.empty(), "it is not even woken"
+    assert not running._wake.is_set(), "it is not even woken"
     running.hint()
     running._turn()
     assert writes == []
     messages.connected = False
     running._committed()
-    assert not running._wake._calls.empty(), "without its queue it asks the database"
+    assert running._wake.is_set(), "without its queue it asks the database"
     running._threads.close()
 
 

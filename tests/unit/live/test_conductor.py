@@ -14,6 +14,7 @@ import pytest
 
 import roq
 from roq.errors import Unavailable
+from roq.runtime.signals import SignalEvent
 from roq.simulation.lab.live import conductor
 from roq.simulation.lab.live.clocks import Clock, anchor
 from roq.simulation.lab.live.conductor import Conductor
@@ -45,7 +46,7 @@ class World(Silent):
     def __init__(self, folder: Path, keeps: list[bool | Unavailable] | None) -> None:
         self.steps: list[str] = []
         self.keeping = keeps
-        self.stop_asked = threading.Event()
+        self.stop_asked = SignalEvent()
         self.view = SimpleNamespace(seen=None)
         self.publisher = SimpleNamespace(publish=lambda *_: None)
         self.addresses = ["127.0.0.1:1"]

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from roq.errors import ConfigError, Unavailable
+from roq.runtime.signals import SignalEvent
 from roq.simulation.lab.live import messages
 from roq.simulation.lab.live.interrupts import Aside, interrupts
 from roq.simulation.lab.live.messages import BadMessage
@@ -84,7 +85,7 @@ def test_words_come_out_as_they_went_in() -> None:
 
 
 def test_who_wants_the_end_is_told_once_that_it_was_heard() -> None:
-    stop, told = threading.Event(), threading.Semaphore(0)
+    stop, told = SignalEvent(), threading.Semaphore(0)
     with interrupts(stop, told.release):
         stop.set()
         assert told.acquire(timeout=10)

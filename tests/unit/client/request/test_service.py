@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
@@ -155,3 +156,17 @@ def test_who_has_chosen_what_the_queue_defines_otherwise_is_told(
     (record,) = caplog.records
     text = "service s: queue work defines that keep_result is 60, not 9"
     assert record.getMessage() == text
+
+
+def test_a_handler_of_a_signal_may_stop_it_in_the_middle_of_its_wait(scene: Scene) -> None:
+    """Two signals that come together, or one between two waits, must not lock it out for ever."""
+    service, ended = scene.start(lambda _: True), threading.Event()
+
+    def wait() -> None:
+        sys.setprofile(lambda *_: service.stop())
+        service.wait_stopped()
+        sys.setprofile(None)
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    assert ended.wait(30)
