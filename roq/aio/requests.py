@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
 from roq.aio.publisher import Receipt
@@ -247,6 +249,21 @@ class Requester(Leaving[sync_requester.Requester]):
     close = awaited(sync_requester.Requester.close)
 
 
+@contextmanager
+def _ended_by(number: signal.Signals, stop: Callable[[], object]) -> Iterator[None]:
+    """Have the running loop call `stop` at this signal, unless the program handles it itself."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(number) != signal.SIG_DFL:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(number)
+
+
 class Service(Leaving[sync_service.Service]):
     """One instance of a service, whose `async def` handlers run in this event loop."""
 
@@ -283,13 +300,18 @@ class Service(Leaving[sync_service.Service]):
         await asyncio.to_thread(self._sync.start, asyncio.get_running_loop())
 
     async def run(self) -> None:
-        """Take requests until `stop`, or until this is cancelled; then `drain`."""
+        """Take requests until `stop`, or SIGTERM, or until this is cancelled; then `drain`.
+
+        SIGTERM is left alone if the program has a handler for it, and in other threads than the
+        main one. Ctrl-C cancels what `asyncio.run` runs.
+        """
         await self.start()
-        try:
-            await asyncio.to_thread(self._sync.wait_stopped)
-        finally:
-            self._sync.stop()
-            await asyncio.shield(self.drain())
+        with _ended_by(signal.SIGTERM, self._sync.stop):
+            try:
+                await asyncio.to_thread(self._sync.wait_stopped)
+            finally:
+                self._sync.stop()
+                await asyncio.shield(self.drain())
 
     stop = called(sync_service.Service.stop)
     drain = awaited(sync_service.Service.drain)

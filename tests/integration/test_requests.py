@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -74,11 +75,11 @@ class Instance:
 
     def __init__(
         self, running: RunningCluster, queue: str, path: Path, seconds: float = 0.0,
-        *prefetch: int,
+        *prefetch: int, flags: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self.path = path
         self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), running.address, queue, str(path), str(seconds),
+            [sys.executable, str(SCRIPT), *flags, running.address, queue, str(path), str(seconds),
              *map(str, prefetch)]
         )  # fmt: skip
         assert until(lambda: "ready" in self.lines(), 20)
@@ -527,10 +528,11 @@ def test_an_instance_that_stood_still_can_neither_begin_nor_answer(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("flags", [(), ("--asyncio",)], ids=["threads", "asyncio"])
 def test_an_instance_that_is_told_to_end_finishes_and_gives_back(
-    running: RunningCluster, client: roq.Cluster, queue: str, tmp_path: Path
+    running: RunningCluster, client: roq.Cluster, queue: str, tmp_path: Path, flags: Sequence[str]
 ) -> None:
-    first = Instance(running, queue, tmp_path / "a", 0.3)
+    first = Instance(running, queue, tmp_path / "a", 0.3, flags=flags)
     patient = {"send_wait": 10.0}  # the second one may take its time to begin
     with client.requester(queue, settings=patient) as requester:
         once = [requester.request(ONCE, number) for number in range(12)]
