@@ -210,10 +210,11 @@ class Consumers(Generic[B]):
         return []
 
     def gone(self, route: bytes) -> None:
-        """This connection has ended: what its members hold is tried again."""
+        """This connection has ended: what its members were sent is tried again."""
         self.services.gone(route)
         for tag in self._routes.pop(route, ()):
             peer = self._peers.pop((route, tag))
+            self._blocked.recall(peer)
             self._forget(peer)
             peer.group.gone(peer.member.id)
             self._after(peer.group)

@@ -117,7 +117,7 @@ class ExchangeServer:
             self._close_sockets()
             raise
         self._readers = ReaderTurns(
-            self.reactor, self.core, self._send, self._perform, self._unreachable, self._settle,
+            self.reactor, self.core, self._send, self._perform, self._settle,
             None if self._disk is None else self._disk.at_hand,
         )  # fmt: skip
         self._stopping_since = 0.0
@@ -359,7 +359,8 @@ class ExchangeServer:
         self._readers.look()
 
     def _data_ended(self, routes: list[bytes]) -> None:
-        """Connections have ended: what their members held goes to others."""
+        """Connections have ended, and all that came by them was heard: what their members held goes
+        to others. Nothing else tells of that, so what a member had done before it died is done."""
         self.core.begin(self.reactor.now(), time.time_ns() // 1_000)
         for route in routes:
             self._handle(Unreachable(route))
@@ -410,8 +411,6 @@ class ExchangeServer:
                     link.places.told = link.committed
             elif outcome is Outcome.BLOCKED:
                 self.core.intake.ack_later(link)
-            else:
-                self._handle(Unreachable(route))
         self._data.flush()
         return bool(links)
 
@@ -442,10 +441,8 @@ class ExchangeServer:
         """What does not arrive is made good by the next one."""
         for link, number in self.core.take_synced().items():
             route = link.route
-            if route is not None and self._send(route, (SYNCED, NUMBER.pack(number))) is (
-                Outcome.GONE
-            ):
-                self._handle(Unreachable(route))
+            if route is not None:
+                self._send(route, (SYNCED, NUMBER.pack(number)))
 
     def _disk_written(self) -> None:
         """The disk has come further: publishers are told, and everybody is shown that."""
@@ -506,9 +503,6 @@ class ExchangeServer:
 
     # --- events and effects -----------------------------------------------------------------------
 
-    def _unreachable(self, route: bytes) -> None:
-        self._handle(Unreachable(route))
-
     def _handle(self, event: Event) -> None:
         self._perform(self.core.handle(event, self.reactor.now()))
 
@@ -519,9 +513,7 @@ class ExchangeServer:
                     self._publish(*parts)
                 case Send(route, parts):
                     outcome = self._send(route, parts)
-                    if outcome is Outcome.GONE:
-                        self._handle(Unreachable(route))
-                    elif outcome is Outcome.BLOCKED and len(parts[0]) > LETTER_BYTES:
+                    if outcome is Outcome.BLOCKED and len(parts[0]) > LETTER_BYTES:
                         # For a reader or a consumer, which would wait for it; publishers ask again.
                         self.core.fetches.answer_later(route, parts)
                 # The loop looks at the sockets that these need, while it sleeps.

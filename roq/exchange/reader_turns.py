@@ -49,7 +49,6 @@ class ReaderTurns:
         core: where they wait.
         send: sends a piece of what is fetched.
         perform: performs what the core decides.
-        gone: called when a peer is not there any more.
         served: called afterwards: publishers may be told more than before.
         at_hand: asks for the next piece (see `DiskLog.at_hand`); None: nothing is on a disk.
     """
@@ -60,7 +59,6 @@ class ReaderTurns:
         core: ExchangeCore[bytes],
         send: SendParts,
         perform: Callable[[list[Effect]], None],
-        gone: Callable[[bytes], None],
         served: Callable[[], None],
         at_hand: AtHand | None = None,
     ) -> None:
@@ -70,7 +68,6 @@ class ReaderTurns:
         self._consumers = core.consumers
         self._send = send
         self._perform = perform
-        self._gone = gone
         self._served = served
         self._at_hand = at_hand
         self._serving = False
@@ -173,10 +170,7 @@ class ReaderTurns:
         if not isinstance(effect, Send):
             self._perform([effect])
             return
-        outcome = self._send(effect.route, effect.parts, None)
-        if outcome is Outcome.GONE:
-            self._gone(effect.route)
-        elif outcome is Outcome.BLOCKED:
+        if self._send(effect.route, effect.parts, None) is Outcome.BLOCKED:
             self._fetches.answer_later(effect.route, effect.parts)
 
     def _send_piece(self, now: float) -> None:
@@ -185,12 +179,9 @@ class ReaderTurns:
         if piece is None:
             fetches.wait()
             return
-        outcome = self._send(piece.route, piece.parts, piece.batch)
-        if outcome is Outcome.SENT:
+        if self._send(piece.route, piece.parts, piece.batch) is Outcome.SENT:
             fetches.sent(piece)
             self._core.counters.bytes_out += piece.size
-        elif outcome is Outcome.GONE:
-            self._gone(piece.route)
         else:
             self._core.counters.fetches_abandoned += fetches.blocked(now)
 
@@ -198,12 +189,9 @@ class ReaderTurns:
         delivery = self._next(self._consumers.next_delivery)
         if delivery is None:
             return
-        outcome = self._send(delivery.route, delivery.parts, delivery.batch)
-        if outcome is Outcome.SENT:
+        if self._send(delivery.route, delivery.parts, delivery.batch) is Outcome.SENT:
             self._consumers.sent(delivery)
             self._core.counters.bytes_out += delivery.size
-        elif outcome is Outcome.GONE:
-            self._gone(delivery.route)
         else:
             self._consumers.blocked(delivery)
 

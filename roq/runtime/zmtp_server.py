@@ -60,7 +60,12 @@ log = logging.getLogger(__name__)
 
 
 class Outcome(Enum):
-    """What became of a message to one peer."""
+    """What became of a message to one peer.
+
+    SENT: it leaves, unless the connection ends first.
+    BLOCKED: too much waits already, or nothing can leave any more; then its end is told soon.
+    GONE: the connection has ended, and all that came by it was received.
+    """
 
     SENT = "sent"
     BLOCKED = "blocked"
@@ -88,15 +93,17 @@ class _Peer(ZmtpPeer):
         route: who it is, for as long as it stands; never used again.
         events: what the system is to tell of it.
         prefixes: what it has subscribed to.
+        deaf: nothing can be sent to it any more; what it had sent is still read.
     """
 
-    __slots__ = ("events", "prefixes", "route")
+    __slots__ = ("deaf", "events", "prefixes", "route")
 
     def __init__(self, connection: socket.socket, route: bytes, inbound: zmtp.Inbound) -> None:
         super().__init__(connection, inbound)
         self.route = route
         self.events = _IN
         self.prefixes: set[bytes] = set()
+        self.deaf = False
 
 
 class _Server:
@@ -317,11 +324,12 @@ class _Server:
                 self._reactor.call_soon(self.flush)
 
     def _has_room(self, peer: _Peer) -> bool:
-        """Whether less waits for it than the mark allows, once the system has taken what it can."""
+        """Whether less waits for it than the mark allows, once the system has taken what it can;
+        and it can be sent something."""
         if len(peer.out) >= self._mark and peer in self._written:
             del self._written[peer]
             self._write(peer)
-        return len(peer.out) < self._mark
+        return len(peer.out) < self._mark and not peer.deaf
 
     def _write(self, peer: _Peer) -> None:
         if peer.closed:
@@ -329,8 +337,8 @@ class _Server:
         try:
             left = peer.write()
         except OSError:
-            left = False  # `_read` ends it when it has read what came before
-            self._by_route.pop(peer.route, None)
+            # `_read` ends it, soon: when it has read what came before.
+            left, peer.deaf = False, True
         events = _IN | _OUT if left else _IN
         if events != peer.events:
             peer.events = events
@@ -365,11 +373,11 @@ class _Server:
                     continue
                 self._put(peer, self._ping)
         if silent:
-            # What has come was not read yet if this loop was late.
+            # What has come was not read yet if this loop was late, or has much to read.
             unread = select.poll()
             for peer in silent:
                 unread.register(peer.fd, select.POLLIN)
-            heard = {fd for fd, _ in unread.poll(0)}
+            heard = {fd for fd, _ in unread.poll(0)} | {peer.fd for peer in self._unread}
             for peer in silent:
                 if peer.fd not in heard or not peer.inbound.stands:
                     self.end(peer)

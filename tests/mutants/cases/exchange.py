@@ -168,7 +168,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("held = join.held if join.generation == self._log.generation else []",
          "held = join.held"),
         ("self._numbers = NumberedLeases(epoch)", "self._numbers = NumberedLeases()"),
-        ("            self._blocked.recall(peer)\n", ""),
+        ("            self._blocked.recall(peer)\n            self._wake",
+         "            self._wake"),
+        ("            self._blocked.recall(peer)\n            self._forget",
+         "            self._forget"),
     ),
     *mutants(
         "roq/exchange/services.py",

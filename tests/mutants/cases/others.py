@@ -64,6 +64,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        events = _IN | _OUT if left else _IN\n", "        events = _IN\n"),
         ("        self._by_route.pop(peer.route, None)\n        self._unread",
          "        self._unread"),
+        ("            left, peer.deaf = False, True\n", "            left = False\n"),
+        ("            left, peer.deaf = False, True\n",
+         "            left = False\n            self._by_route.pop(peer.route, None)\n"),
+        ("            left, peer.deaf = False, True\n",
+         "            left = False\n            self.end(peer)\n            return\n"),
+        (" | {peer.fd for peer in self._unread}\n", "\n"),
     ),
     *mutants(
         "roq/read/offset_chain.py",

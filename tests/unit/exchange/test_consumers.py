@@ -319,9 +319,11 @@ def test_a_full_connection_that_ends_is_nothing_to_send_to() -> None:
     while served.runnable():
         assert served.next_delivery() is None
     served.begin(there.now + BLOCKED_SECONDS)
-    assert served.runnable()
-    assert served.next_delivery() is None
     assert not served.runnable()
+    assert states(there)[0].lapsed == 0
+    two = Consumer(there, "two")
+    two.enter()
+    assert two.credit() == [(2, 0, 1, 1)], "nobody has tried it"
 
 
 def test_a_group_whose_members_are_not_ready_for_the_next_batch_costs_no_turn() -> None:

@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from waiting import eventually
+from exchange_driver import Exchange
+from exchange_members import filled
+from waiting import PATIENCE_SECONDS, eventually
+from zmtp_bench import Raw, arrived
 
 from roq.exchange.daemon import BURST, LIVE_BYTES_MAX, ExchangeServer
-from roq.exchange.events import Tell, Woken
+from roq.exchange.events import Send, Tell, Woken
 from roq.model import TOPIC_BYTES_MAX, Limits
-from roq.protocol import zmtp
+from roq.protocol import consuming, documents, zmtp
+from roq.protocol.consuming import (
+    CREDIT,
+    DONE,
+    JOIN,
+    LEASED,
+    Credit,
+    Done,
+    GroupSettings,
+    Join,
+    read_lease,
+)
 from roq.protocol.control import OrderTold
 from roq.protocol.entry import ENTRY_BYTES
+from roq.protocol.framing import split_answer
 from roq.protocol.spec import ExchangeSpec
+from roq.runtime.zmtp_server import Outcome
 
 SPEC = ExchangeSpec(
     child="q.x1", queue="q", queue_id=b"q" * 16, epoch=5, bind="127.0.0.1",
     advertise="127.0.0.1", ports=(0, 0), manager="", monitor="", number=1, host="127.0.0.1",
     limits=Limits(),
 )  # fmt: skip
+TAG = b"tag1"
 
 
 def test_what_a_turn_publishes_itself_is_handed_out_soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +69,34 @@ def test_the_end_of_a_connection_is_noticed_though_nothing_is_sent_there(
         assert len(gone) == 1
 
 
+def test_what_a_member_had_done_counts_though_writing_to_it_fails_before_that_is_read() -> None:
+    server = ExchangeServer(SPEC)
+    filled(1, 1, there=Exchange(server.core, SPEC.limits))
+    with closing(server):
+        member = Raw(address_of(server.data)[1], b"DEALER")
+        asked = Join(
+            id=1, queue=SPEC.queue_id, group="g", member=b"m" * 16, name="m", attempt=1,
+            settings=GroupSettings(),
+        )  # fmt: skip
+        member.say(JOIN + TAG, documents.encode(asked))
+        heard(server, member, JOIN)
+        member.say(CREDIT + TAG, consuming.encode(Credit(1, 1 << 20, 1)))
+        number, *_ = read_lease(heard(server, member, LEASED)[1])
+        ((route, connection),) = ((each.route, each.socket) for each in server._data.peers)
+        (group,) = server.core.consumers.groups
+        more = Credit(2, 1 << 20, 1)
+        member.say(DONE + TAG, consuming.encode(Done(1, whole=[number], credit=more)))
+        arrived(connection)
+        member.reset()
+        # A turn that says something to it before it reads.
+        send, flush = server._data.send, server._data.flush
+        eventually(lambda: send(route, b"") is not Outcome.SENT or flush())
+        server._perform([Send(route, (CREDIT + TAG, b""))])
+        assert len(server.core.consumers) == 1
+        until(server, lambda: not len(server.core.consumers))
+        assert (group.base, group.lapsed) == (1, 0)
+
+
 def test_publishers_alone_are_asked_for_a_sign_of_life_each_half_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -67,8 +114,7 @@ def test_what_waits_for_the_end_of_the_turn_makes_no_subscriber_slow(
     monkeypatch.setattr(server._backlogs, "look", lambda waiting: looks.append(waiting) or [])
     with closing(server), socket.create_connection(address_of(server.live)) as subscriber:
         subscriber.sendall(zmtp.GREETING + zmtp.ready(b"SUB") + b"\x00\x01\x01")
-        server.reactor.call_later(0.001, lambda: stop_when_heard(server))
-        server.reactor.run()
+        until(server, lambda: server.core.subscriptions.anybody)
         server._publish(b"topic", b"e" * ENTRY_BYTES, b"batch")
         assert any(peer.out for peer in server._live.peers)
         server._look_who_is_slow()
@@ -106,11 +152,35 @@ def test_what_is_said_to_the_monitor_in_place_of_the_loop_leaves_in_the_loop(
     assert threads == [loop.ident] * 2
 
 
-def stop_when_heard(server: ExchangeServer) -> None:
-    if server.core.subscriptions.anybody:
-        server.reactor.stop()
-    else:
-        server.reactor.call_later(0.001, lambda: stop_when_heard(server))
+def until(server: ExchangeServer, done: Callable[[], object]) -> None:
+    """Run its loop until this holds."""
+
+    deadline = time.monotonic() + PATIENCE_SECONDS
+
+    def look() -> None:
+        if done() or time.monotonic() > deadline:
+            server.reactor.stop()
+        else:
+            timers.append(server.reactor.call_later(0.001, look))
+
+    timers = [server.reactor.call_later(0, look)]
+    server.reactor._stopping = False
+    server.reactor.run()
+    timers[-1].cancel()
+    assert done()
+
+
+def heard(server: ExchangeServer, member: Raw, letter: bytes) -> list[bytes]:
+    """The parts of the message of this kind that it is sent next."""
+    parts = list[list[bytes]]()
+    until(
+        server,
+        lambda: (
+            parts.extend(split_answer(frame, len(TAG)) for (frame,) in member.heard())
+            or any(each[0][:2] == letter for each in parts)
+        ),
+    )
+    return next(each for each in parts if each[0][:2] == letter)
 
 
 def test_a_prefix_that_no_topic_has_is_none_of_a_subscriber() -> None:

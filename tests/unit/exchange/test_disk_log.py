@@ -335,8 +335,7 @@ def test_a_question_about_old_entries_waits_for_the_disk_and_the_loop_does_not(
         return Outcome.SENT
 
     turns = ReaderTurns(
-        cast("Reactor", made), core, send, lambda _: None, lambda _: None, lambda: None,
-        made.disk.at_hand,
+        cast("Reactor", made), core, send, lambda _: None, lambda: None, made.disk.at_hand,
     )  # fmt: skip
     readers: set[str] = set()
     read = DiskFiles.read

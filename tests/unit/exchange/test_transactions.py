@@ -354,6 +354,17 @@ def test_producers_are_bounded_and_leave(made: Durable, monkeypatch: pytest.Monk
     made.enroll(b"b")
 
 
+def test_all_producers_of_a_connection_go_with_it_and_no_others(made: Durable) -> None:
+    for route, group in ((b"a", "g"), (b"a", "h"), (b"b", "g"), (b"b", "h")):
+        made.enroll(route, group)
+    made.enroll(b"b", "h", leave=True)
+    made.leave(b"a")
+    made.leave(b"nobody")
+    assert made.look().figures.producers == 1
+    made.leave(b"b")
+    assert made.look().figures.producers == 0
+
+
 def test_a_publisher_cannot_say_that_a_delayed_message_was_committed(made: Durable) -> None:
     forged = Delayed(START_US, b"t", b"7:0:", name(7), b"", 0, name(8))
     made.prepare(encode_delayed(forged))

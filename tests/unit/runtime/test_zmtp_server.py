@@ -13,6 +13,7 @@ from itertools import pairwise
 import pytest
 import zmq
 import zmtp_bench
+from waiting import eventually
 from zmtp_bench import Bench, Raw, arrived, ready, unread
 
 from roq.protocol import zmtp
@@ -198,7 +199,9 @@ def test_what_merely_waits_for_the_end_of_the_turn_blocks_nobody(bench: Bench) -
     assert [bench.receive(client) for _ in range(200)] == [[b"%d" % each] for each in range(200)]
 
 
-def test_what_a_peer_had_sent_before_it_vanished_is_received_to_the_end(bench: Bench) -> None:
+def test_what_a_peer_had_sent_before_it_vanished_is_received_before_its_end_is_told(
+    bench: Bench,
+) -> None:
     router, port = bench.router()
     raw = bench.raw(port, b"DEALER")
     raw.say(b"first")
@@ -208,10 +211,14 @@ def test_what_a_peer_had_sent_before_it_vanished_is_received_to_the_end(bench: B
     raw.send(b"\x00\x01f" * 200)
     arrived(*unread(router))
     raw.reset()
-    # Writing tells of the end first.
-    bench.until(lambda: router.send(route, b"y") is Outcome.GONE)
-    bench.until(lambda: not list(router.peers))
+    # Writing fails before anything more is read: nothing is written any more, that is all.
+    eventually(lambda: router.send(route, b"y") is not Outcome.SENT or router.flush())
+    assert router.send(route, b"y") is Outcome.BLOCKED
+    seen: list[int] = []
+    bench.until(lambda: seen.append(len(bench.got)) or bench.ended)
+    assert bench.ended == [route]
     assert [frames for _, frames in bench.got[1:]] == [[b"second", b"x" * 20_000], *[[b"f"]] * 200]
+    assert router.send(route, b"y") is Outcome.GONE
 
 
 def test_after_any_error_of_writing_nothing_leaves_any_more(
@@ -232,9 +239,9 @@ def test_after_any_error_of_writing_nothing_leaves_any_more(
         patch.setattr(socket.socket, "sendmsg", sendmsg)
         router.send(route, b"half of it")
         router.flush()
-    assert router.send(route, b"rest") is Outcome.GONE
+    assert router.send(route, b"rest") is Outcome.BLOCKED
     raw.say(b"last")
-    bench.until(lambda: not list(router.peers))
+    bench.until(lambda: bench.ended == [route])  # though the other end does not close it
     assert raw.socket.recv(100) == b""
 
 
@@ -343,6 +350,23 @@ def test_one_that_was_not_read_yet_is_not_silent(bench: Bench) -> None:
         peer.heard_at -= 3.0
     router._beat()
     assert list(router.peers) == [mine]
+
+
+def test_one_of_whom_messages_wait_here_for_their_turn_is_not_silent(bench: Bench) -> None:
+    router, port = bench.router(patience_ms=2_000)
+    raw = bench.raw(port, b"DEALER")
+    ready(bench, router, raw)
+    (peer,) = router.peers
+    raw.send(b"\x00\x01f" * 3)
+    arrived(peer.socket)
+    assert len(list(router.receive(1))) == 1
+    peer.heard_at -= 3.0
+    router._beat()
+    bench.until(lambda: len(bench.got) == 2)
+    assert bench.ended == []
+    peer.heard_at -= 3.0
+    router._beat()
+    bench.until(lambda: bench.ended == [peer.route])
 
 
 def test_a_loop_that_stood_still_asks_before_it_ends_anybody(bench: Bench) -> None:
