@@ -26,13 +26,12 @@ B = TypeVar("B")
 REST_SECONDS: Final = 30.0
 """What is younger stays: who reads a little behind the groups finds it. Groups that were made
 elsewhere meanwhile are known by then."""
-
-_REST_US: Final = int(REST_SECONDS * 1_000_000)
 HELD_SECONDS: Final = 60.0
 """What lets nothing go for so long, and is the same all the time, is told."""
 GROUP_NAMES_MAX: Final = 50
 """More are not told when they are not the same everywhere."""
 
+_REST_US: Final = int(REST_SECONDS * 1_000_000)
 _OTHER: Final = OTHER_GROUPS, -1
 _NOBODY: Final = "", -1
 

@@ -181,6 +181,7 @@ class TransactionTable(Generic[B]):
         """Whether it was committed."""
         self._producers: OrderedDict[tuple[bytes, bytes, str], Producer] = OrderedDict()
         """Who was heard longest ago is the first."""
+        self._by_route: dict[bytes, dict[Producer, None]] = {}
         self._groups: dict[str, OrderedDict[Producer, None]] = {}
         """Who was asked last is the last."""
         self._lonely: dict[str, set[bytes]] = {}
@@ -337,8 +338,7 @@ class TransactionTable(Generic[B]):
     def _choose(self, found: OpenTransaction, terms: Terms) -> Producer | None:
         """Who has prepared it, if that answers; else whoever was asked longest ago."""
         self._forget_silent()
-        there = self._groups.get(terms.group, OrderedDict[Producer, None]())
-        free = [each for each in there if len(each.asked) < AT_ONCE]
+        free = [each for each in self._groups.get(terms.group, ()) if len(each.asked) < AT_ONCE]
         others = [each for each in free if each is not found.last] or free
         mine = [each for each in others if each.publisher == terms.publisher]
         return next(iter(mine or others), None)
@@ -382,11 +382,10 @@ class TransactionTable(Generic[B]):
         self._unask(found, knew=True)
         self.kept -= found.kept
         if found.terms is not None:
-            waiting = self._lonely.get(found.terms.group)
-            if waiting is not None:
-                waiting.discard(found.row.id)
-                if not waiting:
-                    del self._lonely[found.terms.group]
+            waiting = self._lonely.get(found.terms.group, set())
+            waiting.discard(found.row.id)
+            if not waiting:
+                self._lonely.pop(found.terms.group, None)
 
     def _note_end(self, transaction: bytes, *, committed: bool) -> None:
         self._ended[transaction] = committed
@@ -435,8 +434,8 @@ class TransactionTable(Generic[B]):
 
     def gone(self, route: bytes) -> None:
         """A connection has ended: what was asked there is asked elsewhere."""
-        for key in [key for key in self._producers if key[0] == route]:
-            self._forget(self._producers[key])
+        for producer in list(self._by_route.get(route, ())):
+            self._forget(producer)
 
     def _heard(self, asked: Request, group: str) -> Producer | None:
         """Who asks, if it is one of this group that may be asked."""
@@ -449,8 +448,7 @@ class TransactionTable(Generic[B]):
 
     def _forget_silent(self) -> None:
         """A link that lets nothing through does not end for long."""
-        while self._producers:
-            oldest = next(iter(self._producers.values()))
+        while (oldest := next(iter(self._producers.values()), None)) is not None:
             if self.now - oldest.heard_at <= PRODUCER_SILENT_SECONDS:
                 return
             self._forget(oldest)
@@ -461,6 +459,10 @@ class TransactionTable(Generic[B]):
         del there[producer]
         if not there:
             del self._groups[producer.group]
+        mine = self._by_route[producer.route]
+        del mine[producer]
+        if not mine:
+            del self._by_route[producer.route]
         for name in producer.asked:
             found = self._open[name]
             found.asked = None
@@ -484,6 +486,7 @@ class TransactionTable(Generic[B]):
                 )
             made = Producer(asked.route, asked.reader, enroll.group, enroll.publisher, self.now)
             self._producers[asked.route, asked.reader, enroll.group] = made
+            self._by_route.setdefault(asked.route, {})[made] = None
             there = self._groups.setdefault(enroll.group, OrderedDict())
             there[made] = None
             there.move_to_end(made, last=False)
@@ -542,12 +545,9 @@ class TransactionTable(Generic[B]):
     def figures(self) -> TransactionFigures:
         """Counts."""
         return TransactionFigures(
-            open=len(self._open),
-            kept=self.kept,
-            oldest_seconds=self.oldest_seconds,
-            producers=len(self._producers),
-            **self._counts,
-        )
+            open=len(self._open), kept=self.kept, oldest_seconds=self.oldest_seconds,
+            producers=len(self._producers), **self._counts,
+        )  # fmt: skip
 
     @property
     def oldest_seconds(self) -> float:
@@ -557,8 +557,7 @@ class TransactionTable(Generic[B]):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What has happened since the start: prepared, committed, rolled_back, checked,
-        by_policy."""
+        """What has happened since the start, by the names of `TransactionFigures`."""
         return self._counts
 
     def _state_of(self, name: bytes) -> TransactionState:
@@ -587,6 +586,8 @@ class TransactionTable(Generic[B]):
             assert producer in self._groups[producer.group]  # noqa: S101
         assert all(each in self._producers.values() for each in asked.values())  # noqa: S101
         assert len(self._producers) == sum(map(len, self._groups.values()))  # noqa: S101
+        assert len(self._producers) == sum(map(len, self._by_route.values()))  # noqa: S101
+        assert all(self._by_route.values())  # noqa: S101
         assert not self._open.keys() & self._ended.keys()  # noqa: S101
         assert self.kept == sum(each.kept for each in self._open.values())  # noqa: S101
         assert len(self._ended) <= ENDED_MAX  # noqa: S101
