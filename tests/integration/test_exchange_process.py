@@ -10,10 +10,26 @@ import pytest
 import zmq
 from exchange_process import EPOCH, QUEUE, Peers, Process, running, spec
 from waiting import eventually
+from zmtp_bench import Raw, arrived
 
 from roq.model import Limits, PublisherId
-from roq.protocol import batch, channel, control, documents
+from roq.protocol import batch, channel, consuming, control, documents
 from roq.protocol.channel import FetchRequest, Hello, Refused, Reset
+from roq.protocol.consuming import (
+    CREDIT,
+    DONE,
+    GROUPS,
+    JOIN,
+    LEASED,
+    Credit,
+    Done,
+    Groups,
+    GroupSettings,
+    GroupsRequest,
+    GroupState,
+    Join,
+    read_lease,
+)
 from roq.protocol.control import ChildAck, ChildReport, ExchangeAck, ExchangeReport
 from roq.protocol.entry import EntryKind
 from roq.protocol.framing import split_answer
@@ -21,6 +37,8 @@ from roq.protocol.version import WIRE_VERSION
 from roq.runtime import sockets
 
 pytestmark = pytest.mark.integration
+MEMBERS = 30
+TAG = b"tag1"
 SMALL = Limits(message_bytes=1024 * 1024, ring_bytes=8 * 1024 * 1024)
 
 
@@ -341,6 +359,47 @@ def test_a_publisher_that_is_gone_is_noticed(tmp_path: Path, peers: Peers) -> No
         eventually(lambda: publishers(1), "one publisher")
         publisher.socket.close(0)
         eventually(lambda: publishers(0), "no publisher")
+
+
+def test_what_members_had_done_right_before_they_died_is_done(
+    exchange: Process, peers: Peers
+) -> None:
+    """The exchange is handing out to each when it dies."""
+    publisher = peers.publisher(exchange)
+    for _ in range(500):
+        publisher.send(b"x" * 4_000)
+    publisher.settle()
+    for number in range(MEMBERS):
+        raw = Raw(int(exchange.data.rpartition(":")[2]), b"DEALER")
+        asked = Join(
+            id=1, queue=QUEUE, group="g", member=b"%016d" % number, name="m", attempt=1,
+            settings=GroupSettings(),
+        )  # fmt: skip
+        raw.say(JOIN + TAG, documents.encode(asked))
+        raw_answers(raw, JOIN)
+        raw.say(CREDIT + TAG, consuming.encode(Credit(1_000, 1 << 30, 1_000)))
+        lease, *_ = read_lease(raw_answers(raw, LEASED)[0][1])
+        raw.say(DONE + TAG, consuming.encode(Done(1, whole=[lease])))
+        raw.reset()
+    asker = peers.dealer(exchange.data)
+
+    def group() -> GroupState:
+        asker.send_multipart([GROUPS, documents.encode(GroupsRequest(id=2, queue=QUEUE))])
+        (found,) = documents.decode(split_answer(asker.recv())[1], Groups).groups
+        return found
+
+    eventually(lambda: not group().members)
+    assert group().acknowledged == MEMBERS
+
+
+def raw_answers(raw: Raw, letter: bytes) -> list[list[bytes]]:
+    """What it is sent of this kind, as soon as there is some."""
+    found = list[list[bytes]]()
+    while not found:
+        arrived(raw.socket)
+        parts = [split_answer(frame, len(TAG)) for (frame,) in raw.heard()]
+        found = [each for each in parts if each[0][:2] == letter]
+    return found
 
 
 def test_readers_that_fetch_a_large_batch_and_do_not_read_share_it(

@@ -200,6 +200,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            found.asked = None\n            found.attempts -= 1\n            self",
          "            found.asked = None\n            self"),
         ("others = [each for each in free if each is not found.last] or free", "others = free"),
+        ("            del self._by_route[producer.route]\n", "            pass\n"),
         ("mine = [each for each in others if each.publisher == terms.publisher]",
          "mine: list[Producer] = []"),
         ("        self._open[row.id].row = row\n", "        pass\n"),
