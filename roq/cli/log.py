@@ -51,8 +51,8 @@ def log() -> None:
 def verify(folder: Path, as_json: bool) -> None:
     """Read a whole log, and tell what cannot be read.
 
-    A line for each segment. Ends with 1 if entries are lost. Of a log that is being written the end
-    may be half written: that is told, and no loss.
+    A line for each segment. Ends with 1 if entries are lost, or a start would refuse the log. Of a
+    log that is being written the end may be half written: that is told, and no loss.
 
     \b
     Example:
@@ -68,11 +68,16 @@ def verify(folder: Path, as_json: bool) -> None:
         if as_json:
             document = {
                 "log": msgspec.to_builtins(survey.meta), "segments": msgspec.to_builtins(found),
-                "lost": lost,
+                "lost": lost, "refused": survey.refused,
             }  # fmt: skip
             click.echo(json.dumps(document, indent=2))
         else:
             _print(survey, found)
+    if survey.refused:
+        raise Failed(
+            f"the exchange does not start on this log: {'; '.join(survey.refused)}",
+            hint="Move these files away, or have `roq log repair` set them aside.",
+        )
     if lost:
         raise Failed(
             f"{lost} entries cannot be read any more",
@@ -130,6 +135,8 @@ def repair(folder: Path, yes: bool, aside: Path | None, as_json: bool) -> None:
       roq log repair /var/lib/roq/logs/8e1f…/x1
       roq log repair /var/lib/roq/logs/8e1f…/x1 --yes
     """
+    with _survey(folder):  # what is no log is left as it is, and gets no file of ours
+        pass
     files = DiskFiles(folder)
     try:
         steps = plan(files)

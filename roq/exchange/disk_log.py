@@ -128,7 +128,7 @@ class DiskLog:
         """Removes files, from when there is one to remove."""
         self._index_syncer: DiskWorker[list[str]] | None = None
         """Syncs index files, from when there is one. Not the remover, for which writing waits."""
-        self._complete: list[str] = []
+        self._complete = self.log.recovered.indexes.copy()
         """Index files that wait for it; of segments that are there."""
         self._leaving: list[str] = []
         """What waits for the remover; nothing more is written meanwhile."""

@@ -17,6 +17,7 @@ from typing import Final
 
 from roq.log.disk import DiskFiles
 from roq.log.files import LogRefused
+from roq.log.meta import read_meta
 from roq.log.survey import holds_nothing
 from roq.model import exchange_name
 
@@ -68,18 +69,21 @@ class LogFolders:
     def erase(self, queue_id: bytes, number: int, *, empty: str = "") -> None:
         """Remove the log of an exchange; another one of that name would begin anew at once.
 
+        What says of itself that it is the log of another exchange, as was moved here by hand, is
+        left.
+
         Args:
             empty: only if it has never held anything; else it is left, under this name.
         """
         path = self.path(queue_id, number)
         mark = path.with_suffix(_LEFT)
-        if empty and not _is_empty(path):
-            log.error(
-                "%s is left: its exchange is not wanted, and it has held something", path,
-                extra={"event": "log_left"},
-            )  # fmt: skip
+        why = _of_another(path, queue_id, number)
+        if not why and empty and not _is_empty(path):
+            why = "its exchange is not wanted, and it has held something"
+        if why:
+            log.error("%s is left: %s", path, why, extra={"event": "log_left"})
             with contextlib.suppress(OSError):
-                mark.write_text(empty, "utf-8")
+                mark.write_text(empty or path.name, "utf-8")
             return
         with contextlib.suppress(OSError):
             mark.unlink(missing_ok=True)
@@ -104,6 +108,23 @@ class LogFolders:
             threading.Thread(
                 target=_remove, args=(folders, empty), name="log removal", daemon=True
             ).start()
+
+
+def _of_another(path: Path, queue_id: bytes, number: int) -> str:
+    """Whose log it is, if it says that it is another one's; empty: not so."""
+    if not path.is_dir():
+        return ""
+    try:
+        with contextlib.closing(DiskFiles(path, read_only=True)) as files:
+            meta = read_meta(files)
+    except (LogRefused, OSError):
+        return ""
+    if (meta.queue, meta.exchange) == (queue_id.hex(), number):
+        return ""
+    return (
+        f"it is the log of exchange {exchange_name(meta.exchange)} of queue {meta.queue}, and was "
+        "moved here; move it back, or away"
+    )
 
 
 def _is_empty(path: Path) -> bool:

@@ -99,8 +99,10 @@ class DiskFiles:
 
     def read(self, name: str, at: int, size: int) -> bytes:
         """As `Files.read`."""
-        # A descriptor of its own: any thread may read, while another one removes the file.
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
+        # A descriptor of its own: any thread may read, while another one removes the file. What
+        # is a pipe under the name of a file is told at once, and not waited for.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(name, flags, dir_fd=self._folder)
         parts = []
         try:
             while size > 0:
@@ -110,6 +112,9 @@ class DiskFiles:
                 parts.append(part)
                 at += len(part)
                 size -= len(part)
+        except OSError as error:
+            error.filename = name  # it is what a person looks at first
+            raise
         finally:
             os.close(descriptor)
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -19,6 +19,8 @@ META: Final = "log.json"
 """Says whose log it is."""
 NEW_SUFFIX: Final = ".new"
 """Of a file that gets its name when it is complete and synced."""
+NUMBERS_END: Final = (1 << 64) - 1
+"""Offsets and epochs are lower; who names more is no segment."""
 
 
 class LogRefused(RoQError):
@@ -85,9 +87,21 @@ def parse_name(name: str) -> tuple[int, int] | None:
     numbers = base + epoch
     if not (dash and len(base) == len(epoch) == 20 and numbers.isascii() and numbers.isdecimal()):
         return None
-    if not name.endswith(SEGMENT_SUFFIX):
+    if not name.endswith(SEGMENT_SUFFIX) or max(int(base), int(epoch)) >= NUMBERS_END:
         return None
     return int(base), int(epoch)
+
+
+def is_index(name: str) -> bool:
+    """Whether a file is called like an index of a segment, whether that is there or not."""
+    stem, dot, suffix = name.rpartition(".")
+    return dot + suffix in INDEXES and parse_name(stem + SEGMENT_SUFFIX) is not None
+
+
+def is_partial(name: str) -> bool:
+    """Whether a file is called like one of a log that was never completed."""
+    whole = name.removesuffix(NEW_SUFFIX)
+    return whole != name and (whole == META or parse_name(whole) is not None or is_index(whole))
 
 
 def index_name(segment: str) -> str:

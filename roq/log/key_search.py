@@ -44,6 +44,8 @@ class KeySearch:
         self._made = made
         self._waiting = list(closed)
         """Whose index may be missing; the newest at the end."""
+        self._broken: set[str] = set()
+        """Of these a look-up has found that the index is not whole, or missing."""
         self._found: OrderedDict[tuple[str, int], list[int] | None] = OrderedDict()
 
     def closes(self, segment: Segment) -> None:
@@ -118,13 +120,15 @@ class KeySearch:
         offsets = cast("list[int] | None", found)
         if offsets is None and segment not in self._waiting and self._is_there(segment):
             self._waiting.append(segment)
+            self._broken.add(segment.name)
         self._found[segment.name, key] = offsets
         if len(self._found) > _FOUND_MAX:
             self._found.popitem(last=False)
 
     def _make(self, segment: Segment, pause: Callable[[], None]) -> bytes | None:
         """The file of an index that is missing, or is not whole; any thread."""
-        if look_up(self._files, segment, 0) is not None:
+        broken = segment.name in self._broken  # perhaps of other keys than the one asked for here
+        if not broken and look_up(self._files, segment, 0) is not None:
             return None
         try:
             return make_keys(self._files, segment, pause)
@@ -132,6 +136,7 @@ class KeySearch:
             return None
 
     def _keep_made(self, segment: Segment, data: object) -> None:
+        self._broken.discard(segment.name)
         if data is not None and self._is_there(segment):
             self._made((keys_name(segment.name), cast("bytes", data)))
 

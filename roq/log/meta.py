@@ -11,6 +11,8 @@ from roq.number_ranges import UNREADABLE, ChildEpoch, ExchangeNumber
 
 FORMAT: Final = 1
 """Of what a folder says of itself."""
+BYTES_MAX: Final = 64 * 1024
+"""Of the file that says it; no cluster has so long names."""
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +75,10 @@ def read_meta(files: Files) -> Meta:
         OSError: likewise.
     """
     try:
-        found = msgspec.json.decode(files.read(META, 0, files.size(META)), type=Meta)
+        if files.size(META) > BYTES_MAX:
+            raise ValueError(f"it has more than {BYTES_MAX} bytes")
+        found = msgspec.json.decode(files.read(META, 0, BYTES_MAX), type=Meta)
+        bytes.fromhex(found.queue)
     except UNREADABLE as error:
         raise LogRefused(
             f"{META} cannot be read: {error}. Restore it from a copy of the folder, or move the "

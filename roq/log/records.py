@@ -61,6 +61,9 @@ _RECORD: Final = Struct("<IHBBQQ2sBBI16sQQQQ")
 _SUM: Final = Struct("<Q")
 _PADDING: Final = tuple(bytes(count) for count in range(ALIGN))
 
+# Entry frames say the version of the wire, and those of another one are not read: with a new one
+# goes a new format, or each start would take old logs for damaged, and cut them off.
+assert (FORMAT, WIRE_VERSION) == (1, 2)  # noqa: S101
 assert HEAD_BYTES == 72  # noqa: S101 - the drawing above is the law
 assert _RECORD.size == RECORD_BYTES == 80  # noqa: S101
 assert ENTRY.size == ENTRY_BYTES  # noqa: S101

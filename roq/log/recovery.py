@@ -14,18 +14,20 @@ shown to others and lost, nobody takes for something else.
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
 from roq.errors import RemoteProtocolError
 from roq.log.files import (
-    INDEXES,
     META,
-    NEW_SUFFIX,
+    NUMBERS_END,
     Files,
     LogRefused,
     index_name,
+    is_index,
+    is_partial,
     keys_name,
     parse_name,
     put_whole,
@@ -39,14 +41,21 @@ from roq.log.records import (
     Found,
     RecordKind,
     SegmentHead,
-    other_format,
     pack_head,
     pack_record,
     read_head,
     record_bytes,
 )
 from roq.log.ring import HotTail
-from roq.log.segment_reader import Segment, counting, index_of, load_brief, load_index, scan
+from roq.log.segment_reader import (
+    Segment,
+    counting,
+    index_of,
+    load_brief,
+    load_index,
+    scan,
+    stranger,
+)
 from roq.log.segments import (
     SEGMENT_BYTES,
     SEGMENT_ENTRIES,
@@ -158,6 +167,7 @@ class _Opening:
         self._files = files
         self._settings = settings
         self._generation = generation
+        self._epoch = settings.epoch
         self._identity = pack_entry(
             EntryKind.ENTRY, settings.exchange, settings.queue, generation, 0, 0, 0
         )[IDENTITY]
@@ -235,10 +245,15 @@ class _Opening:
         # would have ours not count, and what does not count is removed.
         for file in found:
             self._read_head(file)
+        # The order of processes is that in which they open the folder, whatever epochs say: those
+        # of a registry that was restored are lower, and what is written under them would not count.
+        self._epoch = max([self._epoch, *(file.epoch + 1 for file in found)])
+        if self._epoch >= NUMBERS_END:
+            raise LogRefused("a segment names an epoch that no process has had: move it away")
         for name in names:
-            if name.endswith(NEW_SUFFIX):
+            if is_partial(name):
                 self._files.remove(name)
-            elif parse_name(name) is None and name != META and not name.endswith(INDEXES):
+            elif parse_name(name) is None and name != META and not is_index(name):
                 self._problem(f"{name} is no file of a log; it was left alone")
         return counting(found)
 
@@ -248,23 +263,14 @@ class _Opening:
         Raises:
             LogRefused: it is of another log, or of a newer format.
         """
-        data = self._files.read(file.name, 0, HEAD_BYTES)
-        newer = other_format(data)
-        if newer is not None:
-            raise LogRefused(
-                f"{file.name} has format {newer}: install the version of RoQ that wrote it"
-            )
-        head = read_head(data)
-        file.has_head = head is not None
-        if head is None:
-            return
-        file.left_out = min(head.left_out, file.base)
         mine = self._settings.queue, self._settings.exchange, self._generation
-        if (head.queue, head.exchange, head.generation) != mine:
-            raise LogRefused(
-                f"{file.name} is a segment of another log (exchange {head.exchange}, generation "
-                f"{head.generation}): move it away; nothing was changed"
-            )
+        why = stranger(self._files, file.name, *mine)
+        if why:
+            raise LogRefused(f"{file.name}: {why}. Move it away; nothing was changed")
+        head = read_head(self._files.read(file.name, 0, HEAD_BYTES))
+        file.has_head = head is not None
+        if head is not None:
+            file.left_out = min(head.left_out, file.base)
 
     def _tail(self, segments: list[_File]) -> list[_File]:
         """The newest segments, back to the first one that holds a snapshot; gone over."""
@@ -378,9 +384,15 @@ class _Opening:
         known, brief = brief, index.brief(segment.first_us, segment.last_us, segment.kept)
         segment.topics = brief.topics
         if known is None:
-            name = index_name(file.name)
+            self._put_index(file.name, brief.pack() + index.pack())
+
+    def _put_index(self, segment: str, data: bytes) -> None:
+        """Write the index of a segment: a help and no truth, so what fails here ends nothing."""
+        name = index_name(segment)
+        with suppress(OSError):
             self._files.create(name)
-            self._files.write(name, 0, [brief.pack() + index.pack()])
+            self._files.write(name, 0, [data])
+            self._recovered.indexes.append(name)
 
     def _time_of(self, segment: Segment, index: SegmentIndex, offsets: range) -> int:
         """The append time of the first of these that can be read."""
@@ -457,9 +469,7 @@ class _Opening:
         """This one, which was written again, gets nothing more."""
         brief = index.brief(segment.first_us, segment.last_us, segment.kept)
         segment.topics = brief.topics
-        name = index_name(segment.name)
-        self._files.create(name)
-        self._files.write(name, 0, [brief.pack() + index.pack()])
+        self._put_index(segment.name, brief.pack() + index.pack())
         closed.append(segment)
 
     def _leap(
@@ -479,7 +489,7 @@ class _Opening:
                 RecordKind(found.kind), b"", found.frame, found.body, len(found.body), found.offset
             )
             buffers += [before, found.body, behind]
-        name = segment_name(base, self._settings.epoch)
+        name = segment_name(base, self._epoch)
         put_whole(self._files, name, buffers)
         size = sum(map(len, buffers))
         return Segment(name, base, base, size, left_out=base - follows), SegmentIndex(base)
@@ -499,7 +509,7 @@ class _Opening:
             snapshot: the one that was found, if it stands only where nothing stays.
             changes: of consumer groups, behind it.
         """
-        name = segment_name(base, self._settings.epoch)
+        name = segment_name(base, self._epoch)
         segment = Segment(name, base, base, 0, left_out=base - follows)
         index = SegmentIndex(base)
         records = list(again)
@@ -536,13 +546,13 @@ class _Opening:
         indexes = {of(each.name) for each in closed for of in (index_name, keys_name)}
         for name in self._files.names():
             of_segment = parse_name(name) is not None and name not in kept
-            if of_segment or (name.endswith(INDEXES) and name not in indexes):
+            if of_segment or (is_index(name) and name not in indexes):
                 self._files.remove(name)
 
     def _head(self, base: int) -> SegmentHead:
         settings = self._settings
         return SegmentHead(
-            settings.queue, settings.exchange, self._generation, settings.epoch, base,
+            settings.queue, settings.exchange, self._generation, self._epoch, base,
             settings.now_us,
         )  # fmt: skip
 

@@ -10,14 +10,30 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 from typing import Final
 
-from roq.log.files import INDEXES, NEW_SUFFIX, Files, index_name, keys_name, parse_name
+from roq.log.files import (
+    NEW_SUFFIX,
+    Files,
+    index_name,
+    is_index,
+    is_partial,
+    keys_name,
+    parse_name,
+)
 from roq.log.index import LOST, SegmentIndex
 from roq.log.key_index import is_whole
 from roq.log.meta import Meta, read_meta
 from roq.log.records import FRAME_AT, HEAD_BYTES
-from roq.log.segment_reader import Segment, counting, head_of, scan, scan_index, where_before_ends
+from roq.log.segment_reader import (
+    Segment,
+    counting,
+    scan,
+    scan_index,
+    stranger,
+    where_before_ends,
+)
 from roq.protocol.entry import ENTRY_BYTES, IDENTITY, EntryKind, pack_entry, read_entry
 
 _PIECE: Final = 1024 * 1024
@@ -64,23 +80,27 @@ def plan(files: Files) -> list[RepairStep]:
     """What is to be done; nothing is changed.
 
     Raises:
-        LogRefused: the folder does not say whose log it is, and nobody can know.
+        LogRefused: the folder does not say whose log it is, and nobody can know; or something is
+            of a newer format.
         OSError: a file cannot be read.
     """
     meta = read_meta(files)
+    identity = bytes.fromhex(meta.queue), meta.exchange, meta.generation
     names = sorted(files.names())
     steps: list[RepairStep] = []
     places: list[_Place] = []
     for name in names:
         parsed = parse_name(name)
-        if name.endswith(NEW_SUFFIX):
+        if is_partial(name):
             steps.append(
                 RepairStep(Way.ASIDE, name, "it was never completed: nothing counts on it")
             )
-        elif parsed is not None and not _belongs(files, name, meta):
-            steps.append(RepairStep(Way.ASIDE, name, "it is a segment of another log"))
         elif parsed is not None:
-            places.append(_Place(name, *parsed))
+            why = stranger(files, name, *identity)
+            if why:
+                steps.append(RepairStep(Way.ASIDE, name, why))
+            else:
+                places.append(_Place(name, *parsed))
     counted = counting(places)
     kept = {place.name for place in counted}
     steps += [
@@ -96,7 +116,7 @@ def plan(files: Files) -> list[RepairStep]:
     steps += [
         RepairStep(Way.ASIDE, name, "there is no segment that it is an index of")
         for name in names
-        if name.endswith(INDEXES)
+        if is_index(name)
         and name not in {of(each) for each in kept for of in (index_name, keys_name)}
     ]
     for place, until in zip(counted, ends, strict=False):
@@ -122,24 +142,16 @@ def repair(files: Files, aside: Files, steps: list[RepairStep]) -> None:
     """
     for step in steps:
         if step.way is Way.ASIDE:
-            _copy(files, step.name, 0, files.size(step.name), aside, step.name)
+            _keep(files, step.name, 0, files.size(step.name), aside, step.name)
             files.remove(step.name)
         elif step.way is Way.CUT:
             size = files.size(step.name)
-            _copy(files, step.name, step.at, size, aside, f"{step.name}.from-{step.at}")
+            _keep(files, step.name, step.at, size, aside, f"{step.name}.from-{step.at}")
             _copy(files, step.name, 0, step.at, files, step.name + NEW_SUFFIX)
             files.rename(step.name + NEW_SUFFIX, step.name)
         else:
             _make_index(files, step)
         files.sync_folder()
-
-
-def _belongs(files: Files, name: str, meta: Meta) -> bool:
-    """Whether a segment is of this log; of one whose head cannot be read nobody says otherwise."""
-    head = head_of(files, name)
-    return head is None or (head.queue.hex(), head.exchange, head.generation) == (
-        meta.queue, meta.exchange, meta.generation,
-    )  # fmt: skip
 
 
 def _segment(files: Files, place: _Place, until: int | None, meta: Meta) -> list[RepairStep]:
@@ -192,6 +204,29 @@ def _make_index(files: Files, step: RepairStep) -> None:
     files.write(partial, 0, [brief + index.pack()])
     files.sync(partial)
     files.rename(partial, index_name(step.name))
+
+
+def _keep(source: Files, name: str, at: int, end: int, aside: Files, to: str) -> None:
+    """Copy what goes. What an earlier repair has left there, of this log or another, stays."""
+    there = set(aside.names())
+    names = (to if number == 1 else f"{to}.{number}" for number in count(1))
+    for kept in names:
+        if kept not in there:
+            _copy(source, name, at, end, aside, kept + NEW_SUFFIX)
+            aside.rename(kept + NEW_SUFFIX, kept)
+            aside.sync_folder()
+            return
+        if _is_copy(source, name, at, end, aside, kept):  # it was interrupted behind that
+            return
+
+
+def _is_copy(source: Files, name: str, at: int, end: int, aside: Files, kept: str) -> bool:
+    size = end - at
+    return aside.size(kept) == size and all(
+        source.read(name, at + done, min(_PIECE, size - done))
+        == aside.read(kept, done, min(_PIECE, size - done))
+        for done in range(0, size, _PIECE)
+    )
 
 
 def _copy(source: Files, name: str, at: int, end: int, target: Files, to: str) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
-from roq.log.files import Files, index_name
+from roq.log.files import Files, LogRefused, index_name, parse_name, segment_name
 from roq.log.index import (
     BRIEF_BYTES_MAX,
     LOST,
@@ -34,6 +34,7 @@ from roq.log.records import (
     RecordKind,
     SegmentHead,
     claimed_bytes,
+    other_format,
     read_head,
     read_record,
 )
@@ -65,6 +66,7 @@ class Segment:
         topics: which may have an entry here.
         left_out: offsets before its base that belong to no entry.
         keyed: its batches may have keys; else it is known that none has.
+        gone: it has left.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Segment:
     topics: TopicFilter = field(default_factory=TopicFilter)
     left_out: int = 0
     keyed: bool = True
+    gone: bool = False
 
     @property
     def follows(self) -> int:
@@ -131,6 +134,7 @@ class SegmentReader:
 
     def forget(self, segment: Segment) -> None:
         """The segment has left."""
+        segment.gone = True
         self._loaded.pop(segment.name, None)
         for key in [key for key in self._chunks if key[0] == segment.name]:
             del self._chunks[key]
@@ -295,6 +299,8 @@ class SegmentReader:
             return None
 
     def _keep_index(self, segment: Segment, index: SegmentIndex | None) -> None:
+        if segment.gone:  # while it was read: what is not there is no loss
+            return
         while index is not None and index.end < segment.end:
             index.add_lost()
             self.unreadable += 1
@@ -392,6 +398,30 @@ def head_of(files: Files, name: str) -> SegmentHead | None:
         return read_head(files.read(name, 0, HEAD_BYTES))
     except OSError:
         return None
+
+
+def stranger(files: Files, name: str, queue: bytes, exchange: int, generation: int) -> str:
+    """Why a segment is none of this log, in a sentence; empty: it is, or nobody can say otherwise.
+
+    Raises:
+        LogRefused: it is of a newer format.
+        OSError: it cannot be read.
+    """
+    data = files.read(name, 0, HEAD_BYTES)
+    newer = other_format(data)
+    if newer is not None:
+        raise LogRefused(f"{name} has format {newer}: install the version of RoQ that wrote it")
+    head = read_head(data)
+    if head is None:
+        return ""
+    if (head.queue, head.exchange, head.generation) != (queue, exchange, generation):
+        return (
+            f"it is a segment of another log (exchange {head.exchange}, generation "
+            f"{head.generation})"
+        )
+    if (head.base, head.epoch) != parse_name(name):
+        return f"it is a copy of {segment_name(head.base, head.epoch)} under another name"
+    return ""
 
 
 def where_before_ends(files: Files, name: str, base: int) -> int:

@@ -39,6 +39,7 @@ class Recovered:
         changes: of consumer groups, written behind it, in order.
         problems: what could not be read, or was cut off, in sentences.
         lost: ranges of offsets [first, behind the last) that cannot be read.
+        indexes: files that were made again, and that nobody has synced.
     """
 
     snapshot: bytes | None = None
@@ -46,6 +47,7 @@ class Recovered:
     changes: list[bytes] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
+    indexes: list[str] = field(default_factory=list)
 
 
 def encode_snapshot(snapshot: LogSnapshot) -> bytes:

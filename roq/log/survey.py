@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from roq.log.files import Files, LogRefused, keys_name, parse_name
+from roq.log.files import META, Files, LogRefused, is_index, is_partial, keys_name, parse_name
 from roq.log.key_index import is_whole
 from roq.log.meta import Meta, read_meta
 from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head, read_record
-from roq.log.segment_reader import counting, scan, where_before_ends
+from roq.log.segment_reader import counting, scan, stranger, where_before_ends
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 
 
@@ -43,14 +43,19 @@ EMPTY_BYTES_MAX: Final = 1024 * 1024
 
 
 def holds_nothing(files: Files) -> bool:
-    """Whether a log has certainly never had an entry; what cannot be read may be one."""
+    """Whether a log has certainly never had an entry; what cannot be read may be one, and so may
+    a file that is none of a log."""
     try:
+        names = files.names()
         segments = [
             (place[0], files.size(name), files.read(name, 0, EMPTY_BYTES_MAX))
-            for name in files.names()
+            for name in names
             if (place := parse_name(name)) is not None
         ]
     except OSError:
+        return False
+    others = [name for name in names if parse_name(name) is None and name != META]
+    if not all(is_index(name) or is_partial(name) for name in others):
         return False
     for base, size, data in segments:
         if base or size != len(data):
@@ -70,6 +75,8 @@ class LogSurvey:
 
     Attributes:
         meta: whose log it is.
+        refused: why a start of the exchange refuses it, in sentences: segments that are none of
+            this log, which do not count here.
 
     Raises:
         LogRefused: it is no log, or of a newer format.
@@ -80,14 +87,28 @@ class LogSurvey:
         try:
             self.meta: Meta = read_meta(files)
         except OSError as error:
-            raise LogRefused(f"this folder holds no log of RoQ: {error}") from error
+            raise LogRefused(
+                f"this folder holds no log of RoQ: {META}: {error.strerror or error}. Name the "
+                "folder of one exchange, logs/QUEUE-ID/xNUMBER in the data directory of its host"
+            ) from error
         self._identity = pack_entry(
             EntryKind.ENTRY, self.meta.exchange, bytes.fromhex(self.meta.queue),
             self.meta.generation, 0, 0, 0,
         )[IDENTITY]  # fmt: skip
         self._names = set(files.names())
-        found = ((name, parse_name(name)) for name in self._names)
-        self._segments = counting(_Place(name, *place) for name, place in found if place)
+        self.refused: list[str] = []
+        found = []
+        mine = bytes.fromhex(self.meta.queue), self.meta.exchange, self.meta.generation
+        for name in sorted(self._names):
+            place = parse_name(name)
+            if place is None:
+                continue
+            why = stranger(files, name, *mine)
+            if why:
+                self.refused.append(f"{name}: {why}")
+            else:
+                found.append(_Place(name, *place))
+        self._segments = counting(found)
         self._follows = [
             where_before_ends(files, place.name, place.base) for place in self._segments
         ]
@@ -165,8 +186,6 @@ class LogSurvey:
         head = read_head(self._files.read(place.name, 0, HEAD_BYTES))
         if head is None:
             problems.append("its head cannot be read")
-        elif (head.base, head.epoch) != (place.base, place.epoch):
-            problems.append("its head is that of another segment")
         end = entries[-1].at + entries[-1].size if entries else HEAD_BYTES
         if last and end < size and not scan(self._files, place.name, end):
             problems.append(

@@ -136,3 +136,26 @@ def test_a_repair_is_told_and_then_done_with_a_copy_of_what_goes(tmp_path: Path)
     assert not half.exists()
     assert (aside / half.name).read_bytes() == b"half"
     assert roq("repair", log).output == "nothing to repair\n"
+
+
+def test_a_folder_that_holds_no_log_gets_no_file_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for command in ("verify", "dump", "repair"):
+        done = roq(command, tmp_path)
+        assert done.exit_code == 1
+        assert "Name the folder of one exchange" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_what_a_start_would_refuse_is_verified_as_that(folder: Path) -> None:
+    first = segments(folder)[0]
+    copy = folder / first.name.replace("5.seg", "9.seg")
+    copy.write_bytes(first.read_bytes())
+    for done in (roq("verify", folder), roq("verify", folder, "--json")):
+        assert done.exit_code == 1
+        assert (
+            f"does not start on this log: {copy.name}: it is a copy of {first.name}" in done.stderr
+        )
+    told = json.loads(done.stdout)
+    assert sum(each["entries"] for each in told["segments"]) == BATCHES
+    assert len(told["refused"]) == 1

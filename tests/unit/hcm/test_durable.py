@@ -12,6 +12,8 @@ from roq.hcm.events import Erase
 from roq.hcm.log_folders import LogFolders
 from roq.log.disk import DiskFiles
 from roq.log.disk_groups import perform
+from roq.log.files import META
+from roq.log.meta import Meta, claim_folder
 from roq.log.recovery import LogSettings, open_log
 from roq.protocol.control import Done, Failure, Started
 from roq.protocol.spec import ExchangeSpec
@@ -198,6 +200,27 @@ def test_a_log_that_has_held_something_is_left_and_named(tmp_path: Path) -> None
     assert len(folders.left()) == 1, "there is none"
     folders.erase(QUEUE_ID, 2)
     assert folders.left() == []
+
+
+@pytest.mark.parametrize("empty", ["", "orders.x1"])
+@pytest.mark.parametrize("of", [(b"r" * 16, 1), (QUEUE_ID, 2)])
+def test_the_log_of_another_exchange_that_was_moved_there_is_left(
+    empty: str, of: tuple[bytes, int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A start has refused it, and so its exchange is removed: what was moved is still wanted."""
+    folders = LogFolders(tmp_path)
+    path = folders.path(QUEUE_ID, 1)
+    files = DiskFiles(path)
+    queue, exchange = of
+    claim_folder(
+        files,
+        Meta(cluster="c", queue=queue.hex(), exchange=exchange, generation=5, host="h"),
+    )
+    files.close()
+    folders.erase(QUEUE_ID, 1, empty=empty)
+    assert (path / META).exists()
+    assert f"it is the log of exchange x{exchange} of queue {queue.hex()}" in caplog.text
+    assert [left for _, left in folders.left()] == [path]
 
 
 def test_logs_of_those_that_do_not_run_go_at_once() -> None:

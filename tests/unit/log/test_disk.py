@@ -13,6 +13,7 @@ import pytest
 
 from roq.log.disk import BUFFERS_MAX, DiskFiles
 from roq.log.files import META, LogRefused
+from roq.log.meta import read_meta
 
 
 @pytest.fixture
@@ -134,3 +135,17 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(LogRefused, match="cannot be used"):
         DiskFiles(tmp_path / "file" / "log")
+
+
+def test_a_pipe_or_a_loop_of_links_under_the_name_of_a_file_is_told_at_once(tmp_path: Path) -> None:
+    files = DiskFiles(tmp_path)
+    try:
+        for make in (os.mkfifo, lambda path: path.symlink_to(path.name), Path.mkdir):
+            made = tmp_path / META
+            make(made)
+            with pytest.raises(OSError, match=r"Illegal seek|symbolic links|directory") as raised:
+                read_meta(files)
+            assert raised.value.filename == META
+            made.rmdir() if made.is_dir() else made.unlink()
+    finally:
+        files.close()

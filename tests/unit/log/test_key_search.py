@@ -248,3 +248,23 @@ def test_a_ring_gives_all_of_itself() -> None:
     for _ in range(50):
         ring.append(b"t", b"x" * 100, 100)
     assert places(ring, "k") == (set(range(ring.floor, ring.end)), 1)
+
+
+def test_an_index_of_which_one_bucket_is_torn_is_made_again_once_it_was_asked_for_that() -> None:
+    files = MemoryFiles()
+    log = opened(files)
+    batch = batch_of([f"key-{number}" for number in range(2_000)])
+    for _ in range(11):
+        assert log.append(b"t", batch, len(batch)) is not None
+        write(files, log)
+    index_all(files, log)
+    (name,) = [name for name in files.names() if name.endswith(KEYS_SUFFIX)]
+    whole = bytes(files.contents[name])
+    files.contents[name][-3] ^= 1
+    log = opened(files, 6)
+    index_all(files, log)
+    assert files.contents[name] != whole, "a start looks at its beginning"
+    for number in range(2_000):
+        log.find(key_hash(f"key-{number}"), log.committed)
+    index_all(files, log)
+    assert files.contents[name] == whole

@@ -7,7 +7,7 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.log.files import META, LogRefused
-from roq.log.meta import Meta, claim_folder, read_meta
+from roq.log.meta import BYTES_MAX, Meta, claim_folder, read_meta
 
 MINE = Meta(cluster="c", queue="71" * 16, exchange=1, generation=3, host="h")
 
@@ -41,3 +41,21 @@ def test_a_folder_of_a_later_process_a_copy_in_part_and_garbage_are_refused() ->
     files.contents = {"00000000000000000000-3.seg": bytearray()}
     with pytest.raises(LogRefused, match="copied in part"):
         claim_folder(files, MINE)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "cannot be read"),
+        (b'{"format": 1, "cluster": "c"', "cannot be read"),
+        (bytes(BYTES_MAX + 1), f"more than {BYTES_MAX} bytes"),
+        (msgspec.json.encode(msgspec.structs.replace(MINE, queue="orders")), "non-hexadecimal"),
+        (msgspec.json.encode(msgspec.structs.replace(MINE, format=2)), "install the newer version"),
+    ],
+)
+def test_what_is_no_file_of_a_log_says_what_to_do(data: bytes, why: str) -> None:
+    files = MemoryFiles()
+    files.contents[META] = bytearray(data)
+    with pytest.raises(LogRefused, match=why) as raised:
+        read_meta(files)
+    assert "Restore it from a copy" in str(raised.value) or "install" in str(raised.value)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from memory_files import MemoryFiles
 
-from roq.log.files import LogRefused
+from roq.log.disk_groups import perform
+from roq.log.files import INDEX_SUFFIX, NEW_SUFFIX, LogRefused, parse_name
 from roq.log.recovery import LogSettings, open_log
+from roq.log.segments import SegmentLog
 
 SETTINGS = LogSettings(
     queue=b"q" * 16, exchange=3, epoch=5, cluster="c", host="10.0.0.1", ring_bytes=1 << 20,
@@ -49,3 +53,83 @@ def test_a_new_log_has_the_epoch_of_its_process_as_generation_and_is_empty() -> 
     assert (log.generation, log.floor, log.end, log.committed) == (5, 0, 0, 0)
     assert log.recovered.snapshot is None
     assert log.recovered.problems == []
+
+
+def fill(files: MemoryFiles, log: SegmentLog[bytes], count: int) -> list[bytes]:
+    """So many batches, each committed; gives all that the log has."""
+    for _ in range(count):
+        batch = b"batch %d" % log.end
+        assert log.append(b"t", batch, len(batch)) is not None
+        group = log.gather(lambda: b"")
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    found, offset = [], 0
+    while (offset := log.following(offset)) < log.end:
+        record = log.record(offset)
+        found += [] if record is None else [bytes(record[2])]
+        offset += 1
+    return found
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("epoch", [9, 7, 5])
+def test_what_a_process_of_no_later_epoch_has_committed_stays(epoch: int, *, ahead: bool) -> None:
+    """A registry that was restored from a copy counts on from there."""
+    files, given = MemoryFiles(), replace(SETTINGS, ring_bytes=1, segment_entries=10, ahead=ahead)
+    fill(files, open_log(files, given), 25)
+    fill(files, open_log(files, replace(given, epoch=9)), 25)
+    for _ in range(3):
+        log = open_log(files, replace(given, epoch=epoch))
+        end, wanted = log.end, fill(files, log, 25)
+        log = open_log(files, replace(given, epoch=epoch))
+        assert log.end >= end + 25
+        assert fill(files, log, 0) == wanted
+        assert (log.recovered.problems, log.recovered.lost) == ([], [])
+    epochs = [place[1] for name in sorted(files.names()) if (place := parse_name(name))]
+    assert epochs == sorted(epochs)
+
+
+def test_files_that_are_none_of_a_log_are_left_alone_and_told() -> None:
+    files = MemoryFiles()
+    fill(files, open_log(files, SETTINGS), 3)
+    foreign = [
+        "ssh.keys",
+        "book.idx",
+        "draft.new",
+        "3-4.seg",
+        "notes.txt",
+        f"{10**20 - 1}-{5:020d}.seg",
+    ]
+    half = f"{3:020d}-{5:020d}.seg{NEW_SUFFIX}"
+    for name in [*foreign, half]:
+        files.contents[name] = bytearray(b"mine")
+    log = open_log(files, replace(SETTINGS, epoch=6))
+    assert [name for name in foreign if name not in files.contents] == []
+    assert half not in files.contents
+    assert [text.split()[0] for text in log.recovered.problems] == sorted(foreign)
+
+
+class NoRoomForIndexes(MemoryFiles):
+    """A folder that takes everything but the help."""
+
+    def write(self, name: str, at: int, buffers: Sequence[bytes | memoryview]) -> None:
+        if name.endswith(INDEX_SUFFIX):
+            super().write(name, at, [b"".join(map(bytes, buffers))[:50]])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(name, at, buffers)
+
+
+def test_a_disk_without_room_for_an_index_starts_the_log_all_the_same() -> None:
+    files, given = NoRoomForIndexes(), replace(SETTINGS, ring_bytes=1, segment_entries=10)
+    wanted = fill(files, open_log(files, given), 25)
+    for epoch in (6, 7):
+        log = open_log(files, replace(given, epoch=epoch))
+        assert fill(files, log, 0) == wanted
+        assert log.recovered.indexes == []
+    mended = MemoryFiles()
+    mended.contents = files.contents
+    log = open_log(mended, replace(given, epoch=8))
+    assert fill(mended, log, 0) == wanted
+    assert len(log.recovered.indexes) == 3, "they are synced once there is a group"
+    assert open_log(mended, replace(given, epoch=9)).recovered.indexes == []

@@ -149,3 +149,24 @@ def test_who_does_not_wait_is_answered_though_the_system_refuses_to_read(
     log.patient = True
     assert log.record(1) is not None
     assert log.unreadable == 0
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_what_leaves_while_it_is_read_for_a_late_reader_is_no_loss(*, removed: bool) -> None:
+    """It is told as gone, as all that has left; not as what the disk has lost."""
+    log = log_of(random.Random(1), [10] * 600)
+    files = log._reader._files
+    log.patient = False
+    with pytest.raises(NotAtHand) as raised:
+        log.record(2)
+    log.release(100)
+    group = log.gather(lambda: b"")
+    assert group is not None
+    if removed:
+        perform(files, group)
+    raised.value.keep(raised.value.load())
+    assert (log.floor, log.unreadable) == (100, 0)
+    request = FetchRequest(id=1, queue=b"", generation=5, prefixes=[b""], until=log.committed)
+    late = cursor(log, PatientReads(log), request)
+    assert taken(late, log) == list(range(100, 600))
+    assert (late.evicted, log.unreadable) == (100, 0)
