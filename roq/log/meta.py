@@ -62,7 +62,8 @@ def claim_folder(files: Files, mine: Meta) -> Meta:
     if found.generation > mine.generation:
         raise LogRefused(
             f"the log was made by a later process (epoch {found.generation}) than this one (epoch "
-            f"{mine.generation}): the registry of this cluster is older than the log"
+            f"{mine.generation}): the registry of this cluster is older than the log. Restore a "
+            "newer copy of it, or move the folder elsewhere; nothing in it was changed"
         )
     return found
 

@@ -11,7 +11,9 @@ DISK: Final = (
     "tests/unit/log",
     "tests/property/test_log_contract.py",
     "tests/property/test_power_loss.py",
+    "tests/property/test_index_starts.py",
 )
+INDEXES: Final = ("tests/property/test_index_starts.py",)
 KEYS: Final = ("tests/unit/log/test_key_index.py", "tests/unit/log/test_key_search.py")
 CHAIN: Final = (
     "tests/unit/read/test_offset_chain.py",
