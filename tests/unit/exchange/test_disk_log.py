@@ -240,6 +240,34 @@ def test_indexes_are_synced_and_nobody_waits_for_it(
     assert made.disk.close()
 
 
+def test_indexes_that_a_start_makes_again_are_synced_behind_its_first_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut takes them again, and the next start makes all of them once more."""
+    first = Made(tmp_path / "log")
+    first.log._segment_entries = 60
+    for _ in range(3):
+        for _ in range(60):
+            first.log.append(b"t", BATCH, len(BATCH))
+        first.commit()
+    assert first.disk.close()
+    for path in (tmp_path / "log").glob("*.idx"):
+        path.unlink()
+    synced = set()
+
+    def sync(files: DiskFiles, name: str) -> None:
+        sync_beside(files, name)
+        synced.add(name)
+
+    sync_beside = DiskFiles.sync_beside
+    monkeypatch.setattr(DiskFiles, "sync_beside", sync)
+    again = Made(tmp_path / "log")
+    names = {path.name for path in (tmp_path / "log").glob("*.idx")}
+    assert len(names) == 3
+    again.until(lambda: names <= synced)
+    assert again.disk.close()
+
+
 def test_a_file_that_cannot_be_removed_ends_what_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
