@@ -107,11 +107,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     ),
     *mutants(
         "roq/log/segment_reader.py",
-        INDEXES,
+        DISK,
         ("if brief is not None and brief.base + brief.entries == segment.end else",
          "if brief is not None else"),
-        ("    if index is not None and index.end == segment.end:\n",
-         "    if index is not None:\n"),
     ),
     *mutants(
         "roq/log/key_index.py",
