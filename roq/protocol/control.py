@@ -255,7 +255,8 @@ class Elasticity(Control, frozen=True, kw_only=True, tag=3522):
     logs: list[ExchangeNumber] = []
     """The same of a durable queue, and those whose hosts are lost with their logs."""
     unwanted: list[ExchangeNumber] = []
-    """Numbers of exchanges that the request has named and that the queue does not have."""
+    """Numbers of exchanges that the request has named and that the queue does not have, where no
+    host manager can stop them."""
     scaled: list[ExchangeNumber] = []
     """Numbers of the exchanges that scaling may remove: it has made them, and they stand in for
     none that is away."""

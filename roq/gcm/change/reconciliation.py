@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from roq.gcm.change.steps import EVERYTHING, Call, Calls, Saga, Steps
+from roq.gcm.change.host import READ_SECONDS, VACATE_SECONDS
+from roq.gcm.change.steps import EVERYTHING, Call, Calls, Part, Saga, Steps
 from roq.gcm.state.queues import MONITOR, Queue
 from roq.model import QueueState
-from roq.protocol.control import StopQueue
+from roq.protocol.control import Emptied, Empty, StopQueue
 from roq.protocol.public_answers import done
 from roq.timing import STOP_ASKS_SECONDS
 
@@ -25,8 +26,14 @@ class Reconciliation:
                 yield from self._steps.save(record)
         return done()
 
-    def stop_stray(self, host: str, queue: str, queue_id: bytes, number: int) -> Saga:
-        """Stop a process that a host reports and the cluster does not want there."""
+    def stop_stray(
+        self, host: str, queue: str, queue_id: bytes, number: int, *, late: bool
+    ) -> Saga:
+        """Stop a process that a host reports and the cluster does not want there.
+
+        Args:
+            late: it is not waited for any more that nobody needs it.
+        """
         live = self._steps.hosts.live(host)
         if live is not None and self.is_stray(host, queue, queue_id, number):
             present = self._steps.queues.get(queue)
@@ -34,6 +41,12 @@ class Reconciliation:
             whole = known is None or not _wants_children(known)
             # What was undone, or removed, when its host did not answer: nobody else tells of it.
             forgotten = not whole and number != MONITOR and not _has(known, number)
+            child = live.child(queue_id, number)
+            serves = child is not None and child.state not in {"failed", "stopping"}
+            if known is not None and forgotten and serves and not late:
+                emptied = yield from self._is_emptied(known, number)
+                if not emptied:
+                    return done()  # its monitor sees to it, and is asked again at a later report
             message = StopQueue(
                 queue=queue,
                 queue_id=queue_id,
@@ -50,6 +63,21 @@ class Reconciliation:
             )
             yield Calls((Call(host, live.control, message, STOP_ASKS_SECONDS, again=True),))
         return done()
+
+    def _is_emptied(self, queue: Queue, number: int) -> Part[bool]:
+        """Whether nobody needs an exchange that its queue does not have.
+
+        A start that was given up may have come to its host late. Until its manager reports it,
+        the queue's monitor takes it for one as all others, and sends publishers there.
+        """
+        if not queue.running or not queue.monitor:
+            return not queue.running
+        message = Empty(
+            queue_id=queue.record.queue_id, number=number, at_once=True, read_seconds=READ_SECONDS
+        )
+        calls = Calls((Call(queue.record.host, queue.monitor, message, VACATE_SECONDS),))
+        answers = yield calls
+        return isinstance(answers[0], Emptied)
 
     def is_stray(self, host: str, name: str, queue_id: bytes, number: int) -> bool:
         """Whether no definition wants this process (number 0: a monitor) on this host.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from itertools import islice
 
 from roq.errors import (
     InvalidRequest,
@@ -192,15 +191,20 @@ class ClientPort:
     def _unwanted(self, queue: Queue, request: ElasticityRequest) -> list[int]:
         """What a monitor hears of and no definition wants, as far as that is certain.
 
-        A definition is there before its process, and no number is given twice. A host manager is
-        told to stop such a process as soon as it reports one; this is for hosts without a manager.
+        A definition is there before its process, and no number is given twice. What a host manager
+        reports, that manager is told to stop; this is for hosts without a manager.
         """
         role = self._role
         if role.registry_away or role.caretaker or self._operations.busy(queue.name):
             return []
         known = {exchange.number for exchange in queue.record.exchanges}
-        heard = (number for number, _ in request.exchanges)
-        return list(islice((number for number in heard if number not in known), EXCHANGES_MAX))
+        unknown = [number for number, _ in request.exchanges if number not in known]
+        return [each for each in unknown if not self._is_managed(queue, each)][:EXCHANGES_MAX]
+
+    def _is_managed(self, queue: Queue, number: int) -> bool:
+        """Whether the manager of a live host reports this exchange."""
+        queue_id = queue.record.queue_id
+        return any(host.state is LIVE and host.child(queue_id, number) for host in self._hosts)
 
     def _cluster_info(self, request: ClusterInfoRequest) -> ClusterInfo:
         role = self._role

@@ -10,6 +10,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from roq.errors import InvalidRequest, NotLeader
+from roq.gcm.change.host import READ_SECONDS
 from roq.gcm.change.operations import Operations
 from roq.gcm.change.sagas import Sagas
 from roq.gcm.events import Effect, LeadAnew, LogLine, Reply
@@ -23,6 +24,8 @@ from roq.protocol.control import HostReport, HostReportAck
 
 STRAY_SECONDS: Final = 5.0
 """A host is told at most so often to stop the same unwanted process."""
+STRAY_FORGOTTEN_SECONDS: Final = 60.0
+"""One of which no host has reported for so long is another one when it comes back."""
 STRAYS_MAX: Final = 10_000
 
 
@@ -46,7 +49,8 @@ class Reports:
         self._sagas = sagas
         self._repairs = repairs
         self._draining = draining
-        self._strays: dict[tuple[str, bytes, int], float] = {}
+        self._strays: dict[tuple[str, bytes, int], tuple[float, float]] = {}
+        """Since when it is known, and when its host is told next."""
 
     def take(self, peer: Hashable, report: HostReport, now: float) -> list[Effect]:
         """Take one report in and answer it.
@@ -122,11 +126,16 @@ class Reports:
         self, host: str, queue: str, queue_id: bytes, number: int, now: float
     ) -> list[Effect]:
         key = (host, queue_id, number)
-        if now < self._strays.get(key, now):
+        since, due = self._strays.get(key, (now, now))
+        if now < due:
             return []
+        if now - due >= STRAY_FORGOTTEN_SECONDS:
+            since = now
         if len(self._strays) >= STRAYS_MAX:
             self._strays.clear()
-        self._strays[key] = now + STRAY_SECONDS
+        self._strays[key] = since, now + STRAY_SECONDS
+        late = now - since >= READ_SECONDS
         return self._operations.submit(
-            queue, None, lambda: self._sagas.upkeep.stop_stray(host, queue, queue_id, number), now
-        )
+            queue, None,
+            lambda: self._sagas.upkeep.stop_stray(host, queue, queue_id, number, late=late), now,
+        )  # fmt: skip

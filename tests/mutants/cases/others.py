@@ -101,6 +101,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            or generation != self._generation\n", ""),
     ),
     *mutants(
+        "roq/gcm/change/reconciliation.py",
+        ("tests/unit/gcm/change/test_reconciliation.py",),
+        ("            if known is not None and forgotten and serves and not late:\n",
+         "            if False:\n"),
+        (" and serves and not late:\n", " and not late:\n"),
+        (" and serves and not late:\n", " and serves:\n"),
+        ("        return isinstance(answers[0], Emptied)\n", "        return True\n"),
+    ),
+    *mutants(
+        "roq/gcm/interfaces/client.py",
+        ("tests/unit/gcm/test_scaling.py",),
+        ("        return any(host.state is LIVE and ", "        return any(False and "),
+    ),
+    *mutants(
         "roq/runtime/signals.py",
         ("tests/unit/runtime/test_signals.py",),
         ("self._wakes.put(None)  # for the next thread that waits\n", "pass\n"),

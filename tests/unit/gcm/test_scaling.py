@@ -408,6 +408,22 @@ def test_an_exchange_of_which_nobody_says_that_it_lives_is_undone_and_later_on_u
     assert heard(script, (1, 1), (2, 1)).unwanted == [2]
 
 
+def test_what_a_host_manager_can_stop_is_not_called_unwanted(script: Script) -> None:
+    script.hosts["h2"].start("q", script.record("q").queue_id, 2)
+    script.monitors["q"].waits_for = "1 subscriber not at its end yet"
+    script.report(script.hosts["h2"])
+    script.settle()
+    assert heard(script, (1, 1), (2, 1), (3, 1)).unwanted == [3]
+    script.vanish("h2", with_children=False)
+    script.expire_node("h2")
+    for _ in range(6):
+        script.report(script.hosts["h1"])
+        script.prove()
+        script.pass_time(1.0)
+    script.settle()
+    assert heard(script, (1, 1), (2, 1), (3, 1)).unwanted == [2, 3]
+
+
 def test_nobody_is_called_unwanted_while_that_is_not_certain(script: Script) -> None:
     assert heard(script, (1, 1), (2, 1)).unwanted == [2]
     peer = send(script, out(script, "t2"))  # an operation is under way
