@@ -21,6 +21,7 @@ from roq.errors import QueueNotFound, QueueStopped, RequestError, Unavailable
 from roq.machine import STALL_SECONDS, ObservedClock, Tick, Transitions
 from roq.model import Limits, exchange_name
 from roq.monitor.elasticity import Elasticity
+from roq.monitor.emptying import Emptying
 from roq.monitor.events import (
     Effect,
     Event,
@@ -184,6 +185,11 @@ class MonitorMachine:
         effects += self._time_passed(observed)
         self._clock.stall_seconds = STALL_SECONDS * self._pace
         return effects
+
+    @property
+    def emptying(self) -> Emptying:
+        """The exchanges that are to go, and what each of them waits for."""
+        return self._elasticity.emptying
 
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted at the latest."""

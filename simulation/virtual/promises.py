@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from roq.client.consume.seat import SeatPhase
 from roq.gcm.state.records import QueueRecord
-from roq.model import QueueState
+from roq.model import QueueState, exchange_name
 from roq.simulation.virtual.children import ExchangeShell
 from roq.simulation.virtual.clients import PublisherShell
 from roq.simulation.virtual.cluster import QUEUE, Cluster, Shape
@@ -72,9 +72,21 @@ def _processes(cluster: Cluster, records: list[QueueRecord]) -> str:
         if there != [host]:
             return f"{name} belongs on {host} and runs on {', '.join(there) or 'none'}"
     for machine, child in running:
-        if child.spec.child not in wanted:
+        if child.spec.child not in wanted and not _is_needed(cluster, child):
             return f"{child.spec.child} runs on {machine} and is not wanted"
     return ""
+
+
+def _is_needed(cluster: Cluster, child: Running) -> bool:
+    """Whether a monitor empties this exchange, of which its queue does not know, and says what it
+    waits for: groups, responses and delayed messages take their time."""
+    for monitor in cluster.monitors:
+        emptying = monitor.machine.emptying
+        for leaving in emptying:
+            name = f"{monitor.spec.queue}.{exchange_name(leaving.number)}"
+            if name == child.spec.child and emptying.waits_for(leaving):
+                return True
+    return False
 
 
 def _running(cluster: Cluster) -> Iterator[tuple[str, Running]]:
