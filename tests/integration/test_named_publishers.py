@@ -1,4 +1,7 @@
-"""Publishers with a name, in a real cluster: they go on where they were; there is one of each."""
+"""Publishers with a name, in a real cluster: they go on where they were; there is one of each.
+
+`ROQ_NAMED_KILLS=100` kills a publisher, and its exchanges, more often than the suite has time for.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ import roq
 from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration
+
+KILLS = int(os.environ.get("ROQ_NAMED_KILLS", "2"))
+"""Of a named publisher, and of both exchanges each time."""
 
 DIES = """
 import sys, roq
@@ -50,7 +56,7 @@ def test_a_publisher_goes_on_after_its_process_and_its_exchange_were_killed(
 ) -> None:
     client.add_exchange("orders")
     with client.subscriber("orders", "eu") as subscriber:
-        for turn in range(2):
+        for turn in range(KILLS):
             ended = subprocess.run(
                 [sys.executable, "-c", DIES, running.address], capture_output=True, text=True,
                 timeout=120, check=False,
@@ -62,7 +68,8 @@ def test_a_publisher_goes_on_after_its_process_and_its_exchange_were_killed(
             assert until(lambda: {each.state for each in client.exchanges("orders")} == {"running"})
         with client.publisher("orders", name="billing-1", connect_timeout=60) as publisher:
             following = publisher.next_sequence("eu")
-            assert following in {100, 101, 102}
+            # Of each last message nobody knows whether it was sent.
+            assert 50 * KILLS <= following <= 51 * KILLS
             publisher.publish(b"%d" % following, "eu")
         wanted = [b"%d" % number for number in range(following + 1)]
         got = [message for _ in wanted if (message := subscriber.receive(timeout=60))]
