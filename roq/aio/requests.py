@@ -31,6 +31,8 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 _calling: Final[set[Future[None]]] = set()
 """Callbacks that run: their loops do not hold them."""
+_stops: Final[dict[asyncio.AbstractEventLoop, list[Callable[[], object]]]] = {}
+"""What SIGTERM calls in each loop that has services which run."""
 
 
 class Pending(Twin[sync_pending.Pending[R]], Generic[R]):
@@ -250,18 +252,30 @@ class Requester(Leaving[sync_requester.Requester]):
 
 
 @contextmanager
-def _ended_by(number: signal.Signals, stop: Callable[[], object]) -> Iterator[None]:
-    """Have the running loop call `stop` at this signal, unless the program handles it itself."""
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(number) != signal.SIG_DFL:
-        yield
-        return
+def _stopped_by_sigterm(stop: Callable[[], object]) -> Iterator[None]:
+    """Have SIGTERM call this in the running loop, unless the program handles it itself."""
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(number, stop)
+    stops = _stops.get(loop)
+    if stops is None:
+        main = threading.current_thread() is threading.main_thread()
+        if not main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+            yield
+            return
+        stops = _stops[loop] = []
+        loop.add_signal_handler(signal.SIGTERM, _stop_all, stops)
+    stops.append(stop)
     try:
         yield
     finally:
-        loop.remove_signal_handler(number)
+        stops.remove(stop)
+        if not stops:
+            loop.remove_signal_handler(signal.SIGTERM)
+            del _stops[loop]
+
+
+def _stop_all(stops: Sequence[Callable[[], object]]) -> None:
+    for stop in stops:
+        stop()
 
 
 class Service(Leaving[sync_service.Service]):
@@ -302,11 +316,12 @@ class Service(Leaving[sync_service.Service]):
     async def run(self) -> None:
         """Take requests until `stop`, or SIGTERM, or until this is cancelled; then `drain`.
 
-        SIGTERM is left alone if the program has a handler for it, and in other threads than the
-        main one. Ctrl-C cancels what `asyncio.run` runs.
+        SIGTERM ends all services of this loop, and nothing else: what the program does when this
+        returns is its own matter. It is left alone if the program has a handler for it, and in
+        other threads than the main one. Ctrl-C cancels what `asyncio.run` runs.
         """
         await self.start()
-        with _ended_by(signal.SIGTERM, self._sync.stop):
+        with _stopped_by_sigterm(self._sync.stop):
             try:
                 await asyncio.to_thread(self._sync.wait_stopped)
             finally:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from roq.gcm.change.host import READ_SECONDS, VACATE_SECONDS
-from roq.gcm.change.steps import EVERYTHING, Call, Calls, Part, Saga, Steps
+from roq.gcm.change.steps import EVERYTHING, Call, Calls, Emit, Part, Saga, Steps
+from roq.gcm.events import LogLine
 from roq.gcm.state.queues import MONITOR, Queue
-from roq.model import QueueState
-from roq.protocol.control import Emptied, Empty, StopQueue
+from roq.gcm.state.records import DepartedRecord
+from roq.model import QueueState, exchange_name
+from roq.protocol.control import Emptied, Empty, Failure, StopQueue
 from roq.protocol.public_answers import done
+from roq.protocol.reports import ChildInfo
 from roq.timing import STOP_ASKS_SECONDS
 
 
@@ -42,10 +45,9 @@ class Reconciliation:
             # What was undone, or removed, when its host did not answer: nobody else tells of it.
             forgotten = not whole and number != MONITOR and not _has(known, number)
             child = live.child(queue_id, number)
-            serves = child is not None and child.state not in {"failed", "stopping"}
-            if known is not None and forgotten and serves and not late:
-                emptied = yield from self._is_emptied(known, number)
-                if not emptied:
+            if forgotten and known is not None and child is not None and _came_late(known, child):
+                gone = yield from self._let_go(known, child, late=late)
+                if not gone:
                     return done()  # its monitor sees to it, and is asked again at a later report
             message = StopQueue(
                 queue=queue,
@@ -64,20 +66,36 @@ class Reconciliation:
             yield Calls((Call(host, live.control, message, STOP_ASKS_SECONDS, again=True),))
         return done()
 
-    def _is_emptied(self, queue: Queue, number: int) -> Part[bool]:
-        """Whether nobody needs an exchange that its queue does not have.
+    def _let_go(self, queue: Queue, child: ChildInfo, *, late: bool) -> Part[bool]:
+        """Whether an exchange whose start came too late may go; where its log ends is written down.
 
-        A start that was given up may have come to its host late. Until its manager reports it,
-        the queue's monitor takes it for one as all others, and sends publishers there.
+        Until the manager of its host reports it, the queue's monitor takes it for one of the
+        queue's, and sends publishers there. So they leave first, and what is there is read.
         """
-        if not queue.running or not queue.monitor:
-            return not queue.running
-        message = Empty(
-            queue_id=queue.record.queue_id, number=number, at_once=True, read_seconds=READ_SECONDS
+        end = -1
+        if queue.running:
+            message = Empty(
+                queue_id=queue.record.queue_id, number=child.number, at_once=True,
+                read_seconds=READ_SECONDS,
+            )  # fmt: skip
+            call = Call(queue.record.host, queue.monitor, message, VACATE_SECONDS)
+            answers = yield Calls((call,))
+            answer = answers[0]
+            # A monitor that does not hear of it knows nothing of what it holds.
+            if isinstance(answer, Emptied) and answer.epoch == child.epoch:
+                end = answer.end
+            elif not late:
+                return False
+            else:
+                why = answer.COMMENT if isinstance(answer, Failure) else "its monitor does not know"
+                name = exchange_name(child.number)
+                text = f"queue {queue.name} does not have {name}, which is stopped unread: {why}"
+                yield Emit((LogLine("stray_stopped", text),))
+        gone = DepartedRecord(
+            number=child.number, epoch=child.epoch, generation=child.generation, end=end
         )
-        calls = Calls((Call(queue.record.host, queue.monitor, message, VACATE_SECONDS),))
-        answers = yield calls
-        return isinstance(answers[0], Emptied)
+        yield from self._steps.save(queue.record.departing(gone))
+        return True
 
     def is_stray(self, host: str, name: str, queue_id: bytes, number: int) -> bool:
         """Whether no definition wants this process (number 0: a monitor) on this host.
@@ -104,6 +122,13 @@ def _reason(queue: Queue | None, number: int) -> str:
     exchange = queue.record.exchange(number)
     wanted = number == MONITOR or (exchange is not None and exchange.wanted)
     return "moved" if wanted else "removed"
+
+
+def _came_late(queue: Queue, child: ChildInfo) -> bool:
+    """Whether an exchange that its queue does not have runs because its start was given up and came
+    late: nobody had heard of a process of it when it went. Else it was removed, or given up."""
+    there = [each for each in queue.record.departed if each.number == child.number]
+    return child.state not in {"failed", "stopping"} and not any(each.epoch for each in there)
 
 
 def _has(queue: Queue | None, number: int) -> bool:

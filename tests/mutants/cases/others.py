@@ -103,11 +103,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/gcm/change/reconciliation.py",
         ("tests/unit/gcm/change/test_reconciliation.py",),
-        ("            if known is not None and forgotten and serves and not late:\n",
-         "            if False:\n"),
-        (" and serves and not late:\n", " and not late:\n"),
-        (" and serves and not late:\n", " and serves:\n"),
-        ("        return isinstance(answers[0], Emptied)\n", "        return True\n"),
+        (" and _came_late(known, child):\n", ":\n"),
+        ("                if not gone:\n", "                if False:\n"),
+        ("child.state not in {\"failed\", \"stopping\"} and ", ""),
+        (" and answer.epoch == child.epoch:\n", ":\n"),
+        ("                end = answer.end\n", "                pass\n"),
+        ("            elif not late:\n", "            elif True:\n"),
     ),
     *mutants(
         "roq/gcm/interfaces/client.py",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -11,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 import roq.aio
-from roq.aio.requests import Pending
+from roq.aio.requests import Pending, Service
 from roq.client.request import many as sync_many
 from roq.client.request import pending as sync_pending
 from roq.client.request.endpoint import endpoint
@@ -129,3 +131,57 @@ def test_many_that_are_cancelled_while_they_wait_for_room_are_given_up() -> None
     asyncio.run(play())
     assert many.ends[0] is None
     assert "cancelled" in str(many.ends[1]), "when the first has ended, nothing is kept of them"
+
+
+class Serves:
+    """A service that runs until it is stopped."""
+
+    def __init__(self) -> None:
+        self.began, self.ended, self.drained = threading.Event(), threading.Event(), False
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
+
+    def wait_stopped(self) -> None:
+        self.began.set()
+        assert self.ended.wait(30)
+
+    def stop(self) -> None:
+        self.ended.set()
+
+    def drain(self) -> None:
+        self.drained = True
+
+
+def test_sigterm_drains_all_services_of_a_loop() -> None:
+    async def play() -> None:
+        both = [Serves(), Serves()]
+        async with asyncio.TaskGroup() as running:
+            for each in both:
+                running.create_task(Service(cast("Any", each)).run())
+            for each in both:
+                assert await asyncio.to_thread(each.began.wait, 30)
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert all(each.drained for each in both)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+    asyncio.run(play())
+
+
+def test_a_program_that_handles_sigterm_itself_goes_on_doing_so() -> None:
+    told: list[int] = []
+
+    async def play() -> None:
+        service = Serves()
+        async with asyncio.TaskGroup() as running:
+            running.create_task(Service(cast("Any", service)).run())
+            assert await asyncio.to_thread(service.began.wait, 30)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert told == [signal.SIGTERM]
+            assert not service.ended.is_set()
+            service.stop()
+
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        asyncio.run(play())
+    finally:
+        signal.signal(signal.SIGTERM, before)

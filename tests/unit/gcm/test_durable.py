@@ -282,7 +282,8 @@ def test_an_undone_exchange_that_is_heard_of_later_takes_only_an_empty_log_with_
     script: Script,
 ) -> None:
     """Else nobody would be told of what is left."""
-    script.hosts["h2"].start("q", script.record("q").queue_id, 7)
+    child = script.hosts["h2"].start("q", script.record("q").queue_id, 7)
+    script.monitors["q"].ends[7] = (child.epoch, 0)
     script.report(script.hosts["h2"])
     script.settle()
     told = [each for each in script.hosts["h2"].asked if isinstance(each, StopQueue)]
