@@ -357,6 +357,8 @@ class Gcm:
                 self._reactor.call_soon(partial(self._definitions.lead_anew, effect.epoch))
             case events.DrawEpoch():
                 self._reactor.call_soon(partial(self._definitions.draw, effect))
+            case events.HangUp():
+                self._hang_up(effect.endpoint)
             case events.AskHost():
                 self._ask(effect)
             case events.Broadcast():
@@ -404,10 +406,19 @@ class Gcm:
             self._reactor.call_soon(partial(self._feed, events.Unanswered(ask.token, reason)))
             return
         self._clients[ask.endpoint] = (client, self._reactor.now() + ask.timeout)
-        client.request(ask.message, ask.timeout, partial(self._answered, ask.token))
+        client.request(ask.message, ask.timeout, partial(self._answered, ask))
 
-    def _answered(self, token: int, answer: Answer | Unavailable) -> None:
+    def _hang_up(self, endpoint: str) -> None:
+        known = self._clients.pop(endpoint, None)
+        if known is not None:
+            known[0].close()
+
+    def _answered(self, ask: events.AskHost, answer: Answer | Unavailable) -> None:
+        token = ask.token
         if isinstance(answer, Unavailable):
+            known = self._clients.get(ask.endpoint)
+            if known is not None and not known[0].waiting:
+                self._hang_up(ask.endpoint)  # it may not have left yet
             self._feed(events.Unanswered(token, str(answer)))
         else:
             self._feed(events.Answered(token, answer))

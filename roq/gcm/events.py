@@ -271,6 +271,17 @@ class AskHost:
 
 
 @dataclass(frozen=True, slots=True)
+class HangUp:
+    """Nothing that was asked at this address and has not left yet is to arrive there any more.
+
+    What is sent to a host that is away waits for it, and would be done when it is back, though it
+    was given up, and undone, long before.
+    """
+
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Broadcast:
     """Send the configuration to everybody who listens."""
 
@@ -337,6 +348,6 @@ class LogLine:
 
 
 Effect = (
-    Reply | Commit | ReadAgain | LeadAnew | DrawEpoch | AskHost | Broadcast | PushRules
+    Reply | Commit | ReadAgain | LeadAnew | DrawEpoch | AskHost | HangUp | Broadcast | PushRules
     | ForgetListener | CallProvider | LogLine
 )  # fmt: skip

@@ -98,18 +98,15 @@ class ManagerShell:
                 if callable(effect.peer):
                     effect.peer(effect.data)
             case events.Commit():
-                for change in effect.changes:
-                    if not isinstance(change, events.Put) or change.path == HOSTS_PATH:
-                        continue
-                    if change.path.count("/") == QUEUE_DEPTH:
-                        self._watch.defined(msgspec.json.decode(change.data, type=QueueRecord))
-                self.process.call_soon(partial(self._definitions.commit, effect))
+                self._commit(effect)
             case events.ReadAgain():
                 self.process.call_soon(self._definitions.read_again)
             case events.LeadAnew():
                 self.process.call_soon(partial(self._definitions.lead_anew, effect.epoch))
             case events.DrawEpoch():
                 self.process.call_soon(partial(self._definitions.draw, effect))
+            case events.HangUp():
+                self._hang_up(effect.endpoint)
             case events.AskHost():
                 self._ask(effect)
             case events.LogLine():
@@ -117,15 +114,32 @@ class ManagerShell:
             case _:
                 return  # broadcasts, listeners and providers are not simulated
 
+    def _commit(self, effect: events.Commit) -> None:
+        for change in effect.changes:
+            if not isinstance(change, events.Put) or change.path == HOSTS_PATH:
+                continue
+            if change.path.count("/") == QUEUE_DEPTH:
+                self._watch.defined(msgspec.json.decode(change.data, type=QueueRecord))
+        self.process.call_soon(partial(self._definitions.commit, effect))
+
     def _ask(self, ask: events.AskHost) -> None:
         client = self._clients.get(ask.endpoint)
         if client is None:
             client = RpcClient(self.process, self._context, ask.endpoint)
             self._clients[ask.endpoint] = client
-        client.request(ask.message, ask.timeout, partial(self._answered, ask.token))
+        client.request(ask.message, ask.timeout, partial(self._answered, ask))
 
-    def _answered(self, token: int, answer: Answer | Unavailable) -> None:
+    def _hang_up(self, endpoint: str) -> None:
+        client = self._clients.pop(endpoint, None)
+        if client is not None:
+            client.close()
+
+    def _answered(self, ask: events.AskHost, answer: Answer | Unavailable) -> None:
+        token = ask.token
         if isinstance(answer, Unavailable):
+            client = self._clients.get(ask.endpoint)
+            if client is not None and not client.waiting:
+                self._hang_up(ask.endpoint)
             self._driver.feed(events.Unanswered(token, str(answer)))
         else:
             self._driver.feed(events.Answered(token, answer))

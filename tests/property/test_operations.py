@@ -12,7 +12,7 @@ from roq.errors import NotLeader, RegistryAway
 from roq.gcm.change import admission
 from roq.gcm.change.operations import Operations
 from roq.gcm.change.steps import Admit, Call, Calls, Saga, Save
-from roq.gcm.events import AskHost, Commit, Effect, Reply
+from roq.gcm.events import AskHost, Commit, Effect, HangUp, Reply
 from roq.protocol.control import Done
 from roq.protocol.public_answers import done
 
@@ -53,7 +53,7 @@ class Bench:
             if isinstance(effect, Reply):
                 assert isinstance(effect.peer, int)
                 self.answers[effect.peer] += 1
-            else:
+            elif not isinstance(effect, HangUp):
                 assert isinstance(effect, Commit | AskHost)
                 self.open.append(effect)
         self.operations.check()

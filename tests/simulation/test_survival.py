@@ -39,6 +39,7 @@ from roq.simulation.virtual import bounds, promises, troubles
 from roq.simulation.virtual.cluster import QUEUE, Cluster, Shape
 from roq.simulation.virtual.kinds import KINDS
 from roq.simulation.virtual.load import Profile
+from roq.simulation.virtual.managers import ManagerShell
 from roq.simulation.virtual.trial import LARGE, TIGHT, Case, Result, Trial
 from roq.simulation.virtual.troubles import Trouble
 
@@ -111,6 +112,20 @@ def test_seeds_in_which_a_publisher_had_moved_before_all_hosts_died(seed: int) -
 def test_a_seed_in_which_a_striped_publisher_had_no_exchange_for_long() -> None:
     (result,) = try_seeds([9163], Wish(durability=FLUSH, shared=True))
     assert not result.broken, told(result, FLUSH, shared=True)
+
+
+@pytest.mark.parametrize("hangs_up", [True, False])
+@pytest.mark.parametrize("seed", [1_402_461, 1_425_041])
+def test_seeds_in_which_a_start_that_was_given_up_came_to_its_host_late(
+    seed: int, hangs_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exchange had publishers, and was stopped before all had read it. It does not start now,
+    as the manager hangs up; and if it did, it would be emptied first."""
+    if not hangs_up:
+        monkeypatch.setattr(ManagerShell, "_hang_up", lambda _shell, _endpoint: None)
+    wish = Wish(durability=FLUSH, shared=True, asked=True)
+    (result,) = try_seeds([seed], wish)
+    assert not result.broken, f"{result.broken[0]}: {wish.replay_command(seed)}"
 
 
 def test_disks_leave_nothing_to_chance_but_what_the_seed_says() -> None:

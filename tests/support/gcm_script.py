@@ -231,7 +231,7 @@ class Script:
 
     # --- events -----------------------------------------------------------------------------------
 
-    def feed(self, event: events.Event) -> None:
+    def feed(self, event: events.Event) -> None:  # noqa: C901 - one per effect
         again = False
         for effect in self.machine.handle(event, self.now):
             match effect:
@@ -239,6 +239,8 @@ class Script:
                     self.answers[effect.peer].append(effect.data)
                 case events.Commit() | events.DrawEpoch() | events.AskHost():
                     self.pending.append(effect)
+                case events.HangUp():
+                    self._hang_up(effect.endpoint)
                 case events.ReadAgain():
                     again = True
                 case events.LeadAnew():
@@ -256,6 +258,11 @@ class Script:
         self.machine.check()
         if again:
             self.feed(events.RegistryBack(self.snapshot()))
+
+    def _hang_up(self, endpoint: str) -> None:
+        for each in list(self.pending):
+            if isinstance(each, events.AskHost) and each.endpoint == endpoint:
+                self.pending.remove(each)
 
     def elect(self) -> None:
         self.epoch += 1

@@ -18,7 +18,7 @@ from roq.errors import Busy, HostNotFound, Interrupted, RegistryAway, RequestErr
 from roq.gcm.change import admission
 from roq.gcm.change.fairness import FairLine, has_share
 from roq.gcm.change.steps import Admit, Call, Calls, Draw, Emit, Outcome, Result, Saga, Save, Step
-from roq.gcm.events import AskHost, Commit, DrawEpoch, Effect, Reply
+from roq.gcm.events import AskHost, Commit, DrawEpoch, Effect, HangUp, Reply
 from roq.protocol import documents
 from roq.protocol.control import Control
 from roq.protocol.documents import RawDocument
@@ -211,11 +211,17 @@ class Operations:
             manager: address of its manager, if that alone is gone; empty: everything is.
         """
         gone = f"the manager of host {host} is gone" if manager else f"host {host} is lost"
-        effects: list[Effect] = []
-        for token, each in list(self._pending.items()):
-            call = each.call
-            if call is not None and call.host == host and manager in {"", call.endpoint}:
-                effects += self.completed(token, gone, now)
+        given_up = {
+            token: each.call.endpoint
+            for token, each in self._pending.items()
+            if each.call is not None
+            and each.call.host == host
+            and manager in {"", each.call.endpoint}
+        }
+        # First: what is asked instead may go to the same address.
+        effects: list[Effect] = [HangUp(endpoint) for endpoint in sorted({*given_up.values()})]
+        for token in given_up:
+            effects += self.completed(token, gone, now)
         for token in self._admission.waiting(host):
             effects += self._turn_away(token, HostNotFound(gone), now)
         return effects

@@ -101,6 +101,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("            or generation != self._generation\n", ""),
     ),
     *mutants(
+        "roq/gcm/change/operations.py",
+        ("tests/unit/gcm/test_scaling.py",),
+        ("[HangUp(endpoint) for endpoint in sorted({*given_up.values()})]", "[]"),
+    ),
+    *mutants(
         "roq/gcm/change/reconciliation.py",
         ("tests/unit/gcm/change/test_reconciliation.py",),
         (" and _came_late(known, child):\n", ":\n"),

@@ -383,11 +383,17 @@ def test_a_start_on_its_way_to_a_dead_host_manager_is_given_up_when_that_is_know
     script: Script,
 ) -> None:
     peer = begun_on_a_host_whose_manager_dies(script)
-    script.pending.clear()  # it will never be answered
+    asked = [each.endpoint for each in script.pending if isinstance(each, events.AskHost)]
+    assert asked == [script.hosts["h2"].control]
     for _ in range(5):
         script.report(script.hosts["h1"])
         script.prove()
         script.pass_time(1.0)
+    assert script.hosts["h2"].control not in [
+        each.endpoint
+        for each in script.pending
+        if isinstance(each, events.AskHost) and isinstance(each.message, StartExchange)
+    ], "it does not arrive when the host is back"
     script.settle()
     refused = answer_of(script, peer)
     assert isinstance(refused, Failure)
