@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Final, Generic, TypeVar
@@ -110,7 +111,7 @@ class Owed(Generic[B]):
         self.done[peer] = serial, before if refused is None else refused
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Delivery(Generic[B]):
     """A lease to send to its member; `amount`: messages that it stood for when this was made."""
 
@@ -135,35 +136,54 @@ def delivery_of(peer: Peer[B], lease: Lease, record: Record[B]) -> Delivery[B]:
 
 
 class BlockedDeliveries(Generic[B]):
-    """What could not be sent, as its connection is full: nothing else goes there meanwhile."""
+    """What could not be sent, as its connection is full: nothing else goes there meanwhile. So it
+    is one delivery for each peer at most."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[float, Delivery[B]]] = deque()
+        self._waiting: OrderedDict[Peer[B], tuple[float, Delivery[B]]] = OrderedDict()
+        """In the order of their times. Thousands may go at once, from either end: the first one of
+        a plain dict would have to be looked for behind those that have gone."""
 
     @property
     def next_at(self) -> float | None:
         """When the first one is to be tried again; None: there is none."""
-        return self._waiting[0][0] if self._waiting else None
+        return next(iter(self._waiting.values()))[0] if self._waiting else None
 
     def add(self, delivery: Delivery[B], now: float) -> None:
         """The connection is full."""
         delivery.peer.member.blocked = True
-        self._waiting.append((now + BLOCKED_SECONDS, delivery))
+        self._waiting[delivery.peer] = now + BLOCKED_SECONDS, delivery
 
     def take(self, now: float) -> Delivery[B] | None:
         """One whose connection may have room; it is recalled, or sent if it is `renewed`."""
-        if not self._waiting or self._waiting[0][0] > now:
+        first = self.next_at
+        if first is None or first > now:
             return None
-        _, delivery = self._waiting.popleft()
+        _, (_, delivery) = self._waiting.popitem(last=False)
         delivery.peer.member.blocked = False
         return delivery
 
     def recall(self, peer: Peer[B]) -> None:
         """Nothing of this is sent to a member that has given something back: it would come behind
         the answer, and overtake what was given back."""
-        for entry in [each for each in self._waiting if each[1].peer is peer]:
-            self._waiting.remove(entry)
-            recall(entry[1])
+        waiting = self._waiting.pop(peer, None)
+        if waiting is not None:
+            recall(waiting[1])
+
+    def forget(self, peer: Peer[B]) -> None:
+        """The member is not here any more, or somewhere else: its group takes back what it had."""
+        peer.member.blocked = False
+        self._waiting.pop(peer, None)
+
+    def check(self, here: Container[Peer[B]]) -> None:
+        """Assert the invariants.
+
+        Args:
+            here: all peers.
+        """
+        for peer in self._waiting:
+            assert peer in here, "who is waited for is here"  # noqa: S101
+            assert peer.member.blocked, "and gets nothing else meanwhile"  # noqa: S101
 
 
 def renewed(delivery: Delivery[B]) -> Delivery[B] | None:

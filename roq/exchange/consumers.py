@@ -281,11 +281,10 @@ class Consumers(Generic[B]):
             NotAtHand: it has to be read from the disk; call `go_on` when it is there.
         """
         while (delivery := self._blocked.take(self._now)) is not None:
-            if self._peers.get((delivery.route, delivery.peer.tag)) is delivery.peer:
-                self._wake(delivery.peer.group)
-                delivery = renewed(delivery)
-                if delivery is not None:
-                    return delivery
+            self._wake(delivery.peer.group)
+            delivery = renewed(delivery)
+            if delivery is not None:
+                return delivery
         if not self._awake:
             return None  # who was waited for has gone
         name, group = next(iter(self._awake.items()))
@@ -371,6 +370,7 @@ class Consumers(Generic[B]):
         assert sum(map(len, self._routes.values())) == len(self._peers)  # noqa: S101
         assert sum(map(len, self._groups.values())) == len(self._peers)  # noqa: S101
         assert len(self._groups) <= GROUPS_MAX  # noqa: S101
+        self._blocked.check(set(self._by_member.values()))
         self.services.check()
         for group in self._groups.values():
             group.check()
@@ -611,6 +611,6 @@ class Consumers(Generic[B]):
 
     def _forget(self, peer: Peer[B]) -> None:
         self._by_member.pop((peer.group.name, peer.member.id), None)
-        peer.member.blocked = False
+        self._blocked.forget(peer)
         for owed in filter(None, (self._due, self._writing)):
             owed.joined.pop(peer, None)  # it asks again, for as long as the log writes nothing

@@ -139,6 +139,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if not self.later or now", "        if now"),
     ),
     *mutants(
+        "roq/exchange/consumer_peers.py",
+        ("tests/unit/exchange/test_consumers.py",),
+        ("        peer.member.blocked = False\n        self._waiting.pop(peer, None)\n",
+         "        peer.member.blocked = False\n"),
+        ("            recall(waiting[1])\n", "            pass\n"),
+        ("popitem(last=False)", "popitem()"),
+    ),
+    *mutants(
         "roq/exchange/done_files.py",
         DONE,
         ("            if log.told < snapshot:\n                return\n", ""),

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from exchange_driver import EPOCH, QUEUE, Publisher, exchange
+from exchange_driver import EPOCH, QUEUE, Exchange, Publisher, exchange
 from exchange_members import FIRST, SETTINGS, Consumer, filled, order, pass_time, states
 
 from roq.exchange import consumers
-from roq.exchange.consumer_peers import BLOCKED_SECONDS
+from roq.exchange.consumer_peers import BLOCKED_SECONDS, Delivery
 from roq.exchange.events import Received, Unreachable
 from roq.log.steady_clock import SteadyClock
 from roq.protocol import consuming, documents
@@ -324,6 +324,60 @@ def test_a_full_connection_that_ends_is_nothing_to_send_to() -> None:
     two = Consumer(there, "two")
     two.enter()
     assert two.credit() == [(2, 0, 1, 1)], "nobody has tried it"
+
+
+def stuck(there: Exchange, member: Consumer) -> Delivery[bytes]:
+    """It takes one message, and its connection is full."""
+    said = consuming.encode(Credit(9, 1 << 20, 9))
+    there.tell(Received(member.route, (CREDIT + member.tag, said)))
+    served = there.core.consumers
+    served.begin(there.now)
+    delivery = served.next_delivery()
+    assert delivery is not None
+    assert delivery.route == member.route
+    served.blocked(delivery)
+    there.core.check()
+    return delivery
+
+
+def test_of_full_connections_that_end_the_others_keep_their_turn() -> None:
+    there = filled(1, 1, 1, 1)
+    members = [Consumer(there, name) for name in ("one", "two", "three", "four")]
+    waiting = {}
+    for member in members:
+        member.enter()
+        waiting[member.name] = stuck(there, member)
+    for gone in (members[0], members[2]):
+        there.tell(Unreachable(gone.route))
+        there.core.check()
+    served = there.core.consumers
+    served.begin(there.now + BLOCKED_SECONDS)
+    for name in ("two", "four"):
+        assert served.next_delivery() is waiting[name]
+        served.sent(waiting[name])
+    assert served.next_deadline() is None
+    given = [served.next_delivery() for _ in range(2)]
+    assert {each.lease.offset for each in given if each is not None} == {
+        waiting[name].lease.offset for name in ("one", "three")
+    }, "what was not sent is handed out again"
+
+
+def test_what_waits_for_a_member_that_has_come_anew_lets_nothing_pass() -> None:
+    """The turn of its old connection comes first, while the new one is full as well."""
+    there = filled(1, 1)
+    member = Consumer(there)
+    member.enter()
+    stuck(there, member)
+    member.attempt += 1
+    there.now += BLOCKED_SECONDS / 2
+    member.enter()
+    again = stuck(there, member)
+    served = there.core.consumers
+    served.begin(there.now + BLOCKED_SECONDS / 2)
+    while served.runnable():
+        assert served.next_delivery() is None
+    served.begin(there.now + BLOCKED_SECONDS)
+    assert served.next_delivery() is again
 
 
 def test_a_group_whose_members_are_not_ready_for_the_next_batch_costs_no_turn() -> None:
