@@ -71,6 +71,8 @@ class SignalEvent:
     A handler runs between any two steps of the main thread, so also while that waits for the event,
     or sets it, and holds its lock: then the handler waits for that lock for ever. A
     `queue.SimpleQueue` has no such moment, as the documentation of Python says.
+
+    Any number of threads may wait if nobody clears it.
     """
 
     def __init__(self) -> None:
@@ -88,18 +90,23 @@ class SignalEvent:
             self._wakes.put(None)
 
     def clear(self) -> None:
-        """From here on threads wait until it is set again."""
+        """From here on `wait` waits until it is set again.
+
+        For one waiting thread: of several, some may not see that it was set before.
+        """
         self._set = False
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Return when it is set, or after so many seconds; None: never before.
+        """Return when it is set, or after so many seconds (at once if there are none left); None:
+        never before.
 
         Returns:
             Whether it is set.
         """
+        bound = None if seconds is None else max(0.0, seconds)
         while not self.is_set():
             try:
-                self._wakes.get(timeout=seconds)
+                self._wakes.get(timeout=bound)
             except queue.Empty:
                 break
             if self.is_set():

@@ -63,7 +63,9 @@ class Outcome(Enum):
     """What became of a message to one peer.
 
     SENT: it leaves, unless the connection ends first.
-    BLOCKED: too much waits already, or nothing can leave any more; then its end is told soon.
+    BLOCKED: it was not taken, for one of two reasons, and which of them is not told. Either too
+        much waits for the peer already: there may be room later. Or the system takes nothing more
+        for the connection: its end is told soon, when what came by it was read.
     GONE: the connection has ended, and all that came by it was received.
     """
 

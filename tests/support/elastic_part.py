@@ -13,12 +13,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
 from functools import partial
 from pathlib import Path
 
 import roq
+from roq.runtime.signals import SignalEvent
 from roq.testing.history import History
 
 TURN_SECONDS = 0.01
@@ -63,7 +63,7 @@ class Part:
         return History().load(self.file)
 
 
-def publish(cluster: roq.Cluster, queue: str, ending: threading.Event) -> History:
+def publish(cluster: roq.Cluster, queue: str, ending: SignalEvent) -> History:
     history = History()
     with cluster.publisher(queue) as publisher:
         _say("ready")
@@ -77,7 +77,7 @@ def publish(cluster: roq.Cluster, queue: str, ending: threading.Event) -> Histor
     return history
 
 
-def listen(cluster: roq.Cluster, queue: str, ending: threading.Event) -> History:
+def listen(cluster: roq.Cluster, queue: str, ending: SignalEvent) -> History:
     history = History()
     received = 0
     with cluster.subscriber(queue, on_gap=partial(history.gap, "frozen")) as subscriber:
@@ -107,7 +107,7 @@ def _say(word: str) -> None:
 
 def main() -> None:
     what, address, queue, file = sys.argv[1:]
-    ending = threading.Event()
+    ending = SignalEvent()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     with roq.connect(address) as cluster:
         work = publish if what == "publish" else listen

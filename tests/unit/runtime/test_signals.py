@@ -36,6 +36,15 @@ def test_it_stays_set_until_it_is_cleared() -> None:
     assert not event.wait(0.001)
 
 
+@pytest.mark.parametrize("was_set", [False, True])
+def test_a_time_that_is_over_is_not_waited_for(was_set: bool) -> None:
+    event = SignalEvent()
+    if was_set:
+        event.set()
+    assert event.wait(-0.5) is was_set
+    assert event.take(-0.5) is was_set
+
+
 def test_what_is_taken_is_set_once() -> None:
     event = SignalEvent()
     for _ in range(3):
