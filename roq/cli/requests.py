@@ -100,7 +100,8 @@ def send(
 def list_(target: Target, queue: str, service: str) -> None:
     """List the requests of SERVICE that are open or whose outcome is kept, the oldest first.
 
-    At most 1,000 of each exchange. AGE counts from when the request was accepted, or has ended.
+    At most 1,000 of each exchange: half of them open and half ended, if there are so many. AGE
+    counts from when the request was accepted, or has ended.
 
     \b
     Example:
@@ -109,7 +110,7 @@ def list_(target: Target, queue: str, service: str) -> None:
     """
     print_requests(
         target, queue, service,
-        f"Service {service} of queue {queue} has no request that is open or kept.",
+        f"Service {service} of queue {queue} has no request that is open or kept",
     )  # fmt: skip
 
 

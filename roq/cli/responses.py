@@ -21,9 +21,10 @@ from roq.client.admin.wording import age_text, bytes_text
 from roq.client.consume.groups import told
 from roq.client.request.endpoint import FORMATS
 from roq.client.request.pending import Pending
+from roq.client.request.views import RequestRow
 from roq.errors import InvalidRequest, Unavailable
 from roq.number_ranges import UNREADABLE
-from roq.protocol.requesting import ENDS
+from roq.protocol.requesting import ENDS, LISTED_MAX
 
 WAIT_SECONDS: Final = 60.0
 codec_option = click.option(
@@ -79,24 +80,25 @@ def list_(target: Target, queue: str, service: str) -> None:
     first.
 
     STATE says how each has ended, and WHY what it was if there is no response. An outcome is kept
-    for `keep_result` after its request has ended. Of each exchange 1,000 requests are looked at.
+    for `keep_result` after its request has ended. Of each exchange 1,000 requests are looked at:
+    half of them open and half ended, if there are so many.
 
     \b
     Example:
       roq response list work billing
       roq response list work billing --json | jq -r '.[].id'
     """
-    nothing = f"Service {service} of queue {queue} keeps no response."
+    nothing = f"Service {service} of queue {queue} keeps no response"
     print_requests(target, queue, service, nothing, states=ENDS)
 
 
 def print_requests(
     target: Target, queue: str, service: str, nothing: str, states: Collection[str] = ()
 ) -> None:
-    """Requests of a service as a table, or as JSON.
+    """Requests of a service as a table, or as JSON; which could not be looked at is noted.
 
     Args:
-        nothing: what is said if there are none.
+        nothing: what is said if there are none, without the full stop.
         states: those alone; all if it is empty.
     """
     with target.connect() as cluster:
@@ -104,7 +106,16 @@ def print_requests(
     requests = [each for each in row.requests if not states or each.state in states]
     if target.as_json:
         print_json(msgspec.to_builtins(requests))
-        return
+    else:
+        some = " among those that could be looked at" if row.more or row.missing else ""
+        _print_table(requests, f"{nothing}{some}.")
+    if row.more:
+        note(f"an exchange tells of {LISTED_MAX:,} requests at most, and there are more")
+    if row.missing:
+        note(f"without {told(row.missing)}")
+
+
+def _print_table(requests: list[RequestRow], nothing: str) -> None:
     print_table(
         ("REQUEST", "STATE", "AGE", "ATTEMPTS#", "INSTANCE", "SIZE#", "WHY"),
         [
@@ -117,10 +128,6 @@ def print_requests(
         ],
         nothing,
     )  # fmt: skip
-    if row.more:
-        note("there are more than these")
-    if row.missing:
-        note(f"without {told(row.missing)}")
 
 
 def endpoint_of(name: str, codec: str, *, idempotent: bool = False) -> roq.Endpoint[Any, Any]:

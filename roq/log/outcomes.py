@@ -128,6 +128,10 @@ class OutcomeStore:
     def __iter__(self) -> Iterator[RequestEnd]:
         return (kept.outcome.some(position.at) for position, kept in self._stored.items())
 
+    def positions(self) -> Iterator[Position]:
+        """Where the requests stand, those first that have ended first."""
+        return iter(self._stored)
+
     def get(self, position: Position) -> RequestEnd | None:
         """The outcome that is stored here; None: there is none."""
         kept = self._stored.get(position)

@@ -18,8 +18,8 @@ come back and say that it has it. Until it has said so, or a moment is over, nob
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from struct import Struct
 from typing import Final, TypeVar, cast
 
@@ -357,15 +357,12 @@ class ServiceGroup(ConsumerGroup[B]):
         return next((self._age(each.appended_us) for each in self._requests.batches.values()), 0.0)
 
     def views(self) -> list[RequestView]:
-        """Requests that are open, and then those whose outcome is stored, as many as are listed."""
-        opened = (
-            Position(offset, index)
-            for offset, bits in self._open.bits.items()
-            for index in indexes(bits)
-        )
-        stored = (Position(each.offset, each.index) for each in self.outcomes)
-        places = sorted(islice(chain(opened, stored), LISTED_MAX))
-        return [shortened(self.view(position)) for position in places]
+        """Requests that are open, and those whose outcome is stored, as many as are listed: half of
+        them are of either kind, unless there are fewer of it."""
+        room = LISTED_MAX - min(len(self.outcomes), LISTED_MAX // 2)
+        places = list(islice(self._open_places(), room))
+        places += islice(self.outcomes.positions(), LISTED_MAX - len(places))
+        return [shortened(self.view(position)) for position in sorted(places)]
 
     def view(self, position: Position) -> RequestView:
         """One request."""
@@ -446,18 +443,20 @@ class ServiceGroup(ConsumerGroup[B]):
         for each in self._held():
             bits = each.open if isinstance(each, Lease) else each.bits
             places.update((each.offset, each.first + at) for at in indexes(bits))
-        wanted = {
-            (offset, index) for offset, bits in self._open.bits.items() for index in indexes(bits)
-        }
+        wanted = set(self._open_places())
         assert places.keys() == wanted, "each open request is somewhere"  # noqa: S101
         assert set(places.values()) <= {1}, "and in one place alone"  # noqa: S101
         assert self._requests.batches.keys() == self._open.bits.keys()  # noqa: S101
-        self.delayed.check({Position(*each) for each in wanted})
+        self.delayed.check(wanted)
         for piece in self._free:
             begun = self._requests.once(piece.offset) & bits_at(piece.first, piece.length)
             assert not begun, "nobody is given what must not be begun again"  # noqa: S101
 
     # --- inside: what the group does, and what comes on top ---------------------------------------
+
+    def _open_places(self) -> Iterator[Position]:
+        for offset, bits in self._open.bits.items():
+            yield from (Position(offset, index) for index in indexes(bits))
 
     def _open_next(self) -> None:
         offset = self.next

@@ -94,8 +94,8 @@ class ServiceView(msgspec.Struct, frozen=True, kw_only=True):
     unfetched: Durations = Durations()
     """Until its outcome was fetched."""
     requests: list[RequestRow]
-    """Those that are open or stored, the oldest first; at most 1,000 of each exchange, and of each
-    text 1,000 characters."""
+    """Those that are open or stored, the oldest first; at most 1,000 of each exchange (half of them
+    open and half stored, if there are so many), and of each text 1,000 characters."""
     more: bool = False
     """There are more than these."""
     instances: list[GroupMember]

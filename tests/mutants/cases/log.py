@@ -295,6 +295,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/service_group.py",
         REQUESTS,
         ("            still ^= own\n", ""),
+        ("LISTED_MAX - min(len(self.outcomes), LISTED_MAX // 2)", "LISTED_MAX"),
         ("            own = (still >> answer.index & bits_at(", "            own = (bits_at("),
         ("        if self._requests.once(offset) or self._due(", "        if self._due("),
         (" or self._due(appended_us(record[1])) <= self._clock:\n", ":\n"),

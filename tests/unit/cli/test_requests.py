@@ -77,10 +77,15 @@ def test_requests_are_listed_each_on_a_line(paper: PaperCluster) -> None:
         ID, "failed", "30", "s", "2", "one", "0", "B", "ValueError:", "no",
     ]  # fmt: skip
     assert "without exchange x2: it is away" in result.stderr
-    assert "there are more than these" in result.stderr
-    assert json.loads(run("list", "work", "billing", "--json").stdout)[0]["text"] == ROW.text
+    assert "1,000 requests at most, and there are more" in result.stderr
+    listed = run("list", "work", "billing", "--json")
+    assert json.loads(listed.stdout)[0]["text"] == ROW.text
+    assert listed.stderr == result.stderr
     paper.rows = []
-    assert "no request that is open or kept" in run("list", "work", "billing").stderr
+    nothing = "no request that is open or kept"
+    assert f"{nothing} among those that" in run("list", "work", "billing").stderr
+    paper.missing, paper.more = {}, False
+    assert f"{nothing}.\n" in run("list", "work", "billing").stderr
 
 
 def test_a_cancelled_request_says_how_it_has_ended(paper: PaperCluster) -> None:

@@ -52,3 +52,24 @@ def test_only_what_has_ended_waits_to_be_fetched(paper: PaperCluster) -> None:
     assert [each["id"] for each in told] == [ID, "work/x1-7-3-2"]
     paper.rows = open_
     assert "keeps no response" in run("list", "work", "billing").stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "missing", "noted"),
+    [(True, {}, "an exchange tells of 1,000 requests at most, and there are more"),
+     (False, {"x2": "it is away"}, "without exchange x2: it is away")],
+)  # fmt: skip
+def test_what_could_not_be_looked_at_is_not_said_to_be_nothing(
+    more: bool, missing: dict[str, str], noted: str, paper: PaperCluster
+) -> None:
+    paper.rows = []
+    nothing = "Service billing of queue work keeps no response"
+    result = run("list", "work", "billing")
+    assert (result.stdout, result.stderr) == ("", f"{nothing}.\n")
+    paper.more, paper.missing = more, missing
+    result = run("list", "work", "billing")
+    assert (result.stdout, result.stderr) == (
+        "", f"{nothing} among those that could be looked at.\n{noted}\n",
+    )  # fmt: skip
+    result = run("list", "work", "billing", "--json")
+    assert (result.stdout, result.stderr) == ("[]\n", f"{noted}\n")

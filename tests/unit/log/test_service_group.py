@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from roq.log import service_group
 from roq.log.leases import Lease, Member, NumberedLeases
 from roq.log.ring import Ring
 from roq.log.service_group import ServiceGroup
@@ -499,6 +500,26 @@ def test_views_name_state_and_instance() -> None:
     desk.group.answer(member, Answer(lease.number, 0, value=b"abc"))
     views = [(view.index, view.state, view.instance, view.bytes) for view in desk.group.views()]
     assert views == [(0, "done", "m", 3), (1, "offered", "m", 0), (2, "accepted", "", 0)]
+
+
+@pytest.mark.parametrize(
+    ("ended", "open_", "listed"), [(1, 9, 1), (5, 5, 2), (9, 1, 3), (4, 0, 4), (0, 5, 0)]
+)
+def test_of_many_requests_half_of_those_listed_have_ended(
+    ended: int, open_: int, listed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_group, "LISTED_MAX", 4)
+    desk = Desk()
+    desk.request(open_ + ended)
+    member = desk.join(credit=open_ + ended)
+    (lease,) = desk.leases()
+    for index in range(open_, open_ + ended):
+        assert desk.group.answer(member, Answer(lease.number, index))
+    views = desk.group.views()
+    assert [view.index for view in views] == sorted(view.index for view in views)
+    assert len(views) == 4
+    states = [view.state for view in views]
+    assert states == ["offered"] * (4 - listed) + ["done"] * listed
 
 
 def test_it_is_measured_how_many_there_are_and_how_long_they_take() -> None:
