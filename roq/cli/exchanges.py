@@ -117,6 +117,11 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
     What only that log holds is lost, and that is said first. An exchange that runs is refused:
     `roq exchange remove` empties it.
 
+    The log itself is removed if its host is there. A host that is away keeps it when it comes back,
+    and no exchange uses it: remove its folder there by hand, logs/ID OF THE QUEUE/EXCHANGE in
+    data.dir. Did the exchange still run on that host, it is stopped, and `roq health` names the
+    folder; a log that has never held anything is removed then.
+
     What it alone knew of named publishers is lost as well: one that is not open now may begin with
     lower sequences when it comes back, and who sends by them sends some messages again.
 
@@ -136,8 +141,8 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
                 + ". With it these are lost: all messages that it has acknowledged and that a "
                 "subscriber or a group has not read yet, delayed ones that wait, and for those to "
                 "come what is older."
-                + " Should the host come back, its log is removed there."
-                * away
+                + " Should the host come back, the log stays there, and no exchange uses it: "
+                f"remove the folder {row.name} in `data.dir`/logs/<id of the queue> by hand." * away
             )
             if not yes:
                 click.confirm("Give it up?", abort=True, err=True)

@@ -297,7 +297,8 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         """Give up an exchange of a durable queue that is gone with its host and log, or fails.
 
         What only that log holds is lost: messages that were acknowledged and that somebody has not
-        read yet. Should the host come back, the log is removed there.
+        read yet. The log itself is removed if its host is there. A host that is away keeps it when
+        it comes back, and no exchange uses it: its folder is to be removed by hand.
 
         Args:
             queue: name of the queue.

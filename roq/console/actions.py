@@ -284,7 +284,10 @@ def _forget_exchange_effect(intent: Intent) -> list[str]:
             "What it alone knew of named publishers is lost as well: one that is not open now may "
             "begin with lower sequences when it comes back, and sends some messages again."
         ),
-        "Should the host come back, its log is removed there.",
+        (
+            "If its host is away, the log stays there when the host comes back, and no exchange "
+            "uses it: remove its folder by hand."
+        ),
     ]
 
 

@@ -35,6 +35,8 @@ def test_what_is_lost_is_said_first_and_done_when_it_is_said_again(cluster: Magi
     assert no.exit_code == 1
     assert "its log is on host h1, which is lost" in no.stderr
     assert "acknowledged and that a subscriber or a group has not read yet" in no.stderr
+    assert "Should the host come back, the log stays there" in no.stderr
+    assert "remove the folder x1 in" in no.stderr
     cluster.forget_exchange.assert_not_called()
     assert CliRunner().invoke(exchange, ["forget", "orders", "1"], input="y\n").exit_code == 0
     assert cluster.forget_exchange.call_args.args == ("orders", "1")
@@ -45,6 +47,7 @@ def test_of_one_that_has_failed_it_is_said_as_well(cluster: MagicMock) -> None:
     assert (
         "x3 of queue orders is failed: its log is on host h3. With it these are lost" in no.stderr
     )
+    assert "come back" not in no.stderr
     cluster.forget_exchange.assert_not_called()
 
 
