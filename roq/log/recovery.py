@@ -255,7 +255,24 @@ class _Opening:
                 self._files.remove(name)
             elif parse_name(name) is None and name != META and not is_index(name):
                 self._problem(f"{name} is no file of a log; it was left alone")
-        return counting(found)
+        return counting(file for file in found if not self._is_nothing(file, found))
+
+    def _is_nothing(self, file: _File, found: list[_File]) -> bool:
+        """Whether a file that holds neither a head nor a record of ours stands where none of ours
+        can: before what other files hold, or further behind it than they have room for."""
+        if file.has_head or any(
+            each.frame[IDENTITY] == self._identity
+            for each in scan(self._files, file.name, HEAD_BYTES)
+        ):
+            return False
+        heads = [each for each in found if each.has_head]
+        room = max((each.base + each.size // RECORD_BYTES for each in heads), default=0)
+        if file.base <= room and all(each.base < file.base for each in heads):
+            return False
+        self._problem(
+            f"{file.name}: its head cannot be read, nor a record of this log: it does not count"
+        )
+        return True
 
     def _read_head(self, file: _File) -> None:
         """Take from a segment's head what counts; one that cannot be read says nothing.
@@ -579,7 +596,7 @@ def _begins_here(file: _File) -> bool:
 def _claim(tail: list[_File]) -> int:
     """Below it everything was on the disk once."""
     claims = [found.synced for file in tail for found in file.found]
-    claims += [file.base for file in tail if file.left_out]
+    claims += [file.base for file in tail]
     return max(claims, default=0)
 
 

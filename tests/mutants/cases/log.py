@@ -110,6 +110,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         DISK,
         ("if brief is not None and brief.base + brief.entries == segment.end else",
          "if brief is not None else"),
+        ("    if index is not None and index.end == segment.end:\n",
+         "    if index is not None:\n"),
     ),
     *mutants(
         "roq/log/key_index.py",
@@ -121,6 +123,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/recovery.py",
         INDEXES,
         ("*(file.epoch + 1 for file in found)", "*(0 for file in found)"),
+    ),
+    *mutants(
+        "roq/log/recovery.py",
+        DISK,
+        ("    claims += [file.base for file in tail]\n",
+         "    claims += [file.base for file in tail if file.left_out]\n"),
     ),
     *mutants(
         "roq/log/repair.py",

@@ -10,7 +10,17 @@ import pytest
 from memory_files import MemoryFiles
 
 from roq.log.disk_groups import perform
-from roq.log.files import INDEX_SUFFIX, NEW_SUFFIX, LogRefused, parse_name
+from roq.log.files import (
+    INDEX_SUFFIX,
+    NEW_SUFFIX,
+    SEGMENT_SUFFIX,
+    LogRefused,
+    index_name,
+    parse_name,
+    segment_name,
+)
+from roq.log.index import SegmentIndex
+from roq.log.records import HEAD_BYTES
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog
 
@@ -133,3 +143,85 @@ def test_a_disk_without_room_for_an_index_starts_the_log_all_the_same() -> None:
     assert fill(mended, log, 0) == wanted
     assert len(log.recovered.indexes) == 3, "they are synced once there is a group"
     assert open_log(mended, replace(given, epoch=9)).recovered.indexes == []
+
+
+class IndexesOfAnotherUser(MemoryFiles):
+    """A folder whose indexes can be read, and not be written again."""
+
+    def create(self, name: str) -> None:
+        if name.endswith(INDEX_SUFFIX):
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        super().create(name)
+
+
+@pytest.mark.parametrize("entries", [0, 7, 12])
+def test_an_index_that_ends_elsewhere_and_cannot_be_made_again_hides_and_invents_nothing(
+    entries: int,
+) -> None:
+    """With fewer entries than the segment it would have the rest lost; with more it would name
+    offsets of the next one, under topics of its own."""
+    files, given = IndexesOfAnotherUser(), replace(SETTINGS, ring_bytes=1, segment_entries=10)
+    log = open_log(files, given)
+    topics = [b"t", *(b"u" for _ in range(24))]
+    for topic in topics:
+        assert log.append(topic, b"batch", 5) is not None
+        group = log.gather(lambda: b"")
+        assert group is not None
+        perform(files, group)
+        log.commit(group.end)
+    first = min(name for name in files.names() if name.endswith(SEGMENT_SUFFIX))
+    index = SegmentIndex(0)
+    for _ in range(entries):
+        index.add(b"t", HEAD_BYTES)
+    files.contents[index_name(first)] = bytearray(index.brief(1, 1, 1).pack() + index.pack())
+    log = open_log(files, replace(given, epoch=6))
+    assert [offset for offset in range(25) if log.record(offset) is None] == []
+    assert log.unreadable == 0
+    assert [log.next_of(b"t", at) for at in (0, 1)] == [0, None]
+    assert [log.next_of(b"u", at) for at in range(1, 25)] == list(range(1, 25))
+
+
+@pytest.mark.parametrize("kept", [0, HEAD_BYTES, HEAD_BYTES + 40])
+def test_a_segment_that_has_begun_claims_what_stands_before_it_also_without_a_record(
+    kept: int,
+) -> None:
+    """It begins where everything before is synced. Else one record that rots in the last group
+    takes that whole group along, and what is acknowledged next stands where no start finds it."""
+    files, given = MemoryFiles(), replace(SETTINGS, ring_bytes=1, segment_entries=10)
+    log = open_log(files, given)
+    for _ in range(10):
+        assert log.append(b"t", b"batch", 5) is not None
+    group = log.gather(lambda: b"")
+    assert group is not None
+    perform(files, group)
+    log.commit(group.end)
+    fill(files, log, 1)
+    first, second = segment_name(0, 5), segment_name(10, 5)
+    del files.contents[second][kept:]
+    files.contents.pop(index_name(first), None)
+    at = [place for place in range(len(files.contents[first]))
+          if files.contents[first].startswith(b"batch", place)]  # fmt: skip
+    files.contents[first][at[2]] ^= 1
+    log = open_log(files, replace(given, epoch=6))
+    log.check()
+    assert (log.end, log.recovered.lost) == (10, [(2, 3)])
+    fill(files, log, 25)
+    log = open_log(files, replace(given, epoch=7))
+    assert [offset for offset in range(log.end) if log.record(offset) is None] == [2]
+    assert log.end == 35
+
+
+@pytest.mark.parametrize("base", [0, 20, 40, 5_000_000_000])
+@pytest.mark.parametrize("data", [b"", b"RQSG", bytes(500)])
+def test_a_copy_that_was_cut_short_costs_nothing_whatever_its_name_says(
+    data: bytes, base: int
+) -> None:
+    """Of a late process with a low base it would have all others not count; with a high one it
+    would have the log end there."""
+    files, given = MemoryFiles(), replace(SETTINGS, ring_bytes=1, segment_entries=10)
+    wanted = fill(files, open_log(files, given), 25)
+    files.contents[segment_name(base, 9)] = bytearray(data)
+    log = open_log(files, replace(given, epoch=6))
+    log.check()
+    assert log.end == 25
+    assert fill(files, log, 0) == wanted
