@@ -52,13 +52,15 @@ def verify(folder: Path, as_json: bool) -> None:
     """Read a whole log, and tell what cannot be read.
 
     A line for each segment. Ends with 1 if entries are lost, or a start would refuse the log. Of a
-    log that is being written the end may be half written: that is told, and no loss.
+    log that is being written the end may be half written: that is told, and no loss. So is a file
+    that only has the name of a segment.
 
     \b
     Example:
       roq log verify /var/lib/roq/logs/8e1f…/x1
     """
     with _survey(folder) as survey:
+        _tell(survey.strange)
         found: list[SegmentSurvey] = []
         with click.progressbar(
             survey.segments(), length=len(survey), label="segments", file=sys.stderr
@@ -68,19 +70,21 @@ def verify(folder: Path, as_json: bool) -> None:
         if as_json:
             document = {
                 "log": msgspec.to_builtins(survey.meta), "segments": msgspec.to_builtins(found),
-                "lost": lost, "refused": survey.refused,
+                "lost": lost, "refused": survey.refused, "strange": survey.strange,
             }  # fmt: skip
             click.echo(json.dumps(document, indent=2))
         else:
             _print(survey, found)
+    missing = f"{lost} entries cannot be read any more"
     if survey.refused:
+        told = [f"the exchange does not start on this log: {'; '.join(survey.refused)}"]
         raise Failed(
-            f"the exchange does not start on this log: {'; '.join(survey.refused)}",
-            hint="Move these files away, or have `roq log repair` set them aside.",
+            ". And ".join([*told, missing] if lost else told),
+            hint="What does not belong there `roq log repair` sets aside; it says first what.",
         )
     if lost:
         raise Failed(
-            f"{lost} entries cannot be read any more",
+            missing,
             hint="Readers are told of them as lost; all others are served. Look at the disk.",
         )
 
@@ -99,6 +103,7 @@ def dump(folder: Path, first: int, count: int | None, payloads: bool, as_json: b
       roq log dump /var/lib/roq/logs/8e1f…/x1 --from 1200 --count 10 --payloads
     """
     with _survey(folder) as survey:
+        _tell([*survey.refused, *survey.strange])
         for found in islice(survey.entries(first), count):
             told = _told(found, payloads=payloads)
             if as_json:
@@ -197,6 +202,11 @@ def _told(found: Found, *, payloads: bool) -> dict[str, Any]:
     except RemoteProtocolError as error:
         raise Failed(f"the batch at offset {found.offset} cannot be read: {error}") from None
     return told
+
+
+def _tell(problems: list[str]) -> None:
+    for problem in problems:
+        note(problem)
 
 
 def _print(survey: LogSurvey, found: list[SegmentSurvey]) -> None:

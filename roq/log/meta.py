@@ -65,6 +65,10 @@ def claim_folder(files: Files, mine: Meta) -> Meta:
             f"{mine.generation}): the registry of this cluster is older than the log. Restore a "
             "newer copy of it, or move the folder elsewhere; nothing in it was changed"
         )
+    if not any(name.endswith(SEGMENT_SUFFIX) for name in names):
+        # The start that made it may have failed before its name was on the disk; a power cut would
+        # leave segments alone there.
+        files.sync_folder()
     return found
 
 

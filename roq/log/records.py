@@ -17,6 +17,10 @@ integers are little-endian; sums are XXH3 (64 bits).
     64  u64  sum of all before
     72
 
+Also in a later format a head begins with the magic and the number of the format, and has at 64 the
+sum of all before: by these three a RoQ that does not know a format tells it from a head that is
+damaged.
+
 The entry frame says queue, exchange, generation and offset, and the sum covers it: a record that
 stands where it does not belong, or was left by another log, is not taken for an entry. A SNAPSHOT
 has the frame of an END, whose offset is that of the next batch; its body is read by
@@ -137,11 +141,14 @@ def read_head(data: bytes) -> SegmentHead | None:
 
 
 def other_format(data: bytes) -> int | None:
-    """The format that a segment head names, if it is one that this RoQ does not know."""
+    """The format that a segment head names, if it is one that this RoQ does not know. One that is
+    damaged names none."""
     if len(data) < HEAD_BYTES or data[:4] != SEGMENT_MAGIC:
         return None
-    number: int = HEAD.unpack_from(data)[1]
-    return None if number == FORMAT else number
+    _, number, *_, told = HEAD.unpack_from(data)
+    if number == FORMAT or told != xxh3_64_intdigest(data[: HEAD_BYTES - 8]):
+        return None
+    return int(number)
 
 
 def pack_record(

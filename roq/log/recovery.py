@@ -22,7 +22,6 @@ from typing import Final
 from roq.errors import RemoteProtocolError
 from roq.log.files import (
     META,
-    NUMBERS_END,
     Files,
     LogRefused,
     index_name,
@@ -43,18 +42,15 @@ from roq.log.records import (
     SegmentHead,
     pack_head,
     pack_record,
-    read_head,
     record_bytes,
 )
 from roq.log.ring import HotTail
 from roq.log.segment_reader import (
     Segment,
-    counting,
     index_of,
     load_brief,
     load_index,
     scan,
-    stranger,
 )
 from roq.log.segments import (
     SEGMENT_BYTES,
@@ -63,9 +59,12 @@ from roq.log.segments import (
     SegmentLog,
 )
 from roq.log.snapshot import LogSnapshot, Recovered, decode_snapshot
+from roq.log.which_count import EPOCHS_END, Whose, sort_out
 from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
 
 PROBLEMS_MAX: Final = 100
+ASIDE_SUFFIX: Final = ".aside"
+"""Of a segment that does not count, and may hold what was acknowledged."""
 LEAP: Final = 2 * UNSYNCED_ENTRIES_MAX
 """Offsets that are left out by a log that runs ahead of its disk, where a process begins."""
 
@@ -172,6 +171,8 @@ class _Opening:
             EntryKind.ENTRY, settings.exchange, settings.queue, generation, 0, 0, 0
         )[IDENTITY]
         self._recovered = Recovered()
+        self._left: set[str] = set()
+        """Called like segments, and none of ours."""
         self._hot: HotTail[bytes] = HotTail(
             settings.queue, settings.exchange, generation, capacity_bytes=settings.ring_bytes,
             topics_max=settings.topics_max, topics_spare=settings.topics_spare,
@@ -235,59 +236,42 @@ class _Opening:
         What a process found where it began, or behind, it has written again or given up: files of
         earlier ones from there on do not count, if a power cut has brought them back.
         """
-        found: list[_File] = []
         names = sorted(self._files.names())
-        for name in names:
-            parsed = parse_name(name)
-            if parsed is not None:
-                found.append(_File(name, *parsed, self._files.size(name)))
-        # Before it is decided which of them count: a foreign one with a low base and a late epoch
-        # would have ours not count, and what does not count is removed.
-        for file in found:
-            self._read_head(file)
+        mine = Whose(self._settings.queue, self._settings.exchange, self._generation)
+        found = sort_out(self._files, names, mine)
+        for why in found.refused():
+            raise LogRefused(f"{why}; nothing was changed")
         # The order of processes is that in which they open the folder, whatever epochs say: those
         # of a registry that was restored are lower, and what is written under them would not count.
-        self._epoch = max([self._epoch, *(file.epoch + 1 for file in found)])
-        if self._epoch >= NUMBERS_END:
-            raise LogRefused("a segment names an epoch that no process has had: move it away")
+        epochs = {parsed[1]: name for name in names if (parsed := parse_name(name)) is not None}
+        self._epoch = max([self._epoch, *(epoch + 1 for epoch in epochs)])
+        if self._epoch >= EPOCHS_END:
+            raise LogRefused(
+                f"{epochs.get(self._epoch - 1)}: it names an epoch that no process has had: move "
+                "it away; nothing was changed"
+            )
         for name in names:
             if is_partial(name):
                 self._files.remove(name)
             elif parse_name(name) is None and name != META and not is_index(name):
                 self._problem(f"{name} is no file of a log; it was left alone")
-        return counting(file for file in found if not self._is_nothing(file, found))
-
-    def _is_nothing(self, file: _File, found: list[_File]) -> bool:
-        """Whether a file that holds neither a head nor a record of ours stands where none of ours
-        can: before what other files hold, or further behind it than they have room for."""
-        if file.has_head or any(
-            each.frame[IDENTITY] == self._identity
-            for each in scan(self._files, file.name, HEAD_BYTES)
-        ):
-            return False
-        heads = [each for each in found if each.has_head]
-        room = max((each.base + each.size // RECORD_BYTES for each in heads), default=0)
-        if file.base <= room and all(each.base < file.base for each in heads):
-            return False
-        self._problem(
-            f"{file.name}: its head cannot be read, nor a record of this log: it does not count"
-        )
-        return True
-
-    def _read_head(self, file: _File) -> None:
-        """Take from a segment's head what counts; one that cannot be read says nothing.
-
-        Raises:
-            LogRefused: it is of another log, or of a newer format.
-        """
-        mine = self._settings.queue, self._settings.exchange, self._generation
-        why = stranger(self._files, file.name, *mine)
-        if why:
-            raise LogRefused(f"{file.name}: {why}. Move it away; nothing was changed")
-        head = read_head(self._files.read(file.name, 0, HEAD_BYTES))
-        file.has_head = head is not None
-        if head is not None:
-            file.left_out = min(head.left_out, file.base)
+        for name, text in found.strange:
+            self._left.add(name)
+            self._problem(f"{name}: {text}; it was left alone")
+        for place, by, more in found.displaced:
+            if more:
+                self._files.rename(place.name, place.name + ASIDE_SUFFIX)
+                self._problem(
+                    f"{place.name}: it does not count, as {by.name} is of a later process, but it "
+                    f"was made later, and holds more; it is called {place.name}{ASIDE_SUFFIX} now"
+                )
+        return [
+            _File(
+                each.name, each.base, each.epoch, each.size, has_head=each.head is not None,
+                left_out=each.left_out,
+            )
+            for each in found.count
+        ]  # fmt: skip
 
     def _tail(self, segments: list[_File]) -> list[_File]:
         """The newest segments, back to the first one that holds a snapshot; gone over."""
@@ -558,11 +542,12 @@ class _Opening:
         return segment, index
 
     def _clean(self, closed: list[Segment], active: Segment) -> None:
-        """Remove what has no entry that counts any more, and indexes of what is not there."""
+        """Remove what has no entry that counts any more, and indexes of what is not there; what is
+        strange stays."""
         kept = {each.name for each in closed} | {active.name}
         indexes = {of(each.name) for each in closed for of in (index_name, keys_name)}
         for name in self._files.names():
-            of_segment = parse_name(name) is not None and name not in kept
+            of_segment = parse_name(name) is not None and name not in kept | self._left
             if of_segment or (is_index(name) and name not in indexes):
                 self._files.remove(name)
 

@@ -16,6 +16,7 @@ from typing import Final
 from roq.log.files import (
     NEW_SUFFIX,
     Files,
+    LogRefused,
     index_name,
     is_index,
     is_partial,
@@ -28,12 +29,10 @@ from roq.log.meta import Meta, read_meta
 from roq.log.records import FRAME_AT, HEAD_BYTES
 from roq.log.segment_reader import (
     Segment,
-    counting,
     scan,
     scan_index,
-    stranger,
-    where_before_ends,
 )
+from roq.log.which_count import Place, Whose, sort_out
 from roq.protocol.entry import ENTRY_BYTES, IDENTITY, EntryKind, pack_entry, read_entry
 
 _PIECE: Final = 1024 * 1024
@@ -69,13 +68,6 @@ class RepairStep:
     at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    name: str
-    base: int
-    epoch: int
-
-
 def plan(files: Files) -> list[RepairStep]:
     """What is to be done; nothing is changed.
 
@@ -85,32 +77,28 @@ def plan(files: Files) -> list[RepairStep]:
         OSError: a file cannot be read.
     """
     meta = read_meta(files)
-    identity = bytes.fromhex(meta.queue), meta.exchange, meta.generation
     names = sorted(files.names())
-    steps: list[RepairStep] = []
-    places: list[_Place] = []
-    for name in names:
-        parsed = parse_name(name)
-        if is_partial(name):
-            steps.append(
-                RepairStep(Way.ASIDE, name, "it was never completed: nothing counts on it")
-            )
-        elif parsed is not None:
-            why = stranger(files, name, *identity)
-            if why:
-                steps.append(RepairStep(Way.ASIDE, name, why))
-            else:
-                places.append(_Place(name, *parsed))
-    counted = counting(places)
-    kept = {place.name for place in counted}
+    found = sort_out(files, names, Whose(bytes.fromhex(meta.queue), meta.exchange, meta.generation))
+    if found.newer:
+        raise LogRefused(found.refused()[0])
+    steps = [
+        RepairStep(Way.ASIDE, name, "it was never completed: nothing counts on it")
+        for name in names
+        if is_partial(name)
+    ]
+    steps += [
+        RepairStep(Way.ASIDE, name, text)
+        for name, text in sorted([*found.foreign, *found.denied, *found.strange])
+    ]
     steps += [
         RepairStep(
             Way.ASIDE, place.name, "a later process has begun before it: it does not count"
         )
-        for place in places
-        if place.name not in kept
+        for place, _, _ in found.displaced
     ]  # fmt: skip
-    ends = [where_before_ends(files, place.name, place.base) for place in counted[1:]]
+    counted = found.count
+    kept = {place.name for place in counted}
+    ends = [place.follows for place in counted[1:]]
     for place, until in zip(counted, [*ends, None], strict=False):  # none, if there is no segment
         steps += _segment(files, place, until, meta)
     steps += [
@@ -124,7 +112,7 @@ def plan(files: Files) -> list[RepairStep]:
     return steps
 
 
-def _keys(files: Files, place: _Place, until: int, names: list[str]) -> list[RepairStep]:
+def _keys(files: Files, place: Place, until: int, names: list[str]) -> list[RepairStep]:
     name = keys_name(place.name)
     if name not in names or is_whole(
         files.read(name, 0, files.size(name)), place.base, until - place.base
@@ -154,7 +142,7 @@ def repair(files: Files, aside: Files, steps: list[RepairStep]) -> None:
         files.sync_folder()
 
 
-def _segment(files: Files, place: _Place, until: int | None, meta: Meta) -> list[RepairStep]:
+def _segment(files: Files, place: Place, until: int | None, meta: Meta) -> list[RepairStep]:
     identity = pack_entry(
         EntryKind.ENTRY, meta.exchange, bytes.fromhex(meta.queue), meta.generation, 0, 0, 0
     )[IDENTITY]
@@ -182,7 +170,7 @@ def _segment(files: Files, place: _Place, until: int | None, meta: Meta) -> list
     return [RepairStep(Way.INDEX, place.name, text, until)]
 
 
-def _index(files: Files, place: _Place, until: int) -> tuple[SegmentIndex, bytes]:
+def _index(files: Files, place: Place, until: int) -> tuple[SegmentIndex, bytes]:
     """What a closed segment holds, and what its index has to say at its beginning."""
     index = scan_index(files, Segment(place.name, place.base, until, files.size(place.name)))
     readable = [offset for offset in range(place.base, until) if index.position(offset) != LOST]
@@ -198,7 +186,7 @@ def _time(files: Files, name: str, position: int) -> int:
 def _make_index(files: Files, step: RepairStep) -> None:
     parsed = parse_name(step.name)
     assert parsed is not None  # noqa: S101 - `plan` has made it of a segment
-    index, brief = _index(files, _Place(step.name, *parsed), step.at)
+    index, brief = _index(files, Place(step.name, *parsed), step.at)
     partial = index_name(step.name) + NEW_SUFFIX
     files.create(partial)
     files.write(partial, 0, [brief + index.pack()])

@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
-from roq.log.files import Files, LogRefused, index_name, parse_name, segment_name
+from roq.log.files import Files, index_name
 from roq.log.index import (
     BRIEF_BYTES_MAX,
     LOST,
@@ -32,10 +32,7 @@ from roq.log.records import (
     HEAD_BYTES,
     Found,
     RecordKind,
-    SegmentHead,
     claimed_bytes,
-    other_format,
-    read_head,
     read_record,
 )
 from roq.protocol.entry import IDENTITY, read_entry
@@ -390,62 +387,3 @@ def _next_start(data: bytes, at: int) -> int:
         if place % ALIGN == 0 and read_record(data, place - FRAME_AT) is not None:
             return place - FRAME_AT
     return len(data)
-
-
-def head_of(files: Files, name: str) -> SegmentHead | None:
-    """What a segment says of itself; None if that cannot be read."""
-    try:
-        return read_head(files.read(name, 0, HEAD_BYTES))
-    except OSError:
-        return None
-
-
-def stranger(files: Files, name: str, queue: bytes, exchange: int, generation: int) -> str:
-    """Why a segment is none of this log, in a sentence; empty: it is, or nobody can say otherwise.
-
-    Raises:
-        LogRefused: it is of a newer format.
-        OSError: it cannot be read.
-    """
-    data = files.read(name, 0, HEAD_BYTES)
-    newer = other_format(data)
-    if newer is not None:
-        raise LogRefused(f"{name} has format {newer}: install the version of RoQ that wrote it")
-    head = read_head(data)
-    if head is None:
-        return ""
-    if (head.queue, head.exchange, head.generation) != (queue, exchange, generation):
-        return (
-            f"it is a segment of another log (exchange {head.exchange}, generation "
-            f"{head.generation})"
-        )
-    if (head.base, head.epoch) != parse_name(name):
-        return f"it is a copy of {segment_name(head.base, head.epoch)} under another name"
-    return ""
-
-
-def where_before_ends(files: Files, name: str, base: int) -> int:
-    """The offset at which the entries of the segment before this one end: its base, without what
-    was left out there."""
-    head = head_of(files, name)
-    return base - (0 if head is None else min(head.left_out, base))
-
-
-class _Placed(Protocol):
-    @property
-    def base(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-
-
-P = TypeVar("P", bound=_Placed)
-
-
-def counting(found: Iterable[P]) -> list[P]:
-    """Of all segments that are there those that count, in order: a later process decides."""
-    segments: list[P] = []
-    for file in sorted(found, key=lambda each: (each.epoch, each.base)):
-        while segments and segments[-1].base >= file.base:
-            segments.pop()
-        segments.append(file)
-    return segments

@@ -11,8 +11,9 @@ from roq.log.files import META, Files, LogRefused, is_index, is_partial, keys_na
 from roq.log.key_index import is_whole
 from roq.log.meta import Meta, read_meta
 from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head, read_record
-from roq.log.segment_reader import counting, scan, stranger, where_before_ends
-from roq.protocol.entry import IDENTITY, EntryKind, pack_entry, read_entry
+from roq.log.segment_reader import scan
+from roq.log.which_count import Place, Whose, sort_out
+from roq.protocol.entry import IDENTITY, read_entry
 
 
 class SegmentSurvey(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,12 +31,6 @@ class SegmentSurvey(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets [first, behind the last) that cannot be read."""
     problems: list[str]
     """What else is wrong, in sentences."""
-
-
-class _Place(msgspec.Struct, frozen=True):
-    name: str
-    base: int
-    epoch: int
 
 
 EMPTY_BYTES_MAX: Final = 1024 * 1024
@@ -76,10 +71,11 @@ class LogSurvey:
     Attributes:
         meta: whose log it is.
         refused: why a start of the exchange refuses it, in sentences: segments that are none of
-            this log, which do not count here.
+            this log, of a newer format, or that do not count and may be needed.
+        strange: files that are called like segments, and do not count for a start; in sentences.
 
     Raises:
-        LogRefused: it is no log, or of a newer format.
+        LogRefused: it is no log, or all of it is of a newer format.
     """
 
     def __init__(self, files: Files) -> None:
@@ -91,71 +87,66 @@ class LogSurvey:
                 f"this folder holds no log of RoQ: {META}: {error.strerror or error}. Name the "
                 "folder of one exchange, logs/QUEUE-ID/xNUMBER in the data directory of its host"
             ) from error
-        self._identity = pack_entry(
-            EntryKind.ENTRY, self.meta.exchange, bytes.fromhex(self.meta.queue),
-            self.meta.generation, 0, 0, 0,
-        )[IDENTITY]  # fmt: skip
         self._names = set(files.names())
-        self.refused: list[str] = []
-        found = []
-        mine = bytes.fromhex(self.meta.queue), self.meta.exchange, self.meta.generation
-        for name in sorted(self._names):
-            place = parse_name(name)
-            if place is None:
-                continue
-            why = stranger(files, name, *mine)
-            if why:
-                self.refused.append(f"{name}: {why}")
-            else:
-                found.append(_Place(name, *place))
-        self._segments = counting(found)
-        self._follows = [
-            where_before_ends(files, place.name, place.base) for place in self._segments
-        ]
+        whose = Whose(bytes.fromhex(self.meta.queue), self.meta.exchange, self.meta.generation)
+        self._identity = whose.identity
+        found = sort_out(files, self._names, whose)
+        self.refused = found.refused()
+        self.strange = [f"{name}: {text}" for name, text in found.strange]
+        self._segments = found.count
 
     def __len__(self) -> int:
         return len(self._segments)
 
     def segments(self) -> Iterator[SegmentSurvey]:
-        """One segment after the other, each read as a whole.
+        """One segment after the other, each read as a whole; not those that leave meanwhile.
 
         Raises:
             OSError: a file cannot be read.
         """
         for number, place in enumerate(self._segments):
-            until = self._until(number)
-            entries = list(self._entries(place, until))
-            lost = []
-            following = place.base
-            for found in entries:
-                if found.offset > following:
-                    lost.append((following, found.offset))
-                following = found.offset + 1
-            if until is not None and following < until:
-                lost.append((following, until))
-            times = [read_entry(found.frame).appended_us for found in entries[:1] + entries[-1:]]
-            size = self._files.size(place.name)
-            yield SegmentSurvey(
-                name=place.name, first=place.base, entries=len(entries), bytes=size,
-                appended_us=(times[0], times[-1]) if times else (0, 0), lost=lost,
-                problems=[
-                    *self._problems(place, entries, size, last=until is None),
-                    *self._keys(place, until),
-                ],
-            )  # fmt: skip
+            try:
+                survey = self._survey(place, self._until(number))
+            except FileNotFoundError:
+                continue
+            yield survey
 
-    def _keys(self, place: _Place, until: int | None) -> list[str]:
+    def _survey(self, place: Place, until: int | None) -> SegmentSurvey:
+        entries = list(self._entries(place, until))
+        lost = []
+        following = place.base
+        for found in entries:
+            if found.offset > following:
+                lost.append((following, found.offset))
+            following = found.offset + 1
+        if until is not None and following < until:
+            lost.append((following, until))
+        times = [read_entry(found.frame).appended_us for found in entries[:1] + entries[-1:]]
+        size = self._files.size(place.name)
+        return SegmentSurvey(
+            name=place.name, first=place.base, entries=len(entries), bytes=size,
+            appended_us=(times[0], times[-1]) if times else (0, 0), lost=lost,
+            problems=[
+                *self._problems(place, entries, size, last=until is None),
+                *self._keys(place, until),
+            ],
+        )  # fmt: skip
+
+    def _keys(self, place: Place, until: int | None) -> list[str]:
         """What is wrong with the index of the keys of a segment; one that is missing is made."""
         name = keys_name(place.name)
         if until is None or name not in self._names or until <= place.base:
             return []
-        data = self._files.read(name, 0, self._files.size(name))
+        try:
+            data = self._files.read(name, 0, self._files.size(name))
+        except FileNotFoundError:  # it has left with its segment
+            return []
         if is_whole(data, place.base, until - place.base):
             return []
         return ["its index of keys is not whole; the exchange makes it again"]
 
     def entries(self, first: int = 0) -> Iterator[Found]:
-        """All entries from an offset on that can be read, in order.
+        """All entries from an offset on that can be read, in order; not those that leave meanwhile.
 
         Raises:
             OSError: a file cannot be read.
@@ -163,15 +154,17 @@ class LogSurvey:
         for number, place in enumerate(self._segments):
             until = self._until(number)
             if until is None or until > first:
-                for found in self._entries(place, until):
-                    if found.offset >= first:
-                        yield found
+                try:
+                    entries = list(self._entries(place, until))
+                except FileNotFoundError:
+                    continue
+                yield from (found for found in entries if found.offset >= first)
 
     def _until(self, number: int) -> int | None:
         """Where the entries of a segment end for those of the next one; None: it is the last."""
-        return self._follows[number + 1] if number + 1 < len(self._segments) else None
+        return self._segments[number + 1].follows if number + 1 < len(self._segments) else None
 
-    def _entries(self, place: _Place, until: int | None) -> Iterator[Found]:
+    def _entries(self, place: Place, until: int | None) -> Iterator[Found]:
         following = place.base
         for found in scan(self._files, place.name, HEAD_BYTES):
             of_this_log = found.frame[IDENTITY] == self._identity
@@ -181,7 +174,7 @@ class LogSurvey:
                 following = found.offset + 1
                 yield found
 
-    def _problems(self, place: _Place, entries: list[Found], size: int, *, last: bool) -> list[str]:
+    def _problems(self, place: Place, entries: list[Found], size: int, *, last: bool) -> list[str]:
         problems = []
         head = read_head(self._files.read(place.name, 0, HEAD_BYTES))
         if head is None:

@@ -159,3 +159,29 @@ def test_what_a_start_would_refuse_is_verified_as_that(folder: Path) -> None:
     told = json.loads(done.stdout)
     assert sum(each["entries"] for each in told["segments"]) == BATCHES
     assert len(told["refused"]) == 1
+
+
+def test_what_is_lost_is_told_also_where_a_start_refuses(folder: Path) -> None:
+    first, second = segments(folder)[:2]
+    copy = folder / first.name.replace("5.seg", "9.seg")
+    copy.write_bytes(first.read_bytes())
+    with second.open("r+b") as file:
+        file.seek(HEAD_BYTES + 100)
+        file.write(b"\xff\xff")
+    done = roq("verify", folder)
+    assert done.exit_code == 1
+    assert f"{copy.name}: it is a copy of {first.name}" in done.stderr
+    assert "1 entries cannot be read any more" in done.stderr
+
+
+def test_a_file_that_only_has_the_name_of_a_segment_is_told(folder: Path) -> None:
+    stray = folder / segments(folder)[0].name.replace("5.seg", "9.seg")
+    stray.write_bytes(b"")
+    done = roq("verify", folder, "--json")
+    assert done.exit_code == 0
+    (strange,) = json.loads(done.stdout)["strange"]
+    assert strange.startswith(stray.name)
+    assert stray.name in roq("verify", folder).stderr
+    dumped = roq("dump", folder)
+    assert len(dumped.stdout.splitlines()) == BATCHES
+    assert stray.name in dumped.stderr

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import random
+
 import msgspec
 import pytest
 from memory_files import MemoryFiles
 
 from roq.log.files import META, LogRefused
 from roq.log.meta import BYTES_MAX, Meta, claim_folder, read_meta
+from roq.simulation.virtual.lossy_files import LossyFiles
 
 MINE = Meta(cluster="c", queue="71" * 16, exchange=1, generation=3, host="h")
 
@@ -59,3 +63,21 @@ def test_what_is_no_file_of_a_log_says_what_to_do(data: bytes, why: str) -> None
     with pytest.raises(LogRefused, match=why) as raised:
         read_meta(files)
     assert "Restore it from a copy" in str(raised.value) or "install" in str(raised.value)
+
+
+def test_a_name_that_was_not_on_the_disk_is_there_before_segments_are() -> None:
+    """The start that made it has failed at the last step; a power cut may take the name alone."""
+    files = LossyFiles()
+
+    def fail(call: str) -> None:
+        if call == "sync_folder":
+            raise OSError(errno.EIO, "EIO")
+
+    files.fail = fail
+    with pytest.raises(OSError, match="EIO"):
+        claim_folder(files, MINE)
+    files.fail = lambda _: None
+    assert claim_folder(files, MINE) == MINE
+    files.create("00000000000000000000-00000000000000000003.seg")
+    for seed in range(20):
+        assert META in files.power_cut(random.Random(seed)).names()
