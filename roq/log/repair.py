@@ -32,7 +32,7 @@ from roq.log.segment_reader import (
     scan,
     scan_index,
 )
-from roq.log.which_count import Place, Whose, sort_out
+from roq.log.which_count import SegmentPlace, Whose, sort_out
 from roq.protocol.entry import ENTRY_BYTES, IDENTITY, EntryKind, pack_entry, read_entry
 
 _PIECE: Final = 1024 * 1024
@@ -112,7 +112,7 @@ def plan(files: Files) -> list[RepairStep]:
     return steps
 
 
-def _keys(files: Files, place: Place, until: int, names: list[str]) -> list[RepairStep]:
+def _keys(files: Files, place: SegmentPlace, until: int, names: list[str]) -> list[RepairStep]:
     name = keys_name(place.name)
     if name not in names or is_whole(
         files.read(name, 0, files.size(name)), place.base, until - place.base
@@ -142,7 +142,7 @@ def repair(files: Files, aside: Files, steps: list[RepairStep]) -> None:
         files.sync_folder()
 
 
-def _segment(files: Files, place: Place, until: int | None, meta: Meta) -> list[RepairStep]:
+def _segment(files: Files, place: SegmentPlace, until: int | None, meta: Meta) -> list[RepairStep]:
     identity = pack_entry(
         EntryKind.ENTRY, meta.exchange, bytes.fromhex(meta.queue), meta.generation, 0, 0, 0
     )[IDENTITY]
@@ -170,7 +170,7 @@ def _segment(files: Files, place: Place, until: int | None, meta: Meta) -> list[
     return [RepairStep(Way.INDEX, place.name, text, until)]
 
 
-def _index(files: Files, place: Place, until: int) -> tuple[SegmentIndex, bytes]:
+def _index(files: Files, place: SegmentPlace, until: int) -> tuple[SegmentIndex, bytes]:
     """What a closed segment holds, and what its index has to say at its beginning."""
     index = scan_index(files, Segment(place.name, place.base, until, files.size(place.name)))
     readable = [offset for offset in range(place.base, until) if index.position(offset) != LOST]
@@ -186,7 +186,7 @@ def _time(files: Files, name: str, position: int) -> int:
 def _make_index(files: Files, step: RepairStep) -> None:
     parsed = parse_name(step.name)
     assert parsed is not None  # noqa: S101 - `plan` has made it of a segment
-    index, brief = _index(files, Place(step.name, *parsed), step.at)
+    index, brief = _index(files, SegmentPlace(step.name, *parsed), step.at)
     partial = index_name(step.name) + NEW_SUFFIX
     files.create(partial)
     files.write(partial, 0, [brief + index.pack()])

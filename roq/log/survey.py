@@ -12,7 +12,7 @@ from roq.log.key_index import is_whole
 from roq.log.meta import Meta, read_meta
 from roq.log.records import HEAD_BYTES, Found, RecordKind, read_head, read_record
 from roq.log.segment_reader import scan
-from roq.log.which_count import Place, Whose, sort_out
+from roq.log.which_count import SegmentPlace, Whose, sort_out
 from roq.protocol.entry import IDENTITY, read_entry
 
 
@@ -111,7 +111,7 @@ class LogSurvey:
                 continue
             yield survey
 
-    def _survey(self, place: Place, until: int | None) -> SegmentSurvey:
+    def _survey(self, place: SegmentPlace, until: int | None) -> SegmentSurvey:
         entries = list(self._entries(place, until))
         lost = []
         following = place.base
@@ -132,7 +132,7 @@ class LogSurvey:
             ],
         )  # fmt: skip
 
-    def _keys(self, place: Place, until: int | None) -> list[str]:
+    def _keys(self, place: SegmentPlace, until: int | None) -> list[str]:
         """What is wrong with the index of the keys of a segment; one that is missing is made."""
         name = keys_name(place.name)
         if until is None or name not in self._names or until <= place.base:
@@ -164,7 +164,7 @@ class LogSurvey:
         """Where the entries of a segment end for those of the next one; None: it is the last."""
         return self._segments[number + 1].follows if number + 1 < len(self._segments) else None
 
-    def _entries(self, place: Place, until: int | None) -> Iterator[Found]:
+    def _entries(self, place: SegmentPlace, until: int | None) -> Iterator[Found]:
         following = place.base
         for found in scan(self._files, place.name, HEAD_BYTES):
             of_this_log = found.frame[IDENTITY] == self._identity
@@ -174,7 +174,9 @@ class LogSurvey:
                 following = found.offset + 1
                 yield found
 
-    def _problems(self, place: Place, entries: list[Found], size: int, *, last: bool) -> list[str]:
+    def _problems(
+        self, place: SegmentPlace, entries: list[Found], size: int, *, last: bool
+    ) -> list[str]:
         problems = []
         head = read_head(self._files.read(place.name, 0, HEAD_BYTES))
         if head is None:

@@ -46,7 +46,7 @@ class Whose(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SegmentPlace:
     """A segment, by its name; `head` is None if that cannot be read."""
 
     name: str
@@ -66,7 +66,7 @@ class Place:
         return self.base - self.left_out
 
 
-class Told(NamedTuple):
+class FileProblem(NamedTuple):
     """What is wrong with a file, in a sentence."""
 
     name: str
@@ -81,13 +81,13 @@ class Displaced(NamedTuple):
         more: it was made later than that one, and holds what that one does not.
     """
 
-    place: Place
-    by: Place
+    place: SegmentPlace
+    by: SegmentPlace
     more: bool
 
 
 @dataclass(slots=True)
-class Sorted:
+class SortedFiles:
     """The files of a folder that are called like segments.
 
     Attributes:
@@ -99,11 +99,11 @@ class Sorted:
         displaced: of this log; they do not count, and are not needed.
     """
 
-    count: list[Place] = field(default_factory=list)
-    newer: list[Told] = field(default_factory=list)
-    foreign: list[Told] = field(default_factory=list)
-    denied: list[Told] = field(default_factory=list)
-    strange: list[Told] = field(default_factory=list)
+    count: list[SegmentPlace] = field(default_factory=list)
+    newer: list[FileProblem] = field(default_factory=list)
+    foreign: list[FileProblem] = field(default_factory=list)
+    denied: list[FileProblem] = field(default_factory=list)
+    strange: list[FileProblem] = field(default_factory=list)
     displaced: list[Displaced] = field(default_factory=list)
 
     def refused(self) -> list[str]:
@@ -118,14 +118,14 @@ class Sorted:
         ]  # fmt: skip
 
 
-def sort_out(files: Files, names: Iterable[str], whose: Whose) -> Sorted:
+def sort_out(files: Files, names: Iterable[str], whose: Whose) -> SortedFiles:
     """What each file is that is called like a segment. One that has gone meanwhile is passed over.
 
     Raises:
         OSError: a file cannot be read.
     """
-    result = Sorted()
-    places: list[Place] = []
+    result = SortedFiles()
+    places: list[SegmentPlace] = []
     for name in sorted(names):
         parsed = parse_name(name)
         if parsed is None:
@@ -136,12 +136,12 @@ def sort_out(files: Files, names: Iterable[str], whose: Whose) -> Sorted:
             continue
         newer = other_format(data)
         if newer is not None:
-            result.newer.append(Told(name, f"it has format {newer}"))
+            result.newer.append(FileProblem(name, f"it has format {newer}"))
             continue
-        place = Place(name, *parsed, size, read_head(data))
+        place = SegmentPlace(name, *parsed, size, read_head(data))
         why = _foreign(place, whose)
         if why:
-            result.foreign.append(Told(name, why))
+            result.foreign.append(FileProblem(name, why))
         else:
             places.append(place)
     empty = {place: _records(files, place) for place in places if place.head is None}
@@ -150,7 +150,7 @@ def sort_out(files: Files, names: Iterable[str], whose: Whose) -> Sorted:
     for place in places:
         why = "" if place in known else _strange(place, empty[place], known)
         if why:
-            result.strange.append(Told(place.name, why))
+            result.strange.append(FileProblem(place.name, why))
         else:
             ours.append(place)
     result.count, displaced = counting(ours)
@@ -158,7 +158,7 @@ def sort_out(files: Files, names: Iterable[str], whose: Whose) -> Sorted:
         found = _mine(_records(files, place), whose)
         claim = max((each.synced for each in found if _believed(each, place)), default=0)
         if claim > by.base:
-            result.denied.append(Told(place.name, (
+            result.denied.append(FileProblem(place.name, (
                 f"it does not count, as {by.name} of a later process begins at offset {by.base}, "
                 f"but it says that all below {claim} was on the disk: what only it holds may have "
                 "been acknowledged"
@@ -168,11 +168,13 @@ def sort_out(files: Files, names: Iterable[str], whose: Whose) -> Sorted:
     return result
 
 
-def counting(found: Iterable[Place]) -> tuple[list[Place], list[tuple[Place, Place]]]:
+def counting(
+    found: Iterable[SegmentPlace],
+) -> tuple[list[SegmentPlace], list[tuple[SegmentPlace, SegmentPlace]]]:
     """Those that count, in order, and the others, each with what displaces it: a later process
     decides."""
-    segments: list[Place] = []
-    displaced: list[tuple[Place, Place]] = []
+    segments: list[SegmentPlace] = []
+    displaced: list[tuple[SegmentPlace, SegmentPlace]] = []
     for place in sorted(found, key=lambda each: (each.epoch, each.base)):
         while segments and segments[-1].base >= place.base:
             displaced.append((segments.pop(), place))
@@ -180,7 +182,7 @@ def counting(found: Iterable[Place]) -> tuple[list[Place], list[tuple[Place, Pla
     return segments, displaced
 
 
-def _foreign(place: Place, whose: Whose) -> str:
+def _foreign(place: SegmentPlace, whose: Whose) -> str:
     """Why a segment is none of this log; empty: it is, or nobody can say otherwise."""
     if place.epoch >= EPOCHS_END:
         return f"it names an epoch that no process has had, {place.epoch}"
@@ -197,7 +199,7 @@ def _foreign(place: Place, whose: Whose) -> str:
     return ""
 
 
-def _strange(place: Place, found: list[Found], known: list[Place]) -> str:
+def _strange(place: SegmentPlace, found: list[Found], known: list[SegmentPlace]) -> str:
     """Why a file that has neither a head nor a record of this log is none of it; empty: it may be
     one that was being made.
 
@@ -218,14 +220,14 @@ def _strange(place: Place, found: list[Found], known: list[Place]) -> str:
     )
 
 
-def _has_more(files: Files, place: Place, found: list[Found], by: Place) -> bool:
+def _has_more(files: Files, place: SegmentPlace, found: list[Found], by: SegmentPlace) -> bool:
     if place.head is None or by.head is None or place.head.created_us <= by.head.created_us:
         return False
     there = {each.frame for each in _records(files, by)}
     return any(each.kind == RecordKind.BATCH and each.frame not in there for each in found)
 
 
-def _believed(found: Found, place: Place) -> bool:
+def _believed(found: Found, place: SegmentPlace) -> bool:
     """Whatever is written there: a file holds no more than it has room for."""
     return found.synced <= found.offset <= place.base + place.size // RECORD_BYTES
 
@@ -235,7 +237,7 @@ def _mine(found: list[Found], whose: Whose) -> list[Found]:
     return [each for each in found if each.frame[IDENTITY] == identity]
 
 
-def _records(files: Files, place: Place) -> list[Found]:
+def _records(files: Files, place: SegmentPlace) -> list[Found]:
     try:
         return scan(files, place.name, HEAD_BYTES)
     except FileNotFoundError:

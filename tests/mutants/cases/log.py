@@ -122,7 +122,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/log/recovery.py",
         INDEXES,
-        ("*(file.epoch + 1 for file in found)", "*(0 for file in found)"),
+        ("*(epoch + 1 for epoch in epochs)", "*(0 for epoch in epochs)"),
     ),
     *mutants(
         "roq/log/recovery.py",

@@ -7,6 +7,7 @@ import random
 
 import pytest
 from memory_files import MemoryFiles
+from xxhash import xxh3_64_intdigest
 
 from roq.log.cursors import cursor
 from roq.log.disk_groups import perform, perform_sync
@@ -482,7 +483,9 @@ def test_a_folder_that_was_copied_in_part_is_refused() -> None:
 def test_a_segment_of_a_newer_format_is_refused() -> None:
     files = MemoryFiles()
     write(files, open_log(files, settings()), 13)
-    files.contents[segments(files)[0]][4] = 2
+    first = files.contents[segments(files)[0]]
+    first[4] = 2
+    first[64:72] = xxh3_64_intdigest(first[:64]).to_bytes(8, "little")
     with pytest.raises(LogRefused, match="has format 2: install the version"):
         open_log(files, settings(6))
 
