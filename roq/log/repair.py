@@ -37,6 +37,8 @@ from roq.protocol.entry import ENTRY_BYTES, IDENTITY, EntryKind, pack_entry, rea
 
 _PIECE: Final = 1024 * 1024
 """What is copied at once."""
+_PART: Final = ".part"
+"""Of a copy that is not complete: no file of a log is called so, thus none of those set aside."""
 
 
 class Way(StrEnum):
@@ -200,8 +202,8 @@ def _keep(source: Files, name: str, at: int, end: int, aside: Files, to: str) ->
     names = (to if number == 1 else f"{to}.{number}" for number in count(1))
     for kept in names:
         if kept not in there:
-            _copy(source, name, at, end, aside, kept + NEW_SUFFIX)
-            aside.rename(kept + NEW_SUFFIX, kept)
+            _copy(source, name, at, end, aside, kept + _PART)
+            aside.rename(kept + _PART, kept)
             aside.sync_folder()
             return
         if _is_copy(source, name, at, end, aside, kept):  # it was interrupted behind that

@@ -134,6 +134,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/repair.py",
         DISK,
         ("        if kept not in there:\n", "        if True:\n"),
+        ('_PART: Final = ".part"\n', "_PART: Final = NEW_SUFFIX\n"),
     ),
     *mutants(
         "roq/log/files.py",

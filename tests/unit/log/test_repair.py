@@ -454,6 +454,18 @@ def test_what_an_earlier_repair_has_set_aside_stays() -> None:
     }  # fmt: skip
 
 
+def test_what_is_set_aside_hits_no_half_of_it_that_was_set_aside_before() -> None:
+    name = f"{100:020d}-{5:020d}{SEGMENT_SUFFIX}"
+    foreign, aside = bytes(of_another_log(made())), MemoryFiles()
+    for lies, data in ((name + NEW_SUFFIX, b"half"), (name, foreign)):
+        files = made()
+        files.contents[lies] = bytearray(data)
+        repair(files, aside, plan(files))
+    assert {each: bytes(data) for each, data in aside.contents.items()} == {
+        name + NEW_SUFFIX: b"half", name: foreign,
+    }  # fmt: skip
+
+
 class Killed(BaseException):
     """The process has ended here."""
 
