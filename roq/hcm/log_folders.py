@@ -66,14 +66,15 @@ class LogFolders:
                 continue
         return [(child, path) for child, path in found if path.is_dir()]
 
-    def erase(self, queue_id: bytes, number: int, *, empty: str = "") -> None:
+    def erase(self, child: str, queue_id: bytes, number: int, *, empty: bool = False) -> None:
         """Remove the log of an exchange; another one of that name would begin anew at once.
 
         What says of itself that it is the log of another exchange, as was moved here by hand, is
         left.
 
         Args:
-            empty: only if it has never held anything; else it is left, under this name.
+            child: the name of that exchange (`orders.x1`), under which a log that is left is known.
+            empty: only if it has never held anything; else it is left.
         """
         path = self.path(queue_id, number)
         mark = path.with_suffix(_LEFT)
@@ -83,7 +84,7 @@ class LogFolders:
         if why:
             log.error("%s is left: %s", path, why, extra={"event": "log_left"})
             with contextlib.suppress(OSError):
-                mark.write_text(empty or path.name, "utf-8")
+                mark.write_text(child, "utf-8")
             return
         with contextlib.suppress(OSError):
             mark.unlink(missing_ok=True)

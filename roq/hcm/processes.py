@@ -278,8 +278,9 @@ class Processes:
         """
         numbers = self._logs.numbers(queue_id) if number == EVERYTHING else [number]
         for each in numbers:
-            if child_name(queue, each) not in self._running:
-                self._logs.erase(queue_id, each, empty=child_name(queue, each) if empty else "")
+            child = child_name(queue, each)
+            if child not in self._running:
+                self._logs.erase(child, queue_id, each, empty=empty)
 
     def logs_left(self) -> Check:
         """Whether a log was left here that no definition wants, and that has held something."""

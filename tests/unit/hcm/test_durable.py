@@ -191,21 +191,21 @@ def test_a_log_that_has_held_something_is_left_and_named(tmp_path: Path) -> None
         if group is not None:
             perform(files, group)
         files.close()
-        folders.erase(QUEUE_ID, number, empty=f"orders.x{number}")
+        folders.erase(f"orders.x{number}", QUEUE_ID, number, empty=True)
     assert folders.numbers(QUEUE_ID) == [2]
     assert folders.left() == LogFolders(tmp_path).left() == [
         ("orders.x2", folders.path(QUEUE_ID, 2))
     ]  # fmt: skip
-    folders.erase(QUEUE_ID, 3, empty="orders.x3")
+    folders.erase("orders.x3", QUEUE_ID, 3, empty=True)
     assert len(folders.left()) == 1, "there is none"
-    folders.erase(QUEUE_ID, 2)
+    folders.erase("orders.x2", QUEUE_ID, 2)
     assert folders.left() == []
 
 
-@pytest.mark.parametrize("empty", ["", "orders.x1"])
+@pytest.mark.parametrize("empty", [False, True])
 @pytest.mark.parametrize("of", [(b"r" * 16, 1), (QUEUE_ID, 2)])
 def test_the_log_of_another_exchange_that_was_moved_there_is_left(
-    empty: str, of: tuple[bytes, int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    *, empty: bool, of: tuple[bytes, int], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A start has refused it, and so its exchange is removed: what was moved is still wanted."""
     folders = LogFolders(tmp_path)
@@ -217,10 +217,10 @@ def test_the_log_of_another_exchange_that_was_moved_there_is_left(
         Meta(cluster="c", queue=queue.hex(), exchange=exchange, generation=5, host="h"),
     )
     files.close()
-    folders.erase(QUEUE_ID, 1, empty=empty)
+    folders.erase(X1, QUEUE_ID, 1, empty=empty)
     assert (path / META).exists()
     assert f"it is the log of exchange x{exchange} of queue {queue.hex()}" in caplog.text
-    assert [left for _, left in folders.left()] == [path]
+    assert folders.left() == [(X1, path)], "the host compares that name with those that run"
 
 
 def test_logs_of_those_that_do_not_run_go_at_once() -> None:
@@ -244,12 +244,12 @@ def test_a_log_is_removed_at_once_by_name_and_then_file_by_file(tmp_path: Path) 
         (folders.path(QUEUE_ID, number) / "0.seg").write_bytes(b"x" * 100)
     (tmp_path / "logs" / QUEUE_ID.hex() / "notes").mkdir()
     assert folders.numbers(QUEUE_ID) == [1, 12]
-    folders.erase(QUEUE_ID, 12)
+    folders.erase("orders.x12", QUEUE_ID, 12)
     assert folders.numbers(QUEUE_ID) == [1]
-    folders.erase(QUEUE_ID, 12)
+    folders.erase("orders.x12", QUEUE_ID, 12)
     eventually(lambda: not list((tmp_path / "logs").glob("removed-*")), "the files are removed")
     (tmp_path / "logs" / QUEUE_ID.hex() / "notes").rmdir()
-    folders.erase(QUEUE_ID, 1)
+    folders.erase(X1, QUEUE_ID, 1)
     eventually(lambda: not list((tmp_path / "logs").iterdir()), "nothing of the queue is left")
 
 
