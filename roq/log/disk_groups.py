@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
-from roq.log.files import NEW_SUFFIX, SEGMENT_SUFFIX, Files
+from roq.log.files import NEW_SUFFIX, SEGMENT_SUFFIX, Files, put_help
 from roq.log.log import Record
 from roq.log.records import RecordKind, pack_record
 
@@ -133,9 +133,7 @@ def settle(files: Files, groups: Sequence[Group[B]]) -> None:
         if group.head is not None:
             files.sync_folder()
     for name, data in group.indexes:
-        with suppress(OSError):  # a help and no truth: it is made again from the segment
-            files.create(name)
-            files.write(name, 0, [data])
+        put_help(files, name, data)  # and no truth: it is made again from the segment
 
 
 def remove(files: Files, names: Sequence[str]) -> None:

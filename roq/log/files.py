@@ -6,6 +6,7 @@ The adapter for real disks is `roq.log.disk`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from roq.errors import RoQError
@@ -121,3 +122,20 @@ def put_whole(files: Files, name: str, buffers: Sequence[bytes | memoryview]) ->
     files.sync(name + NEW_SUFFIX)
     files.rename(name + NEW_SUFFIX, name)
     files.sync_folder()
+
+
+def put_help(files: Files, name: str, data: bytes) -> bool:
+    """Write a file that the log can do without; False: that has failed, and it is not there.
+
+    Half of one would take the room of what the log needs, and might be believed.
+    """
+    try:
+        files.create(name)
+        files.write(name, 0, [data])
+    except OSError:
+        with suppress(OSError):
+            files.create(name)  # who writes has it open: a removal alone gives no room back
+        with suppress(OSError):
+            files.remove(name)
+        return False
+    return True

@@ -14,7 +14,6 @@ shown to others and lost, nobody takes for something else.
 from __future__ import annotations
 
 import errno
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
@@ -29,6 +28,7 @@ from roq.log.files import (
     is_partial,
     keys_name,
     parse_name,
+    put_help,
     put_whole,
     segment_name,
 )
@@ -49,7 +49,7 @@ from roq.log.segment_reader import (
     Segment,
     index_of,
     load_brief,
-    load_index,
+    read_index,
     scan,
 )
 from roq.log.segments import (
@@ -369,9 +369,8 @@ class _Opening:
             segment.first_us, segment.last_us = brief.first_us, brief.last_us
             segment.topics = brief.topics
             return
-        if brief is not None:
-            index = load_index(self._files, segment)
-        else:
+        whole = index = None if brief is None else read_index(self._files, segment)
+        if index is None:
             records = file.found or scan(self._files, file.name, HEAD_BYTES)
             index = index_of(records, segment)
             segment.kept = index.kept
@@ -382,17 +381,15 @@ class _Opening:
         segment.last_us = self._time_of(
             segment, index, range(segment.end - 1, segment.base - 1, -1)
         )
-        known, brief = brief, index.brief(segment.first_us, segment.last_us, segment.kept)
+        brief = index.brief(segment.first_us, segment.last_us, segment.kept)
         segment.topics = brief.topics
-        if known is None:
+        if whole is None:
             self._put_index(file.name, brief.pack() + index.pack())
 
     def _put_index(self, segment: str, data: bytes) -> None:
         """Write the index of a segment: a help and no truth, so what fails here ends nothing."""
         name = index_name(segment)
-        with suppress(OSError):
-            self._files.create(name)
-            self._files.write(name, 0, [data])
+        if put_help(self._files, name, data):
             self._recovered.indexes.append(name)
 
     def _time_of(self, segment: Segment, index: SegmentIndex, offsets: range) -> int:

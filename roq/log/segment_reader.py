@@ -11,7 +11,7 @@ Segments are told from other files by their names:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, TypeVar, cast
@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 from roq.log.files import Files, index_name
 from roq.log.index import (
     BRIEF_BYTES_MAX,
+    KEPT_MAX,
     LOST,
     IndexBrief,
     SegmentIndex,
@@ -103,16 +104,22 @@ class SegmentReader:
 
     Args:
         identity: part `IDENTITY` of the entry frames of this log.
+        made: takes name and bytes of an index that is to be written, as its file is broken.
 
     Attributes:
         unreadable: entries that were found lost.
         patient: wait for the disk; else raise `NotAtHand` for what has to be read from it first.
     """
 
-    def __init__(self, files: Files, identity: bytes) -> None:
+    def __init__(
+        self, files: Files, identity: bytes, made: Callable[[tuple[str, bytes]], None]
+    ) -> None:
         self.unreadable = 0
         self._files = files
         self._identity = identity
+        self._made = made
+        self._made_again: set[str] = set()
+        """Segments whose index was: once, for what cannot be written would be made for ever."""
         self._growing = ""
         self._growing_index = SegmentIndex(0)
         self._loaded: OrderedDict[str, SegmentIndex | None] = OrderedDict()
@@ -133,6 +140,7 @@ class SegmentReader:
         """The segment has left."""
         segment.gone = True
         self._loaded.pop(segment.name, None)
+        self._made_again.discard(segment.name)
         for key in [key for key in self._chunks if key[0] == segment.name]:
             del self._chunks[key]
 
@@ -301,7 +309,18 @@ class SegmentReader:
         while index is not None and index.end < segment.end:
             index.add_lost()
             self.unreadable += 1
+        if index is not None and index.kept != KEPT_MAX:
+            self._make_again(segment, index)
         self._remember(segment.name, index)
+
+    def _make_again(self, segment: Segment, index: SegmentIndex) -> None:
+        """The segment was gone over, as its index was broken or missing: a start does not see that
+        of one that begins as if it were whole, so each load would go over all of it."""
+        if segment.name in self._made_again:
+            return
+        self._made_again.add(segment.name)
+        brief = index.brief(segment.first_us, segment.last_us, index.kept)
+        self._made((index_name(segment.name), brief.pack() + index.pack()))
 
     def _remember(self, name: str, index: SegmentIndex | None) -> None:
         self._loaded[name] = index
@@ -325,16 +344,20 @@ def load_brief(files: Files, segment: Segment) -> IndexBrief | None:
     return brief if brief is not None and brief.base + brief.entries == segment.end else None
 
 
-def load_index(files: Files, segment: Segment) -> SegmentIndex:
-    """The index of a closed segment: from its file, or by going over the segment."""
+def read_index(files: Files, segment: Segment) -> SegmentIndex | None:
+    """The index of a closed segment that its file holds; None: there is none that is whole."""
     try:
         name = index_name(segment.name)
         index = SegmentIndex.read(files.read(name, 0, files.size(name)), segment.base)
     except OSError:
-        index = None
-    if index is not None and index.end == segment.end:
-        return index
-    return scan_index(files, segment)
+        return None
+    return index if index is not None and index.end == segment.end else None
+
+
+def load_index(files: Files, segment: Segment) -> SegmentIndex:
+    """The index of a closed segment: from its file, or by going over the segment."""
+    index = read_index(files, segment)
+    return scan_index(files, segment) if index is None else index
 
 
 def scan_index(files: Files, segment: Segment) -> SegmentIndex:

@@ -158,7 +158,7 @@ class SegmentLog(Generic[B]):
         hot.log_floor = self.floor
         self.advance_clock, self.make_room = hot.advance_clock, hot.make_room
         self.tell_time = self._age.look
-        self._reader = SegmentReader(files, self._end_frame()[IDENTITY])
+        self._reader = SegmentReader(files, self._end_frame()[IDENTITY], self._indexes.append)
         self._reader.grows(active, index)
         self.keys = KeySearch(files, closed, self._indexes.append)
 

@@ -110,8 +110,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         DISK,
         ("if brief is not None and brief.base + brief.entries == segment.end else",
          "if brief is not None else"),
-        ("    if index is not None and index.end == segment.end:\n",
-         "    if index is not None:\n"),
+        ("    return index if index is not None and index.end == segment.end else None\n",
+         "    return index\n"),
     ),
     *mutants(
         "roq/log/key_index.py",
@@ -127,6 +127,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/log/recovery.py",
         DISK,
+        ("        if whole is None:\n", "        if not file.has_head:\n"),
         ("    claims += [file.base for file in tail]\n",
          "    claims += [file.base for file in tail if file.left_out]\n"),
     ),
@@ -140,6 +141,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/files.py",
         DISK,
         ("    files.sync(name + NEW_SUFFIX)\n", ""),
+        ("            files.create(name)  # who", "            pass  # who"),
+        ("            files.remove(name)\n", "            pass\n"),
     ),
     *mutants(
         "roq/log/ring.py",
@@ -151,6 +154,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         DISK,
         ("            or found.offset != offset\n", ""),
         ("        if segment.gone:", "        if False:"),
+        ("            self._make_again(segment, index)\n", "            pass\n"),
+        ("        if segment.name in self._made_again:\n", "        if False:\n"),
     ),
     *mutants(
         "roq/log/which_count.py",

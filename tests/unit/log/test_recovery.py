@@ -20,6 +20,7 @@ from roq.log.files import (
     segment_name,
 )
 from roq.log.index import SegmentIndex
+from roq.log.log import NotAtHand
 from roq.log.records import HEAD_BYTES
 from roq.log.recovery import LogSettings, open_log
 from roq.log.segments import SegmentLog
@@ -121,28 +122,134 @@ def test_files_that_are_none_of_a_log_are_left_alone_and_told() -> None:
 
 
 class NoRoomForIndexes(MemoryFiles):
-    """A folder that takes everything but the help."""
+    """A folder that takes everything but the help, of which it takes a part."""
+
+    def __init__(self, part: float, *, removes: bool) -> None:
+        super().__init__()
+        self.part, self.removes = part, removes
 
     def write(self, name: str, at: int, buffers: Sequence[bytes | memoryview]) -> None:
         if name.endswith(INDEX_SUFFIX):
-            super().write(name, at, [b"".join(map(bytes, buffers))[:50]])
+            data = b"".join(map(bytes, buffers))
+            part = self.part if self.part > 1 else self.part * len(data)
+            super().write(name, at, [data[: int(part)]])
             raise OSError(errno.ENOSPC, "No space left on device")
         super().write(name, at, buffers)
 
+    def remove(self, name: str) -> None:
+        if name.endswith(INDEX_SUFFIX) and not self.removes:
+            raise OSError(errno.EIO, "Input/output error")
+        super().remove(name)
 
-def test_a_disk_without_room_for_an_index_starts_the_log_all_the_same() -> None:
-    files, given = NoRoomForIndexes(), replace(SETTINGS, ring_bytes=1, segment_entries=10)
-    wanted = fill(files, open_log(files, given), 25)
+
+@pytest.mark.parametrize("removes", [True, False])
+@pytest.mark.parametrize("part", [50, 200, 0.5])
+def test_a_disk_without_room_for_an_index_starts_the_log_all_the_same(
+    part: float, *, removes: bool
+) -> None:
+    """Of one whose brief, the first 56 bytes and more, was whole no start made it again."""
+    files = NoRoomForIndexes(part, removes=removes)
+    given = replace(SETTINGS, ring_bytes=1, segment_entries=50)
+    wanted = fill(files, open_log(files, given), 125)
     for epoch in (6, 7):
         log = open_log(files, replace(given, epoch=epoch))
         assert fill(files, log, 0) == wanted
         assert log.recovered.indexes == []
+        there = [files.size(name) for name in files.names() if name.endswith(INDEX_SUFFIX)]
+        assert sum(there) == 0, "they take no room"
+        assert not (there and removes)
     mended = MemoryFiles()
     mended.contents = files.contents
     log = open_log(mended, replace(given, epoch=8))
     assert fill(mended, log, 0) == wanted
     assert len(log.recovered.indexes) == 3, "they are synced once there is a group"
     assert open_log(mended, replace(given, epoch=9)).recovered.indexes == []
+
+
+class Crowded(MemoryFiles):
+    """A disk that holds so many bytes, and takes of what is written what it has room for."""
+
+    room = 1 << 40
+
+    def write(self, name: str, at: int, buffers: Sequence[bytes | memoryview]) -> None:
+        data = b"".join(map(bytes, buffers))
+        fits = data[: max(0, self.room - sum(map(len, self.contents.values())))]
+        super().write(name, at, [fits])
+        if len(fits) < len(data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_an_index_that_does_not_fit_takes_no_room_from_a_start() -> None:
+    files, given = Crowded(), replace(SETTINGS, ring_bytes=1, segment_entries=100)
+    wanted = fill(files, open_log(files, given), 105)
+    first = min(name for name in files.names() if name.endswith(SEGMENT_SUFFIX))
+    needed = files.size(index_name(first))
+    files.remove(index_name(first))
+    last = max(name for name in files.names() if name.endswith(SEGMENT_SUFFIX))
+    del files.contents[last][-8:]  # so that a start writes what is left of the last group again
+    files.room = sum(map(len, files.contents.values())) + 600
+    assert needed > 600
+    log = open_log(files, replace(given, epoch=6))
+    assert fill(files, log, 0) == wanted[:104]
+    assert index_name(first) not in files.names()
+
+
+@pytest.mark.parametrize("keeps", [200, 0.5, -1])
+@pytest.mark.parametrize("patient", [True, False])
+def test_an_index_that_is_torn_behind_its_brief_is_made_again_by_who_finds_it_so(
+    keeps: float, *, patient: bool
+) -> None:
+    """A power cut leaves that: a start reads the brief alone."""
+    files, given = MemoryFiles(), replace(SETTINGS, ring_bytes=1, segment_entries=50)
+    wanted = fill(files, open_log(files, given), 125)
+    first, _, _ = (name for name in sorted(files.names()) if name.endswith(SEGMENT_SUFFIX))
+    name = index_name(first)
+    whole = bytes(files.contents[name])
+    del files.contents[name][int(keeps if abs(keeps) >= 1 else keeps * len(whole)) :]
+    log = open_log(files, replace(given, epoch=6))
+    assert name not in log.recovered.indexes
+    log.patient = patient
+    for _ in range(2):
+        try:
+            assert log.record(3) is not None
+        except NotAtHand as miss:
+            miss.keep(miss.load())
+    group = log.gather(lambda: b"")
+    assert group is not None
+    assert [each for each, _ in group.indexes] == [name]
+    perform(files, group)
+    log.commit(group.end)
+    assert bytes(files.contents[name]) == whole
+    assert log.gather(lambda: b"") is None
+    log.patient = True
+    assert fill(files, log, 0) == wanted
+
+
+def test_an_index_that_no_disk_takes_is_handed_over_once() -> None:
+    """Else a log that is only read would gather one with each look at its segment."""
+    files = NoRoomForIndexes(0.5, removes=True)
+    given = replace(SETTINGS, ring_bytes=1, segment_entries=10)
+    fill(files, open_log(files, given), 25)
+    log = open_log(files, replace(given, epoch=6))
+    for _ in range(3):
+        log._reader._loaded.clear()
+        assert log.record(3) is not None
+    assert len(log._indexes) == 1
+
+
+def test_an_index_that_tells_of_losses_and_is_torn_is_made_again_by_the_start() -> None:
+    files, given = MemoryFiles(), replace(SETTINGS, ring_bytes=1, segment_entries=10)
+    fill(files, open_log(files, given), 25)
+    first = min(name for name in files.names() if name.endswith(SEGMENT_SUFFIX))
+    at = files.contents[first].index(b"batch 3")
+    files.contents[first][at] ^= 1
+    files.remove(index_name(first))
+    open_log(files, replace(given, epoch=6))
+    whole = bytes(files.contents[index_name(first)])
+    del files.contents[index_name(first)][-1:]
+    log = open_log(files, replace(given, epoch=7))
+    assert (log.recovered.lost, log.recovered.indexes) == ([(3, 4)], [index_name(first)])
+    assert bytes(files.contents[index_name(first)]) == whole
 
 
 class IndexesOfAnotherUser(MemoryFiles):
