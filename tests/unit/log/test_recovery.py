@@ -253,12 +253,17 @@ def test_an_index_that_tells_of_losses_and_is_torn_is_made_again_by_the_start() 
 
 
 class IndexesOfAnotherUser(MemoryFiles):
-    """A folder whose indexes can be read, and not be written again."""
+    """A folder whose indexes can be read, and neither be written again nor removed."""
 
     def create(self, name: str) -> None:
         if name.endswith(INDEX_SUFFIX):
             raise PermissionError(errno.EACCES, "Permission denied", name)
         super().create(name)
+
+    def remove(self, name: str) -> None:
+        if name.endswith(INDEX_SUFFIX):
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        super().remove(name)
 
 
 @pytest.mark.parametrize("entries", [0, 7, 12])
