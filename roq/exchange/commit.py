@@ -42,10 +42,13 @@ class LateLog(Log[B], Protocol[B]):
     """A log that commits later than it accepts.
 
     Attributes:
+        epoch: of the process, higher than that of any that has written here before it: that of
+            a registry which was restored from a copy may come again.
         pinned_from: what is at or above this offset does not leave.
         pressed_below: what is below it was kept by that alone, and is to leave.
     """
 
+    epoch: int
     pinned_from: int
     pressed_below: int
 

@@ -94,6 +94,7 @@ class Consumers(Generic[B]):
         late: the log commits later than it accepts, and is given what changes.
         frame_bytes: the largest frame that its socket takes.
         stays: where publishers were before they came to this log.
+        numbers: of leases; no earlier process has given these.
         counters, backpressure: of the exchange.
     """
 
@@ -108,6 +109,7 @@ class Consumers(Generic[B]):
         late: bool,
         frame_bytes: int,
         stays: MovedPublishers,
+        numbers: NumberedLeases,
     ) -> None:
         self._queue, self._log, self._epoch = queue, log, epoch
         self.lifetimes = Lifetimes()
@@ -119,7 +121,7 @@ class Consumers(Generic[B]):
         """By route and tag."""
         self._routes: dict[bytes, set[bytes]] = {}
         self._by_member: dict[tuple[str, bytes], Peer[B]] = {}
-        self._numbers = NumberedLeases(epoch)
+        self._numbers = numbers
         self._awake: OrderedDict[str, ConsumerGroup[B]] = OrderedDict()
         """Groups that may have something to hand out, in the order of their turns."""
         self._reading: dict[str, ConsumerGroup[B]] = {}

@@ -110,7 +110,7 @@ class DelayedMessages(Generic[B]):
     Args:
         queue, limits: id of the queue, and what it allows.
         number, streams, counters, disk, backpressure: of the exchange.
-        epoch: of this process.
+        epoch: of this process; no other one that has written to this log had it.
         log: where everything is appended.
         late: the log, if it commits later than it accepts.
 

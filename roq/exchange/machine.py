@@ -43,6 +43,7 @@ from roq.exchange.readers import Readers, refusal, tagged
 from roq.exchange.requests import Request, Requests
 from roq.exchange.snapshot import decode_snapshot, encode_snapshot
 from roq.exchange.subscriptions import Subscriptions, is_presence
+from roq.log.leases import NumberedLeases
 from roq.log.log import Log, NotAtHand, Record
 from roq.log.moved_publishers import MovedPublishers
 from roq.log.ring import Ring
@@ -141,14 +142,15 @@ class ExchangeCore(Generic[B]):
         self._readers = Readers(
             queue, self.log, self.streams, self.fetches, self.counters, self.backpressure
         )
+        named = epoch if late is None else max(epoch, late.epoch)
         self.consumers: Consumers[B | bytes] = Consumers(
             queue, self.log, epoch, self.counters, self.backpressure, late=late is not None,
-            frame_bytes=batch_bytes_max(limits), stays=self.stays,
+            frame_bytes=batch_bytes_max(limits), stays=self.stays, numbers=NumberedLeases(named),
         )  # fmt: skip
         self.consumers.lifetimes.queue_us = limits.message_seconds * 1_000_000
         self.disk = DiskRoom(limits, place)
         self.delayed: DelayedMessages[B] = DelayedMessages(
-            queue, number, epoch, limits, self.log, self.streams, self.counters, self.disk,
+            queue, number, named, limits, self.log, self.streams, self.counters, self.disk,
             self.backpressure, late,
         )  # fmt: skip
         services = self.consumers.services

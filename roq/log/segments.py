@@ -84,12 +84,12 @@ class SegmentLog(Generic[B]):
 
     Attributes:
         generation: as `Log.generation`.
+        epoch, pinned_from, pressed_below: as `LateLog` says.
         hot: the newest batches; what a process needs in memory is theirs.
         floor, committed, capacity, kept, gone: as `Log` says, in bytes on the disk.
         synced: below it everything is on the disk; no more than is committed.
         unsynced_bytes: of what was accepted and is not known to be on the disk.
         sync_wanted: nothing can be gathered before a sync.
-        pinned_from, pressed_below: as `LateLog` says.
         told: the snapshots up to this one of `want_snapshot` are on the disk.
         follows_bytes: so much is gathered while another group is under way; less waits for that.
         recovered: what an earlier process has left.
@@ -113,7 +113,7 @@ class SegmentLog(Generic[B]):
         ahead: bool = False,
     ) -> None:
         self.hot = hot
-        self.generation = head.generation
+        self.generation, self.epoch = head.generation, head.epoch
         self.capacity = capacity_bytes
         self.recovered = recovered
         self.unsynced_bytes = 0

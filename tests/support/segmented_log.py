@@ -55,7 +55,7 @@ class SegmentedLog(Generic[B]):
         self.floor = self.end = self.committed = 0
         self.gone = self.time_us = 0
         self.capacity = capacity_bytes
-        self.generation = generation
+        self.generation, self.epoch = generation, 0
         self._of = (exchange, queue, generation)
         self.commits = commits
         self.told = self.unreadable = 0

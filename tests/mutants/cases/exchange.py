@@ -17,6 +17,13 @@ from tests.mutants.cases.mutant import (
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
+        "roq/exchange/machine.py",
+        EXCHANGE,
+        ("        named = epoch if late is None else max(epoch, late.epoch)\n",
+         "        named = epoch\n"),
+        ("numbers=NumberedLeases(named),\n", "numbers=NumberedLeases(),\n"),
+    ),
+    *mutants(
         "roq/exchange/intake.py",
         EXCHANGE,
         ("            number != link.expected\n", "            number < link.expected\n"),
@@ -175,7 +182,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("if before is not None and before.attempt > join.attempt:", "if False:"),
         ("held = join.held if join.generation == self._log.generation else []",
          "held = join.held"),
-        ("self._numbers = NumberedLeases(epoch)", "self._numbers = NumberedLeases()"),
         ("            self._blocked.recall(peer)\n            self._wake",
          "            self._wake"),
         ("            self._blocked.recall(peer)\n            self._forget",
