@@ -146,9 +146,10 @@ def sort_out(files: Files, names: Iterable[str], whose: Whose) -> SortedFiles:
             places.append(place)
     empty = {place: _records(files, place) for place in places if place.head is None}
     known = [each for each in places if each.head is not None or _mine(empty[each], whose)]
+    names_known = {each.name for each in known}
     ours = []
     for place in places:
-        why = "" if place in known else _strange(place, empty[place], known)
+        why = "" if place.name in names_known else _strange(place, empty[place], known)
         if why:
             result.strange.append(FileProblem(place.name, why))
         else:
