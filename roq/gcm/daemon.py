@@ -33,7 +33,7 @@ from roq.gcm.provision.hosts import ProvisionSettings
 from roq.gcm.state.records import Manager
 from roq.machine import Tick
 from roq.model import VOLATILE, endpoint_of, host_epoch
-from roq.protocol.control import Answer, Health
+from roq.protocol.control import Answer, Health, StartExchange, StartMonitor
 from roq.protocol.metrics import Sample
 from roq.protocol.reports import Check
 from roq.provider.choice import open_provider
@@ -417,7 +417,8 @@ class Gcm:
         token = ask.token
         if isinstance(answer, Unavailable):
             known = self._clients.get(ask.endpoint)
-            if known is not None and not known[0].waiting:
+            start = isinstance(ask.message, StartMonitor | StartExchange)
+            if start and known is not None and not known[0].waiting:
                 self._hang_up(ask.endpoint)  # it may not have left yet
             self._feed(events.Unanswered(token, str(answer)))
         else:

@@ -272,10 +272,10 @@ class AskHost:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Nothing that was asked at this address and has not left yet is to arrive there any more.
+    """No start that was asked at this address and has not left yet is to arrive there any more.
 
-    What is sent to a host that is away waits for it, and would be done when it is back, though it
-    was given up, and undone, long before.
+    What is sent to a host that is away waits for it. A start would be done when the host is back,
+    though it was given up, and undone, long before. A stop that comes late is wanted still.
     """
 
     endpoint: str

@@ -213,8 +213,9 @@ def _strange(place: SegmentPlace, found: list[Found], known: list[SegmentPlace])
     room = max((each.base + each.size // RECORD_BYTES for each in known), default=place.base)
     if place.base <= room and all(each.base < place.base for each in known):
         return ""
-    if any(each.base == place.base and each.epoch > place.epoch for each in known):
-        return ""  # what a start has removed, and a power cut has brought back
+    later = [each for each in known if each.epoch > place.epoch]
+    if any(each.follows <= place.base <= max(each.base, room) for each in later):
+        return ""  # what a start has passed over or removed, and a power cut has brought back
     return (
         "its head cannot be read, nor a record of this log, and none of its segments can begin "
         "there: it does not count"

@@ -13,7 +13,7 @@ from roq.gcm.machine import GcmMachine, Settings
 from roq.gcm.persistence.definitions import Definitions
 from roq.gcm.state.records import HOSTS_PATH, Manager, QueueRecord
 from roq.machine import Tick
-from roq.protocol.control import Answer
+from roq.protocol.control import Answer, StartExchange, StartMonitor
 from roq.runtime.rpc import Peer, RpcClient
 from roq.simulation.virtual.ensemble import Ensemble
 from roq.simulation.virtual.process import Process
@@ -138,7 +138,8 @@ class ManagerShell:
         token = ask.token
         if isinstance(answer, Unavailable):
             client = self._clients.get(ask.endpoint)
-            if client is not None and not client.waiting:
+            start = isinstance(ask.message, StartMonitor | StartExchange)
+            if start and client is not None and not client.waiting:
                 self._hang_up(ask.endpoint)
             self._driver.feed(events.Unanswered(token, str(answer)))
         else:

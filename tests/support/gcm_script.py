@@ -240,7 +240,7 @@ class Script:
                 case events.Commit() | events.DrawEpoch() | events.AskHost():
                     self.pending.append(effect)
                 case events.HangUp():
-                    self._hang_up(effect.endpoint)
+                    self.hang_up(effect.endpoint)
                 case events.ReadAgain():
                     again = True
                 case events.LeadAnew():
@@ -259,7 +259,8 @@ class Script:
         if again:
             self.feed(events.RegistryBack(self.snapshot()))
 
-    def _hang_up(self, endpoint: str) -> None:
+    def hang_up(self, endpoint: str) -> None:
+        """No start that was asked there arrives."""
         for each in list(self.pending):
             if isinstance(each, events.AskHost) and each.endpoint == endpoint:
                 self.pending.remove(each)

@@ -8,7 +8,7 @@ much at once leaves room for others, and waits longest.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
@@ -20,7 +20,7 @@ from roq.gcm.change.fairness import FairLine, has_share
 from roq.gcm.change.steps import Admit, Call, Calls, Draw, Emit, Outcome, Result, Saga, Save, Step
 from roq.gcm.events import AskHost, Commit, DrawEpoch, Effect, HangUp, Reply
 from roq.protocol import documents
-from roq.protocol.control import Control
+from roq.protocol.control import Control, StartExchange, StartMonitor
 from roq.protocol.documents import RawDocument
 from roq.protocol.public_answers import failed
 from roq.timing import ADMISSION_SECONDS, OPERATION_COMMIT_SECONDS, OPERATION_WAIT_SECONDS
@@ -212,14 +212,14 @@ class Operations:
         """
         gone = f"the manager of host {host} is gone" if manager else f"host {host} is lost"
         given_up = {
-            token: each.call.endpoint
+            token: each.call
             for token, each in self._pending.items()
             if each.call is not None
             and each.call.host == host
             and manager in {"", each.call.endpoint}
         }
         # First: what is asked instead may go to the same address.
-        effects: list[Effect] = [HangUp(endpoint) for endpoint in sorted({*given_up.values()})]
+        effects: list[Effect] = [HangUp(endpoint) for endpoint in _starts_at(given_up.values())]
         for token in given_up:
             effects += self.completed(token, gone, now)
         for token in self._admission.waiting(host):
@@ -434,6 +434,15 @@ class Operations:
         self._held[operation.party] -= 1
         if not self._held[operation.party]:
             del self._held[operation.party]
+
+
+def _starts_at(calls: Iterable[Call]) -> list[str]:
+    """Addresses at which nothing but starts was asked: a stop that comes late is wanted still."""
+    starts: dict[str, bool] = {}
+    for call in calls:
+        start = isinstance(call.message, StartMonitor | StartExchange)
+        starts[call.endpoint] = start and starts.get(call.endpoint, True)
+    return sorted(endpoint for endpoint, only in starts.items() if only)
 
 
 def _again(call: Call, now: float, deadline: float) -> float:

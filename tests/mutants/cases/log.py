@@ -166,7 +166,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("    if place.epoch >= EPOCHS_END:\n", "    if False:\n"),
         ("        if claim > by.base:\n", "        if False:\n"),
         ("    if found:\n", "    if False:\n"),
-        ("    if any(each.base == place.base and each.epoch > place.epoch for each in known):\n",
+        ("    if any(each.follows <= place.base <= max(each.base, room) for each in later):\n",
          "    if False:\n"),
         ("place.head.created_us <= by.head.created_us:\n", "True:\n"),
         ("each.frame not in there for each", "True for each"),

@@ -103,7 +103,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/gcm/change/operations.py",
         ("tests/unit/gcm/test_scaling.py",),
-        ("[HangUp(endpoint) for endpoint in sorted({*given_up.values()})]", "[]"),
+        ("[HangUp(endpoint) for endpoint in _starts_at(given_up.values())]", "[]"),
+        ("        start = isinstance(call.message, StartMonitor | StartExchange)\n",
+         "        start = True\n"),
     ),
     *mutants(
         "roq/gcm/change/reconciliation.py",

@@ -466,3 +466,24 @@ def test_a_caretaker_calls_no_queue_gone_that_a_later_leader_may_have_made(scrip
     assert answer_of(script, script.send_raw(missing, port=5000)).CODE == "queue_not_found"
     script.feed(events.RegistryLost(session_ended=True))
     assert answer_of(script, script.send_raw(missing, port=5000)).CODE == "not_leader"
+
+
+def test_a_stop_that_was_asked_of_a_host_that_is_away_is_not_called_back(script: Script) -> None:
+    hung_up: list[str] = []
+    script.hang_up = hung_up.append  # type: ignore[method-assign]
+    assert ask(script, out(script)).number == 2
+    script.hosts["h2"].mute.add(StopQueue)
+    removal = script.send(2100, QName="q", Exchange="x2")
+    while not any(
+        isinstance(each, events.AskHost) and isinstance(each.message, StopQueue)
+        for each in script.pending
+    ):
+        script.step()
+    script.vanish("h2", with_children=False)
+    script.expire_node("h2")
+    for _ in range(6):
+        script.report(script.hosts["h1"])
+        script.pass_time(1.0)
+    script.settle()
+    assert script.answer(removal)["RESULT"] == 0
+    assert hung_up == []

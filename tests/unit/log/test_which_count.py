@@ -71,3 +71,16 @@ def test_a_file_that_has_gone_meanwhile_is_passed_over() -> None:
     files = folder((0, 5, head(0, 5)))
     found = sort_out(files, [*files.names(), segment_name(10, 5), "log.json"], OURS)
     assert numbers(found.count) == [(0, 5)]
+
+
+@pytest.mark.parametrize("base", [29, 30], ids=["there", "behind"])
+def test_what_a_later_process_has_passed_over_is_displaced_and_not_strange(base: int) -> None:
+    """Empty, as its process died before it wrote: a start removes it, and a power cut may bring it
+    back."""
+    files = folder((0, 5, head(0, 5)), (base, 6, b""), (29, 7, head(29, 7) + bytes(200)))
+    found = sort_out(files, files.names(), OURS)
+    assert found.strange == []
+    assert [(each.place.name, each.by.base) for each in found.displaced] == [
+        (segment_name(base, 6), 29)
+    ]
+    assert numbers(found.count) == [(0, 5), (29, 7)]
