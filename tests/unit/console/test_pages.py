@@ -101,8 +101,8 @@ def test_a_group_is_shown_with_its_oldest_messages() -> None:
             assert part in text
         console.cluster.all_groups = [group()]
         console.source.looks.forget()
-        console.get("/queues/load/groups/billing")
-        assert "Nothing is open" in console.get("/queues/load/groups/billing").text
+        page = "/queues/load/groups/billing"
+        assert until(lambda: "Nothing is open" in console.get(page).text, 30)
 
 
 def test_services_are_listed_and_shown_with_their_instances() -> None:
