@@ -182,8 +182,14 @@ class Exchanges:
 
     def accepts(self, exchange: Exchange) -> bool:
         """Whether it takes publishers: its disk does, and it neither stops nor is emptied."""
-        leaves = exchange.stopping or exchange.number in self.leaving
-        return not leaves and not exchange.disk_full
+        return self._stays(exchange) and not exchange.disk_full
+
+    def staying(self) -> list[Exchange]:
+        """Those that neither stop nor are emptied, whatever their disks say."""
+        return [each for each in self if self._stays(each)]
+
+    def _stays(self, exchange: Exchange) -> bool:
+        return not exchange.stopping and exchange.number not in self.leaving
 
     def takes(self, number: int) -> bool:
         """Whether this one serves, and would take publishers if it did not leave."""

@@ -83,8 +83,9 @@ class Publishers:
 
         It stays where it is if nothing speaks against that. An exchange that it calls failed counts
         as failed until it has reported once more: after that it is as good as any other, and
-        perhaps the only one. So is one whose disk has no room, if there is no other, and one that
-        is being emptied, if there is none of these either.
+        perhaps the only one. So is one whose disk has no room, if there is no other. One that is
+        being emptied is not: that is called off if nothing else takes publishers, but for one that
+        was told to accept nothing, as it is about to be stopped. It would hold them up.
 
         Args:
             waiting: the publisher.
@@ -92,9 +93,7 @@ class Publishers:
             shift: bytes per minute that moves under way will bring to an exchange.
         """
         named = set(waiting.message.failed[:FAILED_MAX])
-        serving = [each for each in exchanges if not each.stopping]
-        staying = [each for each in serving if each.number not in exchanges.leaving]
-        usable = exchanges.accepting() or staying or serving
+        usable = exchanges.accepting() or exchanges.staying()
         candidates = [
             each.candidate(sessions.publishers_at(each.key), shift(each)) for each in usable
         ]

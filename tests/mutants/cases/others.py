@@ -158,6 +158,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("not exchange.load.groups or ", ""),
     ),
     *mutants(
+        "roq/monitor/publishers.py",
+        ("tests/unit/monitor/test_emptying.py", "tests/unit/monitor/test_elasticity.py"),
+        ("exchanges.accepting() or exchanges.staying()", "list(exchanges)"),
+        ("exchanges.accepting() or exchanges.staying()", "exchanges.accepting()"),
+    ),
+    *mutants(
         "roq/monitor/order_questions.py",
         ORDER,
         ("        elif settled and rules.known:\n", "        else:\n"),

@@ -122,12 +122,13 @@ def test_publishers_leave_an_exchange_whose_disk_takes_nothing() -> None:
     queue.periods(2)
     assert "new" in queue.placed()[1]
     queue.exchanges[1].disk_full = "sealed: cannot write its log"
+    queue.periods(2)
     before = queue.placed()
     queue.add_publisher("last", 10)
     queue.periods(4)
     after = queue.placed()
     assert sum(map(len, after.values())) == sum(map(len, before.values())) + 1, "it waits there"
-    assert set(before[1]) < set(after[1]), "where none has room nobody is moved"
+    assert set(before[1]) <= set(after[1]), "where none has room nobody is moved"
     queue.exchanges[2].disk_full = ""
     queue.periods(4)
     assert {number for number, names in queue.placed().items() if names} == {2}

@@ -173,6 +173,8 @@ def test_an_exchange_that_was_restarted_meanwhile_still_gets_nobody() -> None:
 
 def test_publishers_are_served_by_an_exchange_that_leaves_if_there_is_no_other() -> None:
     queue, _ = queue_of()
+    queue.exchanges[1].end = 1
+    queue.add_subscriber("slow", "lags")
     queue.empty(1)
     queue.kill(2)
     queue.periods(4)
@@ -583,6 +585,30 @@ def test_an_exchange_that_is_stopped_stays_retired_when_the_other_one_is_lost() 
     queue.run(STOPPING_SECONDS)
     assert not queue.exchanges[2].retired
     assert script.views[-1].exchanges[0].accepting
+
+
+def test_publishers_wait_for_another_exchange_than_one_that_is_about_to_be_stopped() -> None:
+    queue, _ = queue_of(durable=True)
+    queue.empty(2)
+    queue.periods(3)
+    assert queue.emptied(queue.answers_to(REQUEST), REQUEST)
+    queue.kill(1)
+    queue.periods(6)
+    late = queue.add_publisher("a", 0)
+    queue.periods(3)
+    assert late.numbers == [], "it takes nothing, and holds up whoever comes"
+    queue.add_exchange()
+    queue.periods(3)
+    assert late.numbers == [3]
+
+
+def test_publishers_are_served_by_an_exchange_that_nobody_has_stopped_after_all() -> None:
+    queue, _ = queue_of(durable=True)
+    queue.empty(2)
+    queue.periods(3)
+    queue.kill(1)
+    queue.run(STOPPING_SECONDS + 10)
+    assert queue.add_publisher("a", 0).numbers == [2]
 
 
 def test_an_exchange_that_was_told_to_serve_on_is_believed_only_when_it_has_retired_again() -> None:
