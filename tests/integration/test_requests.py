@@ -257,9 +257,10 @@ def test_an_instance_that_confirms_nothing_loses_what_it_was_offered(
 ) -> None:
     instance = Instance(running, queue, tmp_path / "a")
     try:
+        with client.requester(queue) as requester:
+            assert requester.request(AGAIN, 1).result(10) == 2, "it may take a while to be known"
         settings = {"send_attempts": 1, "confirm_within": 0.5}
         with client.requester(queue, settings=settings) as requester:
-            assert requester.request(AGAIN, 1).result(10) == 2
             instance.process.send_signal(signal.SIGSTOP)
             stopped = psutil.Process(instance.process.pid)
             assert until(lambda: stopped.status() == psutil.STATUS_STOPPED)
