@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
 
-import roq
 from roq.cli.commands import cli
 from roq.client.consume.delayed import PendingMessage, PendingMessages
 from roq.client.consume.lookup import FoundMessage, FoundMessages
@@ -55,10 +55,8 @@ class PaperCluster:
 
 
 @pytest.fixture
-def paper(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
-    made = PaperCluster()
-    monkeypatch.setattr(roq, "connect", lambda *_, **__: made)
-    return made
+def paper(use: Callable[[PaperCluster], PaperCluster]) -> PaperCluster:
+    return use(PaperCluster())
 
 
 def run(*arguments: str) -> Result:

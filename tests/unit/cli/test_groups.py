@@ -53,10 +53,6 @@ class PaperCluster:
         self.rows = GroupListing(list(rows), missing or {})
         self.asked: list[tuple[Any, ...]] = []
 
-    def connect(self, _address: str, *, timeout: float) -> PaperCluster:
-        del timeout
-        return self
-
     def __enter__(self) -> PaperCluster:
         return self
 
@@ -77,15 +73,6 @@ class PaperCluster:
         return ["x1"]
 
     resume_group = delete_group = pause_group
-
-
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def give(cluster: PaperCluster) -> PaperCluster:
-        monkeypatch.setattr(roq, "connect", cluster.connect)
-        return cluster
-
-    return give
 
 
 def test_groups_are_listed_with_what_holds_them_up(use: Any) -> None:

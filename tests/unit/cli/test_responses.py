@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from paper_requests import ID, ROW, PaperCluster
 
-import roq
 from roq.cli.commands import cli
 
 
 @pytest.fixture
-def paper(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
-    made = PaperCluster()
-    monkeypatch.setattr(roq, "connect", lambda *_args, **_given: made)
-    return made
+def paper(use: Callable[[PaperCluster], PaperCluster]) -> PaperCluster:
+    return use(PaperCluster())
 
 
 def run(*words: str) -> Result:

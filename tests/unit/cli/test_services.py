@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 from click.testing import CliRunner, Result
 
-import roq
 from roq.cli.commands import cli
 from roq.cli.services import DRAINED_STATUS
 from roq.client.consume.groups import GroupMember
@@ -67,10 +67,8 @@ class PaperCluster:
 
 
 @pytest.fixture
-def paper(monkeypatch: pytest.MonkeyPatch) -> PaperCluster:
-    made = PaperCluster()
-    monkeypatch.setattr(roq, "connect", lambda *_args, **_given: made)
-    return made
+def paper(use: Callable[[PaperCluster], PaperCluster]) -> PaperCluster:
+    return use(PaperCluster())
 
 
 def run(*words: str) -> Result:
