@@ -117,6 +117,7 @@ class History:
     def look(self, log: SegmentLog[bytes]) -> None:
         log.check()
         assert not log.recovered.lost, log.recovered
+        assert not any("not count" in each for each in log.recovered.problems), log.recovered
         assert self.promised <= log.end <= len(self.entries), (log.end, self.promised)
         del self.entries[log.end :]
         assert log.floor <= self.floor
@@ -301,6 +302,7 @@ class AheadHistory:
     def look(self, log: SegmentLog[bytes]) -> None:
         log.check()
         assert not log.recovered.lost, log.recovered
+        assert not any("not count" in each for each in log.recovered.problems), log.recovered
         assert log.end > max(self.shown, default=-1), "no offset is shown twice"
         assert log.floor <= max(self.floor, log.end)
         there = {at for at in self.entries if log.floor <= at < log.end and log.record(at)}
