@@ -27,6 +27,7 @@ from roq.gcm.change.steps import (
     Result,
     Saga,
     Steps,
+    Unanswered,
     exchange_hosts,
     with_problem,
     without_exchange,
@@ -138,6 +139,10 @@ class ExchangeSagas:
         except OPEN_ERRORS:
             raise  # the next leader completes it
         except RequestError as error:
+            if isinstance(error, Unanswered) and queue.record.durable:
+                name = exchange_name(exchange.number)
+                begun = f"{name} is begun, and may run: it is started when its host answers again"
+                raise with_problem(error, begun) from None
             problem = yield from self._undo_add(queue, exchange)
             raise with_problem(error, problem) from None
         return exchange.number
@@ -230,10 +235,15 @@ class ExchangeSagas:
             begun = exchange.origin == SCALING and exchange.state == "creating"
             if not begun or exchange.transaction == transaction:
                 continue
-            if self._steps.runs(queue, exchange.number):
+            if self._is_kept(queue, exchange):
                 yield from self._save_created(queue, exchange.number, exchange.transaction)
             else:
                 yield from self._undo_add(queue, exchange)
+
+    def _is_kept(self, queue: Queue, exchange: ExchangeRecord) -> bool:
+        """Whether an exchange that was begun stays, though nobody has said that it runs: in its log
+        may be what was acknowledged before its host was lost."""
+        return queue.record.durable or self._steps.runs(queue, exchange.number)
 
     # --- one less ---------------------------------------------------------------------------------
 
@@ -425,9 +435,10 @@ class ExchangeSagas:
             yield from self._steps.start_exchanges(queue, (exchange,))
             yield from self._save_created(queue, exchange.number, "")
             deed = f"{name} is back, with its log on host {exchange.host}"
-        elif self._steps.runs(queue, exchange.number):
+        elif self._is_kept(queue, exchange):
+            serves = self._steps.runs(queue, exchange.number)
             yield from self._save_created(queue, exchange.number, exchange.transaction)
-            deed = f"{name} serves, as was begun before"
+            deed = f"{name} {'serves' if serves else 'is to serve'}, as was begun before"
         else:
             deed = f"{name} is given up, which was begun before and does not run"
             problem = yield from self._undo_add(queue, exchange)

@@ -107,6 +107,11 @@ EVERYTHING: Final = -1
 OPEN_ERRORS: Final = (RegistryAway, NotLeader)
 """After these it is open what was done and who leads: nothing is undone on their account."""
 
+
+class Unanswered(RequestError):
+    """A host has not said whether it has started something: it may run."""
+
+
 T = TypeVar("T")
 Part: TypeAlias = Generator[Step, Outcome, T]
 """A piece of a saga, which gives a T to the rest of it."""
@@ -336,7 +341,7 @@ class Steps:
                     kind = RequestError  # its own registry, or leader: nothing is open here
                 raise kind(f"host {name} refused: {answer.COMMENT}")
             case str():
-                raise RequestError(f"host {name} did not start it: {answer}")
+                raise Unanswered(f"host {name} did not start it: {answer}")
             case _:
                 raise RequestError(f"host {name} gave an unexpected answer")
 

@@ -108,6 +108,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        start = True\n"),
     ),
     *mutants(
+        "roq/gcm/change/exchange.py",
+        ("tests/unit/gcm/test_durable.py", "tests/unit/gcm/change/test_half_done.py"),
+        ("isinstance(error, Unanswered) and queue.record.durable", "False"),
+        ("isinstance(error, Unanswered) and queue.record.durable", "queue.record.durable"),
+        ("return queue.record.durable or self._steps.runs", "return self._steps.runs"),
+        ("return queue.record.durable or self._steps.runs(queue, exchange.number)", "return True"),
+    ),
+    *mutants(
         "roq/gcm/change/reconciliation.py",
         ("tests/unit/gcm/change/test_reconciliation.py",),
         (" and _came_late(known, child):\n", ":\n"),

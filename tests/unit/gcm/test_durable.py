@@ -7,6 +7,7 @@ from gcm_scaling import ask, less, out
 from gcm_script import ME, PaperHost, Script
 
 from roq.gcm.config import GcmConfig
+from roq.gcm.events import RegistryLost
 from roq.gcm.machine import Settings
 from roq.gcm.state.records import QueueRecord
 from roq.protocol.control import (
@@ -266,8 +267,22 @@ def test_logs_go_with_their_queue_and_with_their_exchange_only(script: Script) -
     assert sorted(stops(script)) == [(-1, False), (-1, True), (2, True)]
 
 
-def test_an_exchange_that_may_run_unheard_takes_only_an_empty_log_with_it(script: Script) -> None:
+def test_an_exchange_that_may_run_unheard_is_begun_and_is_started_again(script: Script) -> None:
+    """It may have taken something, and what is in its log has to be read."""
     script.hosts["h2"].mute.add(StartExchange)
+    answer = ask(script, out(script))
+    assert isinstance(answer, Failure)
+    assert "x2 is begun, and may run" in answer.COMMENT
+    assert states(script)[2] == ("h2", "creating")
+    assert stops(script) == []
+    script.hosts["h2"].mute.clear()
+    script.live(6.0)
+    assert states(script)[2] == ("h2", "created")
+    assert ("q", 2) in script.hosts["h2"].children
+
+
+def test_an_exchange_that_its_host_refuses_takes_only_an_empty_log_with_it(script: Script) -> None:
+    script.hosts["h2"].refuse.add(StartExchange)
     assert isinstance(ask(script, out(script)), Failure)
     undone = [
         (each.erase, each.empty)
@@ -276,6 +291,37 @@ def test_an_exchange_that_may_run_unheard_takes_only_an_empty_log_with_it(script
         if isinstance(each, StopQueue)
     ]
     assert undone == [(True, True)]
+    assert 2 not in states(script)
+
+
+def test_what_another_leader_has_begun_is_started_again_with_what_is_in_its_log(
+    script: Script,
+) -> None:
+    script.hosts["h2"].mute.add(StartExchange)
+    script.send(2004, QName="q", Host="h2")
+    script.step()
+    assert states(script)[2] == ("h2", "creating")
+    script.feed(RegistryLost(session_ended=True))
+    script.hosts["h2"].mute.clear()
+    script.elect()
+    script.live(6.0)
+    assert states(script)[2] == ("h2", "created")
+    assert ("q", 2) in script.hosts["h2"].children
+
+
+def test_what_was_begun_on_a_host_that_is_lost_is_away_with_its_log(script: Script) -> None:
+    script.hosts["h2"].mute.add(StartExchange)
+    assert isinstance(ask(script, out(script)), Failure)
+    lose(script, "h2")
+    assert states(script)[2] == ("h2", "away")
+
+
+def test_what_an_earlier_attempt_to_grow_has_begun_is_kept(script: Script) -> None:
+    script.hosts["h2"].mute.add(StartExchange)
+    assert isinstance(ask(script, out(script)), Failure)
+    script.hosts["h2"].mute.clear()
+    assert not isinstance(ask(script, out(script, "another")), Failure)
+    assert [state for _, state in states(script).values()] == ["created"] * 3
 
 
 def test_an_undone_exchange_that_is_heard_of_later_takes_only_an_empty_log_with_it(
