@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from roq.client.request.requester import Requester, RequesterStats
     from roq.client.request.service import InstanceState, Service
     from roq.client.request.views import RequestDescription
-    from roq.client.state import Cause, ClientState, StateChange
+    from roq.client.session.events import Cause, ClientState, StateChange
     from roq.client.subscribe.message import Batch, Gap, Message
     from roq.client.subscribe.subscriber import Subscriber
     from roq.client.transact.commands import TransactionListing, TransactionSummary
@@ -138,7 +138,7 @@ _HOMES: Final = {
         "TransactionalPublisher",
         "TransactionMessage",
     ),
-    "roq.client.state": ("Cause", "ClientState", "StateChange"),
+    "roq.client.session.events": ("Cause", "ClientState", "StateChange"),
     "roq.client.admin.views": (
         "ExchangeSummary",
         "HostSummary",

@@ -14,7 +14,7 @@ from roq.client.publish import receipt as sync_receipt
 from roq.client.publish.batching import Lifetime, Payload, lifetime_ms, with_attributes
 from roq.client.publish.delayed import DelayedMessage, When
 from roq.client.publish.receipt import SendStatus
-from roq.client.state import ClientState
+from roq.client.session.events import ClientState
 from roq.protocol.attributes import attributes_of
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from roq.aio.twin import Leaving, Told, awaited
 from roq.client.io.bell import Bell, deadline_in
-from roq.client.state import ClientState
+from roq.client.session.events import ClientState
 from roq.client.subscribe import subscriber as sync_subscriber
 from roq.client.subscribe.message import Batch, Message
 from roq.client.subscribe.subscriber import remaining

@@ -11,7 +11,7 @@ from waiting import eventually
 from watched import Scene
 
 from roq.client.publish.publisher import Publisher
-from roq.client.state import Cause, ClientState
+from roq.client.session.events import Cause, ClientState
 from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import Subscriber
 from roq.errors import NotLeader

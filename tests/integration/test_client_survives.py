@@ -10,7 +10,7 @@ from waiting import eventually
 
 import roq
 import roq.testing
-from roq.client.state import Cause, ClientState
+from roq.client.session.events import Cause, ClientState
 from roq.testing import RunningCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]

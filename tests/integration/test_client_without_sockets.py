@@ -11,7 +11,7 @@ import pytest
 from waiting import eventually
 from watched import Scene
 
-from roq.client.state import Cause, ClientState
+from roq.client.session.events import Cause, ClientState
 from roq.runtime import zmtp_client
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]

@@ -28,7 +28,7 @@ SUPPORT = Path(__file__).resolve().parents[1] / "support"
 SLOW_SUBSCRIBER = """
 import sys, time
 import roq
-from roq.client.state import Cause
+from roq.client.session.events import Cause
 
 with roq.connect(sys.argv[1]) as cluster:
     subscriber = cluster.subscriber("flood")

@@ -15,7 +15,7 @@ from watched import Scene
 
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
-from roq.client.state import Cause, ClientState
+from roq.client.session.events import Cause, ClientState
 from roq.client.subscribe.shell import ReadBy
 from roq.client.subscribe.subscriber import Subscriber
 from roq.model import Limits

@@ -15,7 +15,7 @@ from waiting import eventually
 
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
-from roq.client.state import Cause, StateChange
+from roq.client.session.events import Cause, StateChange
 from roq.client.subscribe.subscriber import Subscriber
 from roq.model import Limits
 from roq.protocol.framing import split_live

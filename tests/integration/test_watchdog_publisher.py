@@ -10,7 +10,7 @@ from waiting import eventually
 from watched import Scene
 
 from roq.client.publish.publisher import Publisher
-from roq.client.state import Cause, ClientState, StateChange
+from roq.client.session.events import Cause, ClientState, StateChange
 from roq.errors import DeliveryError, QueueNotFound, Unavailable
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]

@@ -7,7 +7,7 @@ from standings import seconds
 from waiting import eventually
 from watched import Scene
 
-from roq.client.state import Cause, ClientState
+from roq.client.session.events import Cause, ClientState
 from roq.errors import Unavailable
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.long]

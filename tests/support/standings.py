@@ -6,7 +6,7 @@ import re
 
 from waiting import eventually
 
-from roq.client.state import Cause, ClientState, StateChange
+from roq.client.session.events import Cause, ClientState, StateChange
 
 
 class Standings:

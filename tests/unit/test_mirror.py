@@ -63,7 +63,6 @@ client/publish/publisher
 client/publish/stats
 client/session/events
 client/session/shell
-client/state
 client/status/reporter
 client/subscribe/subscriber
 coordination/counter

@@ -20,6 +20,7 @@ from roq.client.session.events import (
     AskManager,
     AskMonitor,
     AttachWanted,
+    Cause,
     Close,
     DropMonitor,
     Effect,
@@ -39,7 +40,6 @@ from roq.client.session.events import (
     TellMonitor,
     TopologyWanted,
 )
-from roq.client.state import Cause
 from roq.errors import InvalidRequest, QueueNotFound, QueueStopped, Unavailable
 from roq.machine import Tick, Transitions
 from roq.model import Limits

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from roq.client.io.engine import Engine
-from roq.client.state import Cause, ClientState, StateChange
+from roq.client.session.events import Cause, ClientState, StateChange
 from roq.client.status.status import Status, StatusLog
 from roq.errors import Closed
 

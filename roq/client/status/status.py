@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from roq.client.session.events import SessionFacts, SessionState
-from roq.client.state import Cause, ClientState, StateChange
+from roq.client.session.events import Cause, ClientState, SessionFacts, SessionState, StateChange
 
 QUIET_SECONDS: Final = 2.0
 """Nothing for so long, though something should have come, and the reason is told."""

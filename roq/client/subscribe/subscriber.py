@@ -15,9 +15,8 @@ from typing import Final, Self
 from roq.client.io import at_exit as farewell
 from roq.client.io.bell import deadline_in
 from roq.client.io.engine import Engine
-from roq.client.session.events import SessionState
+from roq.client.session.events import ClientState, SessionState
 from roq.client.session.shell import MonitorSession
-from roq.client.state import ClientState
 from roq.client.status.reporter import OnState, StatusReporter
 from roq.client.status.status import (
     QUIET_SECONDS,

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from roq.client.session.events import SessionFacts, SessionState
-from roq.client.state import Cause, ClientState
+from roq.client.session.events import Cause, ClientState, SessionFacts, SessionState
 from roq.client.status.status import (
     CONNECTED,
     QUIET_SECONDS,
