@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import sqlalchemy as sa
 
-from roq.client.naming import client_name
+from roq.client.io.naming import client_name
 from roq.errors import Unavailable
 from roq.jobs.database import JobDatabase
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, TIDY_MAX, JobInstances

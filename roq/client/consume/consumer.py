@@ -27,7 +27,7 @@ from roq.client.consume.shell import ConsumerShell
 from roq.client.io import at_exit as farewell
 from roq.client.io.bell import deadline_in
 from roq.client.io.engine import Engine
-from roq.client.naming import client_name
+from roq.client.io.naming import client_name
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
 from roq.client.subscribe.message import MICROSECONDS

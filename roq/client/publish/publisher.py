@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
-from roq.client.naming import client_name
+from roq.client.io.naming import client_name
 from roq.client.publish.batching import Lifetime, Payload, lifetime_ms, payload_of, with_attributes
 from roq.client.publish.delayed import LaterPublishing, When
 from roq.client.publish.latency import LatencyBook

@@ -23,7 +23,7 @@ from roq.client.consume.consumer import _checked, start_of
 from roq.client.consume.seat import Membership
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
-from roq.client.naming import client_name
+from roq.client.io.naming import client_name
 from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.handling import BATCHES_HELD, Handling, ServiceStats, brief

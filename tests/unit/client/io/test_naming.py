@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from roq.client.naming import client_name
+from roq.client.io.naming import client_name
 from roq.errors import InvalidName, RemoteProtocolError
 from roq.model import CLIENT_NAME_MAX
 from roq.protocol import documents
