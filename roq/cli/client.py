@@ -13,8 +13,8 @@ import click
 
 import roq
 from roq.cli.cluster_option import address_given, cluster_after
-from roq.client.addresses import parse_addresses
 from roq.errors import InvalidRequest, Unavailable
+from roq.runtime.addresses import parse_addresses
 
 ANSWER_SECONDS: Final = 10.0
 ADDRESSES_LOOKED_AT_MAX: Final = 3

@@ -8,11 +8,11 @@ from typing import Final
 
 import zmq
 
-from roq.client.addresses import without_zeromq
 from roq.client.survey import ask_all
 from roq.errors import RemoteProtocolError
 from roq.protocol import documents
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest, Failure, Health, HealthRequest
+from roq.runtime.addresses import without_zeromq
 from roq.runtime.sockets import new_context
 
 SECONDS: Final = 1.0

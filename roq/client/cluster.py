@@ -13,7 +13,6 @@ from typing import Final, Protocol, Self, TypeVar
 
 import msgspec
 
-from roq.client.addresses import parse_addresses, what_is_at
 from roq.client.admin.broadcast import Watch
 from roq.client.admin.commands import HostCommands, create_request, exchange_request, request
 from roq.client.admin.management import Management, wait_result
@@ -56,6 +55,7 @@ from roq.model import FLUSH, VOLATILE, Limits, check_client_name, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
 from roq.runtime import descriptors
+from roq.runtime.addresses import parse_addresses, what_is_at
 from roq.timing import AWAY_SECONDS, COMMAND_SECONDS
 
 DESCRIPTORS_MOST: Final = 65_536

@@ -13,7 +13,6 @@ from typing import Final
 
 import zmq
 
-from roq.client.addresses import parse_addresses
 from roq.client.admin.views import HostSummary
 from roq.client.cluster import connect
 from roq.errors import RoQError, Unavailable
@@ -29,6 +28,7 @@ from roq.protocol.control import (
     LocateRequest,
 )
 from roq.protocol.reports import Check
+from roq.runtime.addresses import parse_addresses
 from roq.runtime.reactor import Reactor
 from roq.runtime.rpc import RpcClient
 from roq.runtime.sockets import new_context

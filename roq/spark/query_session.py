@@ -19,11 +19,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from roq.client.addresses import parse_addresses
 from roq.client.io.engine import Engine
 from roq.client.session.shell import MonitorSession
 from roq.model import LogId
 from roq.protocol.control import Topology
+from roq.runtime.addresses import parse_addresses
 from roq.spark.offsets import read_offsets
 from roq.spark.options import Options
 

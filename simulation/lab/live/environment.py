@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import roq
-from roq.client.addresses import parse_addresses
 from roq.client.admin.views import ScalingRules
 from roq.errors import ConfigError, QueueExists, RoQError
+from roq.runtime.addresses import parse_addresses
 from roq.simulation.lab.live import faults
 from roq.simulation.lab.live.interrupts import Aside, check
 from roq.simulation.lab.live.setting import Queues, Setting

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 import roq
-from roq.client.addresses import parse_addresses
 from roq.errors import ConfigError, RoQError
 from roq.local.settings import HOSTS_MAX
+from roq.runtime.addresses import parse_addresses
 from roq.runtime.signals import SignalEvent
 from roq.simulation.lab.archive.document import (
     PhaseTime,

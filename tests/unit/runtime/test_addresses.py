@@ -9,8 +9,8 @@ import pytest
 import zmq
 
 import roq
-from roq.client.addresses import parse_addresses, what_is_at
 from roq.errors import InvalidRequest, Unavailable
+from roq.runtime.addresses import parse_addresses, what_is_at
 from roq.runtime.sockets import new_context
 
 
