@@ -15,7 +15,7 @@ from roq.cli.messages import document_of
 from roq.cli.output import done, note, print_fields, print_json, print_table
 from roq.client.admin.wording import bytes_text
 from roq.client.consume.dead_letters import SUFFIX
-from roq.client.dead_letters import HELD_MAX, Found, Requeue, Wanted, held, paced
+from roq.client.operate.dead_letters import HELD_MAX, Found, Requeue, Wanted, held, paced
 
 CUT_SHOWN_MAX: Final = 5
 P = ParamSpec("P")

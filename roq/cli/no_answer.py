@@ -8,7 +8,7 @@ from typing import Final
 
 import zmq
 
-from roq.client.survey import ask_all
+from roq.client.operate.survey import ask_all
 from roq.errors import RemoteProtocolError
 from roq.protocol import documents
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest, Failure, Health, HealthRequest

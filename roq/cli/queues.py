@@ -285,7 +285,7 @@ def what_is_held(description: QueueDescription, seconds: float) -> str:
     or it does not say."""
     if not (description.running and description.limits.log_until_done):
         return ""
-    from roq.client.survey import one  # noqa: PLC0415 - rarely needed, and loads a whole client
+    from roq.client.operate.survey import one  # noqa: PLC0415 - rarely needed, and loads a whole client
 
     (monitor,) = one(description.monitor, min(seconds, ACTIVITY_SECONDS)).findings
     return next((each.detail for each in monitor.checks if each.name == RETENTION), "")

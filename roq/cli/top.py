@@ -19,7 +19,7 @@ from roq.cli.client import Target, cluster_command
 from roq.cli.interrupts import ends_quietly
 from roq.cli.keys import HELP, HINT, Browsing, Keys, Press, pressed
 from roq.cli.output import console
-from roq.client.followers import Followers
+from roq.client.operate.followers import Followers
 from roq.errors import QueueNotFound, Unavailable
 
 LOOK_SECONDS: Final = 0.05

@@ -14,7 +14,8 @@
                                                         (machine: status, why nothing flows)
 
 The folders build on each other in one direction: a publisher and a subscriber know nothing of each
-other, both have a session, and everything runs in `io`.
+other, both have a session, and everything runs in `io`. What command line and console need for
+operators stands in `operate`, on top of all.
 
 What is lost is looked for again at once, then after waits that are drawn anew each time
 (`roq.runtime.backoff`). All parts of a client ask configuration managers over one connection to

@@ -15,7 +15,7 @@ import msgspec
 
 from roq.client.admin import rules
 from roq.client.admin.wording import many, place_of
-from roq.client.dead_letters import Wanted
+from roq.client.operate.dead_letters import Wanted
 from roq.console.dead_letters import Letters, agreed
 from roq.console.guard import whole
 from roq.console.pages import wanted_letters

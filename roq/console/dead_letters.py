@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Final
 
-from roq.client.dead_letters import HELD_MAX, Found, Requeue, Wanted, held, paced
+from roq.client.operate.dead_letters import HELD_MAX, Found, Requeue, Wanted, held, paced
 from roq.console.source import Source
 from roq.errors import Busy, InvalidRequest, RoQError
 

@@ -14,8 +14,8 @@ from roq.client.admin.views import QueueSummary
 from roq.client.admin.wording import settings_texts
 from roq.client.consume.dead_letters import SUFFIX
 from roq.client.consume.groups import GroupListing
-from roq.client.dead_letters import GROUP as LETTERS_GROUP
-from roq.client.dead_letters import Wanted
+from roq.client.operate.dead_letters import GROUP as LETTERS_GROUP
+from roq.client.operate.dead_letters import Wanted
 from roq.client.request.views import ServiceView
 from roq.console.audit import Audit
 from roq.console.dead_letters import LETTERS_SHOWN, LetterGone, Letters

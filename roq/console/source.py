@@ -14,13 +14,13 @@ from typing import Final, TypeVar
 import msgspec
 
 import roq
-from roq.client import survey
 from roq.client.admin.board import QueueView
 from roq.client.admin.statistics import StreamState
 from roq.client.admin.views import HostSummary, Listing, QueueDescription, QueueSummary
 from roq.client.consume.groups import GroupListing
-from roq.client.dead_letters import GROUP
-from roq.client.followers import Followers, QueueReport
+from roq.client.operate import survey
+from roq.client.operate.dead_letters import GROUP
+from roq.client.operate.followers import Followers, QueueReport
 from roq.client.request.views import ServiceView
 from roq.console.looks import FIRST_SECONDS, Look, Looks
 from roq.errors import RoQError, Unavailable

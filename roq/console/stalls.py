@@ -8,8 +8,8 @@ from typing import Final
 
 from roq.client.admin.views import HostSummary, QueueSummary
 from roq.client.consume.groups import GroupListing
-from roq.client.followers import QueueReport
-from roq.client.survey import Survey
+from roq.client.operate.followers import QueueReport
+from roq.client.operate.survey import Survey
 
 STALLS_MAX: Final = 200
 

@@ -16,9 +16,9 @@ import msgspec
 from roq.client.admin.board import Board
 from roq.client.admin.views import HostSummary, Listing, QueueDescription, QueueSummary
 from roq.client.consume.groups import GroupListing, GroupMember, GroupPart, GroupSummary
-from roq.client.followers import QueueReport
+from roq.client.operate.followers import QueueReport
+from roq.client.operate.survey import Finding, Survey
 from roq.client.request.views import RequestRow, ServiceView
-from roq.client.survey import Finding, Survey
 from roq.console.app import WebConsole
 from roq.console.looks import Look
 from roq.console.settings import ConsoleSettings

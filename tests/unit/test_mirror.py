@@ -49,7 +49,6 @@ cli/replay
 cli/sim_report
 cli/sim_run
 cli/sim_sweep
-client/survey
 cli/top
 cli/up
 cli/watch
@@ -57,6 +56,7 @@ client/admin/broadcast
 client/admin/statistics
 client/cluster
 client/request/commands
+client/operate/survey
 client/publish/events
 client/publish/link
 client/publish/publisher

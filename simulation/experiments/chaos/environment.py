@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import roq
-from roq.client.survey import ask_all
+from roq.client.operate.survey import ask_all
 from roq.errors import RoQError
 from roq.model import VOLATILE
 from roq.protocol.control import ClusterInfo, ClusterInfoRequest

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from roq.client.admin.views import ScalingRules
-from roq.client.survey import ask_all
+from roq.client.operate.survey import ask_all
 from roq.errors import RegistryAway, RoQError
 from roq.protocol.control import Health, HealthRequest
 from roq.protocol.kpi import ExchangeKpi

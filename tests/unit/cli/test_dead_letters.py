@@ -13,7 +13,7 @@ import roq
 from roq.cli.commands import cli
 from roq.client.consume.holding import ACKED, RETURNED, Holding
 from roq.client.consume.message import ConsumedMessage, Settlement, messages_of
-from roq.client.dead_letters import GROUP
+from roq.client.operate.dead_letters import GROUP
 from roq.client.subscribe.message import Batch
 from roq.errors import Unavailable
 from roq.model import LogId, PublisherId

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from roq.cli import health
 from roq.cli.commands import cli
 from roq.client.admin.views import HostSummary
-from roq.client.survey import Finding, Survey, _forgotten
+from roq.client.operate.survey import Finding, Survey, _forgotten
 from roq.protocol.reports import Check
 
 Run = Callable[..., Result]

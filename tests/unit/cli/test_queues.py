@@ -14,7 +14,6 @@ import roq
 from roq.cli import queues
 from roq.cli.client import ANSWER_SECONDS, CHANGE_SECONDS
 from roq.cli.queues import REQUESTS_BYTES, parse_limits, queue
-from roq.client import survey
 from roq.client.admin.board import QueueView
 from roq.client.admin.views import (
     Listing,
@@ -23,7 +22,8 @@ from roq.client.admin.views import (
     ScalingRules,
     rules_document,
 )
-from roq.client.survey import Finding, Survey
+from roq.client.operate import survey
+from roq.client.operate.survey import Finding, Survey
 from roq.model import Limits
 from roq.protocol.reports import RETENTION, Check
 from roq.timing import COMMAND_SECONDS

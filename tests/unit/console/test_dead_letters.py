@@ -12,7 +12,7 @@ import pytest
 from paper_console import SCRIPT, PaperConsole
 
 from roq.client.consume.dead_letters import DeadLetter
-from roq.client.dead_letters import Wanted
+from roq.client.operate.dead_letters import Wanted
 from roq.console import dead_letters as module
 from roq.console.dead_letters import AT_ONCE_MAX, PAYLOAD_MAX, Letters, agreed, shown
 from roq.errors import Busy, InvalidRequest

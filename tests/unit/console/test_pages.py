@@ -9,7 +9,7 @@ from commands import until
 from paper_console import SCRIPT, PaperConsole, described, group, host, service, summary
 
 from roq.client.consume.groups import OldestMessage
-from roq.client.survey import Finding, Survey
+from roq.client.operate.survey import Finding, Survey
 from roq.console.pages import PAGES, View, failed
 from roq.console.source import Connection
 from roq.errors import InvalidRequest, QueueNotFound, Unavailable

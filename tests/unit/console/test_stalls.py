@@ -10,8 +10,8 @@ from paper_console import group, host, summary
 
 from roq.client.admin.board import Board
 from roq.client.consume.groups import GroupListing
-from roq.client.followers import QueueReport
-from roq.client.survey import Finding, Survey
+from roq.client.operate.followers import QueueReport
+from roq.client.operate.survey import Finding, Survey
 from roq.console.stalls import Stall, stalls
 
 

@@ -6,10 +6,10 @@ from typing import Any, Self
 
 import kpi_samples
 
-from roq.client import followers as module
 from roq.client.admin.broadcast import ClusterState, QueueStatus
 from roq.client.admin.statistics import Sample, StreamState
-from roq.client.followers import Followers
+from roq.client.operate import followers as module
+from roq.client.operate.followers import Followers
 
 
 class PaperStream:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from roq.client.consume.dead_letters import DeadLetter
-from roq.client.dead_letters import CHUNK, HELD_MAX, Found, Wanted, paced
+from roq.client.operate.dead_letters import CHUNK, HELD_MAX, Found, Wanted, paced
 
 DIED = datetime(2026, 11, 25, tzinfo=UTC)
 
