@@ -91,7 +91,6 @@ if TYPE_CHECKING:
     from roq.client.request.service import InstanceState, Service
     from roq.client.request.views import RequestDescription
     from roq.client.session.events import Cause, ClientState, StateChange
-    from roq.client.subscribe.message import Batch, Gap, Message
     from roq.client.subscribe.subscriber import Subscriber
     from roq.client.transact.commands import TransactionListing, TransactionSummary
     from roq.client.transact.publisher import (
@@ -109,6 +108,7 @@ if TYPE_CHECKING:
     from roq.model import Limits
     from roq.protocol.requesting import RequestState, ServiceSettings
     from roq.protocol.transaction import Decision
+    from roq.read.message import Batch, Gap, Message
 
 __version__ = "0.1.0"
 
@@ -121,7 +121,7 @@ _HOMES: Final = {
     "roq.client.publish.publisher": ("Publisher",),
     "roq.client.publish.stats": ("PublisherStats",),
     "roq.client.subscribe.subscriber": ("Subscriber",),
-    "roq.client.subscribe.message": ("Batch", "Gap", "Message"),
+    "roq.read.message": ("Batch", "Gap", "Message"),
     "roq.client.publish.receipt": ("Outcome", "Receipt", "SendStatus"),
     "roq.client.request.context": ("RequestContext",),
     "roq.client.request.endpoint": ("Endpoint", "endpoint"),

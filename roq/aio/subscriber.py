@@ -14,9 +14,9 @@ from roq.aio.twin import Leaving, Told, awaited
 from roq.client.io.bell import Bell, deadline_in
 from roq.client.session.events import ClientState
 from roq.client.subscribe import subscriber as sync_subscriber
-from roq.client.subscribe.message import Batch, Message
 from roq.client.subscribe.subscriber import remaining
 from roq.errors import Closed
+from roq.read.message import Batch, Message
 
 TAKE_BATCHES: Final = 64
 """Batches that one turn of the event loop gets."""

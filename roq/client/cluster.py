@@ -40,7 +40,6 @@ from roq.client.publish.receipt import Receipt
 from roq.client.publish.resume import ExchangeAddress, Identity, Places, resume
 from roq.client.request.commands import RequestCommands, Services
 from roq.client.status.reporter import OnState
-from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import StartOption, Subscriber
 from roq.client.transact.commands import TransactionCommands
 from roq.errors import (
@@ -54,6 +53,7 @@ from roq.errors import (
 from roq.model import FLUSH, VOLATILE, Limits, check_client_name, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.public_answers import NO
+from roq.read.message import Gap
 from roq.runtime import descriptors
 from roq.runtime.addresses import parse_addresses, what_is_at
 from roq.timing import AWAY_SECONDS, COMMAND_SECONDS

@@ -28,7 +28,7 @@ from typing import Self
 import msgspec
 import xxhash
 
-from roq.client.subscribe.message import Batch, Gap, Message
+from roq.read.message import Batch, Gap, Message
 from roq.testing.positions import Positions
 
 _digest = xxhash.xxh3_64_intdigest

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple, Self
 
 import zmq
 
-from roq.client.subscribe.message import Batch
 from roq.model import PublisherId
+from roq.read.message import Batch
 from roq.runtime.sockets import new_context
 
 HEAD: Final = struct.Struct("<16sQQ")

@@ -18,9 +18,9 @@ import msgspec
 
 import roq
 from roq.client.publish.publisher import Publisher
-from roq.client.subscribe.message import Batch, Gap
 from roq.demo.latency import Histogram
 from roq.errors import RoQError
+from roq.read.message import Batch, Gap
 from roq.simulation.real import naive
 from roq.simulation.real.asker import Asker
 from roq.simulation.real.commands import Commands, Finish, Move, Open, Rate

@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Final, Protocol
 
-from roq.client.subscribe.message import MICROSECONDS
+from roq.read.message import MICROSECONDS
 
 START_SECONDS: Final = 100.0
 AT_ONCE_MAX: Final = 100_000

@@ -12,10 +12,10 @@ from watched import Scene
 
 from roq.client.publish.publisher import Publisher
 from roq.client.session.events import Cause, ClientState
-from roq.client.subscribe.message import Gap
 from roq.client.subscribe.subscriber import Subscriber
 from roq.errors import NotLeader
 from roq.model import endpoint_of
+from roq.read.message import Gap
 
 pytestmark = [pytest.mark.integration, pytest.mark.faults]
 

@@ -22,10 +22,10 @@ from waiting import eventually
 
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
-from roq.client.subscribe.message import Message
 from roq.client.subscribe.subscriber import Subscriber
 from roq.errors import Closed, InvalidRequest, QueueNotFound, Unavailable
 from roq.model import ExchangeInfo, Limits
+from roq.read.message import Message
 from roq.testing.faults import FaultyNetwork, parse_endpoint
 from roq.testing.history import History, Verdict
 

@@ -13,12 +13,12 @@ from typing import Final
 
 import msgspec
 
-from roq.client.subscribe.message import Batch, Gap
 from roq.model import Limits, PublisherId, monitor_epoch, publisher_epoch
 from roq.protocol import channel, documents
 from roq.protocol.batch import Kind, read_header
 from roq.protocol.control import Assigned, Control, Relocate, Relocated, Topology
 from roq.protocol.entry import NONE, EntryKind, read_entry
+from roq.read.message import Batch, Gap
 from roq.simulation.virtual.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
 from roq.simulation.virtual.actors.monitor import Listener, Monitor
 from roq.simulation.virtual.actors.publisher import Publisher

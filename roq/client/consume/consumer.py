@@ -30,7 +30,6 @@ from roq.client.io.engine import Engine
 from roq.client.io.naming import client_name
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession
-from roq.client.subscribe.message import MICROSECONDS
 from roq.errors import (
     Closed,
     InvalidRequest,
@@ -43,6 +42,7 @@ from roq.errors import (
 from roq.model import encode_topic
 from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
 from roq.protocol.consuming import EXTEND_SECONDS_MAX, MODES, GroupSettings
+from roq.read.message import MICROSECONDS
 
 PREFETCH: Final = 4_096
 """Messages that a consumer holds at most,"""

@@ -21,10 +21,10 @@ from roq.client.admin.views import QueueDescription
 from roq.client.consume.message import ConsumedBatch, ConsumedMessage
 from roq.client.publish.batching import Attributed
 from roq.client.publish.publisher import Publisher
-from roq.client.subscribe.message import Message
 from roq.errors import MessageTooLarge, RemoteProtocolError, RoQError
 from roq.model import Limits
 from roq.protocol.attributes import RESERVED, Attributes, packed_size
+from roq.read.message import Message
 
 SUFFIX: Final = ".dead"
 FLUSH_SECONDS: Final = 30.0

@@ -17,7 +17,6 @@ from roq.client.admin.management import wait_result
 from roq.client.admin.views import QueueDescription
 from roq.client.io.engine import Engine
 from roq.client.io.exchange_connections import ExchangeConnection
-from roq.client.subscribe.message import MICROSECONDS
 from roq.errors import (
     GroupNotFound,
     InvalidRequest,
@@ -39,6 +38,7 @@ from roq.protocol.consuming import (
     Ordered,
 )
 from roq.protocol.requesting import Figures
+from roq.read.message import MICROSECONDS
 from roq.runtime.interfaces import Timer
 
 _REQUEST: Final = 1

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from roq.client.subscribe.message import Batch
 from roq.errors import RemoteProtocolError
 from roq.model import LogId
 from roq.protocol.attributes import BatchAttributes
 from roq.protocol.batch import HEADER_BYTES, Kind, read_body, read_header
 from roq.protocol.columns import read_column
 from roq.protocol.consuming import Run
+from roq.read.message import Batch
 
 OPEN: Final = 0
 ACKED: Final = 1

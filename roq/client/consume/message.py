@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from roq.client.consume.holding import Holding
-from roq.client.subscribe.message import Batch, Message
 from roq.errors import InvalidRequest
 from roq.protocol.consuming import DELAY_SECONDS_MAX, REASON_MAX, clean
+from roq.read.message import Batch, Message
 
 
 class Settlement:

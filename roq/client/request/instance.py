@@ -25,7 +25,6 @@ from roq.client.consume.seat import (
     SeatPhase,
     Told,
 )
-from roq.client.subscribe.message import Batch
 from roq.log.leases import runs_of
 from roq.model import LogId
 from roq.protocol import requesting
@@ -41,6 +40,7 @@ from roq.protocol.requesting import (
     RequestState,
     Revoked,
 )
+from roq.read.message import Batch
 
 ANSWER_BYTES: Final = 4 * 1024 * 1024
 """Answers that travel in one message, unless one alone has more."""

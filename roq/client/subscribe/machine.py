@@ -13,7 +13,6 @@ from typing import Final, assert_never
 from roq.client.session.events import SessionFacts
 from roq.client.status.status import ExchangeFacts, SubscriberFacts
 from roq.client.subscribe.backpressure import AHEAD_BYTES, MergeBackpressure
-from roq.client.subscribe.message import Batch, Gap
 from roq.client.subscribe.progress import Progress, oldest
 from roq.client.subscribe.resequencer import HELD_BYTES_MAX, Counts, Resequencer
 from roq.machine import Tick
@@ -34,6 +33,7 @@ from roq.read.events import (
     Unsubscribe,
     Verify,
 )
+from roq.read.message import Batch, Gap
 from roq.read.offset_chain import LogGap
 from roq.read.reader import Reader
 from roq.timing import AWAY_SECONDS

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from roq.client.subscribe.message import Batch, Gap
 from roq.errors import RoQError
+from roq.read.message import Batch, Gap
 
 BUFFER_BYTES: Final = 32 * 1024 * 1024
 BUFFER_BATCHES: Final = 20_000

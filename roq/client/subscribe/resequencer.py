@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from roq.client.subscribe.losses import LossRules
-from roq.client.subscribe.message import MICROSECONDS, Batch, Gap
 from roq.client.subscribe.recalls import Recall, Recalls
 from roq.client.subscribe.stream import BOUNDS, LOST, Held, Stream, hold, missed
 from roq.client.subscribe.streams import STREAMS_MAX, Streams
@@ -32,6 +31,7 @@ from roq.protocol.batch import (
     unpack_body,
 )
 from roq.protocol.version import WIRE_VERSION
+from roq.read.message import MICROSECONDS, Batch, Gap
 from roq.timing import AWAY_SECONDS
 
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -27,7 +27,6 @@ from roq.client.status.reporter import Losses
 from roq.client.status.status import SubscriberFacts
 from roq.client.subscribe.log_connection import READ_BYTES, LogConnection
 from roq.client.subscribe.machine import Order, ReceptionStats, Starts, SubscriberMachine
-from roq.client.subscribe.message import MICROSECONDS
 from roq.client.subscribe.receive_queue import ReceiveQueue
 from roq.client.subscribe.user_thread import Presence, UserThread
 from roq.errors import Closed, RoQError
@@ -35,6 +34,7 @@ from roq.model import ExchangeInfo, LogId
 from roq.protocol.channel import NONCE_BYTES
 from roq.protocol.control import Topology
 from roq.read.events import Ask, BelowFloor, Event, Subscribe, Unsubscribe
+from roq.read.message import MICROSECONDS
 from roq.runtime.interfaces import Timer
 from roq.runtime.structured_logs import RateLimited
 from roq.timing import AWAY_SECONDS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from roq.client.subscribe.message import Gap
 from roq.model import LogId, PublisherId
 from roq.protocol.batch import HEADER_BYTES, Header, Kind, read_floor
+from roq.read.message import Gap
 
 LOST: Final = -1
 """The `kind` of what was put aside and has left the log since."""

@@ -25,7 +25,6 @@ from roq.client.status.status import (
     subscriber_status,
 )
 from roq.client.subscribe.machine import ReceptionStats, Starts
-from roq.client.subscribe.message import MICROSECONDS, Batch, Gap, Message
 from roq.client.subscribe.receive_queue import BUFFER_BYTES, ReceiveQueue
 from roq.client.subscribe.shell import SubscriberShell
 from roq.errors import (
@@ -41,6 +40,7 @@ from roq.model import encode_topic
 from roq.protocol.channel import PREFIXES_MAX
 from roq.protocol.control import Topology
 from roq.read.events import BelowFloor, From, Start
+from roq.read.message import MICROSECONDS, Batch, Gap, Message
 from roq.timing import AWAY_SECONDS
 
 StartOption = str | int | datetime | Mapping[str, int]

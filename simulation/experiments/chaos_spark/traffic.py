@@ -13,11 +13,11 @@ import psutil
 
 import roq
 from roq.client.admin.views import ScalingRules
-from roq.client.subscribe.message import Gap
 from roq.errors import RoQError
 from roq.model import LogId
 from roq.protocol.batch import Kind
 from roq.read.log_reader import LogReader
+from roq.read.message import Gap
 from roq.simulation.experiments.chaos_spark.judge import Row
 from roq.simulation.real.waiting import until
 from roq.spark.offsets import Offsets

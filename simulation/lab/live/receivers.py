@@ -8,10 +8,10 @@ from collections.abc import Callable
 from time import monotonic
 
 import roq
-from roq.client.subscribe.message import Batch, Gap
 from roq.client.subscribe.subscriber import Subscriber
 from roq.demo.latency import bucket_of
 from roq.errors import RoQError
+from roq.read.message import Batch, Gap
 from roq.simulation.lab.live.clocks import MICROSECONDS, Clock
 from roq.simulation.lab.live.plan import SubscriberStay
 from roq.simulation.lab.live.stamp import SOURCE_MASK, STAMP, TAG_BITS

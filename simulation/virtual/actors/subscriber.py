@@ -8,7 +8,6 @@ from typing import Final
 
 from roq.client.subscribe.backpressure import AHEAD_BYTES
 from roq.client.subscribe.machine import Order, Starts, SubscriberMachine
-from roq.client.subscribe.message import Batch, Gap
 from roq.model import ExchangeInfo, LogId
 from roq.protocol.control import Control, Topology
 from roq.read.events import (
@@ -23,6 +22,7 @@ from roq.read.events import (
     Subscribe,
     Unsubscribe,
 )
+from roq.read.message import Batch, Gap
 from roq.simulation.virtual.actors.exchange import SUBSCRIBE, UNSUBSCRIBE
 from roq.simulation.virtual.network import Connection, Frames, Wire
 from roq.simulation.virtual.world import Alarm, Time

@@ -14,9 +14,9 @@ from roq.aio.consumer import Consumer
 from roq.client.consume.consumer import Consumer as SyncConsumer
 from roq.client.consume.holding import ACKED, RETURNED, Holding
 from roq.client.consume.message import ConsumedBatch, Settlement
-from roq.client.subscribe.message import Batch
 from roq.errors import Closed, LeaseLost, RoQError, Unavailable
 from roq.model import LogId, PublisherId
+from roq.read.message import Batch
 
 
 def holding(*payloads: bytes, attempt: int = 1) -> Holding:

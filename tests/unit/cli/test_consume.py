@@ -14,8 +14,8 @@ from roq.cli.commands import cli
 from roq.cli.consume import HELD_MAX, PREFETCH
 from roq.client.consume.holding import ACKED, RETURNED, Holding
 from roq.client.consume.message import ConsumedBatch, Settlement
-from roq.client.subscribe.message import Batch
 from roq.model import LogId, PublisherId
+from roq.read.message import Batch
 
 
 class PaperCluster:

@@ -14,10 +14,10 @@ from roq.cli.commands import cli
 from roq.client.consume.holding import ACKED, RETURNED, Holding
 from roq.client.consume.message import ConsumedMessage, Settlement, messages_of
 from roq.client.operate.dead_letters import GROUP
-from roq.client.subscribe.message import Batch
 from roq.errors import Unavailable
 from roq.model import LogId, PublisherId
 from roq.protocol.attributes import Attributes, BatchAttributes, pack_attributes
+from roq.read.message import Batch
 
 
 def letter(number: int, reason: str = "timeout", topic: str = "eu", group: str = "g") -> Attributes:

@@ -10,9 +10,9 @@ import pytest
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.stats import PublisherStats
-from roq.client.subscribe.message import Batch, Gap
 from roq.errors import Unavailable, WouldBlock
 from roq.model import PublisherId
+from roq.read.message import Batch, Gap
 from roq.simulation.lab.live.clocks import Clock
 from roq.simulation.lab.live.plan import Plan, PublisherStay, Share, Stretch, SubscriberStay
 from roq.simulation.lab.live.receivers import Receiver

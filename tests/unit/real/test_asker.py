@@ -12,9 +12,9 @@ from roq.client.request.calls import HeldWork, Work
 from roq.client.request.instance import RequestHolding
 from roq.client.request.many import PendingMany
 from roq.client.request.pending import Pending
-from roq.client.subscribe.message import Batch
 from roq.model import LogId, PublisherId
 from roq.protocol.requesting import Position, RequestEnd, RequestState
+from roq.read.message import Batch
 from roq.simulation.real import asker
 from roq.simulation.real.asker import Asker
 from roq.simulation.real.instance import AGAIN, Instance, Reply, Task, TaskFailedError

@@ -8,9 +8,9 @@ import pytest
 
 from roq.client.consume.holding import ACKED, GIVEN, KEPT, LOST, RETURNED, Holding, Segment
 from roq.client.consume.message import ConsumedBatch, Settlement
-from roq.client.subscribe.message import Batch
 from roq.errors import LeaseLost
 from roq.model import LogId, PublisherId
+from roq.read.message import Batch
 from roq.simulation.real import member
 from roq.simulation.real.journal import Lease, Record
 from roq.simulation.real.member import Member

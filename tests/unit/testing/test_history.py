@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from roq.client.subscribe.message import Batch, Gap, Message
 from roq.model import PublisherId
+from roq.read.message import Batch, Gap, Message
 from roq.testing.history import History
 
 P = PublisherId(b"p" * 16)

@@ -19,7 +19,6 @@ from roq.client.consume.message import ConsumedBatch, Settlement
 from roq.client.consume.seat import Membership
 from roq.client.io.engine import Engine
 from roq.client.session.events import SessionState
-from roq.client.subscribe.message import Batch
 from roq.errors import (
     Closed,
     InvalidRequest,
@@ -29,6 +28,7 @@ from roq.errors import (
     Unavailable,
 )
 from roq.model import LogId, PublisherId
+from roq.read.message import Batch
 
 
 def holding(*payloads: bytes, attempt: int = 1) -> Holding:

@@ -19,7 +19,6 @@ from roq.client.consume.holding import ACKED, Holding
 from roq.client.consume.message import ConsumedBatch, Settlement
 from roq.client.publish.batching import Attributed, size_of
 from roq.client.publish.publisher import Publisher
-from roq.client.subscribe.message import Batch, Message
 from roq.errors import MessageTooLarge, Unavailable
 from roq.model import Limits, LogId, PublisherId
 from roq.protocol.attributes import (
@@ -29,6 +28,7 @@ from roq.protocol.attributes import (
     attributes_of,
     pack_attributes,
 )
+from roq.read.message import Batch, Message
 
 
 class PaperPublisher:

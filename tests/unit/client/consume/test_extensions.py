@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from roq.client.consume.extensions import Extensions
 from roq.client.consume.holding import ACKED, Holding, Segment
-from roq.client.subscribe.message import Batch
 from roq.model import LogId, PublisherId
 from roq.protocol import consuming
 from roq.protocol.consuming import EXTEND, EXTENDED_MAX, Extend, Run
+from roq.read.message import Batch
 
 
 def held(count: int = 2) -> Holding:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from roq.client.consume.holding import ACKED, RETURNED, Holding, Segment
-from roq.client.subscribe.message import Batch
 from roq.model import LogId, PublisherId
 from roq.protocol.consuming import Run
+from roq.read.message import Batch
 
 
 def holding(count: int = 5, first: int = 10) -> Holding:

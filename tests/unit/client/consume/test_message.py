@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from roq.client.consume.holding import Holding
 from roq.client.consume.message import ConsumedBatch, Settlement, messages_of, part_of
-from roq.client.subscribe.message import Batch
 from roq.model import LogId, PublisherId
+from roq.read.message import Batch
 
 
 class User:

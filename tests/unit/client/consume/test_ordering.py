@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from roq.client.consume.holding import ACKED, GIVEN, RETURNED, Holding
 from roq.client.consume.ordering import Ordering
-from roq.client.subscribe.message import Batch
 from roq.model import LogId, PublisherId
+from roq.read.message import Batch
 
 LOG = LogId(1, 1)
 

@@ -23,9 +23,9 @@ from roq.client.request.endpoint import endpoint
 from roq.client.request.handling import LATELY_SECONDS, Handling, brief
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
-from roq.client.subscribe.message import Batch
 from roq.model import LogId, PublisherId
 from roq.protocol.requesting import ENVELOPE, ENVELOPE_VERSION, SILENT, RequestState
+from roq.read.message import Batch
 
 TEXT = endpoint("s.text", request=str, response=str)
 

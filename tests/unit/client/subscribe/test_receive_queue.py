@@ -5,10 +5,10 @@ from itertools import count
 
 import pytest
 
-from roq.client.subscribe.message import Batch, Gap
 from roq.client.subscribe.receive_queue import ReceiveQueue
 from roq.errors import Closed
 from roq.model import PublisherId
+from roq.read.message import Batch, Gap
 
 
 def batch(size: int = 10) -> Batch:

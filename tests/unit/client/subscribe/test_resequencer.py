@@ -1,11 +1,11 @@
 import pytest
 import xxhash
 
-from roq.client.subscribe.message import Batch
 from roq.client.subscribe.recalls import WISHES_MAX, Recall
 from roq.client.subscribe.resequencer import Resequencer
 from roq.model import LogId, PublisherId
 from roq.protocol.batch import HEADER_BYTES, Kind, pack, pack_empty, pack_floor
+from roq.read.message import Batch
 from roq.timing import REPLAY_SECONDS, STRIPED_LOSS_SECONDS
 
 A, B = (1, 7), (2, 7)

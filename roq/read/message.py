@@ -1,4 +1,4 @@
-"""What a subscriber gets: batches as they travelled, and messages that look into them.
+"""What subscribers and consumers get: batches as they travelled, and messages that look into them.
 
 A `Message` is a position in its `Batch`: topic, publisher and time are worked out when they are
 asked for, so a message that is only looked at for its payload costs next to nothing.

@@ -1,7 +1,7 @@
 import pytest
 
-from roq.client.subscribe.message import Batch, Message
 from roq.model import PublisherId
+from roq.read.message import Batch, Message
 
 BATCH = Batch([b"a", b"b"], "eu.be", PublisherId(b"p" * 16), 7, 1_500_000, 100)
 
