@@ -24,7 +24,7 @@ from roq.simulation.virtual.world import Call as WorldCall
 
 ROUNDING_SECONDS: Final = 1e-7
 ACTIVE_STEP_SECONDS: Final = 0.25
-"""See `roq.client.io.clock.ActiveClock`."""
+"""See `roq.client.subscribe.shell.ActiveClock`."""
 
 
 @runtime_checkable

@@ -20,7 +20,6 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final, assert_never
 
-from roq.client.io.clock import ActiveClock
 from roq.client.io.engine import Engine
 from roq.client.session.events import SessionFacts
 from roq.client.status.reporter import Losses
@@ -48,8 +47,34 @@ LOCK_SECONDS: Final = 1.0
 """Who only wants to look waits no longer for the lock."""
 LOOK_SECONDS: Final = 0.01
 """A user's thread that stays away for longer than this has the I/O thread read in its place."""
+CLOCK_STEP_SECONDS: Final = 0.25
 
 log = logging.getLogger(__name__)
+
+
+class ActiveClock:
+    """The monotonic clock without the time in which this process did not run.
+
+    A step of it is at most a quarter of a second, so a process that was stopped for a minute does
+    not wake up believing that everybody has been silent for a minute. What others have measured is
+    never compared with it, but with `elapsed`.
+    """
+
+    def __init__(self) -> None:
+        self._made = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._real = time.monotonic()
+        self._active = 0.0
+
+    def __call__(self) -> float:
+        """The active time, in seconds from an arbitrary origin."""
+        real = time.monotonic()
+        self._active += min(real - self._real, CLOCK_STEP_SECONDS)
+        self._real = real
+        return self._active
+
+    def elapsed(self) -> float:
+        """Seconds since this was made, with all in which the process or the machine slept."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self._made
 
 
 class ReadBy(Enum):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import cast
 
-from roq.client.subscribe.shell import ReadBy, SubscriberShell
+import pytest
+
+from roq.client.subscribe.shell import CLOCK_STEP_SECONDS, ActiveClock, ReadBy, SubscriberShell
 
 
 def test_who_is_full_again_while_reading_begins_reads_no_further_exchange() -> None:
@@ -71,3 +74,27 @@ def test_who_was_woken_reads_what_has_come_and_asks_no_other_connection() -> Non
     assert done == ["a"]
     SubscriberShell._read_here(cast("SubscriberShell", shell))
     assert done[1:] == ["a", "b"]
+
+
+def test_the_time_in_which_the_process_was_stopped_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    clock = ActiveClock()
+    now += 0.1
+    assert clock() == pytest.approx(0.1)
+    now += 3_600.0
+    assert clock() == pytest.approx(0.1 + CLOCK_STEP_SECONDS)
+    now += 0.1
+    assert clock() == pytest.approx(0.2 + CLOCK_STEP_SECONDS)
+
+
+def test_what_others_measure_is_compared_with_all_the_time_that_has_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(time, "clock_gettime", lambda _: now)
+    clock = ActiveClock()
+    now += 3_600.0
+    assert clock.elapsed() == pytest.approx(3_600.0)
