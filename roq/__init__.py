@@ -67,13 +67,7 @@ from roq.errors import (
 
 if TYPE_CHECKING:
     from roq.client.admin.broadcast import ClusterState, QueueStatus, Watch
-    from roq.client.admin.views import (
-        ExchangeSummary,
-        HostSummary,
-        QueueDescription,
-        QueueSummary,
-        ScalingRules,
-    )
+    from roq.client.admin.views import ScalingRules
     from roq.client.cluster import Cluster, connect
     from roq.client.consume.consumer import Consumer
     from roq.client.consume.groups import GroupMember, GroupPart, GroupSummary, OldestMessage
@@ -106,6 +100,12 @@ if TYPE_CHECKING:
     from roq.jobs.states import DEFAULT, HIGH, LOW, JobStatus
     from roq.jobs.types import JobType
     from roq.model import Limits
+    from roq.protocol.public_answers import (
+        ExchangeSummary,
+        HostSummary,
+        QueueDescription,
+        QueueSummary,
+    )
     from roq.protocol.requesting import RequestState, ServiceSettings
     from roq.protocol.transaction import Decision
     from roq.read.message import Batch, Gap, Message
@@ -139,12 +139,12 @@ _HOMES: Final = {
         "TransactionMessage",
     ),
     "roq.client.session.events": ("Cause", "ClientState", "StateChange"),
-    "roq.client.admin.views": (
+    "roq.client.admin.views": ("ScalingRules",),
+    "roq.protocol.public_answers": (
         "ExchangeSummary",
         "HostSummary",
         "QueueDescription",
         "QueueSummary",
-        "ScalingRules",
     ),
     "roq.client.admin.broadcast": ("ClusterState", "QueueStatus", "Watch"),
     "roq.jobs.batches": ("JobBatch",),

@@ -31,10 +31,10 @@ from typing import Final, NoReturn
 import click
 
 import roq
-from roq.client.admin.views import HostSummary
 from roq.client.cluster import Cluster
 from roq.errors import RequestError, Unavailable
 from roq.model import VOLATILE
+from roq.protocol.public_answers import HostSummary
 
 LOOK_SECONDS: Final = 0.5
 CALM_SECONDS: Final = 3.0

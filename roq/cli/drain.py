@@ -9,8 +9,8 @@ from typing import Final
 import roq
 from roq.cli.failures import Failed
 from roq.cli.output import note
-from roq.client.admin.views import HostSummary
 from roq.errors import RegistryAway, Unavailable
+from roq.protocol.public_answers import HostSummary
 
 DRAIN_SECONDS: Final = 600.0
 LOOK_SECONDS: Final = 0.5

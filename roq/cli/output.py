@@ -19,7 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from roq.client.admin.views import FromMemory, Listing
+    from roq.client.admin.views import Listing
+    from roq.protocol.public_answers import FromMemory
 
 T = TypeVar("T")
 _PLAIN_WIDTH: Final = 10_000

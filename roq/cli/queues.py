@@ -27,13 +27,14 @@ from roq.cli.output import (
 )
 from roq.client.admin.board import Board, QueueView
 from roq.client.admin.rules import in_force
-from roq.client.admin.views import ExchangeSummary, QueueDescription, rules_of
+from roq.client.admin.views import rules_of
 from roq.client.admin.wording import age_text, bytes_text, setting_text
 from roq.errors import InvalidRequest
 from roq.model import VOLATILE
 from roq.number_ranges import UNREADABLE
 from roq.protocol.defined_services import DefinedServices, checked_services
 from roq.protocol.public import DURABILITIES, LIMIT_RANGES
+from roq.protocol.public_answers import ExchangeSummary, QueueDescription
 from roq.protocol.reports import RETENTION
 
 ACTIVITY_SECONDS: Final = 2.5

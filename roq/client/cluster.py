@@ -15,26 +15,16 @@ import msgspec
 
 from roq.client.admin.broadcast import Watch
 from roq.client.admin.commands import HostCommands, create_request, exchange_request, request
-from roq.client.admin.management import Management, wait_result
+from roq.client.admin.management import Management
 from roq.client.admin.statistics import Statistics
-from roq.client.admin.views import (
-    ExchangeSummary,
-    FromMemory,
-    HostSummary,
-    Listing,
-    QueueDescription,
-    QueueSummary,
-    ScalingRules,
-    rules_document,
-    rules_of,
-)
+from roq.client.admin.views import Listing, ScalingRules, rules_document, rules_of
 from roq.client.consume.commands import GroupCommands
 from roq.client.consume.consumer import PREFETCH_BYTES, Consumer
 from roq.client.consume.dead_letters import SUFFIX as DEAD_SUFFIX
 from roq.client.consume.dead_letters import DeadLetters, of_letters
 from roq.client.consume.lookup import MessageCommands
 from roq.client.io import at_exit as farewell
-from roq.client.io.engine import Engine, Translate
+from roq.client.io.engine import Engine, Translate, wait_result
 from roq.client.publish.publisher import CLOSE_SECONDS_MAX, Publisher
 from roq.client.publish.receipt import Receipt
 from roq.client.publish.resume import ExchangeAddress, Identity, Places, resume
@@ -52,7 +42,14 @@ from roq.errors import (
 )
 from roq.model import FLUSH, VOLATILE, Limits, check_client_name, check_name
 from roq.protocol.documents import RawDocument, convert
-from roq.protocol.public_answers import NO
+from roq.protocol.public_answers import (
+    NO,
+    ExchangeSummary,
+    FromMemory,
+    HostSummary,
+    QueueDescription,
+    QueueSummary,
+)
 from roq.read.message import Gap
 from roq.runtime import descriptors
 from roq.runtime.addresses import parse_addresses, what_is_at

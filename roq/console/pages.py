@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 
 from roq.client.admin import rules
 from roq.client.admin.board import Event, MoveEvent
-from roq.client.admin.views import QueueSummary
 from roq.client.admin.wording import settings_texts
 from roq.client.consume.dead_letters import SUFFIX
 from roq.client.consume.groups import GroupListing
@@ -24,6 +23,7 @@ from roq.console.settings import ConsoleSettings
 from roq.console.source import Source
 from roq.console.stalls import Stall, stalls
 from roq.errors import GroupNotFound, InvalidRequest, JobNotFound, QueueNotFound, RoQError
+from roq.protocol.public_answers import QueueSummary
 
 if TYPE_CHECKING:
     from roq.console.jobs import JobDesk

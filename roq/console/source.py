@@ -16,7 +16,7 @@ import msgspec
 import roq
 from roq.client.admin.board import QueueView
 from roq.client.admin.statistics import StreamState
-from roq.client.admin.views import HostSummary, Listing, QueueDescription, QueueSummary
+from roq.client.admin.views import Listing
 from roq.client.consume.groups import GroupListing
 from roq.client.operate import survey
 from roq.client.operate.dead_letters import GROUP
@@ -24,6 +24,7 @@ from roq.client.operate.followers import Followers, QueueReport
 from roq.client.request.views import ServiceView
 from roq.console.looks import FIRST_SECONDS, Look, Looks
 from roq.errors import RoQError, Unavailable
+from roq.protocol.public_answers import HostSummary, QueueDescription, QueueSummary
 from roq.runtime.backoff import Backoff
 
 ROUND_SECONDS: Final = 1.0

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from roq.client.admin.views import HostSummary, QueueSummary
 from roq.client.consume.groups import GroupListing
 from roq.client.operate.followers import QueueReport
 from roq.client.operate.survey import Survey
+from roq.protocol.public_answers import HostSummary, QueueSummary
 
 STALLS_MAX: Final = 200
 

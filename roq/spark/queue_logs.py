@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping
 from typing import Final, Self
 
-from roq.client.admin.views import ExchangeSummary, QueueDescription
 from roq.client.cluster import Cluster
 from roq.client.consume import takeover
 from roq.client.consume.takeover import LogPosition, read_position
@@ -23,6 +22,7 @@ from roq.errors import RoQError, StaleEpoch, Unavailable
 from roq.log.group_changes import GroupDelta, encode_deltas
 from roq.model import LogId
 from roq.protocol.consuming import Moved
+from roq.protocol.public_answers import ExchangeSummary, QueueDescription
 from roq.read.events import BelowFloor
 from roq.read.log_reader import LogReader
 from roq.runtime import sockets

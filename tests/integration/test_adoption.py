@@ -16,8 +16,8 @@ from waiting import eventually
 
 import roq
 import roq.testing
-from roq.client.admin.views import HostSummary
 from roq.hcm.records import ProcessRecord
+from roq.protocol.public_answers import HostSummary
 from roq.testing import RunningCluster
 from roq.timing import CHILD_STOP_SECONDS_MIN
 

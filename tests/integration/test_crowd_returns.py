@@ -14,8 +14,8 @@ from waiting import eventually
 
 import roq
 import roq.testing
-from roq.client.admin.management import Management, wait_result
-from roq.client.io.engine import Engine
+from roq.client.admin.management import Management
+from roq.client.io.engine import Engine, wait_result
 from roq.model import Limits
 from roq.protocol.control import ClusterInfo, Located
 from roq.testing import RunningCluster

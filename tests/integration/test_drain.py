@@ -16,8 +16,8 @@ from commands import roq as command
 from drain_traffic import Figures, Traffic
 from waiting import eventually
 
-from roq.client.admin.views import HostSummary
 from roq.client.cluster import Cluster, connect
+from roq.protocol.public_answers import HostSummary
 from roq.testing import RunningCluster, cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

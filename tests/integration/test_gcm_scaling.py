@@ -11,9 +11,8 @@ from commands import roq as roq_command
 from flow import flow
 
 import roq
-from roq.client.admin.management import wait_result
 from roq.client.admin.views import ScalingRules
-from roq.client.io.engine import Engine
+from roq.client.io.engine import Engine, wait_result
 from roq.errors import ExchangeNotFound, RequestError, Unavailable
 from roq.model import endpoint_of
 from roq.protocol.control import Answer, Control, Done, Failure, ScaledOut, ScaleIn, ScaleOut

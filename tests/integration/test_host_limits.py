@@ -18,8 +18,8 @@ from waiting import eventually
 
 import roq
 import roq.testing
-from roq.client.admin.views import ProcessSummary
 from roq.errors import RoQError
+from roq.protocol.public_answers import ProcessSummary
 from roq.testing import RunningCluster
 
 pytestmark = pytest.mark.integration

@@ -9,8 +9,8 @@ import pytest
 import zmq
 
 import roq
-from roq.client.admin.management import ADDRESSES_MAX, Management, wait_result
-from roq.client.io.engine import Engine
+from roq.client.admin.management import ADDRESSES_MAX, Management
+from roq.client.io.engine import Engine, wait_result
 from roq.errors import (
     ExchangeNotFound,
     NotEmpty,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from roq.client.admin.views import QueueDescription
 from roq.model import Limits
+from roq.protocol.public_answers import QueueDescription
 
 
 def described() -> QueueDescription:

@@ -14,7 +14,7 @@ import kpi_samples
 import msgspec
 
 from roq.client.admin.board import Board
-from roq.client.admin.views import HostSummary, Listing, QueueDescription, QueueSummary
+from roq.client.admin.views import Listing
 from roq.client.consume.groups import GroupListing, GroupMember, GroupPart, GroupSummary
 from roq.client.operate.followers import QueueReport
 from roq.client.operate.survey import Finding, Survey
@@ -26,6 +26,7 @@ from roq.console.source import Connection, Source
 from roq.errors import GroupNotFound, QueueNotFound
 from roq.model import Limits
 from roq.protocol.kpi import MoveKpi
+from roq.protocol.public_answers import HostSummary, QueueDescription, QueueSummary
 from roq.protocol.requesting import Durations, Figures, ServiceSettings
 
 SCRIPT = "<script>alert('x')</script>"

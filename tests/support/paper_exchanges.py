@@ -7,11 +7,11 @@ from typing import cast
 
 import msgspec
 
-from roq.client.admin.views import QueueDescription
 from roq.client.io.engine import Engine
 from roq.model import Limits
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.public_answers import QueueDescription
 
 QUEUE = b"q" * 16
 Answer = Callable[[list[bytes]], list[bytes]]

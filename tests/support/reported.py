@@ -5,7 +5,7 @@ from __future__ import annotations
 from waiting import eventually
 
 import roq
-from roq.client.admin.views import ProcessSummary
+from roq.protocol.public_answers import ProcessSummary
 
 
 def reported(cluster: roq.Cluster, name: str) -> ProcessSummary:

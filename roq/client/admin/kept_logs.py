@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
-from roq.client.admin.views import Listing, QueueDescription, QueueSummary
+from roq.client.admin.views import Listing
 from roq.errors import RoQError
 from roq.model import VOLATILE
+from roq.protocol.public_answers import QueueDescription, QueueSummary
 from roq.read.log_reader import LogReader
 
 ASK_SECONDS: Final = 2.0

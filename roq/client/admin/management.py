@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 import zmq
 
@@ -28,11 +27,8 @@ from roq.runtime.rpc import Party
 INFO_SECONDS: Final = 1.0
 LAST_SECONDS: Final = 0.05
 """Nothing is begun when less is left."""
-GRACE_SECONDS: Final = 0.5
 ADDRESSES_MAX: Final = 256
 """Managers that are learnt from others, with those that were given."""
-
-T = TypeVar("T")
 
 
 class Management:
@@ -295,16 +291,3 @@ class _Command:
 def _unanswered(endpoint: str, why: str) -> Unavailable:
     """A manager got the command, and said nothing."""
     return Unavailable(f"no answer from {endpoint}: {why}; the command may still be carried out")
-
-
-def wait_result(future: Future[T], timeout: float) -> T:
-    """The result of a future in the caller's thread.
-
-    Raises:
-        RoQError: what the future failed with.
-        Unavailable: the I/O thread gave no answer at all.
-    """
-    try:
-        return future.result(timeout + GRACE_SECONDS)
-    except FutureTimeoutError:
-        raise Unavailable(f"no answer within {timeout:g} s") from None

@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from roq.client.admin.views import QueueDescription, ScalingRules, rules_of
+from roq.client.admin.views import ScalingRules, rules_of
 from roq.errors import InvalidRequest
+from roq.protocol.public_answers import QueueDescription
 
 NAME: Final = "rules"
 """Of a set of rules to which nobody gave one."""

@@ -10,12 +10,12 @@ import zmq
 
 from roq.client.admin.listener import Listener
 from roq.client.admin.management import Management
-from roq.client.admin.views import QueueDescription
 from roq.client.io.engine import Engine
 from roq.errors import QueueNotFound, RemoteProtocolError, RoQError
 from roq.model import Limits, check_name
 from roq.protocol.documents import RawDocument, convert
 from roq.protocol.kpi import NUMERIC_TOPIC, NumericDocument, decode_numeric
+from roq.protocol.public_answers import QueueDescription
 from roq.runtime import descriptors
 from roq.runtime.backoff import Backoff
 from roq.timing import STATISTICS_SILENT_SECONDS

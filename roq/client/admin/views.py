@@ -1,4 +1,7 @@
-"""What the management interface tells about a cluster, as values for Python programs."""
+"""Listings and scaling rules as values for Python programs.
+
+The other answers of the management interface are such as they come (`roq.protocol.public_answers`).
+"""
 
 from __future__ import annotations
 
@@ -10,30 +13,8 @@ import msgspec
 from roq.model import ElasticRules
 from roq.number_ranges import Whole
 from roq.protocol.documents import RawDocument, convert
-from roq.protocol.public_answers import (
-    DepartedExchange,
-    ExchangeSummary,
-    FromMemory,
-    HostSummary,
-    ProcessSummary,
-    QueueDescription,
-    QueueSummary,
-)
+from roq.protocol.public_answers import FromMemory
 from roq.protocol.scaling_rules import ElasticityRule, ExchangeRule, HostRule, QueueRule
-
-__all__ = [
-    "DepartedExchange",
-    "ExchangeSummary",
-    "FromMemory",
-    "HostSummary",
-    "Listing",
-    "ProcessSummary",
-    "QueueDescription",
-    "QueueSummary",
-    "ScalingRules",
-    "rules_document",
-    "rules_of",
-]
 
 _DEFAULTS: Final = ElasticRules()
 

@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from datetime import datetime
 from time import time
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume import groups as consumer_groups
 from roq.client.consume.consumer import start_of
 from roq.client.consume.groups import GroupListing
 from roq.client.io.engine import Engine
 from roq.model import check_name
+from roq.protocol.public_answers import QueueDescription
 
 
 class GroupCommands(ABC):

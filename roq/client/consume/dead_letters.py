@@ -17,13 +17,13 @@ from typing import Final
 
 import msgspec
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.message import ConsumedBatch, ConsumedMessage
 from roq.client.publish.batching import Attributed
 from roq.client.publish.publisher import Publisher
 from roq.errors import MessageTooLarge, RemoteProtocolError, RoQError
 from roq.model import Limits
 from roq.protocol.attributes import RESERVED, Attributes, packed_size
+from roq.protocol.public_answers import QueueDescription
 from roq.read.message import Message
 
 SUFFIX: Final = ".dead"

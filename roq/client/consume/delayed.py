@@ -9,7 +9,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import ask_all, told
 from roq.client.io.engine import Engine
 from roq.errors import InvalidName, RemoteProtocolError, Unavailable
@@ -25,6 +24,7 @@ from roq.protocol.delayed import (
     DelayedList,
     DelayedRequest,
 )
+from roq.protocol.public_answers import QueueDescription
 
 _REQUEST: Final = 1
 """Each question has a connection's tag of its own, so its number tells nothing."""

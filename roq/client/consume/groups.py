@@ -13,9 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from roq.client.admin.management import wait_result
-from roq.client.admin.views import QueueDescription
-from roq.client.io.engine import Engine
+from roq.client.io.engine import Engine, wait_result
 from roq.client.io.exchange_connections import ExchangeConnection
 from roq.errors import (
     GroupNotFound,
@@ -37,6 +35,7 @@ from roq.protocol.consuming import (
     MemberState,
     Ordered,
 )
+from roq.protocol.public_answers import QueueDescription
 from roq.protocol.requesting import Figures
 from roq.read.message import MICROSECONDS
 from roq.runtime.interfaces import Timer

@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.delayed import DelayedCommands
 from roq.errors import (
     InvalidName,
@@ -30,6 +29,7 @@ from roq.number_ranges import CHILD_EPOCH_MAX, OFFSET_MAX
 from roq.protocol.attributes import NO_ATTRIBUTES, attributes_of
 from roq.protocol.channel import KeyPlaces
 from roq.protocol.columns import key_hash
+from roq.protocol.public_answers import QueueDescription
 from roq.read.log_reader import LogReader
 from roq.read.range_reader import LogBatch
 

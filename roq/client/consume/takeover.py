@@ -10,13 +10,13 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import ask_all, not_found, read, told
 from roq.client.io.engine import Engine
 from roq.errors import GroupNotFound, InvalidRequest, RemoteProtocolError, Unavailable
 from roq.log.group_changes import GroupDelta, decode_deltas
 from roq.model import LogId
 from roq.protocol.consuming import GROUP_ORDER, MOVES_MAX, GroupOrder, GroupSettings, Moved, Ordered
+from roq.protocol.public_answers import QueueDescription
 
 _REQUEST: Final = 1
 

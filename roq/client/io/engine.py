@@ -39,6 +39,8 @@ DESCRIPTORS: Final = 24
 """What a client takes by itself, and for its first connection."""
 LOG_SECONDS: Final = 30.0
 """The same trouble is logged once in so long."""
+GRACE_SECONDS: Final = 0.5
+"""An answer that says that time is over may come so late."""
 
 T = TypeVar("T")
 Translate = Callable[[str], str]
@@ -282,6 +284,19 @@ class Engine:
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def wait_result(future: Future[T], timeout: float) -> T:
+    """The result of a future in the caller's thread.
+
+    Raises:
+        RoQError: what the future failed with.
+        Unavailable: the I/O thread gave no answer at all.
+    """
+    try:
+        return future.result(timeout + GRACE_SECONDS)
+    except FutureTimeoutError:
+        raise Unavailable(f"no answer within {timeout:g} s") from None
 
 
 def _after_fork() -> None:

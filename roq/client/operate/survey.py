@@ -13,7 +13,6 @@ from typing import Final
 
 import zmq
 
-from roq.client.admin.views import HostSummary
 from roq.client.cluster import connect
 from roq.errors import RoQError, Unavailable
 from roq.protocol.control import (
@@ -27,6 +26,7 @@ from roq.protocol.control import (
     Located,
     LocateRequest,
 )
+from roq.protocol.public_answers import HostSummary
 from roq.protocol.reports import Check
 from roq.runtime.addresses import parse_addresses
 from roq.runtime.reactor import Reactor

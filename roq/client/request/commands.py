@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 
 from roq.client.admin.commands import request
 from roq.client.admin.management import Management
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import GroupListing, GroupSummary
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
@@ -34,6 +33,7 @@ from roq.errors import GroupNotFound, InvalidRequest
 from roq.model import check_name
 from roq.protocol.defined_services import checked_services
 from roq.protocol.documents import RawDocument
+from roq.protocol.public_answers import QueueDescription
 from roq.protocol.requesting import ServiceSettings
 
 R = TypeVar("R")

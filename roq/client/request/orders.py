@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import ask_all, not_found, read, told
 from roq.client.io.engine import Engine
 from roq.client.request.context import RequestId
 from roq.errors import GroupNotFound, InvalidRequest, ResponseLost, Unavailable
 from roq.protocol.consuming import GROUP_ORDER, GroupOrder, Ordered
+from roq.protocol.public_answers import QueueDescription
 
 _REQUEST = 1
 """Each question has a connection's tag of its own, so its number tells nothing."""

@@ -8,13 +8,13 @@ from typing import Final
 
 import msgspec
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import GroupMember, GroupSummary, ask_all, not_found, read, told
 from roq.client.io.engine import Engine
 from roq.client.request.context import RequestId
 from roq.client.request.pending import EXCHANGE_GONE
 from roq.errors import GroupNotFound, ResponseLost, Unavailable
 from roq.model import LogId
+from roq.protocol.public_answers import QueueDescription
 from roq.protocol.requesting import (
     ENDS,
     REQUESTS,

@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 import msgspec
 
 from roq.client.admin.management import Management
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import Answers, ask_all, told
 from roq.client.io.engine import Engine
 from roq.client.publish.publisher import Publisher
@@ -33,6 +32,7 @@ from roq.model import check_name
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.delayed import MESSAGE_ID_BYTES
+from roq.protocol.public_answers import QueueDescription
 from roq.protocol.transaction import (
     LISTED_MAX,
     SETTLE,

@@ -54,13 +54,3 @@ class Sagas:
         """Host managers are told that commands come from the leader of this epoch and cluster."""
         self._steps.leader_epoch = epoch
         self._steps.cluster = cluster
-
-
-__all__ = [
-    "ExchangeSagas",
-    "ReplacementSagas",
-    "HostSagas",
-    "QueueSagas",
-    "Sagas",
-    "Reconciliation",
-]

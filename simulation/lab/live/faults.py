@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 import roq
-from roq.client.admin.views import HostSummary
 from roq.errors import ConfigError, RoQError
+from roq.protocol.public_answers import HostSummary
 from roq.simulation.scenario.scenario import Fault, Scenario
 
 ENSEMBLES: Final = (1, 3, 5)

@@ -10,8 +10,9 @@ from roq.cli import drain as module
 from roq.cli import hosts as commands
 from roq.cli.hosts import host
 from roq.client.admin.kept_logs import KeptLog
-from roq.client.admin.views import FromMemory, HostSummary, Listing, QueueSummary
+from roq.client.admin.views import Listing
 from roq.errors import HostNotFound, Unavailable
+from roq.protocol.public_answers import FromMemory, HostSummary, QueueSummary
 
 
 def summary(schedule: str = "draining", *left: str, **more: object) -> HostSummary:

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 import roq
 from roq.cli.exchanges import exchange
-from roq.client.admin.views import ExchangeSummary, Listing
+from roq.client.admin.views import Listing
+from roq.protocol.public_answers import ExchangeSummary
 
 
 @pytest.fixture

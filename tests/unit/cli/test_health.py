@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from roq.cli import health
 from roq.cli.commands import cli
-from roq.client.admin.views import HostSummary
 from roq.client.operate.survey import Finding, Survey, _forgotten
+from roq.protocol.public_answers import HostSummary
 from roq.protocol.reports import Check
 
 Run = Callable[..., Result]

@@ -15,8 +15,8 @@ from roq.cli.output import (
     rate_text,
     visible,
 )
-from roq.client.admin.views import FromMemory, Listing
-from roq.protocol.public_answers import QueueSummary
+from roq.client.admin.views import Listing
+from roq.protocol.public_answers import FromMemory, QueueSummary
 
 
 def test_a_table_into_a_pipe_is_plain_and_nothing_is_cut(

@@ -15,16 +15,11 @@ from roq.cli import queues
 from roq.cli.client import ANSWER_SECONDS, CHANGE_SECONDS
 from roq.cli.queues import REQUESTS_BYTES, parse_limits, queue
 from roq.client.admin.board import QueueView
-from roq.client.admin.views import (
-    Listing,
-    QueueDescription,
-    QueueSummary,
-    ScalingRules,
-    rules_document,
-)
+from roq.client.admin.views import Listing, ScalingRules, rules_document
 from roq.client.operate import survey
 from roq.client.operate.survey import Finding, Survey
 from roq.model import Limits
+from roq.protocol.public_answers import QueueDescription, QueueSummary
 from roq.protocol.reports import RETENTION, Check
 from roq.timing import COMMAND_SECONDS
 

@@ -9,8 +9,9 @@ from paper_console import described, summary
 
 from roq.client.admin import kept_logs
 from roq.client.admin.kept_logs import KeptLog, logs_on
-from roq.client.admin.views import Listing, QueueDescription, QueueSummary
+from roq.client.admin.views import Listing
 from roq.errors import Unavailable
+from roq.protocol.public_answers import QueueDescription, QueueSummary
 from roq.read.log_reader import LogEnds
 
 

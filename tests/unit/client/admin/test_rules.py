@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from roq.client.admin.rules import changed, fields_of, in_force, limit_of
-from roq.client.admin.views import QueueDescription, ScalingRules, rules_document
+from roq.client.admin.views import ScalingRules, rules_document
 from roq.errors import InvalidRequest
 from roq.model import Limits
+from roq.protocol.public_answers import QueueDescription
 
 
 def described(given: ScalingRules | None) -> QueueDescription:

@@ -6,16 +6,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from roq.client.admin.views import (
-    FromMemory,
-    Listing,
-    QueueDescription,
-    ScalingRules,
-    rules_document,
-    rules_of,
-)
+from roq.client.admin.views import Listing, ScalingRules, rules_document, rules_of
 from roq.model import Limits
 from roq.protocol.documents import convert
+from roq.protocol.public_answers import FromMemory, QueueDescription
 
 
 def test_a_description_is_read_from_its_document() -> None:

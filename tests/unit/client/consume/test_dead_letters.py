@@ -7,7 +7,6 @@ from typing import cast
 
 import pytest
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.dead_letters import (
     REASON_MAX,
     DeadLetter,
@@ -28,6 +27,7 @@ from roq.protocol.attributes import (
     attributes_of,
     pack_attributes,
 )
+from roq.protocol.public_answers import QueueDescription
 from roq.read.message import Batch, Message
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from paper_exchanges import QUEUE, Answer, PaperEngine, queue, refuses
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume import groups
 from roq.errors import GroupNotFound, InvalidRequest, QueueStopped, Unavailable
 from roq.protocol import documents
@@ -24,6 +23,7 @@ from roq.protocol.consuming import (
     OldestMessage,
     Ordered,
 )
+from roq.protocol.public_answers import QueueDescription
 
 
 def state(name: str = "g", **given: Any) -> GroupState:

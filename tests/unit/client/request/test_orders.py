@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 from described import described
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import Answers
 from roq.client.io.engine import Engine
 from roq.client.request import orders
@@ -16,6 +15,7 @@ from roq.errors import GroupNotFound, InvalidRequest, ResponseLost, Unavailable
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
 from roq.protocol.consuming import GROUP_ORDER, GroupOrder, Ordered
+from roq.protocol.public_answers import QueueDescription
 
 ENGINE = cast("Engine", None)
 ID = parse_id("work/x2-7-42-3")

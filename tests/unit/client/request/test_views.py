@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 from described import described
 
-from roq.client.admin.views import QueueDescription
 from roq.client.consume.groups import Answers, GroupSummary
 from roq.client.io.engine import Engine
 from roq.client.request import views
@@ -16,6 +15,7 @@ from roq.client.request.views import RequestDescription, describe_request, summe
 from roq.errors import GroupNotFound, Unavailable
 from roq.protocol import documents
 from roq.protocol.channel import REFUSED, Refused
+from roq.protocol.public_answers import QueueDescription
 from roq.protocol.requesting import (
     ENDS,
     REQUESTS,
