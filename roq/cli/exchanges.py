@@ -118,9 +118,8 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
     `roq exchange remove` empties it.
 
     The log itself is removed if its host is there. A host that is away keeps it when it comes back,
-    and no exchange uses it: remove its folder there by hand, logs/ID OF THE QUEUE/EXCHANGE in
-    data.dir. Did the exchange still run on that host, it is stopped, and `roq health` names the
-    folder; a log that has never held anything is removed then.
+    no exchange uses it, and `roq health` names its folder, which is yours to remove; a log that has
+    never held anything is removed then. It goes with the queue as well.
 
     What it alone knew of named publishers is lost as well: one that is not open now may begin with
     lower sequences when it comes back, and who sends by them sends some messages again.
@@ -141,8 +140,8 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
                 + ". With it these are lost: all messages that it has acknowledged and that a "
                 "subscriber or a group has not read yet, delayed ones that wait, and for those to "
                 "come what is older."
-                + " Should the host come back, the log stays there, and no exchange uses it: "
-                f"remove the folder {row.name} in `data.dir`/logs/<id of the queue> by hand." * away
+                + " Should the host come back, the log stays there, no exchange uses it, and "
+                "`roq health` names its folder, which is yours to remove." * away
             )
             if not yes:
                 click.confirm("Give it up?", abort=True, err=True)

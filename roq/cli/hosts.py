@@ -211,7 +211,9 @@ def remove(target: Target, name: str, force: bool) -> None:
     """Forget HOST, which is gone or empty, with its cordon.
 
     Refused while its manager reports, or while something belongs there. With --force what belongs
-    on a host without a manager is lost, and set up again on others.
+    on a host without a manager is lost, and set up again on others. Logs that were removed while it
+    was away (`removed` in `roq health`) are not waited for any more; should it come back with them,
+    they are yours to remove.
 
     \b
     Example:

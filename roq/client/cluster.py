@@ -295,7 +295,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
 
         What only that log holds is lost: messages that were acknowledged and that somebody has not
         read yet. The log itself is removed if its host is there. A host that is away keeps it when
-        it comes back, and no exchange uses it: its folder is to be removed by hand.
+        it comes back, and no exchange uses it: `roq health` names its folder.
 
         Args:
             queue: name of the queue.

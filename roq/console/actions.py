@@ -285,8 +285,8 @@ def _forget_exchange_effect(intent: Intent) -> list[str]:
             "begin with lower sequences when it comes back, and sends some messages again."
         ),
         (
-            "If its host is away, the log stays there when the host comes back, and no exchange "
-            "uses it: remove its folder by hand."
+            "If its host is away, the log stays there when the host comes back, no exchange uses "
+            "it, and the host's health names its folder."
         ),
     ]
 

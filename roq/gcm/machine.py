@@ -58,6 +58,7 @@ from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import Hosts
 from roq.gcm.state.queues import Queues
 from roq.gcm.state.records import HOSTS, Manager, Snapshot
+from roq.gcm.state.removed_logs import RemovedLogs
 from roq.gcm.state.role import Rank, Role
 from roq.machine import Tick
 from roq.model import FLUSH
@@ -101,7 +102,8 @@ class GcmMachine:
         self.rules = Rules(self.queues)
         self.operations = Operations()
         self._heartbeats = Heartbeats(self.hosts)
-        self._sagas = Sagas(self.queues, self.hosts, self._heartbeats)
+        self._removed = RemovedLogs(self.queues)
+        self._sagas = Sagas(self.queues, self._removed, self.hosts, self._heartbeats)
         self.provisioning = Provisioning(settings.provision, self.queues, self.hosts)
         self.repairs = RepairSchedule(
             self._role,
@@ -123,6 +125,7 @@ class GcmMachine:
         self._reports = Reports(
             self._role,
             self.queues,
+            self._removed,
             self.hosts,
             self.operations,
             self._sagas,
@@ -181,7 +184,13 @@ class GcmMachine:
     def health(self, request_id: int = 0) -> Health:
         """How it is."""
         return of_manager(
-            self._role, self.queues, self.hosts, self.repairs, self.draining, request_id
+            self._role,
+            self.queues,
+            self._removed,
+            self.hosts,
+            self.repairs,
+            self.draining,
+            request_id,
         )
 
     def figures(self) -> Iterator[Sample]:
@@ -332,6 +341,7 @@ class GcmMachine:
         effects += self._stop_providing(self._role.not_leader("client"))
         effects += self.rules.clear()
         self.queues.clear()
+        self._removed.clear()
         self.hosts.clear()
         self._heartbeats.clear()
         self.repairs.clear()
@@ -351,6 +361,7 @@ class GcmMachine:
     def _load(self, snapshot: Snapshot, now: float) -> list[Effect]:
         known = dict(self.queues.unreadable)
         self.queues.load(snapshot, keep=self.operations.queues)
+        self._removed.add(snapshot.removed)
         self.rules.load(snapshot)
         if not self.operations.busy(HOSTS):
             self.hosts.marks = dict(snapshot.marks)

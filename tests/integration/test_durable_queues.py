@@ -268,6 +268,37 @@ def test_a_queue_goes_on_without_a_lost_host_whose_log_comes_back_with_it() -> N
         assert client.describe("orders").reasons == []
 
 
+def test_logs_that_were_removed_while_their_host_was_away_go_when_it_is_back() -> None:
+    with cluster(hosts=2) as running, running.connect() as client:
+        for name in ("gone", "made", "kept"):
+            client.create_queue(name, host="127.0.0.1", durability="flush")
+            client.add_exchange(name, host="127.0.0.2")
+        ids = {name: client.describe(name).queue_id for name in ("gone", "made", "kept")}
+        with client.publisher("kept") as publisher:
+            for _ in range(100):
+                publisher.publish(b"m").result(10)
+        manager = psutil.Process(running.pid("host 127.0.0.2"))
+        children = manager.children(recursive=True)
+        manager.suspend()
+        try:
+            for child in children:
+                child.kill()
+            assert until(lambda: states(client, "kept")["x2"] == "away")
+            for name in ("gone", "made"):
+                client.remove_queue(name)
+            client.create_queue("made", host="127.0.0.1", durability="flush")
+            assert len(folders(running, ids["gone"])) == 1
+            assert "queue gone on host 127.0.0.2" in health(running)
+        finally:
+            manager.resume()
+        for name in ("gone", "made"):
+            assert until(lambda name=name: not folders(running, ids[name]))
+        assert until(lambda: states(client, "kept")["x2"] == "running")
+        assert {"x1", "x2"} <= {each.name for each in folders(running, ids["kept"])}
+        assert len(folders(running, client.describe("made").queue_id)) == 1
+        assert until(lambda: "when their hosts are back" not in health(running))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 def test_a_live_subscriber_waits_for_an_exchange_that_is_away_and_loses_nothing(how: str) -> None:

@@ -375,6 +375,7 @@ def fuzz_registry(maker: Maker) -> None:
     script.registry[records.transactions_path("orders")] = as_json(
         [["t", maker.integer()], ["u", maker.integer()]]
     )
+    script.registry[records.LOGS_PATH] = as_json([maker.document(records.RemovedLog, json=True)])
     snapshot = script.snapshot()
     for record in snapshot.queues:
         records.encode(record)

@@ -275,6 +275,7 @@ class ExchangeSagas:
                     "first, then give this one up"
                 )
             record = queue.record.departing(self._departed(queue, exchange))
+            yield from self._steps.note_removed(queue, exchange.number)
             yield from self._steps.save(without_exchange(record, exchange.number))
             return _exchange_done(exchange.number)
         self._steps.queues.demand_running(queue.name)
@@ -427,7 +428,8 @@ class ExchangeSagas:
     def _finish(self, queue: Queue, exchange: ExchangeRecord) -> Part[None]:
         name = exchange_name(exchange.number)
         if not exchange.wanted:
-            # What still runs of it is stopped when its host reports it.
+            # What still runs of it is stopped when its host reports it, and its log goes.
+            yield from self._steps.note_removed(queue, exchange.number)
             yield from self._steps.save(without_exchange(queue.record, exchange.number))
             queue.children.pop(exchange.number, None)
             deed = f"{name} is removed, as was begun before"

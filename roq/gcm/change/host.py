@@ -130,6 +130,8 @@ class HostSagas:
                 "--force if that machine is gone for good"
             )
         yield from self._mark(host, Mark())
+        if host in self._steps.removed.hosts:
+            yield from self._steps.save_removed(self._steps.removed.give_up(host))
         if known is not None and used:
             self._hosts.give_up(known)
         else:
@@ -137,7 +139,8 @@ class HostSagas:
         return done()
 
     def _demand_known(self, host: str) -> None:
-        if self._hosts.get(host) is None and host not in self._hosts.marks:
+        waited_for = self._hosts.marks.keys() | self._steps.removed.hosts
+        if self._hosts.get(host) is None and host not in waited_for:
             raise HostNotFound(f"host {host} is not registered; `roq host list` shows the hosts")
 
     def _is_known(self, host: str) -> bool:

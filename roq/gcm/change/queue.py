@@ -191,7 +191,6 @@ class QueueSagas:
         queue = steps.queues.demand(name)
         yield from steps.save(_in_state(queue, QueueState.REMOVING))
         problems = yield from steps.stop_children(queue, "removed", erase=True)
-        problems += _logs_left(queue, steps)
         yield from steps.erase(queue)
         return done(WARNING="; ".join(problems)) if problems else done()
 
@@ -356,13 +355,3 @@ def _now_running(queue: Queue) -> QueueRecord:
 def _hosts_here(record: QueueRecord) -> list[str]:
     """Where something of a queue is to be started."""
     return [record.host, *(each.host for each in record.exchanges if not each.away)]
-
-
-def _logs_left(queue: Queue, steps: Steps) -> list[str]:
-    """Which logs of a removed queue stay, because their hosts are gone; what to do about it."""
-    hosts = {each.host for each in queue.record.exchanges if steps.hosts.lost(each.host)}
-    folder = f"logs/{queue.record.queue_id.hex()}"
-    return [
-        f"host {host} is lost: should it come back, remove the folder {folder} in its data.dir"
-        for host in sorted(hosts if queue.record.durable else ())
-    ]

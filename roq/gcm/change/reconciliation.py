@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from roq.gcm.change.host import READ_SECONDS, VACATE_SECONDS
-from roq.gcm.change.steps import EVERYTHING, Call, Calls, Emit, Part, Saga, Steps
+from roq.gcm.change.steps import Call, Calls, Emit, Part, Saga, Steps
 from roq.gcm.events import LogLine
 from roq.gcm.state.queues import MONITOR, Queue
-from roq.gcm.state.records import DepartedRecord
+from roq.gcm.state.records import EVERYTHING, DepartedRecord, RemovedLog
+from roq.gcm.state.removed_logs import described
 from roq.model import QueueState, exchange_name
-from roq.protocol.control import Emptied, Empty, Failure, StopQueue
+from roq.protocol.control import Done, Emptied, Empty, Failure, StopQueue
 from roq.protocol.public_answers import done
 from roq.protocol.reports import ChildInfo
 from roq.timing import STOP_ASKS_SECONDS
@@ -64,6 +65,31 @@ class Reconciliation:
                 empty=forgotten,
             )
             yield Calls((Call(host, live.control, message, STOP_ASKS_SECONDS, again=True),))
+        return done()
+
+    def remove_log(self, record: RemovedLog) -> Saga:
+        """Have a host that is back remove what was removed while it was away."""
+        steps = self._steps
+        live = steps.hosts.live(record.host)
+        if live is None or record not in steps.removed.due(record.host):
+            return done()
+        message = StopQueue(
+            queue=record.queue,
+            queue_id=record.queue_id,
+            number=record.number,
+            leader_epoch=steps.leader_epoch,
+            cluster=steps.cluster,
+            reason="removed",
+            erase=True,
+            empty=record.spared,
+        )
+        call = Call(record.host, live.control, message, STOP_ASKS_SECONDS, again=True)
+        answers = yield Calls((call,))
+        if isinstance(answers[0], Done):
+            steps.removed.drop(record)
+            yield from steps.save_removed()
+            text = f"host {record.host} is back, and has removed its logs of {described(record)}"
+            yield Emit((LogLine("log_removed", text),))
         return done()
 
     def _let_go(self, queue: Queue, child: ChildInfo, *, late: bool) -> Part[bool]:

@@ -18,7 +18,7 @@ idempotent at the host manager.
                of a durable queue: away, and another exchange is added
     host       cordon, uncordon, drain, leave: what is wanted of it is written down
                vacate   one step: an exchange added elsewhere, one emptied, or the monitor moved
-    upkeep     note addresses, stop what nobody wants
+    upkeep     note addresses, stop what nobody wants, remove logs whose hosts were away
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ from roq.gcm.change.steps import Steps
 from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import Hosts
 from roq.gcm.state.queues import Queues
+from roq.gcm.state.removed_logs import RemovedLogs
 
 
 class Sagas:
     """The sagas of one leader, by what they change."""
 
-    def __init__(self, queues: Queues, hosts: Hosts, heartbeats: Heartbeats) -> None:
-        self._steps = Steps(queues, hosts, heartbeats)
+    def __init__(
+        self, queues: Queues, removed: RemovedLogs, hosts: Hosts, heartbeats: Heartbeats
+    ) -> None:
+        self._steps = Steps(queues, removed, hosts, heartbeats)
         self.exchange = ExchangeSagas(self._steps)
         self.healing = ReplacementSagas(self._steps, self.exchange)
         self.queue = QueueSagas(self._steps, self.healing)

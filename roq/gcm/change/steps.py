@@ -24,12 +24,21 @@ from roq.errors import (
     RegistryAway,
     RequestError,
 )
-from roq.gcm.events import Change, Drop, Effect, Put
+from roq.gcm.events import Change, Drop, Effect, LogLine, Put
 from roq.gcm.state.heartbeats import Heartbeats
 from roq.gcm.state.hosts import LOST, UNMANAGED, Host, Hosts
 from roq.gcm.state.losses import Loss, loss, losses
 from roq.gcm.state.queues import MONITOR, Queue, Queues
-from roq.gcm.state.records import ExchangeRecord, QueueRecord, encode, queue_path
+from roq.gcm.state.records import (
+    EVERYTHING,
+    LOGS_PATH,
+    ExchangeRecord,
+    QueueRecord,
+    RemovedLog,
+    encode,
+    queue_path,
+)
+from roq.gcm.state.removed_logs import RemovedLogs, described, folder
 from roq.model import child_epoch, host_epoch
 from roq.policy import placement
 from roq.protocol.control import (
@@ -101,9 +110,6 @@ Saga: TypeAlias = Generator[Step, Outcome, RawDocument | Control | None]
 """Gives the answer to its request; None if another part gives it."""
 
 
-EVERYTHING: Final = -1
-"""Number that means the monitor and all exchanges."""
-
 OPEN_ERRORS: Final = (RegistryAway, NotLeader)
 """After these it is open what was done and who leads: nothing is undone on their account."""
 
@@ -125,13 +131,16 @@ class Steps:
     """What all sagas of one leader work on, and the steps that they share.
 
     Attributes:
-        queues, hosts, proofs: what there is.
+        queues, removed, hosts, heartbeats: what there is.
         leader_epoch: host managers obey no lower one.
         cluster: host managers of another one do not obey.
     """
 
-    def __init__(self, queues: Queues, hosts: Hosts, heartbeats: Heartbeats) -> None:
+    def __init__(
+        self, queues: Queues, removed: RemovedLogs, hosts: Hosts, heartbeats: Heartbeats
+    ) -> None:
         self.queues = queues
+        self.removed = removed
         self.hosts = hosts
         self.heartbeats = heartbeats
         self.leader_epoch = 0
@@ -249,6 +258,13 @@ class Steps:
         yield Save((Drop(queue_path(name)),))
         self.queues.drop(name)
 
+    def save_removed(self, forgotten: Iterable[RemovedLog] = ()) -> Part[None]:
+        """Write down which logs wait for their hosts, and tell of those that do no more."""
+        yield Save((Put(LOGS_PATH, encode(tuple(self.removed))),))
+        for each in forgotten:
+            text = f"host {each.host} is not told any more to remove {folder(each)} in its data.dir"
+            yield Emit((LogLine("log_forgotten", text),))
+
     def draw(self) -> Part[int]:
         """A number under which processes count that take the place of others on other hosts."""
         match (yield Draw()):
@@ -361,7 +377,8 @@ class Steps:
             reason: what their clients are told.
             number: of one exchange; 0: the monitor; -1: all.
             hosts: where; empty: everywhere.
-            erase: of a durable queue: their logs go with them.
+            erase: of a durable queue: their logs go with them, of hosts that do not confirm that
+                when they are back.
             empty: but no log that has ever held something.
         """
         calls = []
@@ -386,7 +403,41 @@ class Steps:
         problems += [
             _stop_problem(call.host, answer) for call, answer in zip(calls, answers, strict=True)
         ]
+        if erase:
+            answered = zip(calls, answers, strict=True)
+            told = {call.host for call, answer in answered if isinstance(answer, Done)}
+            problems += yield from self.note_removed(queue, number, told)
         return [problem for problem in problems if problem]
+
+    def note_removed(
+        self, queue: Queue, number: int, told: Collection[str] = ()
+    ) -> Part[list[str]]:
+        """Write down which logs are to go when their hosts are back, before their definition goes.
+
+        Args:
+            queue: the queue.
+            number: of the exchange that goes; -1: all do.
+            told: hosts that have removed theirs.
+
+        Returns:
+            What becomes of them, in sentences.
+        """
+        record = queue.record
+        hosts = {each.host for each in record.exchanges if number in {EVERYTHING, each.number}}
+        if number == EVERYTHING:
+            hosts |= self.removed.hosts_of(record.queue_id)
+        spared = number != EVERYTHING and not record.was_read(number)
+        left = [
+            RemovedLog(
+                queue=queue.name, queue_id=record.queue_id, host=host, number=number, spared=spared
+            )
+            for host in sorted(hosts.difference(told) if record.durable else ())
+        ]
+        if not left:
+            return []
+        yield from self.save_removed(self.removed.add(left))
+        does = "keeps what is in its log" if spared else "removes its logs"
+        return [f"host {each.host} {does} of {described(each)} when it is back" for each in left]
 
 
 def without_exchange(record: QueueRecord, number: int) -> QueueRecord:

@@ -13,7 +13,8 @@ from roq.gcm.repair.draining import Draining
 from roq.gcm.repair.schedule import RepairSchedule
 from roq.gcm.state.hosts import LIVE, Hosts, Schedule
 from roq.gcm.state.queues import Queues
-from roq.gcm.state.records import HOSTS
+from roq.gcm.state.records import HOSTS, LOGS
+from roq.gcm.state.removed_logs import RemovedLogs, described
 from roq.gcm.state.role import Role
 from roq.protocol.control import Health
 from roq.protocol.reports import Check
@@ -25,6 +26,7 @@ SHOWN_MAX: Final = 5
 def of_manager(
     role: Role,
     queues: Queues,
+    removed: RemovedLogs,
     hosts: Hosts,
     repairs: RepairSchedule,
     draining: Draining,
@@ -34,7 +36,7 @@ def of_manager(
 
     Args:
         role: where it stands; it is ready if it knows who leads, and the registry is there.
-        queues, hosts, recovery, draining: what it knows as the leader.
+        queues, removed, hosts, repairs, draining: what it knows as the leader.
         request_id: of the request that is answered.
     """
     checks = [_registry(role), _epochs(role), _leader(role), *role.measured]
@@ -44,6 +46,7 @@ def of_manager(
             _cordons(hosts, draining),
             _queues(queues, repairs),
             _definitions(queues),
+            _removed(removed),
         ]
     return Health(
         id=request_id,
@@ -132,12 +135,24 @@ def _queues(queues: Queues, repairs: RepairSchedule) -> Check:
 def _definitions(queues: Queues) -> Check:
     texts = [f"queue {name}: {why}" for name, why in queues.unreadable.items()]
     texts += [
-        why if name == HOSTS else f"queue {name}: {why}"
+        why if name in {HOSTS, LOGS} else f"queue {name}: {why}"
         for name, whys in queues.defects.items()
         for why in whys
     ]
     detail = f"unreadable: {_shown(texts)}" if texts else "all can be read"
     return Check(name="definitions", ok=not texts, detail=detail, essential=False)
+
+
+def _removed(removed: RemovedLogs) -> Check:
+    """A warning, lest a host that is gone for good is waited for."""
+    waiting = [f"{described(each)} on host {each.host}" for each in removed]
+    detail = (
+        f"logs that go when their hosts are back: {_shown(waiting)}; `roq host remove HOST` if one "
+        "is gone for good"
+    )
+    return Check(
+        name="removed", ok=not waiting, detail=detail if waiting else "all are", essential=False
+    )
 
 
 def _shown(texts: Iterable[str]) -> str:

@@ -1,12 +1,12 @@
 """What host managers report: how their hosts are, and which processes run there.
 
 Each process is compared with the definitions: addresses that have changed are written down, and a
-process that no definition wants is stopped.
+process that no definition wants is stopped. A log that was removed while its host was away goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from typing import Final
 
 from roq.errors import InvalidRequest, NotLeader
@@ -18,6 +18,8 @@ from roq.gcm.repair.draining import Draining
 from roq.gcm.repair.schedule import RepairSchedule
 from roq.gcm.state.hosts import Host, Hosts, Schedule
 from roq.gcm.state.queues import MONITOR, Queues
+from roq.gcm.state.records import EVERYTHING, RemovedLog
+from roq.gcm.state.removed_logs import RemovedLogs
 from roq.gcm.state.role import Role
 from roq.protocol import documents
 from roq.protocol.control import HostReport, HostReportAck
@@ -36,6 +38,7 @@ class Reports:
         self,
         role: Role,
         queues: Queues,
+        removed: RemovedLogs,
         hosts: Hosts,
         operations: Operations,
         sagas: Sagas,
@@ -44,6 +47,7 @@ class Reports:
     ) -> None:
         self._role = role
         self._queues = queues
+        self._removed = removed
         self._hosts = hosts
         self._operations = operations
         self._sagas = sagas
@@ -79,7 +83,11 @@ class Reports:
             text = f"host {host.name} is live, its manager at {report.control}"
             effects.append(LogLine("host_live", text))
             self._repairs.nudge()
-        effects += self._observe(host, now)
+        removed = [] if self._role.registry_away else self._removed.due(host.name)
+        effects += self._observe(host, removed, now)
+        for each in removed:
+            if not self._operations.busy(each.queue):
+                effects += self._remove_log(each, now)
         effects += self._draining.reported(report, now)
         if report.leader_epoch > self._sagas.leader_epoch:
             effects.append(LeadAnew(report.leader_epoch))
@@ -100,8 +108,9 @@ class Reports:
         """This manager does not lead any more."""
         self._strays.clear()
 
-    def _observe(self, host: Host, now: float) -> list[Effect]:
+    def _observe(self, host: Host, removed: Collection[RemovedLog], now: float) -> list[Effect]:
         effects: list[Effect] = []
+        known = {(each.queue_id, each.number) for each in removed}
         for child in host.children:
             queue = self._queues.get(child.queue)
             if queue is not None:
@@ -111,6 +120,8 @@ class Reports:
             number = MONITOR if child.role == "monitor" else child.number
             if queue is not None and queue.unsaved and queue.running:
                 effects += self._note_addresses(queue.name, now)
+            elif {(child.queue_id, EVERYTHING), (child.queue_id, number)} & known:
+                continue  # it is stopped with its log
             elif child.state != "stopping" and self._sagas.upkeep.is_stray(
                 host.name, child.queue, child.queue_id, number
             ):
@@ -125,17 +136,31 @@ class Reports:
     def _stop_stray(
         self, host: str, queue: str, queue_id: bytes, number: int, now: float
     ) -> list[Effect]:
-        key = (host, queue_id, number)
-        since, due = self._strays.get(key, (now, now))
-        if now < due:
+        since = self._due(host, queue_id, number, now)
+        if since is None:
             return []
-        if now - due >= STRAY_FORGOTTEN_SECONDS:
-            since = now
-        if len(self._strays) >= STRAYS_MAX:
-            self._strays.clear()
-        self._strays[key] = since, now + STRAY_SECONDS
         late = now - since >= READ_SECONDS
         return self._operations.submit(
             queue, None,
             lambda: self._sagas.upkeep.stop_stray(host, queue, queue_id, number, late=late), now,
         )  # fmt: skip
+
+    def _remove_log(self, record: RemovedLog, now: float) -> list[Effect]:
+        if self._due(record.host, record.queue_id, record.number, now) is None:
+            return []
+        return self._operations.submit(
+            record.queue, None, lambda: self._sagas.upkeep.remove_log(record), now
+        )
+
+    def _due(self, host: str, queue_id: bytes, number: int, now: float) -> float | None:
+        """Since when a host is told of something that nobody wants; None: it was told just now."""
+        key = (host, queue_id, number)
+        since, due = self._strays.get(key, (now, now))
+        if now < due:
+            return None
+        if now - due >= STRAY_FORGOTTEN_SECONDS:
+            since = now
+        if len(self._strays) >= STRAYS_MAX:
+            self._strays.clear()
+        self._strays[key] = since, now + STRAY_SECONDS
+        return since

@@ -5,6 +5,7 @@
     /queues/<name>/transactions   the last TransactionIDs with the exchange each one made
     /queues/<name>/listeners      addresses that are told when the rules are set
     /queues/:hosts                what is wanted of hosts that get nothing new: `Mark` by host
+    /queues/:logs                 logs that are to go when their hosts are back: `RemovedLog`
 
 A definition stands there before anything of it is started (state `creating`, `starting`, …), so
 nothing runs of which the registry does not know. What is read back is hostile: a definition that
@@ -27,6 +28,7 @@ from roq.number_ranges import (
     Amount,
     ChildEpoch,
     ExchangeNumber,
+    ExchangeOrAll,
     HostEpoch,
     Whole,
     WholeOrUnknown,
@@ -42,7 +44,12 @@ from roq.protocol.public import (
 
 QUEUES: Final = "/queues"
 HOSTS: Final = ":hosts"
-"""Stands among the queues, and no queue can have this name."""
+LOGS: Final = ":logs"
+"""These stand among the queues, and no queue can have such a name."""
+EVERYTHING: Final = -1
+"""Number that means all exchanges of a queue, and its monitor."""
+REMOVED_MAX: Final = 1_000
+"""Logs that wait for their hosts; all fit one document of ZooKeeper."""
 MARKS_MAX: Final = 2_000
 """Hosts of which anything is wanted; all fit one document of ZooKeeper."""
 CREATION: Final = "creation"
@@ -131,6 +138,17 @@ Marks = dict[str, Mark]
 """Host → what is wanted of it; the others are not mentioned."""
 
 
+class RemovedLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was removed while its host was away, and is to go from the disk of that."""
+
+    queue: str
+    queue_id: bytes
+    host: str
+    number: ExchangeOrAll = EVERYTHING
+    spared: bool = False
+    """It was not read to its end: what holds something is left on the disk, and told of."""
+
+
 class DepartedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An exchange that went, or is going, for good."""
 
@@ -181,6 +199,10 @@ class QueueRecord(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self, departed=(*others, gone)[-DEPARTED_MAX:], life=self.life + 1
         )
+
+    def was_read(self, number: int) -> bool:
+        """Whether an exchange that has gone was emptied before."""
+        return any(each.number == number and each.end >= 0 for each in self.departed)
 
     def exchange(self, number: int) -> ExchangeRecord | None:
         """The exchange of this number, if there is one."""
@@ -238,10 +260,18 @@ class Snapshot(msgspec.Struct, frozen=True):
     defects: dict[str, tuple[str, ...]] = {}
     """Queue → what else of it cannot be read, in sentences."""
     marks: Marks = {}
+    removed: tuple[RemovedLog, ...] = ()
 
 
 HOSTS_PATH: Final = f"{QUEUES}/{HOSTS}"
 """Where stands what is wanted of hosts."""
+LOGS_PATH: Final = f"{QUEUES}/{LOGS}"
+"""Where stands which logs are to go when their hosts are back."""
+_BESIDE: Final = {
+    HOSTS_PATH: "which hosts are cordoned",
+    LOGS_PATH: "which logs were removed while their hosts were away",
+}
+"""What is no queue's, by path: what stands there."""
 
 
 def queue_path(name: str) -> str:
@@ -264,7 +294,9 @@ def listeners_path(name: str) -> str:
     return f"{QUEUES}/{name}/listeners"
 
 
-def encode(document: msgspec.Struct | Transactions | tuple[str, ...] | Marks) -> bytes:
+def encode(
+    document: msgspec.Struct | Transactions | tuple[str | RemovedLog, ...] | Marks,
+) -> bytes:
     """The JSON of a document."""
     return msgspec.json.encode(document)
 
@@ -298,14 +330,17 @@ def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
     unreadable: dict[str, str] = {}
     defects: dict[str, tuple[str, ...]] = {}
     marks: Marks = {}
+    removed: tuple[RemovedLog, ...] = ()
     for path, data in sorted(documents.items()):
         _, _, name, *rest = path.split("/")
-        if not _is_name(name) and path != HOSTS_PATH:
+        if not _is_name(name) and path not in _BESIDE:
             continue  # no queue can have this one
         try:
             match rest:
                 case [] if path == HOSTS_PATH:
                     marks = _marks(_decode(data, Marks))
+                case [] if path == LOGS_PATH:
+                    removed = _removed(_decode(data, tuple[RemovedLog, ...]))
                 case []:
                     queues.append(_checked(name, _decode(data, QueueRecord)))
                 case ["rules"]:
@@ -317,15 +352,15 @@ def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
                 case _:
                     continue  # written by a later version
         except _Unreadable as error:
-            if path == HOSTS_PATH:
-                text = f"which hosts are cordoned is unreadable and not in force: {error}"
-                defects[HOSTS] = (text,)
-            elif rest:
-                text = f"its {rest[0]} in the registry are unreadable and not in force: {error}"
+            if rest or path in _BESIDE:
+                what = f"its {rest[0]} in the registry are" if rest else f"{_BESIDE[path]} is"
+                text = f"{what} unreadable and not in force: {error}"
                 defects[name] = (*defects.get(name, ()), text)
             else:
                 unreadable[name] = str(error)
-    return Snapshot(tuple(queues), rules, transactions, listeners, unreadable, defects, marks)
+    return Snapshot(
+        tuple(queues), rules, transactions, listeners, unreadable, defects, marks, removed
+    )
 
 
 def readable(documents: dict[str, bytes]) -> dict[str, bytes]:
@@ -339,8 +374,8 @@ def readable(documents: dict[str, bytes]) -> dict[str, bytes]:
         (listeners_path, names & snapshot.listeners.keys()),
     )
     paths = [path(name) for path, found in kinds for name in found]
-    if HOSTS_PATH in documents and HOSTS not in snapshot.defects:
-        paths.append(HOSTS_PATH)
+    unread = {queue_path(name) for name in snapshot.defects}
+    paths += [path for path in _BESIDE if path in documents and path not in unread]
     return {path: documents[path] for path in paths}
 
 
@@ -375,6 +410,14 @@ def _marks(given: Marks) -> Marks:
         if not is_host(host) or mark.leaving < 0:
             raise _Unreadable(f"it says something impossible of host {host[:40]!r}")
     return given
+
+
+def _removed(given: tuple[RemovedLog, ...]) -> tuple[RemovedLog, ...]:
+    for each in given:
+        fits = 0 < len(each.queue_id) <= QUEUE_ID_BYTES_MAX and each.number != 0
+        if not (fits and _is_name(each.queue) and is_host(each.host)):
+            raise _Unreadable(f"it says something impossible of queue {each.queue[:40]!r}")
+    return given[-REMOVED_MAX:]
 
 
 def _addresses(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -361,12 +361,6 @@ def test_a_stopped_queue_starts_without_what_is_away(script: Script) -> None:
     assert {state for _, state in states(script).values()} == {"created"}
 
 
-def test_a_removed_queue_says_which_logs_are_left(script: Script) -> None:
-    lose(script, "h1")
-    answer = script.ask(2001, QName="q")
-    assert "host h1 is lost: should it come back, remove the folder logs/" in answer["WARNING"]
-
-
 def test_an_exchange_that_is_away_may_be_given_up(script: Script) -> None:
     refused = script.ask(2100, QName="q", Exchange="x1", Forget=True)
     assert "x1 of queue 'q' is not away" in refused["COMMENT"]

@@ -1,0 +1,101 @@
+"""Logs of exchanges that were removed while their hosts were away, and are to go from their disks.
+
+A host manager that is back knows nothing of that, and what the registry does not know is no reason
+to remove a log: it may have been restored from an older copy. So each removal that a host has not
+confirmed is written down, and its host is told when it reports again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from roq.gcm.state.queues import Queues
+from roq.gcm.state.records import EVERYTHING, REMOVED_MAX, RemovedLog
+from roq.model import exchange_name
+
+
+class RemovedLogs:
+    """All that wait for their hosts, the oldest first.
+
+    Args:
+        queues: what a definition has (again), is not touched.
+    """
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+        self._records: dict[tuple[str, bytes, int], RemovedLog] = {}
+        self._hosts: frozenset[str] = frozenset()
+
+    def __iter__(self) -> Iterator[RemovedLog]:
+        return iter(self._records.values())
+
+    def add(self, records: Iterable[RemovedLog]) -> list[RemovedLog]:
+        """Remember these; gives those that were forgotten for them."""
+        for each in records:
+            if each.number == EVERYTHING:
+                self._forget(
+                    [key for key in self._records if key[:2] == (each.host, each.queue_id)]
+                )
+            self._records[_key(each)] = each
+        surplus = list(self)[: max(0, len(self._records) - REMOVED_MAX)]
+        self._forget([_key(each) for each in surplus])
+        return surplus
+
+    def drop(self, record: RemovedLog) -> None:
+        """Its host has removed it."""
+        self._forget([_key(record)])
+
+    def give_up(self, host: str) -> list[RemovedLog]:
+        """This host is gone for good; gives what it would have been told to remove."""
+        given_up = [each for each in self if each.host == host]
+        self._forget([_key(each) for each in given_up])
+        return given_up
+
+    def clear(self) -> None:
+        """Another manager leads."""
+        self._forget(list(self._records))
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Those that are waited for."""
+        return self._hosts
+
+    def due(self, host: str) -> list[RemovedLog]:
+        """What a host that is back is to remove."""
+        if host not in self._hosts:
+            return []
+        return [each for each in self if each.host == host and self._is_gone(each)]
+
+    def hosts_of(self, queue_id: bytes) -> set[str]:
+        """The hosts that have logs which a queue has had."""
+        return {each.host for each in self if each.queue_id == queue_id}
+
+    def _forget(self, keys: Iterable[tuple[str, bytes, int]]) -> None:
+        for key in keys:
+            self._records.pop(key, None)
+        self._hosts = frozenset(each.host for each in self)
+
+    def _is_gone(self, record: RemovedLog) -> bool:
+        """Whether no definition has it; it may be there again in a registry that was restored."""
+        if record.queue in self._queues.unreadable:
+            return False
+        queue = self._queues.get(record.queue)
+        if queue is None or queue.record.queue_id != record.queue_id:
+            return True
+        return record.number != EVERYTHING and queue.record.exchange(record.number) is None
+
+
+def described(record: RemovedLog) -> str:
+    """Of which exchange, or of which queue."""
+    queue = f"queue {record.queue}"
+    return queue if record.number == EVERYTHING else f"{exchange_name(record.number)} of {queue}"
+
+
+def folder(record: RemovedLog) -> str:
+    """Where it lies on its host."""
+    path = f"logs/{record.queue_id.hex()}"
+    return path if record.number == EVERYTHING else f"{path}/{exchange_name(record.number)}"
+
+
+def _key(record: RemovedLog) -> tuple[str, bytes, int]:
+    return record.host, record.queue_id, record.number

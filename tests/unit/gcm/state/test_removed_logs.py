@@ -1,0 +1,278 @@
+"""What was removed while its host was away goes when the host is back, and nothing else does."""
+
+import msgspec
+import pytest
+from gcm_script import OTHER, PaperHost, Script
+
+from roq.gcm.events import Following
+from roq.gcm.interfaces.reports import STRAY_SECONDS
+from roq.gcm.state import records
+from roq.gcm.state.hosts import FORGET_SECONDS
+from roq.gcm.state.queues import Queues
+from roq.gcm.state.removed_logs import RemovedLogs
+from roq.protocol.control import StopQueue
+from roq.timing import HOST_SILENT_SECONDS
+
+ALL = -1
+
+
+@pytest.fixture
+def script() -> Script:
+    """A durable queue with x1 on h1 and x2 on h2; the monitor is on h1."""
+    made = Script(*(PaperHost(f"h{number}", epoch=number) for number in (1, 2, 3)))
+    made.ask(2003, QName="q", Host="h1", Durability="flush")
+    made.ask(2004, QName="q", Host="h2")
+    return made
+
+
+def lose(script: Script, name: str) -> None:
+    script.vanish(name)
+    script.live(HOST_SILENT_SECONDS)
+    script.expire_node(name)
+    script.live(3.0)
+
+
+def erased(script: Script, name: str) -> list[tuple[bytes, int, bool]]:
+    """What a host was told to remove: queue id, number, only if it has never held anything."""
+    return [
+        (each.queue_id, each.number, each.empty)
+        for each in script.hosts[name].asked
+        if isinstance(each, StopQueue) and each.erase
+    ]
+
+
+def noted(script: Script) -> list[tuple[str, int, bool]]:
+    data = script.registry.get(records.LOGS_PATH, b"[]")
+    found = msgspec.json.decode(data, type=tuple[records.RemovedLog, ...])
+    return [(each.host, each.number, each.spared) for each in found]
+
+
+def checked(script: Script) -> str:
+    (check,) = [each for each in script.machine.health().checks if each.name == "removed"]
+    assert not check.essential
+    assert check.ok == (check.detail == "all are")
+    return check.detail
+
+
+def test_the_logs_of_a_queue_go_when_their_host_is_back(script: Script) -> None:
+    queue_id = script.record("q").queue_id
+    lose(script, "h2")
+    warning = script.ask(2001, QName="q")["WARNING"]
+    assert warning == "host h2 removes its logs of queue q when it is back"
+    assert noted(script) == [("h2", ALL, False)]
+    assert checked(script) == (
+        "logs that go when their hosts are back: queue q on host h2; `roq host remove HOST` if one "
+        "is gone for good"
+    )
+    script.come_back("h2")
+    script.settle()
+    assert erased(script, "h2") == [(queue_id, ALL, False)]
+    assert noted(script) == []
+    assert checked(script) == "all are"
+    script.live(2 * STRAY_SECONDS)
+    assert len(erased(script, "h2")) == 1
+
+
+def test_a_host_that_does_not_answer_is_asked_again(script: Script) -> None:
+    script.hosts["h2"].mute.add(StopQueue)
+    warning = script.ask(2001, QName="q")["WARNING"]
+    assert "host h2 did not confirm" in warning
+    assert "host h2 removes its logs of queue q when it is back" in warning
+    before = len(erased(script, "h2"))
+    script.live(2 * STRAY_SECONDS)
+    assert before < len(erased(script, "h2")) <= before + 3
+    assert noted(script) == [("h2", ALL, False)]
+    script.hosts["h2"].mute.clear()
+    script.live(2 * STRAY_SECONDS)
+    assert noted(script) == []
+
+
+def test_a_later_leader_goes_on_also_with_a_host_of_which_it_has_not_heard(script: Script) -> None:
+    """It knows no address to ask at, nor that the host is lost."""
+    queue_id = script.record("q").queue_id
+    script.hosts["h2"].up = False
+    script.nodes.discard("h2")
+    script.feed(Following(OTHER))
+    script.elect()
+    for name in ("h1", "h3"):
+        script.report(script.hosts[name])
+    script.ask(2001, QName="q")
+    assert noted(script) == [("h2", ALL, False)]
+    script.feed(Following(OTHER))
+    script.elect()
+    script.come_back("h2")
+    script.settle()
+    assert (queue_id, ALL, False) in erased(script, "h2")
+
+
+def test_what_still_runs_there_goes_with_its_log(script: Script) -> None:
+    """A process that no definition knows is stopped, and its log stays: this one is known."""
+    lose(script, "h2")
+    queue_id = script.record("q").queue_id
+    script.ask(2001, QName="q")
+    script.hosts["h2"].start("q", queue_id, 2)
+    script.come_back("h2")
+    script.settle()
+    assert [each.erase for each in script.hosts["h2"].asked if isinstance(each, StopQueue)] == [
+        True
+    ]
+
+
+def test_a_queue_of_that_name_that_was_made_since_keeps_its_logs(script: Script) -> None:
+    lose(script, "h2")
+    old = script.record("q").queue_id
+    script.ask(2001, QName="q")
+    script.ask(2003, QName="q", Host="h1", Durability="flush")
+    script.come_back("h2")
+    script.settle()
+    assert erased(script, "h2") == [(old, ALL, False)]
+    assert script.record("q").queue_id != old
+
+
+def test_what_a_registry_knows_again_that_was_restored_stays(script: Script) -> None:
+    lose(script, "h2")
+    kept = script.registry["/queues/q"]
+    script.ask(2001, QName="q")
+    script.registry["/queues/q"] = kept
+    script.elect()
+    script.come_back("h2")
+    script.live(2 * STRAY_SECONDS)
+    assert erased(script, "h2") == []
+
+
+def test_what_a_registry_does_not_know_that_was_restored_stays(script: Script) -> None:
+    lose(script, "h2")
+    del script.registry["/queues/q"]
+    script.elect()
+    script.come_back("h2")
+    script.live(2 * STRAY_SECONDS)
+    assert erased(script, "h2") == []
+
+
+def test_a_definition_that_nobody_can_read_may_be_the_one(script: Script) -> None:
+    lose(script, "h2")
+    script.ask(2001, QName="q")
+    script.registry["/queues/q"] = b"{"
+    script.elect()
+    script.come_back("h2")
+    script.live(2 * STRAY_SECONDS)
+    assert erased(script, "h2") == []
+
+
+def test_a_log_that_was_given_up_unread_is_left_on_its_host_that_tells_of_it(
+    script: Script,
+) -> None:
+    lose(script, "h2")
+    queue_id = script.record("q").queue_id
+    warning = script.ask(2100, QName="q", Exchange="x2", Forget=True)["WARNING"]
+    assert "host h2 keeps what is in its log of x2 of queue q when it is back" in warning
+    assert "back: x2 of queue q on host h2; " in checked(script)
+    script.come_back("h2")
+    script.settle()
+    assert erased(script, "h2") == [(queue_id, 2, True)]
+    assert noted(script) == []
+
+
+def test_of_an_exchange_that_was_read_to_its_end_nothing_is_left(script: Script) -> None:
+    queue_id = script.record("q").queue_id
+    child = script.hosts["h2"].children["q", 2]
+    script.monitors["q"].ends[2] = (child.epoch, 7)
+    script.hosts["h2"].mute.add(StopQueue)
+    script.ask(2100, QName="q", Exchange="x2")
+    assert noted(script) == [("h2", 2, False)]
+    script.hosts["h2"].mute.clear()
+    script.live(2 * STRAY_SECONDS)
+    assert erased(script, "h2")[-1] == (queue_id, 2, False)
+    assert noted(script) == []
+
+
+def test_what_was_given_up_goes_with_its_queue(script: Script) -> None:
+    queue_id = script.record("q").queue_id
+    lose(script, "h2")
+    script.ask(2100, QName="q", Exchange="x2", Forget=True)
+    script.ask(2001, QName="q")
+    assert noted(script) == [("h2", ALL, False)]
+    script.come_back("h2")
+    script.settle()
+    assert erased(script, "h2") == [(queue_id, ALL, False)]
+
+
+def test_a_host_that_is_forgotten_is_not_waited_for(script: Script) -> None:
+    lose(script, "h2")
+    folder = f"logs/{script.record('q').queue_id.hex()}"
+    script.ask(2001, QName="q")
+    script.pass_time(FORGET_SECONDS + 1.0)
+    script.live(1.0)
+    assert script.machine.hosts.get("h2") is None
+    assert script.ask(2113, Host="h2")["RESULT"] == 0
+    assert noted(script) == []
+    assert f"host h2 is not told any more to remove {folder} in its data.dir" in script.notes
+    assert script.ask(2113, Host="h2")["RESULT"] != 0
+
+
+def test_an_exchange_of_a_stopped_queue_is_noted_too(script: Script) -> None:
+    lose(script, "h2")
+    script.ask(2002, QName="q")
+    script.ask(2100, QName="q", Exchange="x2", Forget=True)
+    assert noted(script) == [("h2", 2, True)]
+
+
+def test_an_exchange_whose_removal_a_later_leader_ends_is_noted(script: Script) -> None:
+    record = script.record("q")
+    exchange = record.exchange(2)
+    assert exchange is not None
+    half = record.replacing(msgspec.structs.replace(exchange, state="removing"))
+    script.registry["/queues/q"] = records.encode(half)
+    script.vanish("h2")
+    script.elect()
+    script.live(3.0)
+    assert script.record("q").exchange(2) is None
+    assert noted(script) == [("h2", 2, True)]
+
+
+def test_a_queue_in_memory_leaves_nothing(script: Script) -> None:
+    script.ask(2003, QName="m", Host="h2", Durability="none")
+    script.hosts["h2"].mute.add(StopQueue)
+    assert "did not confirm" in script.ask(2001, QName="m")["WARNING"]
+    assert noted(script) == []
+
+
+def test_whether_it_is_gone_is_looked_at_when_it_is_removed(script: Script) -> None:
+    queue_id = script.record("q").queue_id
+    record = records.RemovedLog(queue="q", queue_id=queue_id, host="h2")
+    steps = list(script.machine._sagas.upkeep.remove_log(record))
+    assert steps == []
+
+
+def test_what_cannot_be_read_is_told_and_nothing_of_it_is_done(script: Script) -> None:
+    script.registry[records.LOGS_PATH] = b'[{"queue": "q", "queue_id": "", "host": "h2"}]'
+    snapshot = script.snapshot()
+    assert not snapshot.removed
+    assert "which logs were removed" in snapshot.defects[records.LOGS][0]
+    assert records.LOGS_PATH not in records.readable(script.registry)
+    script.elect()
+    checks = {each.name: each for each in script.machine.health().checks}
+    assert "which logs were removed" in checks["definitions"].detail
+
+
+def test_what_is_noted_is_written_back_into_a_registry_that_has_lost_it(script: Script) -> None:
+    lose(script, "h2")
+    script.ask(2001, QName="q")
+    assert records.LOGS_PATH in records.readable(script.registry)
+
+
+def test_so_many_are_kept_in_mind_and_the_oldest_goes_first() -> None:
+    logs = RemovedLogs(Queues())
+    made = [
+        records.RemovedLog(queue="q", queue_id=b"i", host="h", number=number)
+        for number in range(1, records.REMOVED_MAX + 3)
+    ]
+    assert logs.add(made) == made[:2]
+    assert list(logs) == made[2:]
+    assert logs.due("h") == made[2:]
+    logs.drop(made[2])
+    logs.drop(made[2])
+    assert list(logs) == made[3:]
+    logs.clear()
+    assert not list(logs)
+    assert not logs.due("h")
