@@ -56,6 +56,10 @@ DATA_BYTES_MAX = 1_000_000
 ANY_VERSION = -1
 EPOCH_MAX = (1 << 20) - 1
 """The highest epoch of a leader or host manager: what fits beside a count of its children."""
+LOST_EPOCHS: Final = 1_000
+"""So many more are left out after a registry was lost: what nobody has reported may have them."""
+EPOCHS_AHEAD_MAX: Final = 100_000
+"""An epoch that is so far above those that are given now was not given by this cluster."""
 _UNUSABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 """What ZooKeeper takes in no path. Everything else may stand there: other tools write, too."""
 _IDENTITY: Final = re.compile("[!-~]{1,64}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from roq.coordination.registry_contract import EPOCH_MAX, EPOCHS_AHEAD_MAX, LOST_EPOCHS
 from roq.errors import InvalidRequest, RequestError
 from roq.hcm.crash_history import CrashHistory
 from roq.hcm.events import Peer
@@ -345,6 +346,11 @@ class ChildEpochs:
         """The epoch of this host; 0 until it is registered."""
         return self._host
 
+    @property
+    def upper(self) -> int:
+        """The host epoch under which children count now; 0: there was none to count."""
+        return self._upper
+
     def registered(self, epoch: int) -> None:
         """This host has an epoch. A lower one than before says that the counter was lost."""
         self._host = max(self._host, epoch)
@@ -371,6 +377,21 @@ class ChildEpochs:
             raise RequestError(f"this host manager has started {NUMBER_MAX} processes: restart it")
         self._number += 1
         return child_epoch(self._upper, self._number)
+
+
+def draw_above(drawn: int, given: int) -> int:
+    """Above which number a host is to draw its epoch again; 0: it may have the one that it drew.
+
+    A registry that was restored from an older copy gives numbers again. Processes would have the
+    epochs of earlier ones then, and be taken for these by who has known them.
+
+    Args:
+        drawn: what the registry has given.
+        given: the highest under which this host has started anything.
+    """
+    if drawn > given or given - drawn >= EPOCHS_AHEAD_MAX:
+        return 0
+    return min(given + LOST_EPOCHS, EPOCH_MAX - 1)
 
 
 # Which ports of this host must not be given out, because old peers may still go there.

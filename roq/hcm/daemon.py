@@ -20,7 +20,7 @@ from roq.coordination.addresses import remedy, unreachable
 from roq.coordination.registry_contract import Committed, Conflict, Post, Registry, SessionState
 from roq.errors import ConfigError, RegistryAway, Unavailable
 from roq.hcm import metrics
-from roq.hcm.children import port_of
+from roq.hcm.children import draw_above, port_of
 from roq.hcm.config import HcmConfig, advertised_address, bind_address, settings_of
 from roq.hcm.cpu import CpuSample
 from roq.hcm.events import (
@@ -41,6 +41,7 @@ from roq.hcm.events import (
     Registered,
     Release,
     Remember,
+    RememberEpoch,
     RememberLeader,
     Reply,
     ReportToLeader,
@@ -237,7 +238,7 @@ class HostManager:
 
     def _claimed(self, other: str) -> None:
         if not other:
-            self._registry.next_host_epoch(self._epoch_drawn)
+            self._draw()
             return
         log.error(
             "a host manager at %s is host %s already, and it answers: stop it, or give this host "
@@ -246,12 +247,26 @@ class HostManager:
         self._exit_code = exits.CONFIG
         self._reactor.stop()  # what an earlier life has left running here is the other one's affair
 
+    def _draw(self, above: int = 0) -> None:
+        self._registry.next_host_epoch(self._epoch_drawn, above)
+
     def _epoch_drawn(self, epoch: int | RegistryAway) -> None:
         if isinstance(epoch, RegistryAway):
-            self._reactor.call_later(
-                RETRY_SECONDS, lambda: self._registry.next_host_epoch(self._epoch_drawn)
-            )
+            self._reactor.call_later(RETRY_SECONDS, self._draw)
             return
+        given = self._rested.epoch
+        if epoch <= given:
+            above = draw_above(epoch, given)
+            log.error(
+                "the registry has given epoch %d, and this host has started processes under %d: %s",
+                epoch, given,
+                f"counting on from {above} (has the registry an older state?)" if above
+                else "this cluster cannot have given that; was data.dir that of another one?",
+                extra={"event": "epoch_given_before"},
+            )  # fmt: skip
+            if above:
+                self._draw(above)
+                return
         data = json.dumps(
             {"host": self._host, "epoch": epoch, "control": self.control, "pid": os.getpid()}
         )
@@ -369,8 +384,8 @@ class HostManager:
                 self._events.extend(map(Pressed, self._processor.sample_if_old()))
                 self._events.extend(self._processes.perform(effect))
             case (
-                Spawn() | Release() | Remember() | RememberLeader() | Terminate() | Kill()
-                | Discard() | Forget() | Erase()
+                Spawn() | Release() | Remember() | RememberLeader() | RememberEpoch() | Terminate()
+                | Kill() | Discard() | Forget() | Erase()
             ):  # fmt: skip
                 self._events.extend(self._processes.perform(effect))
             case ReportToLeader(endpoint, report):

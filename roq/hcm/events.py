@@ -58,10 +58,12 @@ class Rested:
     Attributes:
         ports: that children have used or kept away from.
         leader_epoch: the highest of a leader that it has obeyed.
+        epoch: the highest host epoch under which it has started anything.
     """
 
     ports: tuple[int, ...]
     leader_epoch: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,14 @@ class RememberLeader:
 
 
 @dataclass(frozen=True, slots=True)
+class RememberEpoch:
+    """Write down that children count under this host epoch, for the next life: its own is higher,
+    also if the registry was restored from an older copy."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """Look how the process of a child is."""
 
@@ -309,6 +319,6 @@ class Finished:
 
 
 Effect = (
-    Reply | Spawn | Remember | RememberLeader | Probe | Release | Terminate | Kill | Discard
-    | Forget | Erase | ReportToLeader | Announce | Note | Finished
+    Reply | Spawn | Remember | RememberLeader | RememberEpoch | Probe | Release | Terminate | Kill
+    | Discard | Forget | Erase | ReportToLeader | Announce | Note | Finished
 )  # fmt: skip

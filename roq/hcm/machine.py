@@ -50,6 +50,7 @@ from roq.hcm.events import (
     Pressed,
     Probed,
     Registered,
+    RememberEpoch,
     RememberLeader,
     Reply,
     ReportToLeader,
@@ -99,7 +100,7 @@ class HostMachine:
         self._settings = settings
         self._leader = Leader(settings.managers)
         self._supervisor = Supervisor(settings, self._leader)
-        self._leader_epoch = self._remembered = 0
+        self._leader_epoch = self._remembered = self._counted = 0
         self._trouble = ""
         self._refusal = ""
         self._short = False
@@ -143,6 +144,9 @@ class HostMachine:
         if self._obeyed > self._remembered:
             self._remembered = self._obeyed
             effects.insert(0, RememberLeader(self._remembered))
+        if self._supervisor.epoch > self._counted:
+            self._counted = self._supervisor.epoch
+            effects.insert(0, RememberEpoch(self._counted))
         if self._leader.take_due(now):
             effects.append(ReportToLeader(self._leader.endpoint, self._report()))
         self._due_at = self._next_due(now)
@@ -180,8 +184,9 @@ class HostMachine:
                 return []
             case Requested(peer, message):
                 return self._requested(peer, message, now)
-            case Rested(_, leader_epoch):
+            case Rested(_, leader_epoch, epoch):
                 self._leader_epoch = self._remembered = leader_epoch
+                self._counted = epoch
                 return self._supervisor.handle(event, now)
             case Adopted() | Spawned() | SpawnFailed() | Exited() | Probed():
                 return self._supervisor.handle(event, now)

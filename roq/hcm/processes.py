@@ -30,6 +30,7 @@ from roq.hcm.events import (
     Probed,
     Release,
     Remember,
+    RememberEpoch,
     RememberLeader,
     Rested,
     Spawn,
@@ -66,8 +67,8 @@ log = logging.getLogger(__name__)
 
 Process = process.Child | process.Adopted
 ProcessEffect = (
-    Spawn | Release | Remember | RememberLeader | Probe | Terminate | Kill | Discard | Forget
-    | Erase
+    Spawn | Release | Remember | RememberLeader | RememberEpoch | Probe | Terminate | Kill
+    | Discard | Forget | Erase
 )  # fmt: skip
 
 
@@ -149,7 +150,8 @@ class Processes:
             found[record.pid] = running
             self._add(running, spec)
             adopted.append(Adopted(spec, record.pid, tuple(record.ports)))
-        return Rested(tuple(sorted(left.resting)), self._records.leader_epoch()), adopted
+        resting = tuple(sorted(left.resting))
+        return Rested(resting, self._records.leader_epoch(), self._records.epoch()), adopted
 
     def perform(self, effect: ProcessEffect) -> Iterator[Spawned | SpawnFailed | Probed]:
         """Do what the machine wants done to a process or its files; gives its answer, if any."""
@@ -162,6 +164,8 @@ class Processes:
                 self._records.write_ports(child, ports)
             case RememberLeader(epoch):
                 self._records.write_leader(epoch)
+            case RememberEpoch(epoch):
+                self._records.write_epoch(epoch)
             case Probe(child, epoch):
                 yield self.probe(child, epoch)
             case Terminate(child):

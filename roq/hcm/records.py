@@ -30,6 +30,7 @@ SPEC_BYTES_MAX: Final = 1024 * 1024
 PORTS_MAX: Final = 8
 PIPE: Final = ".pipe"
 LEADER: Final = "leader.epoch"
+OWN: Final = "host.epoch"
 PROCESS: Final = re.compile("monitors-[0-9]{1,6}")
 
 log = logging.getLogger(__name__)
@@ -121,23 +122,38 @@ class Records:
 
     def write_leader(self, epoch: int) -> None:
         """Write down which leader is obeyed. Without it, a later life may hear an earlier one."""
-        path = self._folder / LEADER
-        try:
-            write_whole(path, b"%d" % epoch)
-        except OSError as error:
-            log.warning("%s: %s", path, error.strerror, extra={"event": "not_recorded"})
+        self._write_number(LEADER, epoch)
 
     def leader_epoch(self) -> int:
         """The highest epoch of a leader that was obeyed; 0: none is known."""
-        path = self._folder / LEADER
+        return self._number(LEADER)
+
+    def write_epoch(self, epoch: int) -> None:
+        """Write down under which host epoch children count. Without it, a later life may give the
+        same ones, in a registry that was restored from an older copy."""
+        self._write_number(OWN, epoch)
+
+    def epoch(self) -> int:
+        """The highest host epoch under which anything was started here; 0: none is known."""
+        return self._number(OWN)
+
+    def _write_number(self, name: str, number: int) -> None:
+        path = self._folder / name
         try:
-            epoch: int = msgspec.json.decode(_read(path, RECORD_BYTES_MAX), type=HostEpoch)
+            write_whole(path, b"%d" % number)
+        except OSError as error:
+            log.warning("%s: %s", path, error.strerror, extra={"event": "not_recorded"})
+
+    def _number(self, name: str) -> int:
+        path = self._folder / name
+        try:
+            number: int = msgspec.json.decode(_read(path, RECORD_BYTES_MAX), type=HostEpoch)
         except FileNotFoundError:
             return 0
         except (OSError, msgspec.MsgspecError, InvalidRequest) as error:
             log.warning("%s is of no use: %s", path, error, extra={"event": "record_refused"})
             return 0
-        return epoch
+        return number
 
     def ended(self, child: str) -> None:
         """The process of a child has ended; its spec is kept."""

@@ -112,6 +112,11 @@ class Supervisor:
         """The epoch of this host; 0 until it is registered."""
         return self._epochs.host
 
+    @property
+    def epoch(self) -> int:
+        """The host epoch under which children count."""
+        return self._epochs.upper
+
     def registered(self, epoch: int) -> None:
         """This host has an epoch."""
         self._epochs.registered(epoch)

@@ -166,3 +166,30 @@ def test_a_leader_whose_file_is_replaced_by_that_of_another_cluster_changes_noth
         assert until(lambda: "the registry holds cluster" in log(running, "gcm"))
         assert not changes(client)
         assert [queue.name for queue in client.queues()] == ["orders"]
+
+
+def test_a_registry_that_was_restored_from_an_older_copy_has_no_process_take_the_epoch_of_another(
+    tmp_path: Path,
+) -> None:
+    """Publishers would take it for the one that they know, and keep what that has lost."""
+    folder = tmp_path / "cluster"
+    epochs: list[int] = []
+    logs = set()
+    for life in range(4):
+        with cluster(hosts=1, data_dir=folder) as running, running.connect() as client:
+            client.create_queue("orders", durability="none", exists_ok=True)
+            with client.publisher("orders") as publisher:
+                sent = publisher.publish(b"m").result(20)
+            epochs.append(sent.exchange_epoch)
+            logs.add(sent.log)
+            file = Path(running.registry.removeprefix("file:"))
+        if life == 0:
+            shutil.copy(file, tmp_path / "copy.db")
+        if life == 2:
+            for each in folder.glob("cluster.db*"):
+                each.unlink()
+            shutil.copy(tmp_path / "copy.db", file)
+    assert epochs == sorted(set(epochs))
+    assert len(logs) == len(epochs), "nor is a log in memory mistaken for another one"
+    text = (folder / "log" / "host-127.0.0.1.log").read_text()
+    assert "has the registry an older state?" in text

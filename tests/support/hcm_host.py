@@ -22,6 +22,7 @@ from roq.hcm.events import (
     Registered,
     Release,
     Remember,
+    RememberEpoch,
     RememberLeader,
     Reply,
     ReportToLeader,
@@ -36,7 +37,7 @@ from roq.hcm.events import (
 from roq.hcm.machine import HostMachine
 from roq.hcm.specs import Settings
 from roq.machine import Tick
-from roq.model import Limits
+from roq.model import Limits, host_epoch
 from roq.protocol.control import (
     Answer,
     ChildReport,
@@ -104,7 +105,7 @@ class Host:
         """Processes that no other monitor may join."""
         self._settings = settings(**changes)
         self.machine = HostMachine(self._settings)
-        self.leader_epoch = 0
+        self.leader_epoch = self.counted = 0
         self.effects: list[Effect] = []
         self.processes: dict[str, Process] = {}
         self.remembered: dict[tuple[str, int], tuple[int, ...]] = {}
@@ -215,7 +216,7 @@ class Host:
         """The host manager is killed, and started again; it finds what still runs."""
         self.machine = HostMachine(self._settings)
         resting = {port for each in self.processes.values() for port in each.spec.avoid_ports}
-        self.handle(Rested(tuple(sorted(resting)), self.leader_epoch))
+        self.handle(Rested(tuple(sorted(resting)), self.leader_epoch, self.counted))
         for child, process in list(self.processes.items()):
             ports = self.remembered.get((child, process.spec.epoch), ())
             self.handle(Adopted(process.spec, process.pid, ports))
@@ -245,6 +246,7 @@ class Host:
     def _perform(self, effect: Effect) -> list[Event]:  # noqa: C901, PLR0912 - one per effect
         match effect:
             case Spawn(spec, alone):
+                assert host_epoch(spec.epoch) <= self.counted, "a later life would give it again"
                 return [self._spawn(spec, alone=alone)]
             case Release(child, retire):
                 process = self.processes.pop(child, None)
@@ -254,6 +256,9 @@ class Host:
                 self.remembered[child, self.processes[child].spec.epoch] = ports
             case RememberLeader(epoch):
                 self.leader_epoch = epoch
+            case RememberEpoch(epoch):
+                assert epoch > self.counted
+                self.counted = epoch
             case Probe(child, epoch):
                 return [self._probe(child, epoch)]
             case Terminate(child):

@@ -8,16 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
 
-from roq.coordination.registry_contract import EPOCH_MAX
+from roq.coordination.registry_contract import EPOCH_MAX, EPOCHS_AHEAD_MAX, LOST_EPOCHS
 
 log = logging.getLogger(__name__)
-
-LOST_EPOCHS: Final = 1_000
-"""So many more are left out after a registry was lost: what nobody has reported may have them."""
-EPOCHS_AHEAD_MAX: Final = 100_000
-"""An epoch that is so far above the leader's own was not given by this cluster."""
 
 
 class Epochs:

@@ -6,6 +6,8 @@ from typing import Final
 
 from tests.mutants.cases.mutant import CHAIN, ORDER, PROTOCOL, SCHEDULES, WIRE, Mutant, mutants
 
+REMOVED: Final = ("tests/unit/gcm/state/test_removed_logs.py",)
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/protocol/zmtp.py",
@@ -124,6 +126,71 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (" and answer.epoch == child.epoch:\n", ":\n"),
         ("                end = answer.end\n", "                pass\n"),
         ("            elif not late:\n", "            elif True:\n"),
+    ),
+    *mutants(
+        "roq/gcm/change/reconciliation.py",
+        REMOVED,
+        (" or record not in steps.removed.due(record.host):\n", ":\n"),
+        ("            empty=record.spared,\n", ""),
+        ("        if isinstance(answers[0], Done):\n", "        if True:\n"),
+        ("            yield from steps.save_removed()\n", ""),
+    ),
+    *mutants(
+        "roq/gcm/change/steps.py",
+        REMOVED,
+        ("        if erase:\n            answered", "        if False:\n            answered"),
+        (" if isinstance(answer, Done)}", "}"),
+        ("            hosts |= self.removed.hosts_of(record.queue_id)\n", "            pass\n"),
+        ("number != EVERYTHING and not record.was_read(number)", "False"),
+        (".difference(told) if record.durable else ()", ".difference(told)"),
+    ),
+    *mutants(
+        "roq/gcm/change/exchange.py",
+        REMOVED,
+        (("(self._departed(queue, exchange))\n"
+         "            yield from self._steps.note_removed(queue, exchange.number)\n"),
+         "(self._departed(queue, exchange))\n"),
+        (("and its log goes.\n"
+         "            yield from self._steps.note_removed(queue, exchange.number)\n"),
+         "and its log goes.\n"),
+    ),
+    *mutants(
+        "roq/gcm/interfaces/reports.py",
+        REMOVED,
+        ("(child.queue_id, number)} & known:\n", "(child.queue_id, number)} & set():\n"),
+        ("        if self._due(record.host, record.queue_id, record.number, now) is None:\n",
+         "        if False:\n"),
+    ),
+    *mutants(
+        "roq/gcm/state/removed_logs.py",
+        REMOVED,
+        ("        if record.queue in self._queues.unreadable:\n", "        if False:\n"),
+        (" or queue.record.queue_id != record.queue_id:\n", ":\n"),
+        ("        return record.number != EVERYTHING and ", "        return True or "),
+        ("            if each.number == EVERYTHING:\n", "            if False:\n"),
+        ("        self._forget([_key(each) for each in surplus])\n", ""),
+    ),
+    *mutants(
+        "roq/gcm/state/records.py",
+        REMOVED,
+        ("each.number == number and each.end >= 0", "each.number == number"),
+        (" and each.number != 0\n", "\n"),
+        ("            if rest or path in _BESIDE:\n", "            if rest:\n"),
+    ),
+    *mutants(
+        "roq/hcm/children.py",
+        ("tests/unit/hcm/test_children.py",),
+        ("    if drawn > given or given", "    if drawn >= given or given"),
+        (" or given - drawn >= EPOCHS_AHEAD_MAX:\n", ":\n"),
+        ("given + LOST_EPOCHS, EPOCH_MAX - 1", "given, EPOCH_MAX - 1"),
+    ),
+    *mutants(
+        "roq/hcm/machine.py",
+        ("tests/unit/hcm/test_machine.py",),
+        ("            effects.insert(0, RememberEpoch(self._counted))\n", ""),
+        ("            effects.insert(0, RememberEpoch(self._counted))\n",
+         "            effects.append(RememberEpoch(self._counted))\n"),
+        ("                self._counted = epoch\n", ""),
     ),
     *mutants(
         "roq/gcm/interfaces/client.py",

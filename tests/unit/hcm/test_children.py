@@ -1,7 +1,8 @@
 import pytest
 
+from roq.coordination.registry_contract import EPOCH_MAX, EPOCHS_AHEAD_MAX, LOST_EPOCHS
 from roq.errors import RequestError
-from roq.hcm.children import NUMBER_MAX, ChildEpochs, PortBook, port_of
+from roq.hcm.children import NUMBER_MAX, ChildEpochs, PortBook, draw_above, port_of
 from roq.model import child_epoch
 
 
@@ -89,3 +90,20 @@ def test_a_child_that_never_told_leaves_nothing() -> None:
     book = PortBook()
     book.left("a", 0.0)
     assert book.avoid(0.0) == []
+
+
+@pytest.mark.parametrize(
+    ("drawn", "given", "above"),
+    [
+        (1, 0, 0),
+        (8, 7, 0),
+        (7, 7, 7 + LOST_EPOCHS),
+        (3, 7, 7 + LOST_EPOCHS),
+        (EPOCH_MAX - 2, EPOCH_MAX - 1, EPOCH_MAX - 1),
+        (3, 2 + EPOCHS_AHEAD_MAX, 2 + EPOCHS_AHEAD_MAX + LOST_EPOCHS),
+        (3, 3 + EPOCHS_AHEAD_MAX, 0),
+    ],
+)
+def test_an_epoch_that_was_given_before_is_drawn_again(drawn: int, given: int, above: int) -> None:
+    """What no registry of this cluster can have given is believed by nobody."""
+    assert draw_above(drawn, given) == above

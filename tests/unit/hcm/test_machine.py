@@ -203,6 +203,16 @@ def test_a_host_reports_which_leader_it_has_obeyed_last() -> None:
     assert host.reports[-1].report.leader_epoch == 9
 
 
+def test_a_host_writes_down_under_which_epoch_it_starts_something_before_it_does() -> None:
+    host = Host()
+    assert host.counted == HOST_EPOCH
+    host.start_exchange(1, base=HOST_EPOCH + 7)
+    assert "orders.x1" in host.processes, "and it looks when it starts one"
+    assert host.counted == HOST_EPOCH + 7
+    host.next_life(HOST_EPOCH + 8)
+    assert host.counted == HOST_EPOCH + 8
+
+
 def test_a_later_life_obeys_no_leader_before_the_one_that_the_earlier_life_has_obeyed() -> None:
     host = Host()
     host.answers_leader = False

@@ -228,6 +228,14 @@ def test_the_leader_that_was_obeyed_is_known_to_a_later_life(tmp_path: Path) -> 
     assert Records(tmp_path).leader_epoch() == 7
 
 
+def test_the_epochs_that_were_given_are_known_to_a_later_life(tmp_path: Path) -> None:
+    assert Records(tmp_path).epoch() == 0
+    Records(tmp_path).write_epoch(8)
+    Records(tmp_path).left()
+    assert Records(tmp_path).epoch() == 8
+    assert Records(tmp_path).leader_epoch() == 0
+
+
 @pytest.mark.parametrize("text", [b"", b"x", b"-1", b"1048576", b"7" * 10_000, b"[7]"])
 def test_a_leader_that_cannot_be_is_not_believed(
     tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture

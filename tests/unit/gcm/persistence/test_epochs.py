@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from roq.coordination.registry_contract import EPOCH_MAX
-from roq.gcm.persistence.epochs import EPOCHS_AHEAD_MAX, LOST_EPOCHS, Epochs
+from roq.coordination.registry_contract import EPOCH_MAX, EPOCHS_AHEAD_MAX, LOST_EPOCHS
+from roq.gcm.persistence.epochs import Epochs
 from roq.hcm.records import LEADER
 
 

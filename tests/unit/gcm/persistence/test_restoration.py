@@ -12,6 +12,7 @@ from roq.coordination.memory import MemoryEnsemble, MemoryRegistry
 from roq.coordination.registry_contract import (
     CLUSTER,
     DATA_BYTES_MAX,
+    LOST_EPOCHS,
     CommitResult,
     Committed,
     Conflict,
@@ -23,7 +24,6 @@ from roq.coordination.registry_contract import (
 from roq.errors import RegistryAway, StaleEpoch
 from roq.gcm import events
 from roq.gcm.events import Drop, Put
-from roq.gcm.persistence.epochs import LOST_EPOCHS
 from roq.gcm.persistence.restoration import CHUNK_BYTES, CHUNK_DOCUMENTS, Restoration, deleted
 from roq.gcm.state import records
 from roq.model import QueueState
