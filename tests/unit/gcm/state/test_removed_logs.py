@@ -255,6 +255,12 @@ def test_what_cannot_be_read_is_told_and_nothing_of_it_is_done(script: Script) -
     assert "which logs were removed" in checks["definitions"].detail
 
 
+def test_the_number_of_a_monitor_is_impossible() -> None:
+    made = records.RemovedLog(queue="q", queue_id=b"i", host="h", number=0)
+    snapshot = records.decode_snapshot({records.LOGS_PATH: records.encode((made,))})
+    assert records.LOGS in snapshot.defects
+
+
 def test_what_is_noted_is_written_back_into_a_registry_that_has_lost_it(script: Script) -> None:
     lose(script, "h2")
     script.ask(2001, QName="q")
