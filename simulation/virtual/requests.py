@@ -21,10 +21,10 @@ from roq.client.io.lock import ClientLock
 from roq.client.publish.batching import Payload
 from roq.client.publish.publisher import Publisher as RealPublisher
 from roq.client.publish.receipt import Receipt
-from roq.client.request.calls import Registered, Work
+from roq.client.request.calls import Registered, Work, brief
 from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.handling import Handling, brief
+from roq.client.request.handling import Handling
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester

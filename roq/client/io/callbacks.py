@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from roq.runtime.structured_logs import RateLimited
 
@@ -20,6 +21,7 @@ LOG_SECONDS: Final = 30.0
 log = logging.getLogger(__name__)
 
 Call = Callable[[], object]
+T = TypeVar("T")
 
 
 def _nothing() -> None:
@@ -110,15 +112,21 @@ class Callbacks:
             if entry is None:
                 self._leave_out_rest()
                 return
-            self._make(entry[0])
+            try:
+                self._make(entry[0])
+            except BaseException as error:  # noqa: BLE001 - `sys.exit()`, say: others are called
+                self._has_raised(error)
 
     def _make(self, call: Call) -> None:
         try:
             call()
-        except Exception:
-            self.failed += 1
-            with suppress(Exception):  # of a logging handler
-                log.exception("a callback has raised")
+        except Exception as error:  # noqa: BLE001 - the program's own
+            self._has_raised(error)
+
+    def _has_raised(self, error: BaseException) -> None:
+        self.failed += 1
+        with suppress(Exception):  # of a logging handler
+            log.error("a callback has raised", exc_info=error)
 
     def _leave_out_rest(self) -> None:
         self._ended = True
@@ -127,3 +135,24 @@ class Callbacks:
                 entry = self._calls.get_nowait()
                 if entry is not None:
                     self._make(entry[1])
+
+
+class UserFuture(Future[T]):
+    """A future for users: what they want to be called by it ends no thread of the client, and keeps
+    no other one from being called, whatever it raises."""
+
+    def add_done_callback(self, fn: Callable[[Future[T]], Any]) -> None:
+        """As of any future."""
+        asks = threading.current_thread()
+
+        def call(future: Future[T]) -> None:
+            try:
+                fn(future)
+            except Exception:
+                raise  # is logged
+            except BaseException:
+                if threading.current_thread() is asks:  # it is there already: its own matter
+                    raise
+                log.exception("a callback of a future has raised")
+
+        super().add_done_callback(call)

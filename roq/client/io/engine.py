@@ -268,7 +268,7 @@ class Engine:
     def _run(self) -> None:
         try:
             self.reactor.run()
-        except Exception as error:
+        except BaseException as error:
             self.failure = error
             logger.exception("the client's background thread ended")
         finally:

@@ -428,7 +428,7 @@ class Publisher(LaterPublishing):
         def call() -> None:
             try:
                 callback()
-            except Exception:
+            except BaseException:
                 self._callback_errors += 1
                 raise
 

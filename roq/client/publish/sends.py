@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Final, Protocol
 
+from roq.client.io.callbacks import UserFuture
 from roq.client.publish.receipt import PENDING, Receipt, SendStatus, failure
 from roq.errors import InvalidRequest, RoQError
 
@@ -79,7 +80,7 @@ class AsyncSend:
         tries: int,
         callback: Callable[[SendStatus], object] | None,
     ) -> None:
-        self.future: Future[SendStatus] = Future()
+        self.future: Future[SendStatus] = UserFuture()
         self.future.set_running_or_notify_cancel()
         self._sender = sender
         self._publish = publish

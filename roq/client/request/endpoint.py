@@ -147,9 +147,13 @@ def _codec(kind: Any, codec: str | Codec) -> tuple[Callable[[Any], bytes], Calla
         return _nothing, _read_nothing
     if not isinstance(codec, str):
         given = codec
+        if not all(callable(getattr(given, name, None)) for name in ("encode", "decode")):
+            raise InvalidRequest(f"codec {codec!r:.80}: it has no `encode` and `decode`")
         return lambda value: _as_bytes(given.encode(value)), lambda data: given.decode(data, kind)
     if codec not in FORMATS:
         raise InvalidRequest(f"codec {codec!r}: use {' or '.join(FORMATS)}, or an object")
+    checked = _is_checkable(kind)
+    is_number = kind is int or kind is float
     module = msgspec.msgpack if codec == FORMATS[0] else msgspec.json
     try:
         decoder = module.Decoder(kind)
@@ -158,12 +162,23 @@ def _codec(kind: Any, codec: str | Codec) -> tuple[Callable[[Any], bytes], Calla
     encode = module.Encoder().encode
 
     def encode_checked(value: Any) -> bytes:
-        if isinstance(kind, type) and not isinstance(value, kind):
+        if is_number and isinstance(value, int):
+            value = kind(value)  # True for an int and 1 for a float: type checkers let them pass
+        elif checked and not isinstance(value, kind):
             raise TypeError(f"it is {type(value).__name__}, not {kind.__name__}")
         data: bytes = encode(value)
         return data
 
     return encode_checked, decoder.decode
+
+
+def _is_checkable(kind: Any) -> bool:
+    """Whether values can be told to be of this type; of `Any` and a `TypedDict` they cannot."""
+    try:
+        isinstance(None, kind)
+    except TypeError:
+        return False
+    return isinstance(kind, type)
 
 
 def _as_bytes(value: Any) -> bytes:

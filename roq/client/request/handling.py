@@ -12,7 +12,6 @@ import logging
 import math
 import re
 import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -29,11 +28,13 @@ from roq.client.request.calls import (
     Registered,
     Work,
     answers_of,
+    brief,
     first_over,
     marked,
     result_of,
     results_of,
     values_of,
+    whole,
 )
 from roq.client.request.context import CURRENT, RequestContext
 from roq.client.request.endpoint import Endpoint, is_async
@@ -140,6 +141,7 @@ class Handling:
         """Of what runs, requests of coroutines."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._own_loop = False
+        self._stopped = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -214,7 +216,7 @@ class Handling:
 
     def stop(self) -> None:
         """Begin with nothing more; what runs in threads runs on, and nobody is told of it."""
-        self.draining = True
+        self.draining = self._stopped = True
         self._workers.stop()
         loop = self._loop
         if self._own_loop and loop is not None:
@@ -324,14 +326,18 @@ class Handling:
             answered = result_of(
                 registered, await registered.handler(value, context), context, self._clock()
             )
-        except GeneratorExit:
-            raise  # the loop is gone, and what was left there collected
         except BaseException as error:  # noqa: BLE001 - the handler's: the loop goes on
+            self._check_loop(error)
             self._failed(work, context, error, began)
         else:
             self._end(work, answered, began)
         finally:
             self._in_loop -= 1
+
+    def _check_loop(self, error: BaseException) -> None:
+        """A handler has not raised this if its loop is gone, and what was left there collected."""
+        if isinstance(error, GeneratorExit) and (self._loop is None or not self._loop.is_running()):
+            raise error
 
     async def _run_batch_task(self, registered: Registered, works: list[Work]) -> None:
         batch = self._prepare_all(registered, works)
@@ -343,9 +349,8 @@ class Handling:
         self._in_loop += len(contexts)
         try:
             answers = answers_of(await registered.handler(values, contexts), len(contexts))
-        except GeneratorExit:
-            raise  # the loop is gone, and what was left there collected
         except BaseException as error:  # noqa: BLE001 - the handler's: the loop goes on
+            self._check_loop(error)
             answers = [error] * sum(each.work.length for each in batch)
         finally:
             self._in_loop -= len(contexts)
@@ -535,7 +540,7 @@ class Handling:
 
     def _text_of(self, error: BaseException) -> str:
         """What who has asked is told of an error, and `retry_on` is searched for in."""
-        return _whole(error)
+        return whole(error)
 
     def _end(self, work: Work, answered: HandlerResult, began: float | None) -> None:
         """A request has ended, here; whether it ran since then, or not at all."""
@@ -592,29 +597,16 @@ class Handling:
 
         def run() -> None:
             asyncio.set_event_loop(loop)
-            try:
-                loop.run_forever()
-            finally:
-                for task in list(self._tasks):
-                    task.cancel()
-                if self._tasks:
-                    loop.run_until_complete(asyncio.wait(self._tasks, timeout=1.0))
-                loop.close()
+            while not self._stopped:  # a handler may stop the loop
+                try:
+                    loop.run_forever()
+                except BaseException:  # of a task that a handler has left there
+                    log.exception("a task in the event loop of service %s", self._service)
+            tasks = list(self._tasks)  # these leave the set as they end
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+            loop.close()
 
         threading.Thread(target=run, name=f"roq-{self._service}-loop", daemon=True).start()
-
-
-def brief(error: BaseException) -> str:
-    """What an error says, whatever it does when it is asked."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException:  # noqa: BLE001 - the program's own
-        return f"{type(error).__name__}, which cannot be printed"
-
-
-def _whole(error: BaseException) -> str:
-    """The same with its traceback."""
-    try:
-        return "".join(traceback.format_exception(error))
-    except BaseException:  # noqa: BLE001 - the program's own
-        return brief(error)

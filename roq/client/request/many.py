@@ -14,6 +14,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
+from roq.client.io.callbacks import UserFuture
 from roq.client.publish.receipt import Receipt
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.client.request.pending import ASYNC, REGISTERING, Pending, Requested, Waits
@@ -194,13 +195,13 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
 
     def future(self) -> Future[list[R | RoQError]]:
         """`results` as a future; its callbacks must not wait for anything of this client."""
-        future: Future[list[R | RoQError]] = Future()
+        future: Future[list[R | RoQError]] = UserFuture()
         future.set_running_or_notify_cancel()
 
         def settle() -> None:
             try:
                 values = self.results(0)
-            except Exception as error:  # noqa: BLE001 - also of a codec, and whoever waits is told
+            except BaseException as error:  # noqa: BLE001 - also of a codec, and whoever waits is told
                 future.set_exception(error)
             else:
                 future.set_result(values)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from roq.client.io.callbacks import UserFuture
 from roq.client.publish.receipt import Receipt, failure
 from roq.client.request.context import RequestId
 from roq.client.request.endpoint import Endpoint, is_async
@@ -181,13 +182,13 @@ class Pending(Generic[R]):
 
     def future(self) -> Future[R]:
         """The same as a future; its callbacks must not wait for anything of this client."""
-        future: Future[R] = Future()
+        future: Future[R] = UserFuture()
         future.set_running_or_notify_cancel()
 
         def settle() -> None:
             try:
                 value = self._value()
-            except Exception as error:  # noqa: BLE001 - also of a codec, and whoever waits is told
+            except BaseException as error:  # noqa: BLE001 - also of a codec, and whoever waits is told
                 future.set_exception(error)
             else:
                 future.set_result(value)

@@ -24,9 +24,10 @@ from roq.client.consume.seat import Membership
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
 from roq.client.io.naming import client_name
+from roq.client.request.calls import brief
 from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import Endpoint
-from roq.client.request.handling import BATCHES_HELD, Handling, ServiceStats, brief
+from roq.client.request.handling import BATCHES_HELD, Handling, ServiceStats
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.session.events import SessionState
 from roq.client.session.shell import MonitorSession

@@ -22,6 +22,23 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if holding.stages[at] != WAITING:\n", "        if False:\n"),
         (" if ended >= since]", "]"),
         ("context.attempt - work.holding.losses", "context.attempt"),
+        ("(self._loop is None or not self._loop.is_running())", "True"),
+        ("            while not self._stopped:  # a handler may stop the loop\n",
+         "            for _ in range(1):\n"),
+        ("asyncio.wait(tasks,", "asyncio.wait(self._tasks,"),
+    ),
+    *mutants(
+        "roq/client/request/endpoint.py",
+        ("tests/unit/client/request/test_endpoint.py",),
+        ("        if is_number and isinstance(value, int):\n", "        if False:\n"),
+        ("TypeError:\n        return False\n", "TypeError:\n        return True\n"),
+    ),
+    *mutants(
+        "roq/client/io/callbacks.py",
+        ("tests/unit/client/io/test_callbacks.py",),
+        ("            except BaseException as error:", "            except Exception as error:"),
+        ("                if threading.current_thread() is asks:", "                if True:"),
+        ("                if threading.current_thread() is asks:", "                if False:"),
     ),
     *mutants(
         "roq/client/request/instance.py",

@@ -7,7 +7,9 @@ import threading
 
 import pytest
 
-from roq.client.io.callbacks import NOTICES_MAX, Callbacks
+from roq.client.io.callbacks import NOTICES_MAX, Callbacks, UserFuture
+
+ERRORS = [ZeroDivisionError, SystemExit, KeyboardInterrupt]
 
 
 def test_calls_are_made_in_order_and_all_before_the_end() -> None:
@@ -21,19 +23,21 @@ def test_calls_are_made_in_order_and_all_before_the_end() -> None:
     assert made[-1] == 99
 
 
+@pytest.mark.parametrize("error", ERRORS)
 def test_a_call_that_raises_is_logged_and_the_next_one_made(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, error: type[BaseException]
 ) -> None:
     callbacks, made = Callbacks(), list[str]()
 
     def fail() -> None:
-        raise ZeroDivisionError
+        raise error
 
     callbacks.post(fail)
     callbacks.post(lambda: made.append("next"))
     callbacks.close()
     assert made == ["next"]
-    assert "ZeroDivisionError" in caplog.text
+    assert error.__name__ in caplog.text
+    assert callbacks.failed == 1
 
 
 def test_a_call_that_does_not_come_back_holds_up_nobody_and_nothing_piles_up(
@@ -97,3 +101,33 @@ def test_what_comes_while_the_last_calls_are_made_is_left_out() -> None:
     callbacks.close()
     again()
     assert made == ["late"] * 2
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_what_a_future_calls_ends_neither_the_thread_nor_other_calls(
+    caplog: pytest.LogCaptureFixture, error: type[BaseException]
+) -> None:
+    future, made = UserFuture[int](), list[int]()
+
+    def fail(_: object) -> None:
+        raise error
+
+    future.add_done_callback(fail)
+    future.add_done_callback(lambda done: made.append(done.result()))
+    ended: list[str] = []
+    thread = threading.Thread(target=lambda: (future.set_result(7), ended.append("well")))
+    thread.start()
+    thread.join(20)
+    assert (made, ended) == ([7], ["well"])
+    assert error.__name__ in caplog.text
+
+
+def test_what_a_future_calls_at_once_is_its_callers_own_matter() -> None:
+    future = UserFuture[int]()
+    future.set_result(7)
+
+    def leave(_: object) -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        future.add_done_callback(leave)

@@ -79,18 +79,21 @@ def test_closing_is_idempotent_and_refuses_work_afterwards(engine: Engine) -> No
         engine.run_sync(lambda: None)
 
 
-def test_a_thread_that_dies_says_why_to_everybody(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+def test_a_thread_that_dies_says_why_to_everybody(
+    caplog: pytest.LogCaptureFixture, error: type[BaseException]
+) -> None:
     engine = Engine()
     engine.start()
     ended = threading.Event()
     engine.at_end(ended.set)
 
     def crash() -> None:
-        raise ZeroDivisionError
+        raise error
 
     engine.reactor.call_soon(crash)
     assert ended.wait(10)
-    with pytest.raises(Closed, match="ZeroDivisionError"):
+    with pytest.raises(Closed, match=error.__name__):
         engine.call_soon(lambda: None)
     assert "background thread ended" in caplog.text
     engine.close()

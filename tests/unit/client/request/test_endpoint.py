@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, TypedDict
 
 import msgspec
 import pytest
@@ -21,6 +22,28 @@ class Other(msgspec.Struct):
     """It looks like an order."""
 
     number: int
+
+
+class Item(TypedDict):
+    """It is no class of which a value could be told to be."""
+
+    name: str
+
+
+@pytest.mark.parametrize("codec", ["msgpack", "json"])
+@pytest.mark.parametrize(
+    ("kind", "value", "arrives"),
+    [(Item, {"name": "a"}, {"name": "a"}), (Any, {"x": [1]}, {"x": [1]}), (float, 5, 5.0),
+     (float, True, 1.0), (int, True, 1)],
+)  # fmt: skip
+def test_what_type_checkers_let_pass_arrives(
+    codec: str, kind: Any, value: Any, arrives: Any
+) -> None:
+    made = endpoint("s.e", request=kind, response=kind, codec=codec)
+    arrived = made.decode_response(made.encode_response(made.decode_request(
+        made.encode_request(value)
+    )))  # fmt: skip
+    assert (arrived, type(arrived)) == (arrives, type(arrives))
 
 
 def test_values_arrive_as_what_they_were() -> None:
@@ -68,6 +91,8 @@ def test_names_that_cannot_be(name: str) -> None:
 def test_codecs_and_types_that_cannot_be() -> None:
     with pytest.raises(roq.InvalidRequest, match="use msgpack or json"):
         endpoint("s.e", request=int, response=int, codec="pickle")
+    with pytest.raises(roq.InvalidRequest, match="no `encode`"):
+        endpoint("s.e", request=int, response=int, codec=json)  # type: ignore[arg-type]
     with pytest.raises(roq.InvalidRequest, match="cannot be encoded"):
         endpoint("s.e", request=Order | Other, response=int)  # type: ignore[arg-type]
 

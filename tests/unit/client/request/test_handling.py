@@ -18,9 +18,10 @@ from commands import until
 import roq
 from roq.client.consume.holding import RETURNED
 from roq.client.consume.message import Settlement
+from roq.client.request.calls import brief
 from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import endpoint
-from roq.client.request.handling import LATELY_SECONDS, Handling, brief
+from roq.client.request.handling import LATELY_SECONDS, Handling
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
 from roq.model import LogId, PublisherId
@@ -37,7 +38,10 @@ class Mute(ValueError):
         raise RuntimeError("no words")
 
 
-ERRORS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), Mute(), OSError("\ud800")]
+ERRORS = [
+    SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError(), Mute(),
+    OSError("\ud800"),
+]  # fmt: skip
 
 
 class Unreadable:
@@ -155,6 +159,61 @@ def test_whatever_a_handler_raises_fails_its_request_and_nothing_else(
     assert failed.text.encode()
     assert instance.run("fine").value == msgspec.msgpack.encode("fine"), "it goes on"
     assert instance.handling.wait_idle(20)
+
+
+def test_a_batch_of_coroutines_fails_whatever_it_raises(instance: Instance) -> None:
+    async def leave(_: list[str], __: list[roq.RequestContext]) -> list[str]:
+        raise GeneratorExit
+
+    instance.on(leave, most=2)
+    instance.handling.start(None)
+    assert {each.state for each in instance.run_all(["a", "b"])} == {RequestState.FAILED}
+
+
+def leaves_the_loop(value: str) -> None:
+    """A handler does what ends an event loop, in one way or another."""
+    loop = asyncio.get_running_loop()
+    if value == "stop":
+        loop.stop()
+    else:
+        loop.call_soon(raise_exit)
+
+
+def raise_exit() -> NoReturn:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("how", ["stop", "raise"])
+def test_a_loop_that_a_handler_ends_goes_on(instance: Instance, how: str) -> None:
+    async def handler(value: str, _: roq.RequestContext) -> str:
+        if value != "fine":
+            leaves_the_loop(value)
+        return value
+
+    instance.on(handler)
+    instance.handling.start(None)
+    assert instance.run(how).state is RequestState.DONE
+    assert instance.run("fine").state is RequestState.DONE
+
+
+def test_a_loop_ends_also_if_what_ran_there_ends_with_it(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: SimpleQueue[object] = SimpleQueue()
+    monkeypatch.setattr(threading, "excepthook", errors.put)
+
+    async def handler(value: str, _: roq.RequestContext) -> str:
+        asyncio.get_running_loop().call_soon(instance.handling.stop)
+        asyncio.get_running_loop().call_soon(asyncio.get_running_loop().stop)
+        return value
+
+    instance.on(handler)
+    instance.handling.start(None)
+    (thread,) = (each for each in threading.enumerate() if each.name == "roq-s-loop")
+    assert instance.run("fine").state is RequestState.DONE
+    thread.join(20)
+    assert not thread.is_alive()
+    assert errors.empty()
 
 
 def test_what_is_run_again_is_given_back_with_a_reason_that_can_travel(instance: Instance) -> None:

@@ -160,8 +160,11 @@ def test_futures_have_the_response_or_the_error() -> None:
     assert isinstance(future.exception(0), roq.RequestFailed)
 
 
-def test_a_codec_that_raises_anything_ends_nothing_but_its_future() -> None:
-    class Wordless(Exception):
+@pytest.mark.parametrize("base", [Exception, SystemExit])
+def test_a_codec_that_raises_anything_ends_nothing_but_its_future(
+    base: type[BaseException],
+) -> None:
+    class Wordless(base):  # type: ignore[misc, valid-type]
         def __str__(self) -> str:
             raise ZeroDivisionError
 
@@ -177,7 +180,7 @@ def test_a_codec_that_raises_anything_ends_nothing_but_its_future() -> None:
     ))  # fmt: skip
     future = pending.future()
     pending.settle(end())
-    assert isinstance(future.exception(0), ZeroDivisionError)
+    assert isinstance(future.exception(0), ZeroDivisionError | Wordless)
 
 
 def test_it_is_cancelled_by_who_looks_after_it() -> None:
