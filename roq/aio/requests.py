@@ -103,7 +103,7 @@ class PendingMany(Twin[sync_many.PendingMany[R]], Sequence[Pending[R]], Generic[
             async with asyncio.timeout(timeout):
                 return await asyncio.shield(self.future())
         except TimeoutError:
-            return self._sync.results(0)
+            return self._sync._results(timeout)  # noqa: SLF001 - of its twin
 
     async def result(self, timeout: float | None = None) -> list[R]:
         """As `results`, if each has a response; raises as `roq.PendingMany.result`."""

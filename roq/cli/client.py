@@ -12,7 +12,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import click
 
 import roq
-from roq.cli.cluster_option import address_given, cluster_after
+from roq.cli.cluster_option import Number, address_given, cluster_after
 from roq.errors import InvalidRequest, Unavailable
 from roq.runtime.addresses import parse_addresses
 
@@ -80,7 +80,7 @@ def _with_target(
     @cluster_after
     @click.option(
         "--timeout",
-        type=click.FloatRange(min=0.1),
+        type=Number(min=0.1),
         default=None,
         help=help_text,
     )

@@ -1,4 +1,4 @@
-"""`--cluster`, before the verb or after it: the one that is nearest to the verb counts."""
+"""`--cluster`, before the verb or after it: the one that is nearest to the verb counts; numbers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,17 @@ DEFAULT_CLUSTER: Final = "127.0.0.1:5000"
 VARIABLE: Final = "ROQ_CLUSTER"
 _BEFORE: Final = "roq.cluster"
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Number(click.FloatRange):
+    """A number within bounds; `nan`, which is within all of them, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As any type of click."""
+        number = super().convert(value, param, ctx)
+        if number != number:  # noqa: PLR0124 - only `nan` is not itself
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return number
 
 
 def cluster_before(function: _F) -> _F:

@@ -13,6 +13,7 @@ import click
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
+from roq.cli.cluster_option import Number
 from roq.cli.groups import parse_place
 from roq.cli.interrupts import ends_quietly
 from roq.cli.messages import document_of
@@ -74,7 +75,7 @@ MOST: Final = 500
 @click.option("--follow", is_flag=True, help="Go on until Ctrl-C; so it is without --wait.")
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0.0),
+    type=Number(min=0.0),
     help="End when no message has come for so many seconds.",
 )
 @click.option(

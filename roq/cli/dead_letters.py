@@ -10,7 +10,7 @@ import click
 
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import cluster_before
+from roq.cli.cluster_option import Number, cluster_before
 from roq.cli.messages import document_of
 from roq.cli.output import done, note, print_fields, print_json, print_table
 from roq.client.admin.wording import bytes_text
@@ -63,7 +63,7 @@ def _which(default: int) -> Callable[[Callable[Concatenate[Target, str, Wanted, 
         )
         @click.option(
             "--wait",
-            type=click.FloatRange(min=0.1),
+            type=Number(min=0.1),
             default=2.0,
             show_default=True,
             help="Seconds without another one after which these are all.",
@@ -156,7 +156,7 @@ def show(target: Target, queue: str, wanted: Wanted, letter_id: str) -> None:
 @dead_letter.command(short_help="Publish dead letters of QUEUE anew.")
 @cluster_command
 @_which(HELD_MAX)
-@click.option("--rate", type=click.FloatRange(min=0.1), help="So many a second at most.")
+@click.option("--rate", type=Number(min=0.1), help="So many a second at most.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def requeue(target: Target, queue: str, wanted: Wanted, rate: float | None, yes: bool) -> None:
     """Publish dead letters of QUEUE anew to the queue that they come from.

@@ -8,7 +8,7 @@ import click
 
 from roq.cli import completion
 from roq.cli.client import Target, change_command, cluster_command
-from roq.cli.cluster_option import cluster_before
+from roq.cli.cluster_option import Number, cluster_before
 from roq.cli.output import done, note, print_listing, print_memory
 from roq.cli.queues import print_exchanges, print_reasons
 from roq.client.cluster import REMOVAL_SECONDS
@@ -69,7 +69,7 @@ def add(target: Target, queue: str, host: str, transaction: str) -> None:
 @click.argument("exchange", shell_complete=completion.exchanges)
 @click.option(
     "--wait",
-    type=click.FloatRange(min=1.0),
+    type=Number(min=1.0),
     default=REMOVAL_SECONDS,
     show_default=True,
     help="Seconds within which it is to be empty.",

@@ -12,6 +12,7 @@ import click
 from rich.text import Text
 
 from roq.cli.client import Target, answered_within, what_is_there_instead
+from roq.cli.cluster_option import Number
 from roq.cli.failures import REFUSED
 from roq.cli.output import note, print_json, print_table, state_text
 from roq.client.operate.survey import Ask, Finding, Survey, everybody, one
@@ -32,7 +33,7 @@ AGAIN_SECONDS: Final = 0.5
 )
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0.0),
+    type=Number(min=0.0),
     default=0.0,
     metavar="SECONDS",
     help="Ask again until everything is ready, for so long at most.",

@@ -9,7 +9,7 @@ import click
 
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import cluster_before
+from roq.cli.cluster_option import Number, cluster_before
 from roq.cli.daemons import daemon_options, run_host_manager
 from roq.cli.drain import DRAIN_SECONDS, Drain
 from roq.cli.failures import Failed
@@ -136,7 +136,7 @@ def uncordon(target: Target, name: str) -> None:
 @click.option("--wait", is_flag=True, help="End when nothing is left there, and say what is.")
 @click.option(
     "--within",
-    type=click.FloatRange(min=1.0),
+    type=Number(min=1.0),
     default=DRAIN_SECONDS,
     show_default=True,
     help="With --wait: seconds until it ends with an error; the drain goes on.",

@@ -18,6 +18,7 @@ from typing import Final
 
 import click
 
+from roq.cli.cluster_option import Number
 from roq.cli.output import note
 from roq.errors import Unavailable
 from roq.jobs.states import JobStatus
@@ -40,9 +41,7 @@ _READY: Final = re.compile(r"^ready \{\"url\":\"([^\"]+)\"\}$", re.MULTILINE)
 @click.option(
     "--workers", type=click.IntRange(1, 16), default=2, show_default=True, help="Instances."
 )
-@click.option(
-    "--seconds", type=click.FloatRange(min=0.0), help="End after so long; at Ctrl-C if not given."
-)
+@click.option("--seconds", type=Number(min=0.0), help="End after so long; at Ctrl-C if not given.")
 def job_demo(workers: int, seconds: float | None) -> None:
     """Run jobs of all kinds on this machine, with a console to look at them, until Ctrl-C.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from roq.cli.cluster_option import Number
 from roq.cli.failures import Failed
 from roq.cli.job_option import JobsTarget, jobs_command, operator
 from roq.cli.output import done, fields_of, note, print_fields, print_json
@@ -75,7 +76,7 @@ def set_limits(
 @click.command("test", short_help="Submit a test job, which sleeps or fails, and wait for it.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, SECONDS_MAX),
+    type=Number(0, SECONDS_MAX),
     default=1.0,
     show_default=True,
     help="So long it sleeps.",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from roq.cli.cluster_option import Number
 from roq.cli.job_demo import job_demo
 from roq.cli.job_option import JobsTarget, ago, clock, jobs_command, limited, now, operator
 from roq.cli.job_settings import set_limits, test_jobs
@@ -118,7 +119,7 @@ jobs.add_command(schedules)
 @click.option("--name", help="By which people find it.  [default: program, host, process id]")
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0.0),
+    type=Number(min=0.0),
     default=GRACE_SECONDS,
     show_default=True,
     help="Seconds for jobs to stop at SIGTERM.",

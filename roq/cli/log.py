@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
@@ -25,6 +25,7 @@ from roq.log.survey import LogSurvey, SegmentSurvey
 from roq.protocol.batch import Kind, read_header, read_payloads
 from roq.protocol.entry import read_entry
 
+T = TypeVar("T")
 _FOLDER: Final = click.argument(
     "folder", type=click.Path(path_type=Path, file_okay=False, exists=True)
 )
@@ -63,7 +64,7 @@ def verify(folder: Path, as_json: bool) -> None:
         _tell(survey.strange)
         found: list[SegmentSurvey] = []
         with click.progressbar(
-            survey.segments(), length=len(survey), label="segments", file=sys.stderr
+            _each(folder, survey.segments()), length=len(survey), label="segments", file=sys.stderr
         ) as segments:
             found.extend(segments)
         lost = sum(behind - first for each in found for first, behind in each.lost)
@@ -104,7 +105,7 @@ def dump(folder: Path, first: int, count: int | None, payloads: bool, as_json: b
     """
     with _survey(folder) as survey:
         _tell([*survey.refused, *survey.strange])
-        for found in islice(survey.entries(first), count):
+        for found in islice(_each(folder, survey.entries(first)), count):
             told = _told(found, payloads=payloads)
             if as_json:
                 click.echo(json.dumps(told))
@@ -237,11 +238,25 @@ def _print(survey: LogSurvey, found: list[SegmentSurvey]) -> None:
 def _survey(folder: Path) -> Iterator[LogSurvey]:
     files = DiskFiles(folder, read_only=True)
     try:
-        yield LogSurvey(files)
-    except OSError as error:
-        raise Failed(f"{folder} cannot be read: {error}") from error
+        with _reads(folder):
+            survey = LogSurvey(files)
+        yield survey
     finally:
         files.close()
+
+
+def _each(folder: Path, found: Iterator[T]) -> Iterator[T]:
+    """What is read from a log. Where it goes to may fail as well: that is another matter."""
+    with _reads(folder):
+        yield from found
+
+
+@contextmanager
+def _reads(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Failed(f"{folder} cannot be read: {error}") from error
 
 
 def _time(us: int) -> str:

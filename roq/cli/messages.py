@@ -27,6 +27,7 @@ from rich.progress import (
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
+from roq.cli.cluster_option import Number
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console, note, print_json, rate_text
 from roq.client.admin.wording import bytes_text
@@ -68,13 +69,13 @@ class _Published:
     callback=lambda _context, _option, given: _properties(given),
     help="A property of every message; may be repeated.",
 )
-@click.option("--delay", type=float, help="Seconds after which every message is given out.")
+@click.option("--delay", type=Number(), help="Seconds after which every message is given out.")
 @click.option(
     "--at",
     callback=lambda _context, _option, given: None if given is None else parse_time(given),
     help="When every message is given out, such as 2026-11-21T08:30 (UTC unless it says so).",
 )
-@click.option("--ttl", type=float, help="Seconds after which no consumer group gets a message.")
+@click.option("--ttl", type=Number(), help="Seconds after which no consumer group gets a message.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress and no summary.")
 @cluster_command
 def pub(

@@ -10,7 +10,7 @@ import msgspec
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import cluster_before
+from roq.cli.cluster_option import Number, cluster_before
 from roq.cli.output import done, note, print_fields, print_json
 from roq.cli.responses import (
     WAIT_SECONDS,
@@ -48,7 +48,7 @@ def request() -> None:
 @click.argument("value", default="null")
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=WAIT_SECONDS,
     show_default=True,
     help="Seconds that the response is waited for; 0: print the id of the request, and end.",
@@ -58,7 +58,7 @@ def request() -> None:
     help="Doing it twice does no harm: it is begun again if its instance is lost.",
 )  # fmt: skip
 @click.option(
-    "--delay", type=click.FloatRange(min=0), help="Seconds before which nobody gets it.",
+    "--delay", type=Number(min=0), help="Seconds before which nobody gets it.",
 )  # fmt: skip
 @codec_option
 @cluster_command

@@ -15,7 +15,7 @@ import msgspec
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import cluster_before
+from roq.cli.cluster_option import Number, cluster_before
 from roq.cli.output import note, print_json, print_table
 from roq.client.admin.wording import age_text, bytes_text
 from roq.client.consume.groups import told
@@ -53,7 +53,7 @@ def response() -> None:
 @click.argument("request_id", metavar="REQUEST")
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=WAIT_SECONDS,
     show_default=True,
     help="Seconds that it is waited for.",

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from roq.cli.cluster_option import Number
 from roq.cli.job_option import JobsTarget, ago, clock, jobs_command, operator
 from roq.cli.output import done, fields_of, print_json, print_table, state_text
 from roq.jobs.states import PRIORITIES
@@ -70,7 +71,7 @@ def schedule() -> None:
 @click.argument("name")
 @click.option("--type", "type_", required=True, help="Of its jobs; some program has declared it.")
 @click.option("--cron", help="Minute, hour, day, month and weekday, as in Debian's cron.")
-@click.option("--every", type=float, metavar="SECONDS", help="Instead of --cron; from 1 on.")
+@click.option("--every", type=Number(), metavar="SECONDS", help="Instead of --cron; from 1 on.")
 @click.option("--zone", default="UTC", show_default=True, help="Time zone of --cron.")
 @click.option("--params", metavar="JSON", help="Params of its jobs.")
 @click.option(

@@ -173,6 +173,7 @@ def run(target: Target, program: str, processes: int, one_of_many: bool) -> None
         made = make(cluster)
         if not isinstance(made, Service):
             raise ConfigError(f"{program} has given no roq.Service, but {type(made).__name__}")
+        made.start()
         note(f"{made.instance} answers requests to service {made.name} of queue {made.queue}.")
         made.run()
         if made.drained and one_of_many:

@@ -10,6 +10,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from roq.cli.cluster_option import Number
 from roq.cli.failures import INTERRUPTED, REFUSED, Failed, wanted
 from roq.cli.interrupts import ends_quietly
 from roq.cli.output import console, note
@@ -26,7 +27,7 @@ Function = Callable[..., None]
 Option = Callable[[Function], Function]
 
 SCALE: Final[Option] = click.option(
-    "--scale", type=click.FloatRange(0, 1_000, min_open=True), default=1.0,
+    "--scale", type=Number(0, 1_000, min_open=True), default=1.0,
     show_default=True, help="Durations times this; rates stay.",
 )  # fmt: skip
 OUT: Final[Option] = click.option(

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from roq.cli import completion, screen
 from roq.cli.client import Target, cluster_command
+from roq.cli.cluster_option import Number
 from roq.cli.interrupts import ends_quietly
 from roq.cli.keys import HELP, HINT, Browsing, Keys, Press, pressed
 from roq.cli.output import console
@@ -30,7 +31,7 @@ LOOK_SECONDS: Final = 0.05
 @click.option("--once", is_flag=True, help="Print once what there is, after about three seconds.")
 @click.option(
     "--interval",
-    type=click.FloatRange(0.1, 60.0),
+    type=Number(0.1, 60.0),
     default=1.0,
     show_default=True,
     help="Seconds between two pictures.",

@@ -170,15 +170,9 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
         Raises:
             Unavailable: not in time.
         """
-        self._wait(timeout)
-        values: list[R | RoQError] = []
-        for end, alike in groupby(self.ends):
-            first, count = len(values), sum(1 for _ in alike)
-            if isinstance(end, Together) and end.outcome.state is RequestState.DONE:
-                with suppress(RoQError):  # of one of them: below
-                    values += list(map(self.endpoint.decode_response, end.outcome.values))
-            values += [self._result(number) for number in range(len(values), first + count)]
-        return values
+        if self._left:
+            self._waits.wait_for(self.done, timeout)
+        return self._results(timeout)
 
     def result(self, timeout: float | None = None) -> list[R]:
         """As `results`, if each has a response.
@@ -340,12 +334,19 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _wait(self, timeout: float | None) -> None:
-        if self._left:
-            self._waits.wait_for(self.done, timeout)
+    def _results(self, waited: float | None) -> list[R | RoQError]:
+        """`results`, when so long was waited for them."""
         if self._left:
             left = f"{self._left:,} of {len(self):,} requests"
-            raise Unavailable(f"no response of {self.endpoint.name} to {left} within {timeout} s")
+            raise Unavailable(f"no response of {self.endpoint.name} to {left} within {waited} s")
+        values: list[R | RoQError] = []
+        for end, alike in groupby(self.ends):
+            first, count = len(values), sum(1 for _ in alike)
+            if isinstance(end, Together) and end.outcome.state is RequestState.DONE:
+                with suppress(RoQError):  # of one of them: below
+                    values += list(map(self.endpoint.decode_response, end.outcome.values))
+            values += [self._result(number) for number in range(len(values), first + count)]
+        return values
 
     def _ended(self) -> None:
         if not self._left and self.repeat is not None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 import roq.aio
-from roq.aio.requests import Pending, Service
+from roq.aio.requests import Pending, PendingMany, Service
 from roq.client.request import many as sync_many
 from roq.client.request import pending as sync_pending
 from roq.client.request.endpoint import endpoint
@@ -97,6 +97,15 @@ def test_a_loop_that_is_gone_neither_raises_nor_confirms() -> None:
     of_client, waits = asyncio.run(register())
     assert of_client.settle(END)
     assert not waits.confirmed.is_set()
+
+
+def test_many_that_do_not_end_in_time_say_how_long_that_was() -> None:
+    async def play() -> None:
+        many = PendingMany(sync_many.PendingMany(Waits(), "work", ECHO, 2))
+        with pytest.raises(roq.Unavailable, match=r"to 2 of 2 requests within 0\.05 s"):
+            await many.results(0.05)
+
+    asyncio.run(play())
 
 
 def test_many_that_are_cancelled_while_they_wait_for_room_are_given_up() -> None:

@@ -55,3 +55,17 @@ def test_what_is_no_address_is_a_usage_error_before_the_verb_too() -> None:
     done = CliRunner().invoke(cli, ["--cluster", "a:x", "queue", "list"])
     assert done.exit_code == 2
     assert "no valid port" in done.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["request", "send", "work", "a.b", "--wait", "nan"],
+        ["queue", "list", "--timeout", "nan"],
+        ["pub", "work", "--delay", "nan"],
+    ],
+)
+def test_what_is_no_number_is_refused_where_it_is_given(arguments: list[str]) -> None:
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 2
+    assert "'nan' is no number" in done.stderr

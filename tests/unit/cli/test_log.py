@@ -108,6 +108,36 @@ def test_a_folder_without_a_log_is_refused_in_a_line(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_output_that_fails_is_no_fault_of_the_log(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_text: str) -> None:
+        raise OSError(28, "the output is full")
+
+    monkeypatch.setattr("click.echo", full)
+    for command in (["dump"], ["verify", "--json"]):
+        done = roq(*command, folder)
+        assert isinstance(done.exception, OSError), "who writes the output tells it"
+        assert "cannot be read" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["dump", "verify", "repair"])
+def test_a_log_that_cannot_be_read_is_told_in_a_line(
+    folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    read = DiskFiles.read
+    monkeypatch.setattr(
+        DiskFiles, "read",
+        lambda files, name, *at: (refuse if name.endswith(".seg") else read)(files, name, *at),
+    )  # fmt: skip
+    done = roq(command, folder)
+    assert done.exit_code == 1
+    assert f"{folder} cannot be read: [Errno 13]" in done.stderr
+
+
 def test_a_log_that_a_process_has_is_not_repaired(folder: Path) -> None:
     refused = roq("repair", folder, "--yes")
     assert refused.exit_code == 1

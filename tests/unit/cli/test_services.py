@@ -15,6 +15,7 @@ from roq.cli.services import DRAINED_STATUS
 from roq.client.consume.groups import GroupMember
 from roq.client.request.service import Service
 from roq.client.request.views import ServiceView
+from roq.errors import InvalidRequest
 from roq.protocol.requesting import Durations, Figures, ServiceSettings
 
 
@@ -115,12 +116,17 @@ class PaperService(Service):
 
     runs = 0
     drains = False
+    refused: InvalidRequest | None = None
 
     def __init__(self) -> None:
         self.name, self.queue, self.instance = "billing", "work", "here"
         self.drained = PaperService.drains
 
     def __del__(self) -> None: ...
+
+    def start(self, loop: object = None) -> None:
+        if PaperService.refused is not None:
+            raise PaperService.refused
 
     def run(self) -> None:
         PaperService.runs += 1
@@ -146,6 +152,17 @@ def test_an_instance_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one_of_many.exit_code == DRAINED_STATUS, "so it is not started again"
     assert "here answers requests to service billing of queue work" in result.stderr
     assert run("run", "paper_programs").exit_code == 0, "the function is named service"
+
+
+@pytest.mark.usefixtures("paper")
+def test_an_instance_that_cannot_start_does_not_say_that_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    programs(monkeypatch)
+    monkeypatch.setattr(PaperService, "refused", InvalidRequest("it has no handler"))
+    result = run("run", "paper_programs:service")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: it has no handler\n"
 
 
 @pytest.mark.usefixtures("paper")
