@@ -498,6 +498,7 @@ class ServiceGroup(ConsumerGroup[B]):
 
     def _return(self, lease: Lease, bits: int, *, counted: bool, delay: float, reason: str) -> None:
         super()._return(lease, bits, counted=counted, delay=delay, reason=reason)
+        self._requests.confirm(lease, bits)  # also of what was recalled
         self._requests.prune(lease)
         batch = self._requests.batches[lease.offset]
         batch.ready_at = max(batch.ready_at, self._clock + delay)

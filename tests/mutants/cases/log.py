@@ -330,6 +330,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "        message = None\n"),
         ("            position, publisher = delayed\n", "            position, _ = delayed\n"),
         ("self.outcomes.put_state if delayed else self.outcomes.note", "self.outcomes.note"),
+        ("        self._requests.confirm(lease, bits)  # also of what was recalled\n", ""),
     ),
     *mutants(
         "roq/log/least_loaded.py",

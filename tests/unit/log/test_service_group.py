@@ -130,6 +130,22 @@ def test_all_unavailable_with_the_rule() -> None:
     assert desk.group.state(who=True, most=5).who[0].figures == Figures(False, "too slow")
 
 
+def test_what_could_not_be_sent_is_as_if_it_had_not_been_offered() -> None:
+    desk = Desk(send_attempts=1, confirm_within=1.0)
+    member = desk.join()
+    desk.request(3)
+    (lease,) = desk.leases()
+    desk.group.recall(lease, 3, 100)
+    desk.group.check()
+    desk.pass_time(0.5, member)
+    (again,) = desk.leases()
+    assert again.open == 7
+    assert desk.group.begin(member, Begun(again.number, 0, 3))
+    desk.pass_time(3.0, member)
+    assert desk.ends() == [], "it was not confirmed, as it was not sent"
+    assert desk.group.state_of(Position(0, 0)) is RequestState.RUNNING
+
+
 def test_an_instance_that_comes_in_time_gets_it() -> None:
     desk = Desk(send_attempts=2, send_wait=1.0)
     desk.request()
