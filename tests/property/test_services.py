@@ -192,7 +192,7 @@ class History:
                 [self.append, self.append, self.append, self.join, self.join, self.join,
                  *[self.deliver] * 5, *[self.start] * 3, *[self.answer] * 2,
                  *[self.answer_together] * 4, self.stale, self.give_back, self.try_again,
-                 self.die, self.leave, self.come_back, self.come_back, self.pass_time,
+                 self.recall, self.die, self.leave, self.come_back, self.come_back, self.pass_time,
                  self.write, self.write, self.restart, self.cancel, self.cancel, self.fetch,
                  self.delay, self.publish_due, self.run_again]
             )()  # fmt: skip
@@ -466,6 +466,14 @@ class History:
             if member is not None:
                 assert not self.group.answer(member, Answer(lease.number, lease.first))
                 assert not self.group.begin(member, Begun(lease.number, lease.first, 1, True))
+
+    def recall(self) -> None:
+        """It could not be sent, as a connection was full."""
+        for name, _, lease in self.some():
+            places = positions(lease)
+            if not any((lease.number, place) in self.confirmed for place in places):
+                self.group.recall(lease, len(places), 0)
+                self.drop(name, lease)
 
     def give_back(self) -> None:
         """It has not run, or failed and may run again: its instance says so."""
