@@ -494,7 +494,7 @@ class RequestWorld:
             InvalidRequest: time does not go back; or a handler waits for something real.
             Exception: what a callback of the test has raised.
         """
-        if seconds < 0:
+        if not seconds >= 0:  # nor by what is no number
             raise InvalidRequest(f"time does not go back by {-seconds:g} s")
         self._time.run(self._time.now() + seconds)
 

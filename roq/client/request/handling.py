@@ -336,7 +336,8 @@ class Handling:
 
     def _check_loop(self, error: BaseException) -> None:
         """A handler has not raised this if its loop is gone, and what was left there collected."""
-        if isinstance(error, GeneratorExit) and (self._loop is None or not self._loop.is_running()):
+        here = asyncio._get_running_loop()  # noqa: SLF001 - it may be none
+        if isinstance(error, GeneratorExit) and here is not self._loop:
             raise error
 
     async def _run_batch_task(self, registered: Registered, works: list[Work]) -> None:

@@ -170,6 +170,28 @@ def test_a_batch_of_coroutines_fails_whatever_it_raises(instance: Instance) -> N
     assert {each.state for each in instance.run_all(["a", "b"])} == {RequestState.FAILED}
 
 
+def test_nothing_is_told_of_what_is_collected_with_its_loop(instance: Instance) -> None:
+    begun = threading.Event()
+
+    async def hang(_: str, __: roq.RequestContext) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    loop = asyncio.new_event_loop()
+    instance.on(hang)
+    instance.handling.start(loop)
+    instance.hold(1)
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.run_until_complete(asyncio.sleep(0))
+    assert begun.is_set()
+    (task,) = asyncio.all_tasks(loop)
+    coroutine = task.get_coro()
+    assert coroutine is not None
+    coroutine.close()
+    assert instance.shell.told.empty()
+    loop.close()
+
+
 def leaves_the_loop(value: str) -> None:
     """A handler does what ends an event loop, in one way or another."""
     loop = asyncio.get_running_loop()
