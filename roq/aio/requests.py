@@ -320,7 +320,8 @@ class Service(Leaving[sync_service.Service]):
         returns is its own matter. It is left alone if the program has a handler for it, and in
         other threads than the main one. Ctrl-C cancels what `asyncio.run` runs.
         """
-        await self.start()
+        if self._sync._shell is None:  # noqa: SLF001 - of its twin, which may be drained since
+            await self.start()
         with _stopped_by_sigterm(self._sync.stop):
             try:
                 await asyncio.to_thread(self._sync.wait_stopped)

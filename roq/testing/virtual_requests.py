@@ -327,8 +327,8 @@ class _Service(Service):
 
     @property
     def begun(self) -> bool:
-        """Whether it takes requests, or has."""
-        return self._shell is not None or not self._handling.handlers
+        """Whether it takes requests, or has, or never will."""
+        return self._shell is not None or self._closed or not self._handling.handlers
 
     @property
     def state(self) -> InstanceState:

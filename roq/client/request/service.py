@@ -260,9 +260,12 @@ class Service:
             InvalidRequest: there is no handler, or a consumer group of this name.
             Unavailable: not all exchanges have answered in time.
             QueueNotFound, QueueStopped: there is no such queue, or it does not run.
+            Closed: it was closed or drained, or could not start before: make another one.
         """
         if not self._handling.handlers:
             raise InvalidRequest(f"service {self.name} has no handler")
+        if self._closed:
+            raise Closed(f"service {self.name} was closed: make another one to take requests again")
         if self._shell is not None:
             return
         self._handling.start(loop)
@@ -296,7 +299,8 @@ class Service:
         Raises:
             RoQError: as `start`, or what has ended the service.
         """
-        self.start()
+        if self._shell is None:  # else it may have been drained since
+            self.start()
         before: dict[signal.Signals, Any] = {}
 
         def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's

@@ -30,6 +30,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("asyncio.wait(tasks,", "asyncio.wait(self._tasks,"),
     ),
     *mutants(
+        "roq/client/request/service.py",
+        ("tests/unit/client/request/test_service.py",),
+        ("        if self._closed:\n            raise", "        if False:\n            raise"),
+        ("        if self._shell is None:  # else it may", "        if True:  # else it may"),
+    ),
+    *mutants(
         "roq/client/request/endpoint.py",
         ("tests/unit/client/request/test_endpoint.py",),
         ("        if is_number and isinstance(value, int):\n", "        if False:\n"),

@@ -145,6 +145,8 @@ def test_many_that_are_cancelled_while_they_wait_for_room_are_given_up() -> None
 class Serves:
     """A service that runs until it is stopped."""
 
+    _shell: object = None
+
     def __init__(self) -> None:
         self.began, self.ended, self.drained = threading.Event(), threading.Event(), False
 

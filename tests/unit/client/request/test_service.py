@@ -145,6 +145,31 @@ def test_an_operator_sets_the_flag_and_ends_the_instance(scene: Scene) -> None:
     assert service.drained
 
 
+def test_what_was_closed_says_so_when_it_is_to_start_again(scene: Scene) -> None:
+    service = scene.start(None)
+    service.start()  # it runs already
+    service.close(0.0)
+    with pytest.raises(roq.Closed, match="service s was closed: make another one"):
+        service.start()
+    service.run()  # of one that was drained meanwhile
+    never = Service(scene.engine, ["127.0.0.1:1"], "s", "work", settings=ServiceSettings())
+    never.handler(ECHO)(echo)
+    never.close()
+    with pytest.raises(roq.Closed):
+        never.run()
+
+
+def test_what_could_not_start_does_not_say_that_it_did(engine: Engine) -> None:
+    service = Service(
+        engine, ["127.0.0.1:1"], "s", "work", settings=ServiceSettings(), timeout=0.05
+    )  # fmt: skip
+    service.handler(ECHO)(echo)
+    with pytest.raises(roq.Unavailable, match="was not taken in"):
+        service.start()
+    with pytest.raises(roq.Closed):
+        service.start()
+
+
 def test_who_has_chosen_what_the_queue_defines_otherwise_is_told(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
