@@ -607,7 +607,8 @@ class Handling:
             for task in tasks:
                 task.cancel()
             if tasks:
-                loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+                with contextlib.suppress(RuntimeError):  # it was told to stop once more
+                    loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
             loop.close()
 
         threading.Thread(target=run, name=f"roq-{self._service}-loop", daemon=True).start()
