@@ -11,7 +11,7 @@ from roq.errors import Unavailable
 from roq.gcm import events
 from roq.gcm.machine import GcmMachine, Settings
 from roq.gcm.persistence.definitions import Definitions
-from roq.gcm.state.records import HOSTS_PATH, Manager, QueueRecord
+from roq.gcm.state.records import BESIDE_QUEUES, Manager, QueueRecord
 from roq.machine import Tick
 from roq.protocol.control import Answer, StartExchange, StartMonitor
 from roq.runtime.rpc import Peer, RpcClient
@@ -116,7 +116,7 @@ class ManagerShell:
 
     def _commit(self, effect: events.Commit) -> None:
         for change in effect.changes:
-            if not isinstance(change, events.Put) or change.path == HOSTS_PATH:
+            if not isinstance(change, events.Put) or change.path in BESIDE_QUEUES:
                 continue
             if change.path.count("/") == QUEUE_DEPTH:
                 self._watch.defined(msgspec.json.decode(change.data, type=QueueRecord))

@@ -267,7 +267,7 @@ HOSTS_PATH: Final = f"{QUEUES}/{HOSTS}"
 """Where stands what is wanted of hosts."""
 LOGS_PATH: Final = f"{QUEUES}/{LOGS}"
 """Where stands which logs are to go when their hosts are back."""
-_BESIDE: Final = {
+BESIDE_QUEUES: Final = {
     HOSTS_PATH: "which hosts are cordoned",
     LOGS_PATH: "which logs were removed while their hosts were away",
 }
@@ -333,7 +333,7 @@ def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
     removed: tuple[RemovedLog, ...] = ()
     for path, data in sorted(documents.items()):
         _, _, name, *rest = path.split("/")
-        if not _is_name(name) and path not in _BESIDE:
+        if not _is_name(name) and path not in BESIDE_QUEUES:
             continue  # no queue can have this one
         try:
             match rest:
@@ -352,8 +352,8 @@ def decode_snapshot(documents: dict[str, bytes]) -> Snapshot:
                 case _:
                     continue  # written by a later version
         except _Unreadable as error:
-            if rest or path in _BESIDE:
-                what = f"its {rest[0]} in the registry are" if rest else f"{_BESIDE[path]} is"
+            if rest or path in BESIDE_QUEUES:
+                what = f"its {rest[0]} in the registry are" if rest else f"{BESIDE_QUEUES[path]} is"
                 text = f"{what} unreadable and not in force: {error}"
                 defects[name] = (*defects.get(name, ()), text)
             else:
@@ -375,7 +375,7 @@ def readable(documents: dict[str, bytes]) -> dict[str, bytes]:
     )
     paths = [path(name) for path, found in kinds for name in found]
     unread = {queue_path(name) for name in snapshot.defects}
-    paths += [path for path in _BESIDE if path in documents and path not in unread]
+    paths += [path for path in BESIDE_QUEUES if path in documents and path not in unread]
     return {path: documents[path] for path in paths}
 
 
