@@ -35,7 +35,6 @@ from monitor_driver import QUEUE_ID, Driver, peer_of  # noqa: E402
 from recorded import data_of, recorded  # noqa: E402
 
 from roq.cli.replay import replay, story  # noqa: E402
-from roq.client.admin import views  # noqa: E402
 from roq.client.consume.machine import ConsumerMachine  # noqa: E402
 from roq.client.consume.seat import Membership  # noqa: E402
 from roq.client.publish.events import Assignment  # noqa: E402
@@ -83,6 +82,7 @@ from roq.protocol.batch import HEADER, MAGIC, pack  # noqa: E402
 from roq.protocol.columns import KEY_GROUPS, KEYS, LIFETIME, PRIORITIES, TAGS  # noqa: E402
 from roq.protocol.entry import EntryKind, pack_entry, read_entry  # noqa: E402
 from roq.protocol.framing import join_answer, split_answer  # noqa: E402
+from roq.protocol.public_answers import HostSummary, QueueDescription, QueueSummary  # noqa: E402
 from roq.protocol.version import WIRE_VERSION  # noqa: E402
 from roq.read.events import Answered, Ask, DataUp, Start  # noqa: E402
 from roq.read.reader import Reader  # noqa: E402
@@ -434,7 +434,7 @@ def fuzz_files(maker: Maker) -> None:
 
 def fuzz_answers(maker: Maker) -> None:
     """What a configuration manager answers a client."""
-    for kind in (views.QueueDescription, views.HostSummary, views.QueueSummary):
+    for kind in (QueueDescription, HostSummary, QueueSummary):
         made = maker.document(kind)
         with suppress(RemoteProtocolError):
             documents.convert(made, kind)
