@@ -169,6 +169,7 @@ class Emptying:
         Raises:
             NoCapacity: as `begin`.
         """
+        self._refuse_the_last(message.number)  # also if it was told before that it may go
         leaving = self.begin(message.number, now, scaling=False)
         leaving.scaling = leaving.keeps = leaving.resting = False
         leaving.read_seconds = message.read_seconds

@@ -132,6 +132,7 @@ class ExchangeSagas:
         origin: str,
         replaces: int = 0,
     ) -> Part[int]:
+        repeated = _begun(queue, transaction) is not None
         exchange = yield from self._define(queue, transaction, place, origin, replaces)
         try:
             yield from self._start(queue, exchange)
@@ -139,9 +140,10 @@ class ExchangeSagas:
         except OPEN_ERRORS:
             raise  # the next leader completes it
         except RequestError as error:
-            if isinstance(error, Unanswered) and queue.record.durable:
+            # What a host refuses now may have run since the first time that it was asked for.
+            if queue.record.durable and (repeated or isinstance(error, Unanswered)):
                 name = exchange_name(exchange.number)
-                begun = f"{name} is begun, and may run: it is started when its host answers again"
+                begun = f"{name} is begun, and may run: it is started as soon as its host can"
                 raise with_problem(error, begun) from None
             problem = yield from self._undo_add(queue, exchange)
             raise with_problem(error, problem) from None
@@ -219,7 +221,7 @@ class ExchangeSagas:
             yield from self._steps.stop_children(
                 queue, "removed", number, (exchange.host,), erase=True, empty=True
             )
-            gone = self._departed(queue, exchange)
+            gone = self._departed(queue, exchange, end=0)
             queue.children.pop(number, None)
             yield from self._steps.save(without_exchange(queue.record.departing(gone), number))
         except RequestError as error:
@@ -451,10 +453,10 @@ class ExchangeSagas:
         self, queue: Queue, exchange: ExchangeRecord, epoch: int = 0, end: int = -1
     ) -> DepartedRecord:
         latest = queue.epoch(exchange.number)
-        if not latest:
-            end = 0  # it never ran, so nothing was lost with it
-        elif epoch != latest or end < 0:
+        if latest and (epoch != latest or end < 0):
             epoch, end = latest, -1  # another process than the one that was emptied
+        elif not latest and not epoch and not queue.record.durable:
+            end = 0  # it never ran, so nothing was lost with it; one with a log may have
         generation = queue.generation(exchange)
         return DepartedRecord(number=exchange.number, epoch=epoch, generation=generation, end=end)
 
@@ -464,12 +466,10 @@ class ExchangeSagas:
     def _lost_with_log(self, queue: Queue, exchange: ExchangeRecord) -> str:
         """In which way an exchange of a running queue does not run that has a log, in a clause that
         follows its name; empty: it may be emptied, or has none."""
-        if not (queue.record.durable and queue.running and exchange.state == "created"):
+        if not (queue.record.durable and queue.running and exchange.here):
             return ""
-        if not self._lost(queue, exchange):
-            return ""
-        losses = self._steps.losses(queue)
-        return next((each.why for each in losses if each.number == exchange.number), "")
+        found = self._steps.loss(queue, exchange.number)
+        return found.why if found is not None else ""
 
 
 def _begun(queue: Queue, transaction: str) -> ExchangeRecord | None:

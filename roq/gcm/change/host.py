@@ -254,6 +254,8 @@ class HostSagas:
             each for each in queue.record.exchanges if each.here and each.host not in draining
         ]
         replaced = {each.replaces for each in staying}
+        if queue.record.limits.ordered:  # there is one at most, and its log is waited for
+            replaced |= {each.replaces for each in queue.record.exchanges if each.away}
         missing = [each for each in leaving if each.wanted and each.number not in replaced]
         if not missing:
             return False

@@ -153,6 +153,7 @@ class QueueSagas:
             if not steps.hosts.lost(host):
                 steps.hosts.demand(host)
         yield Admit(places.get(MONITOR, starting.host))
+        yield from self._note_removed(queue)
         yield from steps.save_moved(starting, places)
         try:
             yield from self._start(queue)
@@ -179,8 +180,15 @@ class QueueSagas:
                 f"queue {name!r} is not completely stopped: {'; '.join(problems)}. "
                 "Its processes end as soon as their host manager answers again; repeat to be sure"
             )
+        yield from self._note_removed(queue)
         yield from steps.save(_in_state(queue, QueueState.STOPPED))
         return done()
+
+    def _note_removed(self, queue: Queue) -> Part[None]:
+        """What was being removed goes with its log, though its definition goes before."""
+        for exchange in queue.record.exchanges:
+            if not exchange.wanted:
+                yield from self._steps.note_removed(queue, exchange.number)
 
     def remove(self, name: str) -> Saga:
         """Stop the processes of a queue and forget it.

@@ -31,6 +31,7 @@ from roq.gcm.state.losses import Loss, loss, losses
 from roq.gcm.state.queues import MONITOR, Queue, Queues
 from roq.gcm.state.records import (
     EVERYTHING,
+    LOGS,
     LOGS_PATH,
     ExchangeRecord,
     QueueRecord,
@@ -154,11 +155,15 @@ class Steps:
 
     def lost(self, queue: Queue, number: int) -> bool:
         """Whether this process of a queue (0: the monitor) does not run and will not by itself."""
+        return self.loss(queue, number) is not None
+
+    def loss(self, queue: Queue, number: int) -> Loss | None:
+        """In which way this process does not run and will not by itself; None: it is not lost."""
         found = loss(queue, number, self.hosts, self.heartbeats)
         if found is None or found.certain:
-            return found is not None
+            return found
         known = queue.children.get(number)  # a report that tells of it may be under way
-        return known is None or known.state != "running"
+        return found if known is None or known.state != "running" else None
 
     def runs(self, queue: Queue, number: int) -> bool:
         """Whether this process of a queue runs, as far as hosts and monitors have told.
@@ -261,6 +266,7 @@ class Steps:
     def save_removed(self, forgotten: Iterable[RemovedLog] = ()) -> Part[None]:
         """Write down which logs wait for their hosts, and tell of those that do no more."""
         yield Save((Put(LOGS_PATH, encode(tuple(self.removed))),))
+        self.queues.defects.pop(LOGS, None)  # what could not be read is replaced
         for each in forgotten:
             text = f"host {each.host} is not told any more to remove {folder(each)} in its data.dir"
             yield Emit((LogLine("log_forgotten", text),))

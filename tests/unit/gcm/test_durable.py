@@ -316,6 +316,56 @@ def test_what_was_begun_on_a_host_that_is_lost_is_away_with_its_log(script: Scri
     assert states(script)[2] == ("h2", "away")
 
 
+def test_what_was_begun_and_its_host_refuses_later_is_kept(script: Script) -> None:
+    """It may have run since it was asked for first."""
+    script.hosts["h2"].mute.add(StartExchange)
+    assert isinstance(ask(script, out(script)), Failure)
+    script.hosts["h2"].mute.clear()
+    script.hosts["h2"].refuse.add(StartExchange)
+    answer = ask(script, out(script))
+    assert isinstance(answer, Failure)
+    assert "x2 is begun, and may run" in answer.COMMENT
+    assert states(script)[2] == ("h2", "creating")
+    assert stops(script) == []
+
+
+def test_what_was_begun_and_does_not_run_is_given_up_by_who_says_so(script: Script) -> None:
+    script.hosts["h2"].mute.add(StartExchange)
+    assert isinstance(ask(script, out(script)), Failure)
+    script.report(script.hosts["h2"])
+    refused = script.ask(2100, QName="q", Exchange="x2")
+    assert "x2 of queue 'q' does not run on host h2" in refused["COMMENT"]
+    assert "roq exchange forget q x2" in refused["COMMENT"]
+    assert stops(script) == []
+    assert script.ask(2100, QName="q", Exchange="x2", Forget=True)["RESULT"] == 0
+    assert set(states(script)) == {1}
+
+
+def test_where_the_log_ends_of_what_was_begun_nobody_knows(script: Script) -> None:
+    """That nobody has heard of a process of it does not prove that it never ran."""
+    script.hosts["h2"].mute.add(StartExchange)
+    assert isinstance(ask(script, out(script)), Failure)
+    lose(script, "h2")
+    assert script.ask(2100, QName="q", Exchange="x2", Forget=True)["RESULT"] == 0
+    assert [each.end for each in script.record("q").departed] == [-1]
+
+
+def test_where_the_log_ends_of_what_its_monitor_alone_has_heard_of_it_says(script: Script) -> None:
+    script.hosts["h2"].mute.add(StartExchange)
+    assert isinstance(ask(script, out(script)), Failure)
+    script.monitors["q"].ends[2] = (77, 5)
+    script.hosts["h2"].up = False
+    script.pass_time(HOST_SILENT_SECONDS + 1.0)
+    assert script.ask(2100, QName="q", Exchange="x2")["RESULT"] == 0
+    assert [(each.epoch, each.end) for each in script.record("q").departed] == [(77, 5)]
+
+
+def test_an_exchange_that_its_host_refuses_at_once_has_lost_nothing(script: Script) -> None:
+    script.hosts["h2"].refuse.add(StartExchange)
+    assert isinstance(ask(script, out(script)), Failure)
+    assert [each.end for each in script.record("q").departed] == [0]
+
+
 def test_what_an_earlier_attempt_to_grow_has_begun_is_kept(script: Script) -> None:
     script.hosts["h2"].mute.add(StartExchange)
     assert isinstance(ask(script, out(script)), Failure)
@@ -507,6 +557,27 @@ def test_an_ordered_queue_whose_drain_is_called_off_late_has_one_exchange_in_the
     ordered.monitors["q"].waits_for = ""
     ordered.live(10.0)
     assert set(states(ordered)) == {2}, "its publishers are there"
+
+
+def test_in_the_place_of_what_is_to_replace_an_ordered_queues_exchange_there_is_no_other(
+    ordered: Script,
+) -> None:
+    """It has two in the end otherwise, and no order any more."""
+    for name in ("h2", "h3"):
+        ordered.hosts[name].mute.add(StartExchange)
+    ordered.ask(2112, Host="h1")
+    ordered.live(1.0)
+    host = states(ordered)[2][0]
+    ordered.monitors["q"].last = 1
+    lose(ordered, host)
+    for name in ("h2", "h3"):
+        ordered.hosts[name].mute.clear()
+    ordered.live(20.0)
+    assert states(ordered) == {1: ("h1", "created"), 2: (host, "away")}
+    ordered.monitors["q"].last = 0
+    ordered.come_back(host)
+    ordered.live(30.0)
+    assert states(ordered) == {2: (host, "created")}
 
 
 def test_a_stopped_ordered_queue_keeps_its_exchange_until_it_is_started(ordered: Script) -> None:

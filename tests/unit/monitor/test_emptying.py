@@ -611,6 +611,17 @@ def test_publishers_are_served_by_an_exchange_that_nobody_has_stopped_after_all(
     assert queue.add_publisher("a", 0).numbers == [2]
 
 
+def test_an_exchange_that_is_asked_for_again_and_again_serves_if_the_others_are_gone() -> None:
+    queue, _ = queue_of(durable=True)
+    queue.empty(2)
+    queue.periods(3)
+    queue.kill(1)
+    for _ in range(round(STOPPING_SECONDS) + 10):
+        queue.empty(2, at_once=True)
+        queue.run(1.0)
+    assert queue.add_publisher("a", 0).numbers == [2]
+
+
 def test_an_exchange_that_was_told_to_serve_on_is_believed_only_when_it_has_retired_again() -> None:
     queue, _ = queue_of()
     queue.add_subscriber("s")

@@ -10,7 +10,8 @@ from roq.gcm.state import records
 from roq.gcm.state.hosts import FORGET_SECONDS
 from roq.gcm.state.queues import Queues
 from roq.gcm.state.removed_logs import RemovedLogs
-from roq.protocol.control import StopQueue
+from roq.model import QueueState
+from roq.protocol.control import StartExchange, StopQueue
 from roq.timing import HOST_SILENT_SECONDS
 
 ALL = -1
@@ -265,6 +266,46 @@ def test_what_is_noted_is_written_back_into_a_registry_that_has_lost_it(script: 
     lose(script, "h2")
     script.ask(2001, QName="q")
     assert records.LOGS_PATH in records.readable(script.registry)
+
+
+def test_what_was_begun_is_removed_unless_there_is_something_in_its_log(script: Script) -> None:
+    script.hosts["h3"].mute.add(StartExchange)
+    script.ask(2004, QName="q", Host="h3")
+    lose(script, "h3")
+    assert script.ask(2100, QName="q", Exchange="x3", Forget=True)["RESULT"] == 0
+    assert noted(script) == [("h3", 3, True)]
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_the_log_of_what_was_being_removed_goes_also_if_its_queue_stops_or_starts(
+    script: Script, starts: bool
+) -> None:
+    lose(script, "h2")
+    script.send(2100, QName="q", Exchange="x2", Forget=True)
+    script.step()
+    if starts:  # after a stop that was cut off
+        queue = script.record("q")
+        stopping = msgspec.structs.replace(queue, state=QueueState.STOPPING)
+        script.registry["/queues/q"] = records.encode(stopping)
+    script.pending.clear()
+    script.feed(Following(OTHER))
+    script.elect()
+    for name in ("h1", "h3"):
+        script.report(script.hosts[name])
+    assert script.ask(2005 if starts else 2002, QName="q")["RESULT"] == 0
+    assert 2 not in {each.number for each in script.record("q").exchanges}
+    assert noted(script) == [("h2", 2, True)]
+
+
+def test_what_could_not_be_read_is_replaced_by_what_is_noted_next(script: Script) -> None:
+    lose(script, "h2")
+    script.registry[records.LOGS_PATH] = b"?"
+    script.elect()
+    for name in ("h1", "h3"):
+        script.report(script.hosts[name])
+    assert records.LOGS in script.machine.queues.defects
+    script.ask(2001, QName="q")
+    assert records.LOGS not in script.machine.queues.defects
 
 
 def test_so_many_are_kept_in_mind_and_the_oldest_goes_first() -> None:
