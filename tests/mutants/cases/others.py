@@ -193,7 +193,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         REMOVED,
         ("each.number == number and each.end >= 0", "each.number == number"),
         (" and each.number != 0\n", "\n"),
-        ("            if rest or path in _BESIDE:\n", "            if rest:\n"),
+        ("            if rest or path in BESIDE_QUEUES:\n", "            if rest:\n"),
     ),
     *mutants(
         "roq/hcm/children.py",
