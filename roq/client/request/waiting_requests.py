@@ -18,6 +18,9 @@ from roq.model import LogId
 from roq.protocol.requesting import Position, RequestEnd
 
 TICK_SECONDS: Final = 0.25
+OVERDUE_MAX: Final = 10_000
+"""So many requests whose time is over are looked at in one go. Each is asked for, and given up when
+nothing comes within `GRACE_SECONDS`: meanwhile whoever looks at them reads no answers."""
 GRACE_SECONDS: Final = 5.0
 """After its time a request has so long for its exchange to say how it has ended."""
 EARLY_MAX: Final = 100_000
@@ -143,12 +146,21 @@ class WaitingRequests:
         self.due.setdefault(_slot(at), set()).add(waiter)
 
     def overdue(self, now: float) -> list[Waiting]:
-        """Those whose time is over by now; and what is early for too long goes."""
+        """Those whose time is over by now, of many the first ones, and the others the next time;
+        and what is early for too long goes."""
         early = self.early
         while early and next(iter(early.values()))[0] < now - EARLY_SECONDS:
             early.popitem(last=False)
-        slots = [slot for slot in self.due if slot * TICK_SECONDS <= now]
-        return [waiter for slot in slots for waiter in self.due.pop(slot)]
+        some: list[Waiting] = []
+        room = OVERDUE_MAX
+        for slot in sorted(slot for slot in self.due if slot * TICK_SECONDS <= now):
+            here = self.due[slot]
+            while here and room > 0:
+                some.append(waiter := here.pop())
+                room -= 1 if isinstance(waiter, Pending) else waiter.left
+            if not here:
+                del self.due[slot]
+        return some
 
     def came_early(self, log: LogId, end: RequestEnd, now: float) -> None:
         """This is the end of requests that are not known here yet, or never will be."""

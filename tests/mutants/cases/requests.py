@@ -119,6 +119,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("(each, not context.remaining)", "(each, False)"),
         ("                self._let_go_ended()\n", "                pass\n"),
         ("for each in self._made.pop(context)", "for each in self._made[context]"),
+        ("            while here and room > 0:", "            while here:"),
+        ("1 if isinstance(waiter, Pending) else waiter.left", "1"),
+        ("in sorted(slot for slot in self.due", "in list(slot for slot in self.due"),
     ),
     *mutants(
         "roq/client/request/views.py",

@@ -54,6 +54,25 @@ def test_each_is_overdue_once_and_not_before() -> None:
     assert requests.overdue(15.3) == [one]
 
 
+def test_of_many_that_are_overdue_some_are_looked_at_in_one_go_the_first_ones_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting_requests, "OVERDUE_MAX", 3)
+    requests, made = WaitingRequests(), [pending(20.0 - number) for number in range(8)]
+    for each in made:
+        requests.add(ONE, [AT], each)
+    run = PendingRun([pending(5.0), pending(5.0)], ONE, 3, 4)
+    requests.add(ONE, run.positions, run)
+    assert requests.overdue(30.0) == [run, made[7]], "a run counts as many as it has"
+    assert requests.overdue(30.0) == made[6:3:-1]
+    requests.due_again(made[7], 25.0)
+    assert requests.overdue(17.3) == [made[3]]
+    assert requests.overdue(30.0) == made[2::-1]
+    assert requests.overdue(30.0) == [made[7]]
+    assert requests.overdue(30.0) == []
+    assert not requests.due
+
+
 def test_what_came_early_is_kept_for_a_while() -> None:
     requests = WaitingRequests()
     requests.came_early(ONE, END, 5.0)
