@@ -188,7 +188,11 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
         return values
 
     def future(self) -> Future[list[R | RoQError]]:
-        """`results` as a future; its callbacks must not wait for anything of this client."""
+        """`results` as a future; its callbacks must not wait for anything of this client.
+
+        Raises:
+            Closed: this is a forked child, and they had not all ended before.
+        """
         future: Future[list[R | RoQError]] = UserFuture()
         future.set_running_or_notify_cancel()
 
@@ -390,6 +394,7 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
     def _ring(self, ring: Callable[[], None]) -> None:
         with REGISTERING:
             if self._left:
+                self._waits.check_process()
                 self._callbacks.append(ring)
                 return
         ring()

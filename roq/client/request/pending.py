@@ -76,6 +76,11 @@ class Requested(Protocol):
 class Waits(Protocol):
     """Who looks after requests that are open: the collector of a client."""
 
+    @property
+    def check_process(self) -> Callable[[], None]:
+        """Raises `Closed` in a forked child: nobody there hears how a request ends."""
+        ...
+
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until this is so; False: it was not in time."""
         ...
@@ -181,7 +186,11 @@ class Pending(Generic[R]):
         return self._value()
 
     def future(self) -> Future[R]:
-        """The same as a future; its callbacks must not wait for anything of this client."""
+        """The same as a future; its callbacks must not wait for anything of this client.
+
+        Raises:
+            Closed: this is a forked child, and it had not ended before.
+        """
         future: Future[R] = UserFuture()
         future.set_running_or_notify_cancel()
 
@@ -320,6 +329,7 @@ class Pending(Generic[R]):
     def _ring(self, ring: Callable[[], None]) -> None:
         with REGISTERING:
             if not self.done():
+                self._waits.check_process()
                 if self._callbacks is None:
                     self._callbacks = []
                 self._callbacks.append(ring)

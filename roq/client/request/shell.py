@@ -77,6 +77,7 @@ class Collector:
 
     Attributes:
         wall_clock: gives seconds since 1970.
+        check_process: raises `Closed` in a forked child, in which nothing comes.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Collector:
         self._told: deque[tuple[LogId, list[bytes]]] = deque()
         """What has come beside acknowledgements; each stays until it is taken in."""
         self._engine = engine
-        self.wall_clock = engine.wall_clock
+        self.wall_clock, self.check_process = engine.wall_clock, engine.check_process
         self._machine = RequesterMachine()
         self._publisher = publisher
         self._on_lost = on_lost
@@ -237,6 +238,7 @@ class Collector:
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until this is so; False: it was not in time."""
+        self.check_process()
         self._engine.check_outside()
         deadline = float("inf") if timeout is None else monotonic() + timeout
         if self._reader is not None and not self._engine.inside:
@@ -435,8 +437,7 @@ class Collector:
         if self._error is not None:
             self._ends.settle(pending, None, self._error)
             return
-        early = self._requests.early.pop(place, None)
-        if early is not None:
+        if (early := self._requests.early.pop(place, None)) is not None:
             self._ends.settle(pending, early[1], None)
             return
         now, after = self._engine.reactor.now(), 0.0
@@ -457,8 +458,7 @@ class Collector:
         positions, requests = run.positions, self._requests
         if requests.early:
             for position in positions:
-                early = requests.early.pop((run.log, position), None)
-                if early is not None:
+                if (early := requests.early.pop((run.log, position), None)) is not None:
                     self._ends.settle_run(run, early[1])
             if not (positions := [position for _, position in run.places()]):
                 return

@@ -89,12 +89,19 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         REQUESTS,
         ("        if self.ends[member] is not None:\n            return False\n", ""),
         ("for part in reversed(self.parts) if number", "for part in self.parts if number"),
+        ("                self._waits.check_process()\n", ""),
+    ),
+    *mutants(
+        "roq/client/request/pending.py",
+        REQUESTS,
+        ("                self._waits.check_process()\n", ""),
     ),
     *mutants(
         "roq/client/request/shell.py",
         REQUESTS,
         ("            if not (positions := part.open()):\n", "            if False:\n"),
         ("        self._cancelled.extend(self.inner.unwanted())\n", ""),
+        ("        self.check_process()\n", ""),
     ),
     *mutants(
         "roq/client/request/requester.py",

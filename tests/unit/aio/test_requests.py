@@ -33,6 +33,8 @@ class Waits:
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         return condition()
 
+    def check_process(self) -> None: ...
+
     def later(self, call: Callable[[], object]) -> None:
         raise AssertionError("an event loop calls its own callbacks")
 

@@ -41,6 +41,8 @@ class Paper:
 class Waits:
     """Calls back at once."""
 
+    def check_process(self) -> None: ...
+
     def later(self, call: Callable[[], object]) -> None:
         call()
 

@@ -40,7 +40,8 @@ class Scene:
 
     def __init__(self) -> None:
         self.confirmed: list[Any] = []
-        waits = SimpleNamespace(confirm=self.confirmed.append, ring=lambda rings: rings.clear())
+        waits = SimpleNamespace(confirm=self.confirmed.append, ring=lambda rings: rings.clear(),
+                                check_process=lambda: None)  # fmt: skip
         words = SimpleNamespace(soon=lambda: None, add=self.confirmed.append)
         self.pendings = [Pending(cast("Any", waits), "work", ECHO) for _ in range(3)]
         self.requests, self.machine = WaitingRequests(), RequesterMachine()

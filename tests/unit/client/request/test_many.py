@@ -31,6 +31,8 @@ class Waits:
     def wait_for(self, condition: Callable[[], bool], _timeout: float | None) -> bool:
         return condition()
 
+    def check_process(self) -> None: ...
+
     def later(self, call: Callable[[], object]) -> None:
         self.callbacks.append(call)
 

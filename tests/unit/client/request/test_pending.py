@@ -31,6 +31,8 @@ class Waits:
         self.calls.append("wait")
         return condition()
 
+    def check_process(self) -> None: ...
+
     def later(self, call: Callable[[], object]) -> None:
         self.callbacks.append(call)
 

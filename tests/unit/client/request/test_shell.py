@@ -122,6 +122,23 @@ def test_what_is_overdue_is_asked_for_before_it_is_given_up(scene: Scene) -> Non
     assert pending.state == "unavailable"
 
 
+def test_in_a_forked_child_who_waits_for_a_request_is_told_that_nothing_comes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pending, ended = scene.pending(), scene.pending()
+    many: PendingMany[bytes] = PendingMany(scene.collector, "work", ECHO, 1)
+    ended.settle(None, Unavailable("known before"))
+    monkeypatch.setattr(scene.engine, "forked", True)
+    for ask in (
+        pending.future, many.future, lambda: pending.result(0.1), lambda: many.results(0.1),
+        lambda: pending.on_done(print), lambda: many.on_done(print),
+    ):  # fmt: skip
+        with pytest.raises(roq.Closed, match="forked"):
+            ask()
+    assert isinstance(ended.future().exception(0), Unavailable)
+    monkeypatch.undo()
+
+
 def test_what_is_accepted_when_its_time_was_long_over_is_asked_for_as_well(scene: Scene) -> None:
     """Its exchange was away until then, or its own process stood still."""
     sent, pending = scene.accepted()
