@@ -328,7 +328,12 @@ class _Service(Service):
     @property
     def begun(self) -> bool:
         """Whether it takes requests, or has, or never will."""
-        return self._shell is not None or self._closed or not self._handling.handlers
+        return self._shell is not None or self._closed
+
+    @property
+    def handles(self) -> bool:
+        """Whether it has a handler."""
+        return bool(self._handling.handlers)
 
     @property
     def state(self) -> InstanceState:
@@ -363,8 +368,11 @@ class RequestWorld:
         self.queue = queue
         self._time = VirtualTime(begin, patience)
         self._time.before = self._start_services
+        self._time.between = self._begin_services
         self._exchange = VirtualExchange(self._time)
         self._clients: dict[Service | Requester, VirtualClient] = {}
+        self._new: list[_Service] = []
+        """Services that may not have begun."""
         self._made = 0
         self._own = self._client()
         self._found: _Collector | None = None
@@ -410,6 +418,7 @@ class RequestWorld:
             instance=instance or f"{name}-{self._made}", version=version, timeout=timeout,
         )  # fmt: skip
         self._clients[service] = client
+        self._new.append(service)
         return service
 
     def requester(
@@ -563,9 +572,25 @@ class RequestWorld:
             raise InvalidRequest(f"the queue of this test is {self.queue}, not {queue}")
 
     def _start_services(self) -> None:
-        for who, client in list(self._clients.items()):
-            if isinstance(who, _Service) and client.alive and not who.begun:
+        for who in self._to_begin():
+            if not who.begun:  # it may have, while another one was waited for
                 who.start()
+
+    def _begin_services(self) -> None:
+        """Those that were made while time passes, as by a coroutine of the test."""
+
+        def start(who: _Service) -> None:
+            try:
+                who.start()
+            except Exception as error:  # noqa: BLE001 - raised where time passes
+                self._time.errors.append(error)
+
+        for who in self._to_begin() if self._new else ():
+            self._clients[who].begin(partial(start, who))
+
+    def _to_begin(self) -> list[_Service]:
+        self._new = [who for who in self._new if not who.begun and self._clients[who].alive]
+        return [who for who in self._new if who.handles]
 
 
 @contextmanager

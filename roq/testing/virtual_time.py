@@ -115,6 +115,7 @@ class VirtualTime(Loop):
 
     Attributes:
         before: called before time passes, or anything happens.
+        between: called behind each thing that has happened; does not wait.
         errors: what callbacks of users have raised, to be raised where time passes.
         over: it has ended, and nothing happens any more.
 
@@ -126,6 +127,7 @@ class VirtualTime(Loop):
         if begin.tzinfo is None:
             raise InvalidRequest(f"a time needs a time zone, and {begin} has none")
         self.before: Call = lambda: None
+        self.between: Call = lambda: None
         self.errors: list[BaseException] = []
         self.over = False
         self._now = BEGIN_SECONDS
@@ -246,6 +248,7 @@ class VirtualTime(Loop):
             call, timer.call = timer.call, None
             if call is not None:
                 call()
+                self.between()
                 self._wake()
 
     def _wake(self) -> None:

@@ -358,6 +358,40 @@ def test_a_handler_that_makes_requests_gives_them_its_time(world: RequestWorld) 
     assert world.run(scenario()) == 18
 
 
+def test_services_that_a_coroutine_or_a_handler_makes_start_by_themselves(
+    world: RequestWorld,
+) -> None:
+    aside = world.async_requester()
+
+    async def scenario() -> int:
+        service = world.service("billing")
+        await asyncio.sleep(1)  # without handlers it does not begin
+
+        @service.handler(again)
+        def handle(order: Order, context: roq.RequestContext) -> Invoice:
+            doubles(world)
+            return Invoice(world.requester().request(double, order.number).result(5))
+
+        pending = await aside.request(again, Order(4), within=10)
+        return (await pending).total
+
+    assert world.run(scenario()) == 8
+    assert seconds(world) < 2
+
+
+def test_a_service_that_a_coroutine_makes_and_that_cannot_start_is_told_where_time_passes(
+    world: RequestWorld,
+) -> None:
+    async def scenario() -> None:
+        service = world.service("stock", timeout=3)
+        service.handler(double)(lambda number, context: number)
+        world.cut(service, 60)
+        await asyncio.sleep(10)
+
+    with pytest.raises(roq.Unavailable, match="service stock was not taken in"):
+        world.run(scenario())
+
+
 def test_who_is_available_and_who_ends(world: RequestWorld) -> None:
     service, other = doubles(world), world.service("billing", available=lambda state: state.flag)
     other.handler(again)(lambda order, context: Invoice(order.number))
