@@ -167,8 +167,12 @@ def pack_record(
     return start + _SUM.pack(_sum(start + rest, body)) + rest, _PADDING[padding]
 
 
-def read_record(data: bytes, at: int = 0) -> Found | None:
-    """The record that begins at `at` of these bytes; None if none does, or not all of it."""
+def read_record(data: bytes, at: int = 0, first: int = 0) -> Found | None:
+    """The record that begins at `at` of these bytes; None if none does, or not all of it.
+
+    Args:
+        first: where in the file these bytes begin.
+    """
     there = len(data) - at
     if there < RECORD_BYTES:
         return None
@@ -194,8 +198,9 @@ def read_record(data: bytes, at: int = 0) -> Found | None:
     if padding and any(data[at + end : at + size]):
         return None
     return Found(
-        at, size, kind, offset, synced, start[RECORD_BYTES:], start[FRAME_AT:RECORD_BYTES], body
-    )
+        first + at, size, kind, offset, synced, start[RECORD_BYTES:],
+        start[FRAME_AT:RECORD_BYTES], body,
+    )  # fmt: skip
 
 
 def claimed_bytes(data: bytes, at: int) -> int:

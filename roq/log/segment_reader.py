@@ -31,6 +31,7 @@ from roq.log.records import (
     ALIGN,
     FRAME_AT,
     HEAD_BYTES,
+    RECORD_BYTES,
     Found,
     RecordKind,
     claimed_bytes,
@@ -43,6 +44,8 @@ T = TypeVar("T")
 
 READ_AHEAD_BYTES: Final = 256 * 1024
 """What is read from a file at once."""
+SCAN_BYTES: Final = 8 * 1024 * 1024
+"""Likewise, where a segment is gone over; more only for a record that is larger."""
 CHUNKS_MAX: Final = 16
 """Of these, how many are kept."""
 INDEXES_MAX: Final = 8
@@ -388,25 +391,75 @@ def scan(files: Files, name: str, at: int) -> list[Found]:
     Raises:
         OSError: the file cannot be read.
     """
-    data = files.read(name, 0, files.size(name))
+    piece = _Piece(files, name)
     found = []
-    while at + ALIGN <= len(data):
-        record = read_record(data, at)
+    while at + ALIGN <= piece.size:
+        record = piece.record(at)
         if record is not None:
             found.append(record)
             at += record.size
         else:
-            at = _next_start(data, at)
+            at = piece.next_start(at)
     return found
 
 
-def _next_start(data: bytes, at: int) -> int:
-    """Behind a record that is not whole: where the next one begins, or the end of the file."""
-    size = claimed_bytes(data, at)
-    if size and read_record(data, at + size) is not None:
-        return at + size
-    place = at + FRAME_AT
-    while (place := data.find(ENTRY_MAGIC, place + 1)) >= 0:
-        if place % ALIGN == 0 and read_record(data, place - FRAME_AT) is not None:
-            return place - FRAME_AT
-    return len(data)
+class _Piece:
+    """A segment of which a piece is at hand: whatever its size, and whatever it holds."""
+
+    def __init__(self, files: Files, name: str) -> None:
+        self.size = files.size(name)
+        self._files = files
+        self._name = name
+        self._data = b""
+        self._first = 0
+        """Where in the file the piece begins."""
+
+    def record(self, at: int) -> Found | None:
+        """The record that begins there; None if none does, or not all of it."""
+        first = self._first
+        found = read_record(self._data, at - first, first) if at >= first else None
+        if found is not None or not (self._need(at, RECORD_BYTES) | self._need(at, self._told(at))):
+            return found
+        return read_record(self._data, at - self._first, self._first)
+
+    def next_start(self, at: int) -> int:
+        """Behind a record that is not whole: where the next one begins, or the end of the file."""
+        self._need(at, RECORD_BYTES)
+        size = claimed_bytes(self._data, at - self._first)
+        if size and self.record(at + size) is not None:
+            return at + size
+        place = at + FRAME_AT
+        while (place := self._find(place + 1)) >= 0:
+            if place % ALIGN == 0 and self.record(place - FRAME_AT) is not None:
+                return place - FRAME_AT
+        return self.size
+
+    def _told(self, at: int) -> int:
+        """Bytes of the record that seems to begin there."""
+        place = at - self._first
+        if not self._data.startswith(ENTRY_MAGIC, place + FRAME_AT):
+            return 0
+        return claimed_bytes(self._data, place)
+
+    def _find(self, place: int) -> int:
+        """Where the next frame seems to begin; negative: none does."""
+        while place + len(ENTRY_MAGIC) <= self.size:
+            new = self._need(place, len(ENTRY_MAGIC))
+            empty = new and self._data == bytes(len(self._data))  # told many times faster
+            found = -1 if empty else self._data.find(ENTRY_MAGIC, place - self._first)
+            if found >= 0:
+                return self._first + found
+            behind = self._first + len(self._data) - len(ENTRY_MAGIC) + 1
+            if behind <= place:  # the file is shorter by now
+                break
+            place = behind
+        return -1
+
+    def _need(self, at: int, size: int) -> bool:
+        """Have these bytes at hand, as far as the file has them; whether they were not."""
+        size = min(size, self.size - at)
+        if size <= 0 or 0 <= at - self._first <= len(self._data) - size:
+            return False
+        most = min(max(size, SCAN_BYTES), self.size - at)
+        self._data, self._first = self._files.read(self._name, at, most), at
+        return True

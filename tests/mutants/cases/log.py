@@ -114,6 +114,13 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
          "    return index\n"),
     ),
     *mutants(
+        "roq/log/segment_reader.py",
+        ("tests/unit/log/test_segment_reader.py",),
+        ("        most = min(max(size, SCAN_BYTES), self.size - at)\n",
+         "        most = self.size - at\n"),
+        ("len(self._data) - len(ENTRY_MAGIC) + 1", "len(self._data)"),
+    ),
+    *mutants(
         "roq/log/key_index.py",
         INDEXES,
         (" or _low_sum(bucket) != told:\n        return None\n    low",

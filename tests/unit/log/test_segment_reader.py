@@ -7,14 +7,25 @@ import random
 import pytest
 from memory_files import MemoryFiles
 
+from roq.log import segment_reader
 from roq.log.cursors import Cursor, cursor
 from roq.log.disk_groups import perform
 from roq.log.log import NotAtHand
 from roq.log.patient_reads import PatientReads
+from roq.log.records import (
+    ALIGN,
+    HEAD_BYTES,
+    RECORD_BYTES,
+    Found,
+    RecordKind,
+    pack_record,
+    read_record,
+)
 from roq.log.recovery import LogSettings, open_log
-from roq.log.segment_reader import CHUNKS_MAX, READ_AHEAD_BYTES
+from roq.log.segment_reader import CHUNKS_MAX, READ_AHEAD_BYTES, SCAN_BYTES, scan
 from roq.log.segments import SegmentLog
 from roq.protocol.channel import FetchRequest
+from roq.protocol.entry import EntryKind, pack_entry
 
 TOPICS = [b"a", b"b", b"c"]
 
@@ -170,3 +181,65 @@ def test_what_leaves_while_it_is_read_for_a_late_reader_is_no_loss(*, removed: b
     late = cursor(log, PatientReads(log), request)
     assert taken(late, log) == list(range(100, 600))
     assert (late.evicted, log.unreadable) == (100, 0)
+
+
+# --- a segment that is gone over ------------------------------------------------------------------
+
+
+class PiecesRead(MemoryFiles):
+    """Notes how much is read at once; behind what it has a file is a hole."""
+
+    def __init__(self, contents: bytes, hole: int = 0) -> None:
+        super().__init__()
+        self.contents["x.seg"] = bytearray(contents)
+        self.hole = hole
+        self.most = 0
+
+    def size(self, name: str) -> int:
+        return super().size(name) + self.hole
+
+    def read(self, name: str, at: int, size: int) -> bytes:
+        self.most = max(self.most, size)
+        end = min(self.size(name), at + size)
+        return super().read(name, at, size).ljust(max(0, end - at), b"\0")
+
+
+def packed(offset: int, body: bytes) -> bytes:
+    frame = pack_entry(EntryKind.ENTRY, 3, b"q" * 16, 5, offset, 0, 0)
+    start, padding = pack_record(RecordKind.BATCH, b"topic", frame, body, len(body), 0)
+    return start + body + padding
+
+
+def whole(data: bytes) -> list[Found]:
+    """The records that begin anywhere, each behind the one before."""
+    found: list[Found] = []
+    at = HEAD_BYTES
+    while at < len(data):
+        record = read_record(data, at)
+        found += [record] if record else []
+        at += record.size if record else ALIGN
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_segment_is_gone_over_piece_by_piece_whatever_is_damaged(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(segment_reader, "SCAN_BYTES", chance.choice([1, 100, 333, 4_000]))
+    bodies = [chance.randbytes(chance.choice([0, 50, 700])) for _ in range(60)]
+    data = bytearray(HEAD_BYTES) + b"".join(map(packed, range(60), bodies))
+    for _ in range(chance.choice([0, 3, 30])):
+        at = chance.randrange(len(data))
+        data[at : at + chance.choice([1, 8, 500])] = bytes(chance.choice([1, 8, 500]))
+    data = data[: -chance.randrange(1, 200)] if seed % 2 else data
+    files = PiecesRead(bytes(data))
+    assert scan(files, "x.seg", HEAD_BYTES) == whole(bytes(data))
+    assert files.most <= max(RECORD_BYTES + 5 + 700, 4_000)
+
+
+def test_a_segment_with_a_large_hole_takes_no_more_memory_than_another_one() -> None:
+    large = packed(1, bytes(2 * SCAN_BYTES))
+    files = PiecesRead(bytes(HEAD_BYTES) + packed(0, b"one") + large, hole=10 * SCAN_BYTES)
+    assert [found.offset for found in scan(files, "x.seg", HEAD_BYTES)] == [0, 1]
+    assert files.most == len(large)
