@@ -351,7 +351,8 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
             name: by which people find it in `roq top`; None: program, host and process id. In a
                 queue with durability `flush` it says who the publisher is, too: it goes on with the
                 sequences of an earlier one of this name (`Publisher.next_sequence`), whose process
-                may have died; one that is still open is fenced off (`Fenced`).
+                may have died; one that is still open is fenced off (`Fenced`). In other queues
+                several of one name go on beside each other.
             group: the publishers that it belongs to; shown before the name.
             connect_timeout: seconds that opening may take; None: as long as `connect` was told.
             offsets: receipts tell the offset of their batch (`SendStatus.offset`).
