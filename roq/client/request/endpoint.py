@@ -16,6 +16,7 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 FORMATS: Final = ("msgpack", "json")
+_AS_THEY_ARE: Final = (bytes, None, type(None))
 
 
 class Codec(Protocol):
@@ -69,6 +70,11 @@ class Endpoint(Generic[Q, R]):
         self.idempotent = idempotent
         self.topic = topic_of(service, short)
         encode_topic(self.topic)
+        if not isinstance(codec, str) and all(kind in _AS_THEY_ARE for kind in (request, response)):
+            raise InvalidRequest(
+                f"endpoint {name}: its codec would never be called, as bytes and nothing travel as "
+                "they are: leave it out, or name another type"
+            )
         self._encode_request, self._decode_request = _codec(request, codec)
         self._encode_response, self._decode_response = _codec(response, codec)
 
@@ -126,11 +132,12 @@ def endpoint(
             `type(None)` for nothing.
         idempotent: running it twice does no harm. Else it is begun at most once, but for `retry_on`
             of the service.
-        codec: `msgpack`, `json`, or an object with `encode` and `decode`.
+        codec: `msgpack`, `json`, or an object with `encode` and `decode`; it is not asked for
+            `bytes` or nothing.
 
     Raises:
         InvalidName: no such name can be.
-        InvalidRequest: no such codec, or it cannot encode the types.
+        InvalidRequest: no such codec, it cannot encode the types, or an object is never asked.
     """
     return Endpoint(name, request, response, idempotent=idempotent, codec=codec)
 

@@ -80,6 +80,11 @@ def test_a_codec_of_ones_own() -> None:
 
     made = endpoint("s.e", request=str, response=str, codec=Upper())
     assert made.decode_request(made.encode_request("a")) == "A"
+    half = endpoint("s.e", request=bytes, response=str, codec=Upper())
+    assert (half.encode_request(b"a"), half.encode_response("a")) == (b"a", b"A")
+    for response in (bytes, type(None)):
+        with pytest.raises(roq.InvalidRequest, match="would never be called"):
+            endpoint("s.e", request=bytes, response=response, codec=Upper())
 
 
 @pytest.mark.parametrize("name", ["billing", ".create", "billing.", "a/b.c", "", "x" * 129 + ".y"])
