@@ -6,8 +6,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from math import inf
 from time import time
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, SupportsFloat, SupportsIndex
 
 from roq.client.publish.batching import Attributed, Payload, as_bytes
 from roq.client.publish.receipt import Receipt
@@ -106,11 +107,18 @@ def due_of(delay: When, now: float) -> int:
         seconds = (delay - _EPOCH).total_seconds() - now
     elif isinstance(delay, timedelta):
         seconds = delay.total_seconds()
+    elif isinstance(delay, SupportsFloat | SupportsIndex):
+        try:
+            seconds = float(delay)
+        except OverflowError:  # an int of hundreds of digits
+            seconds = inf if delay > 0 else -inf
     else:
-        seconds = float(delay)
+        raise InvalidRequest(
+            f"a delay is seconds, a timedelta, or an aware datetime, not {delay!r:.80}"
+        )
     if not seconds <= DELAY_SECONDS_MAX:  # also what is no number
         raise InvalidRequest(
             f"a message is delayed by {DELAY_SECONDS_MAX // 86_400} days at most, not by "
-            f"{seconds / 86_400:,.0f}: publish it nearer to its time"
+            f"{seconds / 86_400:,.6g}: publish it nearer to its time"
         )
     return max(0, int((now + max(seconds, -now)) * 1_000_000))

@@ -443,8 +443,10 @@ class Requester:
         if within is not None and not (
             isinstance(within, int | float) and 0 < within <= WITHIN_SECONDS_MAX
         ):
+            large = isinstance(within, int) and abs(within) > WITHIN_SECONDS_MAX
+            given = "a number beyond that" if large else f"{within!r:.80}"
             raise InvalidRequest(
-                f"within is above 0 and at most {WITHIN_SECONDS_MAX:g} s, not {within!r}"
+                f"within is above 0 and at most {WITHIN_SECONDS_MAX:g} s, not {given}"
             )
         milliseconds = 0
         if within is not None or context is not None:

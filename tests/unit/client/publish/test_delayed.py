@@ -1,6 +1,7 @@
 """When a message that is delayed is due, and what travels for it."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,18 @@ def test_what_is_too_far_away_or_unclear_is_refused(delay: When) -> None:
         due_of(delay, NOW)
 
 
-@pytest.mark.parametrize("delay", [float("-inf"), -1e18, datetime.min.replace(tzinfo=UTC)])
+@pytest.mark.parametrize(
+    "delay", ["5", b"5", None, "x" * 9_999, 1e300, 10**400, pytest.param(10**9_999, id="long")]
+)
+def test_who_gives_no_number_or_a_long_one_is_told_in_short(delay: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"^a (message is delayed by|delay is sec)") as refused:
+        due_of(delay, NOW)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "delay", [float("-inf"), -1e18, -(10**400), datetime.min.replace(tzinfo=UTC)]
+)
 def test_the_distant_past_is_at_once(delay: When) -> None:
     assert due_of(delay, NOW) == 0
 

@@ -440,3 +440,13 @@ def test_what_is_requested_inside_a_handler_and_not_collected_is_not_noted() -> 
 
 def test_a_requester_says_what_it_keeps(scene: Scene) -> None:
     assert scene.requester.stats == roq.RequesterStats(open=0, kept_bytes=30, not_kept=2)
+
+
+@pytest.mark.parametrize(
+    "within",
+    [0, -1.0, float("nan"), "5", 10**400, pytest.param(-(10**9_999), id="long"), "x" * 9_999],
+)
+def test_a_time_that_cannot_be_is_refused_in_short(scene: Scene, within: Any) -> None:
+    with pytest.raises(roq.InvalidRequest, match="within is above 0") as refused:
+        scene.requester.request(ECHO, b"x", within=within)
+    assert len(str(refused.value)) < 200
