@@ -367,8 +367,7 @@ class RequestWorld:
     def __init__(self, queue: str, begin: datetime, patience: float) -> None:
         self.queue = queue
         self._time = VirtualTime(begin, patience)
-        self._time.before = self._start_services
-        self._time.between = self._begin_services
+        self._time.before, self._time.between = self._start_services, self._begin_services
         self._exchange = VirtualExchange(self._time)
         self._clients: dict[Service | Requester, VirtualClient] = {}
         self._new: list[_Service] = []
@@ -572,9 +571,8 @@ class RequestWorld:
             raise InvalidRequest(f"the queue of this test is {self.queue}, not {queue}")
 
     def _start_services(self) -> None:
-        for who in self._to_begin():
-            if not who.begun:  # it may have, while another one was waited for
-                who.start()
+        for who in (each for each in self._to_begin() if not each.begun):  # by now
+            who.start()
 
     def _begin_services(self) -> None:
         """Those that were made while time passes, as by a coroutine of the test."""

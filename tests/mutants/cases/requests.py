@@ -40,6 +40,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("tests/unit/client/request/test_endpoint.py",),
         ("        if is_number and isinstance(value, int):\n", "        if False:\n"),
         ("TypeError:\n        return False\n", "TypeError:\n        return True\n"),
+        ("        if not isinstance(codec, str) and all(", "        if False and all("),
     ),
     *mutants(
         "roq/client/io/callbacks.py",
@@ -159,7 +160,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/client/request/shell.py",
         ("tests/unit/testing/test_virtual_requests.py",),
-        ("        self.wall_clock = engine.wall_clock\n",
-         "        self.wall_clock = __import__(\"time\").time\n"),
+        (" = engine.wall_clock, engine.check_process\n",
+         " = __import__(\"time\").time, engine.check_process\n"),
     ),
 )  # fmt: skip
