@@ -130,3 +130,5 @@ class FreeMessages:
         self._by_offset.setdefault(piece.offset, []).append(piece)
         if self._ordered:
             heappush(self._lowest, piece)
+            if len(self._lowest) > 2 * (len(self._ready) + len(self._waiting)) + STALE_MAX:
+                self._lowest, self._ordered = [], False  # built again when somebody asks

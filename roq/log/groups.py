@@ -480,11 +480,11 @@ class ConsumerGroup(GroupProgress[B]):
 
     def _choose_keyed(self, keyed: KeyedMessages) -> tuple[Member, Piece] | None:
         """Likewise, where each member has keys of its own."""
+        every, lanes = self._members.values(), keyed.groups.lanes
+        taking = [each for each in every if each.credit > 0 and lanes(each.id)]
         for _ in range(SCAN_MAX):
             idle = False
-            for member in self._members.values():
-                if member.credit <= 0:
-                    continue
+            for member in taking:
                 piece = keyed.choose(member.id, self._clock)
                 if piece is None:
                     idle = True

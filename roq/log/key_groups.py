@@ -7,7 +7,7 @@ moves when nothing of it is out: until then nobody gets anything more of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 import xxhash
@@ -32,6 +32,8 @@ class KeyGroups:
         self._out = [0 for _ in _LANES]
         """Leases with messages of it."""
         self._tables: dict[bytes, bytes] = {}
+        self._lanes: dict[bytes, set[int]] | None = None
+        """Of each member that may get more of any: of which. None: to be found again."""
 
     def join(self, member: bytes) -> None:
         """One member more, that was not here."""
@@ -40,7 +42,7 @@ class KeyGroups:
         for lane, before in enumerate(self._wanted):
             if before is None or ranks[lane] > self._ranks[before][lane]:
                 self._wanted[lane] = member
-        self._tables.clear()
+        self._changed()
 
     def leave(self, member: bytes) -> None:
         """It has gone, and nothing is out at it."""
@@ -50,7 +52,7 @@ class KeyGroups:
                 self._wanted[lane] = max(
                     self._ranks, key=lambda each: self._ranks[each][lane], default=None
                 )
-        self._tables.clear()
+        self._changed()
 
     def clear(self) -> None:
         """Nobody is here, and nothing is out."""
@@ -63,11 +65,20 @@ class KeyGroups:
         """
         table = self._tables.get(member)
         if table is None:
-            table = self._tables[member] = b"".join(
-                YES if self._wanted[lane] == member and self._may_hold(member, lane) else NO
-                for lane in _LANES
-            )
+            mine = self.lanes(member)
+            table = b"".join(YES if lane in mine else NO for lane in _LANES)
+            self._tables[member] = table
         return table
+
+    def lanes(self, member: bytes) -> Set[int]:
+        """The key groups of which the member may get more. Of thousands of members most have none:
+        to know that costs nothing for each."""
+        if self._lanes is None:
+            self._lanes = {}
+            for lane, wanted in enumerate(self._wanted):
+                if wanted is not None and self._may_hold(wanted, lane):
+                    self._lanes.setdefault(wanted, set()).add(lane)
+        return self._lanes.get(member, frozenset())
 
     def holdable(self, member: bytes) -> bytes:
         """Likewise: whether it may go on with what it has got of it before."""
@@ -77,7 +88,7 @@ class KeyGroups:
         """The member has got a lease with messages of these."""
         for lane in lanes:
             if not self._out[lane] and self._wanted[lane] != member:
-                self._tables.clear()
+                self._changed()
             self._out[lane] += 1
             self._holder[lane] = member
 
@@ -88,7 +99,7 @@ class KeyGroups:
             self._out[lane] -= 1
             moved |= not self._out[lane] and self._holder[lane] != self._wanted[lane]
         if moved:
-            self._tables.clear()
+            self._changed()
         return moved
 
     def check(self, held: Iterable[tuple[bytes, Iterable[int]]]) -> None:
@@ -105,6 +116,10 @@ class KeyGroups:
                 assert holders.setdefault(lane, member) == member  # noqa: S101
                 assert self._holder[lane] == member  # noqa: S101
         assert out == self._out  # noqa: S101
+
+    def _changed(self) -> None:
+        self._tables.clear()
+        self._lanes = None
 
     def _may_hold(self, member: bytes, lane: int) -> bool:
         return not self._out[lane] or self._holder[lane] == member

@@ -9,9 +9,10 @@ count as a key group that hangs on its offset.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from itertools import compress
+from itertools import compress, repeat
 from typing import Final
 
 from roq.log.free_messages import STALE_MAX
@@ -43,6 +44,8 @@ class KeyedMessages:
         """By offset, a bit for each."""
         self._offsets: list[int] = []
         """Those of fresh ones in order, with some that have left."""
+        self._lanes: Counter[int] = Counter()
+        """How many of each key group these are, of those of which there are any."""
         self._cursors: dict[bytes, int] = {}
         """Of a member: below it is nothing fresh that it may get."""
         self._late: dict[int, list[Piece]] = {}
@@ -119,6 +122,7 @@ class KeyedMessages:
         offset = piece.offset
         self.count += piece.amount
         bits = piece.bits << piece.first
+        self._lanes.update(_chosen(self._columns[offset], bits))
         if piece.attempts:
             self._late.setdefault(offset, []).append(piece)
             self._waiting[piece] = until
@@ -140,6 +144,8 @@ class KeyedMessages:
 
     def choose(self, member: bytes, now: float) -> Piece | None:
         """What the member gets next; it stays until it is removed."""
+        if self._lanes.keys().isdisjoint(self.groups.lanes(member)):
+            return None  # found without a look at each batch: thousands may have nothing for it
         allowed = self.groups.allowed(member)
         fresh = self._first_fresh(member, allowed)
         self._wake(now)
@@ -164,6 +170,7 @@ class KeyedMessages:
         self.count -= piece.amount
         fresh = self._fresh.get(offset, 0)
         if fresh & bits:
+            self._left(offset, bits)
             self._fresh[offset] = fresh & ~bits
             if not self._fresh[offset]:
                 del self._fresh[offset]
@@ -213,6 +220,10 @@ class KeyedMessages:
         mine = [(lane, place) for lane, every in self._places.items() for place in every]
         assert sorted(mine) == places  # noqa: S101
         assert set(self._fresh) <= set(self._offsets)  # noqa: S101
+        lanes: Counter[int] = Counter()
+        for each in self:
+            lanes.update(_chosen(self._columns[each.offset], each.bits << each.first))
+        assert dict(lanes) == dict(self._lanes)  # noqa: S101
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -285,6 +296,7 @@ class KeyedMessages:
         pieces.remove(piece)
         if not pieces:
             del self._late[offset]
+        self._left(offset, piece.bits << piece.first)
         for index in _indexes(piece.bits << piece.first):
             lane = value_at(column, index)
             places = self._places[lane]
@@ -293,6 +305,13 @@ class KeyedMessages:
                 del self._places[lane]
         self._holds = None
         return until
+
+    def _left(self, offset: int, bits: int) -> None:
+        """These are not here any more."""
+        for lane, count in Counter(_chosen(self._columns[offset], bits)).items():
+            self._lanes[lane] -= count
+            if not self._lanes[lane]:
+                del self._lanes[lane]
 
     def _go_back(self, offset: int) -> None:
         """Something of this batch, or held back by it, may go out."""
@@ -311,7 +330,7 @@ def _bits_of(column: bytes, table: bytes | bytearray) -> int:
 def _chosen(column: bytes, bits: int) -> Iterator[int]:
     """The key groups of these messages."""
     if len(column) == 1:
-        return iter(column)
+        return repeat(column[0], bits.bit_count())
     return compress(column, f"{bits:b}"[::-1].encode().translate(_ONE_ZERO))
 
 

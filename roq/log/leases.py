@@ -222,10 +222,13 @@ def split_by_attempts(offset: int, first: int, count: int, tried: list[Tried]) -
     """A run of open messages, by how often each was tried."""
     if not tried:
         return [Piece(offset, first, count, 0, "")]
+    newest: list[Tried | None] = [None] * count
+    for each in tried:  # each takes its place: to look for that of each message is quadratic
+        begin, end = max(each.first, first), min(each.first + each.length, first + count)
+        newest[begin - first : max(begin, end) - first] = [each] * (end - begin)
     pieces: list[Piece] = []
-    for index in range(first, first + count):
-        newest = next((t for t in reversed(tried) if t.first <= index < t.first + t.length), None)
-        attempts, reason = (0, "") if newest is None else (newest.attempts, newest.reason)
+    for index, known in enumerate(newest, first):
+        attempts, reason = (0, "") if known is None else (known.attempts, known.reason)
         last = pieces[-1] if pieces else None
         if last is not None and (last.attempts, last.reason) == (attempts, reason):
             pieces[-1] = last._replace(length=last.length + 1)

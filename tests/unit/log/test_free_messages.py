@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roq.log.free_messages import FreeMessages
+from roq.log.free_messages import STALE_MAX, FreeMessages
 from roq.log.leases import Piece
 
 
@@ -68,3 +68,16 @@ def test_one_is_found_by_where_it_is() -> None:
     free.wait(some, 9.0)
     assert [free.at(7, index) for index in range(1, 7)] == [None, some, some, None, some, None]
     assert free.at(8, 2) is None
+
+
+def test_what_has_left_is_forgotten_though_nobody_asks_for_the_lowest_again() -> None:
+    free = FreeMessages()
+    free.wait(piece(0), 5.0)
+    assert free.lowest(0.0) is None
+    for offset in range(1, 10_000):
+        free.add(piece(offset))
+        free.remove(piece(offset))
+    assert len(free._lowest) <= STALE_MAX + 4
+    free.add(piece(10_000))
+    assert free.lowest(4.0) is None
+    assert free.lowest(5.0) == piece(0)

@@ -12,7 +12,8 @@ from roq.log import group_progress, groups
 from roq.log.disk_groups import perform
 from roq.log.free_messages import FreeMessages
 from roq.log.groups import SCAN_MAX, ConsumerGroup
-from roq.log.leases import Lease, Member, NumberedLeases
+from roq.log.keyed_messages import KeyedMessages
+from roq.log.leases import Lease, Member, NumberedLeases, Piece
 from roq.log.log import NotAtHand
 from roq.log.patient_reads import REFUSED_SECONDS
 from roq.log.recovery import LogSettings, open_log
@@ -775,3 +776,36 @@ def test_the_straight_way_out_gives_what_the_long_one_does(seed: int) -> None:
         held += [each[0] for each in told[0][0]]
     assert None in straight
     assert sum(each is not None for each in straight) > 20
+
+
+def test_members_without_keys_of_what_is_free_cost_nothing_for_each_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hot key: all others of thousands of members have nothing, for as long as it is busy."""
+    looks, chosen = 0, KeyedMessages._first_fresh
+
+    def counted(self: KeyedMessages, member: bytes, allowed: bytes) -> Piece | None:
+        nonlocal looks
+        looks += 1
+        return chosen(self, member, allowed)
+
+    monkeypatch.setattr(KeyedMessages, "_first_fresh", counted)
+    made = Group(mode="keyed")
+    members = [made.join(f"m{number}", credit=2) for number in range(300)]
+    asked, choose = 0, KeyedMessages.choose
+
+    def asks(self: KeyedMessages, member: bytes, now: float) -> Piece | None:
+        nonlocal asked
+        asked += 1
+        return choose(self, member, now)
+
+    monkeypatch.setattr(KeyedMessages, "choose", asks)
+    for _ in range(200):
+        made.append(area=pack_column(KEY_GROUPS, b"\x07"))
+    assert [lease.offset for lease in made.leases()] == [0, 1]
+    with_keys = sum(bool(made.group._free.groups.lanes(each.id)) for each in members)  # type: ignore[union-attr]
+    assert looks <= 3
+    assert asked <= 210 * with_keys
+    made.group.leave(next(each.id for each in members if not each.held))
+    assert made.leases() == []
+    assert looks <= 3, "nobody looks at them again"

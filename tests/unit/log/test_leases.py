@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -73,6 +74,23 @@ def test_what_was_tried_differently_goes_out_apart() -> None:
         Piece(5, 3, 1, 0, ""),
     ]  # fmt: skip
     assert split_by_attempts(5, 0, 4, []) == [Piece(5, 0, 4, 0, "")]
+
+
+def test_what_was_tried_message_by_message_is_looked_at_once() -> None:
+    class Once(list[Tried]):
+        looks = 0
+
+        def __iter__(self) -> Iterator[Tried]:
+            Once.looks += 1
+            return super().__iter__()
+
+        def __reversed__(self) -> Iterator[Tried]:
+            Once.looks += 1
+            return super().__reversed__()
+
+    tried = Once(Tried(5, index, 1, 1 + index % 2, "no") for index in range(100))
+    assert len(split_by_attempts(5, 10, 50, tried)) == 50
+    assert Once.looks == 1
 
 
 def test_waits_double_up_to_the_longest_and_are_spread_over_a_quarter_more() -> None:
