@@ -85,7 +85,8 @@ class FreeMessages:
     def at(self, offset: int, index: int) -> Piece | None:
         """The one that has this message; None: it is not free."""
         pieces = self._by_offset.get(offset, ())
-        return next((each for each in pieces if each.bits << each.first >> index & 1), None)
+        here = (each for each in pieces if each.first <= index < each.first + each.length)
+        return next((each for each in here if each.bits << each.first >> index & 1), None)
 
     def remove(self, piece: Piece) -> None:
         """It is not free any more."""
@@ -104,6 +105,8 @@ class FreeMessages:
         pieces have stays."""
         taken: list[Piece] = []
         for piece in list(self._by_offset.get(offset, ())):
+            if piece.first >= first + length or piece.first + piece.length <= first:
+                continue  # as nearly all of a batch whose messages were tried one by one
             bits = piece.bits << piece.first
             mine = bits & bits_at(first, length)
             if not mine:

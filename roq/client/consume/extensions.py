@@ -44,6 +44,8 @@ class Extensions:
 
     def __init__(self) -> None:
         self._every: dict[tuple[Holding, Run], _Extension] = {}
+        self._asked: dict[int, tuple[Holding, Run]] = {}
+        """By request that nobody has answered: what it has asked for."""
 
     def __len__(self) -> int:
         return len(self._every)
@@ -53,6 +55,7 @@ class Extensions:
         made = self._every.setdefault((holding, run), _Extension(holding, run, until))
         made.until = max(made.until, until)
         made.requests.append(request)
+        self._asked[request] = holding, run
 
     def ask(self, now: float, *, of: int | None = None) -> tuple[list[list[bytes]], list[Granted]]:
         """What to send, and what is refused without asking.
@@ -62,29 +65,30 @@ class Extensions:
         """
         frames: list[list[bytes]] = []
         refused: list[Granted] = []
-        for key, each in list(self._every.items()):
-            if of is not None and of not in each.requests:
-                continue
+        one = None if of is None else self._asked.get(of)
+        for key in list(self._every) if of is None else [] if one is None else [one]:
+            each = self._every[key]
             # Of several that wait for the same one answer is for all.
             asked = each.frames(each.requests[-1] if each.requests else 0, now)
             if asked is None:
-                refused += [(request, 0.0) for request in each.requests]
-                del self._every[key]
+                refused += self._forget(key)
             else:
                 frames.append(asked)
         return frames, refused
 
     def answered(self, request: int, seconds: float) -> list[Granted]:
         """The exchange has said for how long."""
-        for key, each in self._every.items():
-            if request in each.requests:
-                until = each.until if seconds else 0.0
-                granted = [(asked, until) for asked in each.requests]
-                each.requests.clear()
-                if not seconds:
-                    del self._every[key]
-                return granted
-        return []
+        key = self._asked.get(request)
+        if key is None:
+            return []
+        each = self._every[key]
+        if not seconds:
+            return self._forget(key)
+        granted = [(asked, each.until) for asked in each.requests]
+        for asked in each.requests:
+            del self._asked[asked]
+        each.requests.clear()
+        return granted
 
     def expire(self, now: float) -> list[Granted]:
         """Forget what is over; gives the requests that nobody has answered."""
@@ -92,6 +96,12 @@ class Extensions:
         for key, each in list(self._every.items()):
             begin = each.run.first - each.holding.first
             if each.until <= now or not each.holding.is_open(begin, each.run.length):
-                refused += [(request, 0.0) for request in each.requests]
-                del self._every[key]
+                refused += self._forget(key)
         return refused
+
+    def _forget(self, key: tuple[Holding, Run]) -> list[Granted]:
+        """It is not asked for any more; gives the requests that nobody has answered."""
+        requests = self._every.pop(key).requests
+        for request in requests:
+            del self._asked[request]
+        return [(request, 0.0) for request in requests]

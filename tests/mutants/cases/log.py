@@ -190,7 +190,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/log/free_messages.py",
         ("tests/unit/log/test_free_messages.py",),
         ("                self._lowest, self._ordered = [], False", "                pass"),
-        ("                self._lowest, self._ordered = [], False", "                self._lowest = []"),
+        ("self._lowest, self._ordered = [], False", "self._lowest = []"),
+        ("            if piece.first >= first + length or piece.first + piece.length <= first:\n",
+         "            if False:\n"),
+        (" if each.first <= index < each.first + each.length)", ")"),
     ),
     *mutants(
         "roq/log/leases.py",

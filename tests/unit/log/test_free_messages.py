@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from roq.log.free_messages import STALE_MAX, FreeMessages
 from roq.log.leases import Piece
 
@@ -81,3 +83,24 @@ def test_what_has_left_is_forgotten_though_nobody_asks_for_the_lowest_again() ->
     free.add(piece(10_000))
     assert free.lowest(4.0) is None
     assert free.lowest(5.0) == piece(0)
+
+
+def test_of_pieces_tried_one_by_one_only_those_meant_are_looked_into(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks, bits = 0, Piece.bits.fget  # type: ignore[attr-defined]
+
+    def counted(self: Piece) -> int:
+        nonlocal looks
+        looks += 1
+        return int(bits(self))
+
+    monkeypatch.setattr(Piece, "bits", property(counted))
+    free = FreeMessages()
+    for index in range(100):
+        free.wait(piece(1, index, 1), 5.0)
+    assert free.at(1, 50) == piece(1, 50, 1)
+    assert free.take(1, 50, 2) == [piece(1, 50, 1), piece(1, 51, 1)]
+    assert looks <= 5
+    assert free.at(1, 50) is None
+    assert free.at(1, 52) == piece(1, 52, 1)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from roq.client.consume.extensions import Extensions
+from typing import NoReturn
+
+import pytest
+
+from roq.client.consume.extensions import Extensions, _Extension
 from roq.client.consume.holding import ACKED, Holding, Segment
 from roq.model import LogId, PublisherId
 from roq.protocol import consuming
@@ -60,3 +64,28 @@ def test_who_waits_for_what_is_lost_settled_refused_or_over_is_told() -> None:
     extensions.add(late, Run(5, 0, 2), 90.0, 4)
     assert extensions.answered(4, 0.0) == [(4, 0.0)]
     assert len(extensions) == 0
+
+
+def test_of_thousands_that_are_asked_for_each_is_looked_at_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks, frames = 0, _Extension.frames
+
+    def counted(self: _Extension, request: int, now: float) -> list[bytes] | None:
+        nonlocal looks
+        looks += 1
+        return frames(self, request, now)
+
+    class Every(dict[tuple[Holding, Run], _Extension]):
+        def items(self) -> NoReturn:  # type: ignore[override]
+            raise AssertionError("looked at each for one")
+
+    monkeypatch.setattr(_Extension, "frames", counted)
+    extensions = Extensions()
+    extensions._every = Every()
+    for request in range(100):
+        extensions.add(held(), Run(5, 0, 1), 30.0, request)
+        assert len(extensions.ask(0.0, of=request)[0]) == 1
+    assert looks == 100
+    assert all(extensions.answered(request, 9.0) == [(request, 30.0)] for request in range(100))
+    assert not extensions._asked
