@@ -77,7 +77,7 @@ def test_of_thousands_that_are_asked_for_each_is_looked_at_alone(
         return frames(self, request, now)
 
     class Every(dict[tuple[Holding, Run], _Extension]):
-        def items(self) -> NoReturn:  # type: ignore[override]
+        def items(self) -> NoReturn:
             raise AssertionError("looked at each for one")
 
     monkeypatch.setattr(_Extension, "frames", counted)
