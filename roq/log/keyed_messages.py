@@ -9,7 +9,6 @@ count as a key group that hangs on its offset.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from itertools import compress, repeat
@@ -44,8 +43,8 @@ class KeyedMessages:
         """By offset, a bit for each."""
         self._offsets: list[int] = []
         """Those of fresh ones in order, with some that have left."""
-        self._lanes: Counter[int] = Counter()
-        """How many of each key group these are, of those of which there are any."""
+        self._lanes: set[int] = set()
+        """Key groups of which there may be some here; of no other one is there any."""
         self._cursors: dict[bytes, int] = {}
         """Of a member: below it is nothing fresh that it may get."""
         self._late: dict[int, list[Piece]] = {}
@@ -122,7 +121,9 @@ class KeyedMessages:
         offset = piece.offset
         self.count += piece.amount
         bits = piece.bits << piece.first
-        self._lanes.update(_chosen(self._columns[offset], bits))
+        column = self._columns[offset]
+        whole = piece.length == len(column)  # as nearly all that is new
+        self._lanes.update(column if whole else _chosen(column, bits))
         if piece.attempts:
             self._late.setdefault(offset, []).append(piece)
             self._waiting[piece] = until
@@ -130,7 +131,6 @@ class KeyedMessages:
             if len(self._heap) > 2 * len(self._waiting) + STALE_MAX:
                 self._heap = [(when, each) for each, when in self._waiting.items()]
                 heapify(self._heap)
-            column = self._columns[offset]
             for index in _indexes(bits):
                 insort(self._places.setdefault(value_at(column, index), []), (offset, index))
             self._holds = None
@@ -144,7 +144,8 @@ class KeyedMessages:
 
     def choose(self, member: bytes, now: float) -> Piece | None:
         """What the member gets next; it stays until it is removed."""
-        if self._lanes.keys().isdisjoint(self.groups.lanes(member)):
+        mine = self.groups.lanes(member)
+        if self._lanes.isdisjoint(mine):
             return None  # found without a look at each batch: thousands may have nothing for it
         allowed = self.groups.allowed(member)
         fresh = self._first_fresh(member, allowed)
@@ -155,6 +156,8 @@ class KeyedMessages:
             bits = self._first_of_their_keys(piece, allowed)
             if bits:
                 return piece.part(bits)
+        if fresh is None:  # what is late, or waits behind that, may go out another time
+            self._lanes.difference_update(mine - self._places.keys())
         return fresh
 
     def first(self, now: float) -> Piece | None:
@@ -170,7 +173,6 @@ class KeyedMessages:
         self.count -= piece.amount
         fresh = self._fresh.get(offset, 0)
         if fresh & bits:
-            self._left(offset, bits)
             self._fresh[offset] = fresh & ~bits
             if not self._fresh[offset]:
                 del self._fresh[offset]
@@ -220,10 +222,9 @@ class KeyedMessages:
         mine = [(lane, place) for lane, every in self._places.items() for place in every]
         assert sorted(mine) == places  # noqa: S101
         assert set(self._fresh) <= set(self._offsets)  # noqa: S101
-        lanes: Counter[int] = Counter()
         for each in self:
-            lanes.update(_chosen(self._columns[each.offset], each.bits << each.first))
-        assert dict(lanes) == dict(self._lanes)  # noqa: S101
+            lanes = _chosen(self._columns[each.offset], each.bits << each.first)
+            assert self._lanes.issuperset(lanes)  # noqa: S101
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -296,7 +297,6 @@ class KeyedMessages:
         pieces.remove(piece)
         if not pieces:
             del self._late[offset]
-        self._left(offset, piece.bits << piece.first)
         for index in _indexes(piece.bits << piece.first):
             lane = value_at(column, index)
             places = self._places[lane]
@@ -305,13 +305,6 @@ class KeyedMessages:
                 del self._places[lane]
         self._holds = None
         return until
-
-    def _left(self, offset: int, bits: int) -> None:
-        """These are not here any more."""
-        for lane, count in Counter(_chosen(self._columns[offset], bits)).items():
-            self._lanes[lane] -= count
-            if not self._lanes[lane]:
-                del self._lanes[lane]
 
     def _go_back(self, offset: int) -> None:
         """Something of this batch, or held back by it, may go out."""
