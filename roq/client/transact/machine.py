@@ -173,8 +173,9 @@ class ProducerMachine:
             if place.up and now >= place.enroll_at:
                 asks.append(self._enroll(log, place, now))
             if place.up and now >= place.again_at:
-                place.question = 0
-                asks += self._say(log, place, now)
+                # Under its number: the answer to what was said first counts, however late it is.
+                say = self._say_again if place.question else self._say
+                asks += say(log, place, now)
         return asks
 
     def farewells(self) -> list[AskExchange]:
@@ -208,8 +209,12 @@ class ProducerMachine:
         if not place.up or place.question or not place.decided:
             return []
         self._questions += 1
-        place.question, place.again_at = self._questions, now + ASK_SECONDS
+        place.question = self._questions
         place.said = list(place.decided.items())[:ENDS_MAX]
+        return self._say_again(log, place, now)
+
+    def _say_again(self, log: LogId, place: Keeper, now: float) -> list[AskExchange]:
+        place.again_at = now + ASK_SECONDS
         settle = Settle(id=place.question, queue=place.queue, group=self._group, ends=place.said)
         return [AskExchange(log, [SETTLE, documents.encode(settle)])]
 
@@ -217,7 +222,7 @@ class ProducerMachine:
         self, log: LogId, place: Keeper, answer: Settled, now: float
     ) -> tuple[list[AskExchange], list[EndTold | Asked]]:
         if answer.id != place.question:
-            return [], []  # it was said again, and that is answered, too
+            return [], []  # it was said twice, and is answered already
         if len(answer.fates) != len(place.said):
             raise RemoteProtocolError("an answer about other transactions")
         place.question, place.again_at, place.trouble = 0, NEVER, ""

@@ -169,6 +169,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         ("        if decided.get(transaction) not in ENDS:\n", "        if True:\n"),
         ("self._early.pop(exchange.log, {})", "{}"),
         ("        if full and not ended:\n", "        if full:\n"),
+        ("say = self._say_again if place.question else self._say",
+         "say, place.question = self._say, 0"),
         ("        if not place.up or place.question or not place.decided:",
          "        if not place.up or not place.decided:"),
     ),

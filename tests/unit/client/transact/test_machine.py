@@ -83,11 +83,28 @@ def test_a_decision_is_told_until_it_is_answered(machine: ProducerMachine) -> No
     (second,) = said(machine.up(ONE, 1.0), SETTLE, Settle)
     (third,) = said(machine.tick(1.0 + ASK_SECONDS), SETTLE, Settle)
     assert first.ends == second.ends == third.ends
-    assert machine.take(ONE, settled(second.id, Fate.COMMITTED), 5.0) == ([], [])
+    assert machine.take(ONE, settled(first.id, Fate.COMMITTED), 5.0) == ([], [])
     _, events = machine.take(ONE, settled(third.id, Fate.COMMITTED), 5.0)
     assert events == [EndTold(A, Fate.COMMITTED)]
     assert machine.take(ONE, settled(third.id, Fate.COMMITTED), 5.0) == ([], [])
     assert said(machine.tick(60.0), SETTLE, Settle) == []
+
+
+def test_an_exchange_that_answers_more_slowly_than_it_is_told_again_is_heard(
+    machine: ProducerMachine,
+) -> None:
+    machine.up(ONE, 0.0)
+    asks, late, heard = machine.decide(ONE, A, COMMIT, 0.0)[0], 1.5 * ASK_SECONDS, list[object]()
+    answers = [(late, each.id) for each in said(asks, SETTLE, Settle)]
+    for step in range(1, 40):
+        now = step * ASK_SECONDS / 4
+        while answers and answers[0][0] <= now:
+            asks, events = machine.take(ONE, settled(answers.pop(0)[1], Fate.COMMITTED), now)
+            assert asks == [], "an answer to what is answered asks for nothing"
+            heard += events
+        answers += [(now + late, each.id) for each in said(machine.tick(now), SETTLE, Settle)]
+    assert heard == [EndTold(A, Fate.COMMITTED)]
+    assert answers == []
 
 
 def test_what_is_decided_meanwhile_goes_with_the_next_one(machine: ProducerMachine) -> None:
