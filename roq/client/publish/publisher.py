@@ -107,8 +107,8 @@ class Publisher(LaterPublishing):
     ) -> None:
         if (
             not 0 < delivery_timeout <= DELIVERY_SECONDS_MAX
-            or timeout < 0
-            or linger < 0
+            or not timeout >= 0
+            or not linger >= 0
             or not connect_timeout > 0
         ):
             raise InvalidRequest(

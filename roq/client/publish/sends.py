@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from roq.client.io.callbacks import UserFuture
 from roq.client.publish.receipt import PENDING, Receipt, SendStatus, failure
-from roq.errors import InvalidRequest, RoQError
+from roq.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 
@@ -98,14 +98,13 @@ class AsyncSend:
         )
 
     def _settled(self, status: SendStatus) -> None:
-        if not status.ok and self._sender.tries_again(status, self._tries):
-            self._tries -= 1
-            try:
+        try:
+            if not status.ok and self._sender.tries_again(status, self._tries):
+                self._tries -= 1
                 self._begin()
-            except RoQError as error:
-                log.debug("not published once more: %s", error)
-            else:
                 return
+        except Exception as error:  # noqa: BLE001 - to wait takes a descriptor, say
+            log.debug("not published once more: %s", error)
         self._end(status)
         if self._callback is not None:
             self._callback(status)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from roq.client.io.callbacks import NOTICES_MAX, Callbacks
+from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.publish.sends import AsyncSend, send
-from roq.errors import Closed, DeliveryError
+from roq.errors import Closed, DeliveryError, InvalidRequest
 
 OK = SendStatus(outcome=Outcome.OK, exchange="x2")
 REFUSED = SendStatus(outcome=Outcome.REFUSED, exchange="x1", reason="too many topics")
@@ -57,6 +60,13 @@ class Fates:
             self.calls.post(callback, left_out)
 
 
+@pytest.mark.parametrize("given", [{"timeout": math.nan}, {"linger": math.nan}, {"timeout": -1.0}])
+def test_a_publisher_is_told_no_seconds_that_are_none(given: dict[str, float]) -> None:
+    engine: Any = None  # it is refused before anything is asked of it
+    with pytest.raises(InvalidRequest, match="are not negative"):
+        Publisher(engine, [], "orders", publisher_id=b"p" * 16, **given)  # type: ignore[arg-type]
+
+
 def test_what_was_refused_is_published_once_more_elsewhere() -> None:
     fates = Fates(REFUSED, OK)
     assert send(fates, fates.publish, 9.0, 2) is OK
@@ -94,15 +104,28 @@ def test_a_future_raises_what_became_of_it() -> None:
     assert told == [UNKNOWN]
 
 
-def test_what_cannot_be_published_once_more_has_its_first_fate() -> None:
-    fates = Fates(REFUSED)
+@pytest.mark.parametrize("error", [Closed("the publisher was closed"), OSError("no descriptor")])
+def test_what_cannot_be_published_once_more_has_its_first_fate(error: Exception) -> None:
+    fates, told = Fates(REFUSED), list[SendStatus]()
 
     def publish() -> Receipt:
         if not fates.fates:
-            raise Closed("the publisher was closed")
+            raise error
         return fates.publish()
 
-    future = AsyncSend(fates, publish, 9.0, 2, None).future
+    future = AsyncSend(fates, publish, 9.0, 2, told.append).future
+    with pytest.raises(DeliveryError, match="too many topics"):
+        future.result(0)
+    assert told == [REFUSED]
+
+
+def test_what_has_no_exchange_to_leave_any_more_has_its_first_fate() -> None:
+    class Ended(Fates):
+        def tries_again(self, status: SendStatus, tries: int) -> bool:
+            raise Closed("the connection to the cluster is closed")
+
+    fates = Ended(REFUSED)
+    future = AsyncSend(fates, fates.publish, 9.0, 2, None).future
     with pytest.raises(DeliveryError, match="too many topics"):
         future.result(0)
 
