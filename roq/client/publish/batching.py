@@ -368,8 +368,8 @@ class Packer:
         if elapsed >= self.linger_seconds:
             return True
         count = len(batch.items)
-        pace = int(count * self.linger_seconds / elapsed) if elapsed > 0 else batch.most
-        batch.limit = min(batch.most, max(pace, count + 1))
+        pace = count * self.linger_seconds / elapsed if elapsed > 0 else batch.most
+        batch.limit = int(min(batch.most, max(pace, count + 1)))  # a linger may be infinite
         return False
 
     def shut(self, batch: OpenBatch) -> None:

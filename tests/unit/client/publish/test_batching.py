@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -89,6 +90,13 @@ def test_a_quick_batch_is_not_looked_at_again_before_it_is_full() -> None:
     pack = packer(Limits(batch_messages=500))
     batch = pack.open("t", [b"x"] * PROBE_MESSAGES, 10.0)
     assert not pack.stretch(batch, 10.0)
+    assert batch.limit == 500
+
+
+def test_a_batch_may_linger_for_ever() -> None:
+    pack = packer(Limits(batch_messages=500), linger=math.inf)
+    batch = pack.open("t", [b"x"] * PROBE_MESSAGES, 10.0)
+    assert not pack.stretch(batch, 11.0)
     assert batch.limit == 500
 
 
