@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from threading import TIMEOUT_MAX
 from typing import Final, NamedTuple, Self, cast
 
 from roq.client.publish.batching import Payload, as_bytes
@@ -173,7 +174,7 @@ class Transaction:
                 raise InvalidRequest(f"transaction {self.id}: {self._decision} was decided before")
         seconds = self._timeout if timeout is None else timeout
         try:
-            fate = self._told.result(seconds)
+            fate = self._told.result(min(seconds, TIMEOUT_MAX))
         except FutureTimeoutError:
             why = self._shell.trouble or "it is slow"
             raise Unavailable(

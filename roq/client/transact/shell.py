@@ -105,7 +105,7 @@ class ProducerShell:
             Unavailable: not in time.
             RoQError: the queue is gone, or this is closed.
         """
-        known = self._known.wait(timeout)
+        known = self._known.wait(min(timeout, threading.TIMEOUT_MAX))
         if self._error is not None:
             raise self._error
         if not known:

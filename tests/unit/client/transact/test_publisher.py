@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -212,6 +213,17 @@ def test_what_is_raised_in_the_block_goes_on_whatever_the_exchange_says() -> Non
     scene = Scene(fate=Fate.COMMITTED)
     with pytest.raises(ZeroDivisionError), scene.made.prepare(b"1"):
         raise ZeroDivisionError
+
+
+def test_an_end_may_take_for_ever() -> None:
+    scene = Scene(fate=None)
+    made = scene.made.prepare(b"1")
+    told: Future[Fate] = Future()
+    scene.shell.decide = lambda *_: told  # type: ignore[method-assign]
+    answer = threading.Timer(0.05, told.set_result, [Fate.COMMITTED])
+    answer.start()
+    made.commit(math.inf)
+    answer.join()
 
 
 def test_an_end_may_be_repeated_and_another_one_is_refused() -> None:

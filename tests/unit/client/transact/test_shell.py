@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
@@ -256,6 +257,15 @@ def test_an_exchange_that_is_back_with_another_log_does_not_have_it(scene: Scene
     assert not told.done(), "it comes back"
     scene.topology([msgspec.structs.replace(INFO, epoch=2, generation=2)], logs=[1])
     assert told.result(10) is Fate.NOT_HERE
+
+
+def test_who_opens_one_may_wait_for_ever(engine: Engine) -> None:
+    shell = ProducerShell(engine, ["127.0.0.1:1"], "work", "g", b"p" * 16, lambda _: COMMIT)
+    closes = threading.Timer(0.05, shell.close)
+    closes.start()
+    with pytest.raises(roq.Closed):
+        shell.need_exchanges(math.inf)
+    closes.join()
 
 
 def test_when_it_is_closed_it_leaves_and_nobody_waits(scene: Scene) -> None:
