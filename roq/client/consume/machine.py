@@ -72,6 +72,8 @@ from roq.protocol.requesting import ServiceSettings
 
 ASK_SECONDS: Final = 3.0
 """A Join that is not answered is repeated after so long; one that is refused, after a while."""
+ASK_SECONDS_MAX: Final = 48.0
+"""Each time it waits twice as long, up to this: an exchange drops its answer for the next Join."""
 AGAIN_SECONDS: Final = 1.0
 RENEW_EARLY: Final = 0.7
 """When so large a part of that is over they are renewed when the exchange is heard."""
@@ -328,10 +330,12 @@ class ConsumerMachine:
         member = self._member
         self._requests += 1
         seat.attempt += 1
+        again = 2 * seat.patience if seat.phase is SeatPhase.JOINING else ASK_SECONDS
+        seat.patience = min(again, ASK_SECONDS_MAX)
         seat.phase = SeatPhase.JOINING
         seat.told_at = now
         seat.request = self._requests
-        seat.ask_at = now + ASK_SECONDS
+        seat.ask_at = now + seat.patience
         held = [run for holding in seat.holdings.values() for run in holding.held()]
         # What there is no room for is not held any more: it comes again.
         held = held[: held_most(seat.frame_bytes)]

@@ -123,6 +123,8 @@ class Seat:
     attempt: int = 0
     request: int = 0
     ask_at: float = float("inf")
+    patience: float = 0.0
+    """Seconds that the exchange has to answer the Join that was sent last."""
     make: bool = False
     holdings: dict[int, Holding] = field(default_factory=dict)
     """By their numbers; those of which anything is not confirmed."""

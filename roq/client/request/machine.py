@@ -293,8 +293,9 @@ class RequesterMachine:
         asks: list[AskExchange] = []
         for log, place in self.places.items():
             if place.up and now >= place.ask_at:
-                for service in [s for s, question in place.attended.items() if question]:
-                    asks += self._ask(log, place, service, now)
+                # Under its number: the answer to the first one counts, however late it is.
+                for service, question in [each for each in place.attended.items() if each[1]]:
+                    asks += self._ask(log, place, service, now, question)
             for service, positions in place.open.items():
                 words = self._words(place, service)
                 for position, at in positions.items():
@@ -362,13 +363,16 @@ class RequesterMachine:
         for position in near:
             positions[position] = now + SURE_SECONDS
 
-    def _ask(self, log: LogId, place: Home, service: str, now: float) -> list[AskExchange]:
+    def _ask(
+        self, log: LogId, place: Home, service: str, now: float, question: int = 0
+    ) -> list[AskExchange]:
         settings, publisher = self._attend[service]
-        self._questions += 1
-        place.attended[service] = self._questions
+        if not question:
+            self._questions = question = self._questions + 1
+        place.attended[service] = question
         place.ask_at = now + ASK_SECONDS
         attend = Attend(
-            id=self._questions, queue=place.queue, service=service, settings=settings,
+            id=question, queue=place.queue, service=service, settings=settings,
             publisher=publisher, by_link=bool(publisher),
         )  # fmt: skip
         return [AskExchange(log, [ATTEND, documents.encode(attend)])]

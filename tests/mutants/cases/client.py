@@ -126,6 +126,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/client/consume/machine.py",
         GROUPS,
         ("        seat.told_at = now\n        seat.request", "        seat.request"),
+        ("2 * seat.patience if seat.phase is SeatPhase.JOINING else ASK_SECONDS", "ASK_SECONDS"),
+        ("min(again, ASK_SECONDS_MAX)", "again"),
         ("        if self._lapsed(seat, now):\n            return self._join(log, seat, now)\n",
          ""),
         ("if holding.untold or holding.unconfirmed:", "if holding.untold:"),

@@ -11,6 +11,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "roq/client/request/machine.py",
         ("tests/unit/client/request/test_machine.py",),
         ("        words.unwanted.update(unwanted)\n", ""),
+        ("self._ask(log, place, service, now, question)", "self._ask(log, place, service, now)"),
         (" if at <= soon or each in unwanted]", " if at <= soon]"),
         ("in (known, unwanted) if unwanted else (known,):", "in (known,):"),
     ),

@@ -11,6 +11,7 @@ from roq.client.consume.holding import ACKED, RETURNED, Holding
 from roq.client.consume.machine import (
     AGAIN_SECONDS,
     ASK_SECONDS,
+    ASK_SECONDS_MAX,
     RENEW_EARLY,
     ConsumerMachine,
 )
@@ -282,6 +283,33 @@ def test_a_join_that_is_not_answered_is_repeated_with_a_higher_attempt() -> None
     assert (second.id, second.attempt) == (first.id + 1, first.attempt + 1)
     assert script.joined(1, first) == [], "an answer to what is not asked any more"
     assert script.joined(1, second) != []
+
+
+def test_an_exchange_may_take_longer_to_take_a_member_in_than_is_waited_at_first() -> None:
+    """It drops what it has not said yet when it is asked again."""
+    script, late, now = Script(), 3.5 * ASK_SECONDS, 0.0
+    join, answer_at = join_in(script.open(1)), late
+    joins = 1
+    while not script.machine.joined:
+        now += ASK_SECONDS / 2
+        assert now < 30 * ASK_SECONDS, "it is never in"
+        if now >= answer_at:
+            script.joined(1, join)
+        elif asks := script.machine.tick(now):
+            join, answer_at = join_in(asks), now + late
+            joins += 1
+    assert joins == 3
+    script.machine.down(LogId(1, 1))
+    script.machine.up(LogId(1, 1), now)
+    assert script.machine.tick(now + ASK_SECONDS) != [], "a new connection is as good as any"
+
+
+def test_the_time_that_an_exchange_has_to_take_a_member_in_is_bounded() -> None:
+    script, now = Script(), 0.0
+    script.open(1)
+    for _ in range(10):
+        now += ASK_SECONDS_MAX
+        assert script.machine.tick(now) != []
 
 
 def test_who_is_refused_for_good_is_told_and_others_try_again() -> None:

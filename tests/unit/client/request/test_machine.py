@@ -107,6 +107,16 @@ def test_what_is_not_answered_is_asked_again() -> None:
     assert script.ticked(ASK_SECONDS + 1) == []
 
 
+def test_an_answer_counts_that_comes_after_it_was_asked_again() -> None:
+    script = Script()
+    script.open()
+    (first,) = script.attend()
+    assert len(script.ticked(ASK_SECONDS)) == 1
+    script.attended(first)
+    assert script.machine.attended("s")
+    assert script.ticked(ASK_SECONDS + 1) == []
+
+
 def test_a_refusal_is_kept_with_its_reason() -> None:
     script = Script()
     script.open()
