@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from roq.errors import JobNotFound
 from roq.jobs.database import JobDatabase
 from roq.jobs.rows import NewJob, spread
+from roq.jobs.schema import OPEN
 from roq.jobs.states import HeldFor, JobStatus
 
 BLOCK: Final = 500
@@ -239,14 +240,14 @@ class HeldJobs:
         self.database.lock(connection, [f"roq.jobs.key {kind}\n{key}" for kind, key in pairs])
         self.database.run(
             connection,
+            # With the very words of the index: SQLite takes it only then.
             "UPDATE job SET held = '', dispatched = 0 WHERE id IN (SELECT (SELECT j.id"
-            " FROM job AS j WHERE j.type = d.type AND j.key = d.key AND j.status = 'CREATED'"
-            " AND j.held = 'key'"
+            " FROM job AS j WHERE j.type = d.type AND j.key = d.key AND j.held = 'key'"
+            f" AND j.status = 'CREATED' AND j.{OPEN}"
             " ORDER BY j.priority, j.created, j.batch_sequence, j.id LIMIT 1) FROM "
             + self.database.given(("type", "text"), ("key", "text"))
             + " AS d WHERE NOT EXISTS (SELECT 1 FROM job AS o WHERE o.type = d.type"
-            " AND o.key = d.key AND (o.status = 'RUNNING' OR (o.status = 'CREATED'"
-            " AND o.held = ''))))",
+            f" AND o.key = d.key AND o.held = '' AND o.{OPEN}))",
             [list(pair) for pair in pairs],
         )
         self.database.notify(connection)

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from roq.errors import ConfigError
 from roq.jobs.database import JobDatabase
 
-VERSION: Final = 5
+VERSION: Final = 6
 
 
 def _limits_as_one(connection: sa.Connection) -> None:
@@ -48,6 +48,11 @@ def _late_first(connection: sa.Connection) -> None:
     _made_anew(connection, "job_running", "job_stop")
 
 
+def _keys_by_held(connection: sa.Connection) -> None:
+    """5 → 6: of a key with many jobs the next one is found without a look at the others."""
+    _made_anew(connection, "job_of_key")
+
+
 def _made_anew(connection: sa.Connection, *names: str) -> None:
     for index in JOB.indexes:
         if index.name in names:
@@ -60,6 +65,7 @@ MIGRATIONS: Final[Mapping[int, Callable[[sa.Connection], None]]] = {
     2: _batches,
     3: _unsent_by_type,
     4: _late_first,
+    5: _keys_by_held,
 }
 """From a version to the step that leads to the next one."""
 METADATA: Final = sa.MetaData()
@@ -68,6 +74,7 @@ _ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 ENDED_BADLY: Final = "status IN ('FAILED', 'INTERRUPTED', 'TIMED_OUT')"
+OPEN: Final = "status IN ('CREATED', 'RUNNING')"
 BLOCKS: Final = "children = 1 AND status <> 'COMPLETE'"
 """Of jobs that others may wait for."""
 
@@ -122,11 +129,12 @@ JOB: Final = sa.Table(
     sa.Index("job_later", "due", **_when("status = 'CREATED' AND held = 'later'")),
     sa.Index(
         "job_unique", "type", "unique_key", unique=True,
-        **_when("unique_key IS NOT NULL AND status IN ('CREATED', 'RUNNING')"),
+        **_when(f"unique_key IS NOT NULL AND {OPEN}"),
     ),
     sa.Index(
-        "job_of_key", "type", "key", "priority", "created", "batch_sequence", "id",
-        **_when("key IS NOT NULL AND status IN ('CREATED', 'RUNNING')"),
+        # What may be claimed or runs is held for nothing: it is found beside all that waits.
+        "job_of_key", "type", "key", "held", "priority", "created", "batch_sequence", "id",
+        **_when(f"key IS NOT NULL AND {OPEN}"),
     ),
     sa.Index(
         # Its last condition keeps it from being taken where the order of the other one is needed.

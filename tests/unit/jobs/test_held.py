@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from job_contract import HeldContract
 from job_lab import Lab
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 
 @pytest.fixture
@@ -32,3 +32,20 @@ def test_what_users_have_left_is_found_by_an_index(lab: Lab) -> None:
         for statement, index in ((left, "job_edge_child"), (new, "job_later")):
             plan = connection.execute(text(f"EXPLAIN QUERY PLAN {statement}")).all()
             assert index in " / ".join(row.detail for row in plan)
+
+
+def test_the_next_one_of_a_key_is_found_without_a_look_at_its_others(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def explained(connection: Connection, statement: str, *_: object, **__: object) -> None:
+        plan = connection.execute(text(f"EXPLAIN QUERY PLAN {statement}"), {"rows": "[]"})
+        said.extend(row.detail for row in plan)
+
+    monkeypatch.setattr(lab.database, "run", explained)
+    with lab.database.write() as connection:
+        lab.store.release_keys(connection, [("A", "k")])
+    by_held = "USING INDEX job_of_key (type=? AND key=? AND held=?)"
+    assert {f"SEARCH {each} {by_held}" for each in "jo"} <= set(said), said
+    assert not any("ORDER BY" in each for each in said), said

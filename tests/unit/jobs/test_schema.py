@@ -72,6 +72,8 @@ def test_the_first_tables_become_those_of_today(tmp_path: Path) -> None:
         connection.exec_driver_sql("DROP INDEX job_running")
         connection.exec_driver_sql("CREATE INDEX job_running ON job (owner, deadline)")
         connection.exec_driver_sql("DROP INDEX job_stop")
+        connection.exec_driver_sql("DROP INDEX job_of_key")
+        connection.exec_driver_sql("CREATE INDEX job_of_key ON job (type, key, priority)")
     at(database, 1)
     assert migrate(database) == (1, VERSION)
     with database.read() as connection:
