@@ -248,6 +248,17 @@ def test_texts_are_made_storable() -> None:
     assert raised(job, Bad()).end is RunEnd.RAISED
 
 
+def test_an_exception_whose_trace_cannot_be_made_ends_the_run_all_the_same() -> None:
+    def handler(job: Job) -> None:
+        raise SyntaxError("no", ("its file", 1, 1, b"its text"))
+
+    ended = run(handler)
+    assert ended.end is RunEnd.RAISED
+    assert ended.trouble is not None
+    assert ended.trouble.text == "SyntaxError: no (its file, line 1)"
+    assert ended.trouble.trace == "(its trace cannot be made: TypeError)"
+
+
 def test_a_job_knows_the_time_of_its_schedule() -> None:
     kind: JobType[Any] = JobType(Nobody(), lambda job: None, name="A")
     job = Job(RUN, kind, lambda *_: False, lambda run: 1_800_000_000_500_000 * run.id)
