@@ -187,13 +187,26 @@ class HeldJobs:
         }
         unclear = {row.child for row in edges if row.there and row.parent not in locked}
         waits = {row.id: 0 for row in new if row.id not in unclear}
-        open_ = set()
+        open_, over = set(), []
         for row in edges:
-            if row.child in waits and locked.get(row.parent, "COMPLETE") != JobStatus.COMPLETE:
+            if row.child not in waits:
+                continue
+            if locked.get(row.parent, "COMPLETE") != JobStatus.COMPLETE:
                 waits[row.child] += 1
                 open_.add(row.parent)
+            else:
+                over.append([row.parent, row.child])
         if open_:
             self._marked(connection, open_)
+        # What a user's transaction has completed may be let go by `release_left` only later: it is
+        # not to be counted once more.
+        run(
+            connection,
+            "DELETE FROM job_edge WHERE (parent, child) IN (SELECT parent, child FROM "
+            + self.database.given(("parent", "bigint"), ("child", "bigint"))
+            + " AS d)",
+            over,
+        )
         settled = run(
             connection,
             "UPDATE job SET waits = d.waits, due = abs(job.due), held = CASE WHEN d.waits > 0"

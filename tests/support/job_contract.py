@@ -528,6 +528,19 @@ class HeldContract:
         assert [run.id for run in lab.claim(mine)] == [child]
         lab.check()
 
+    def test_a_parent_that_a_user_completes_is_not_counted_twice(self, lab: Lab) -> None:
+        mine, other, first = lab.instance(), lab.submit("B"), lab.submit(key="k")
+        (run,) = lab.claim(mine)
+        child = lab.submit_foreign(parents=(first, other))
+        assert lab.finish_foreign(mine, run)
+        for _ in range(2):
+            lab.release()
+            assert (lab.field(child, "held"), lab.field(child, "waits")) == ("parents", 1)
+        assert lab.claim(mine) == [], "the other one is not complete"
+        lab.finish(mine, lab.claim(mine, 1, "B")[0])
+        assert [run.id for run in lab.claim(mine)] == [child]
+        lab.check()
+
     @pytest.mark.parametrize("foreign", [False, True])
     def test_the_last_job_of_a_batch_waits_visibly_for_what_failed(
         self, lab: Lab, foreign: bool
