@@ -23,6 +23,7 @@ import sqlalchemy as sa
 from roq.client.io.naming import client_name
 from roq.errors import Unavailable
 from roq.jobs.database import JobDatabase
+from roq.jobs.held import BLOCK
 from roq.jobs.instances import DOUBT_SECONDS, RENEW_SECONDS, TIDY_MAX, JobInstances
 from roq.jobs.limits import lent
 from roq.jobs.pool import RunLoop, Running, RunThreads
@@ -542,8 +543,9 @@ class JobWorker:
             if self._unsure or tidy:
                 self._instances.give_back(connection, self.id, self._running.keys())
             self._instances.save(connection, self.id, places)
-            if look.due:
-                self._store.release_due(connection)
+            if look.due and self._store.release_due(connection) >= BLOCK:
+                self._looked = -math.inf  # there are more of them: nobody waits for the next look
+                self._wake.set()
             if look.dead:
                 self._instances.reap(connection)
             if look.late:

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 import roq
 from roq.jobs import worker
 from roq.jobs.database import POOL
+from roq.jobs.held import BLOCK
 from roq.jobs.jobs import Jobs
 from roq.jobs.pool import RunThreads
 from roq.jobs.rows import Look, ReadyJob, Want
@@ -669,6 +670,22 @@ def test_the_next_job_is_claimed_with_the_end_of_a_long_one(
     running._turn()
     assert running.stats.complete == 3
     running._threads.close()
+
+
+def test_those_that_are_due_at_once_are_let_go_at_once_however_many(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "LOOK_SECONDS", 2 * SECONDS)
+
+    @jobs.type("A")
+    def run(job: roq.Job, params: int) -> None:
+        pass
+
+    handles = run.submit_many(range(2 * BLOCK + 1), due=datetime.now(UTC) + timedelta(hours=1))
+    with jobs.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE job SET due = 1"))
+    jobs.start(threads=1)
+    assert handles[-1].wait(SECONDS) is roq.JobStatus.COMPLETE
 
 
 def test_all_old_results_are_deleted_however_many(jobs: Jobs) -> None:
