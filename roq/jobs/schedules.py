@@ -41,7 +41,6 @@ AHEAD_MAX: Final = 86_400 * MICROSECONDS
 """So long a schedule waits for its next time, if the clock was set back by that."""
 LATE: Final = 30 * MICROSECONDS
 """A schedule whose time was so long ago does not fire, though instances live."""
-_LAST: Final = "job_schedule AS s JOIN job_fired AS f ON f.schedule = s.name"
 _OPEN: Final = "job.status IN ('CREATED', 'RUNNING')"
 
 
@@ -307,8 +306,8 @@ class JobSchedules:
         self._correct(connection)
         gone = self._database.run(
             connection,
-            "DELETE FROM job_fired WHERE (schedule, time) IN (SELECT f.schedule, f.time"
-            f" FROM {_LAST} AND f.time < {_first_of()} AND NOT EXISTS (SELECT 1 FROM job"
+            f"DELETE FROM job_fired WHERE (schedule, time) IN ({_first_of()} SELECT f.schedule,"
+            f" f.time FROM {_LAST} AND f.time < s.first AND NOT EXISTS (SELECT 1 FROM job"
             f" WHERE job.id = f.job AND {_OPEN}) LIMIT :block)",
             most=FIRED_KEPT,
             block=10 * BLOCK,
@@ -347,9 +346,9 @@ class JobSchedules:
             jobs: dict[str, list[FiredRow]] = {}
             for row in self._database.run(
                 connection,
-                f"SELECT f.schedule, f.time, f.job, job.status FROM {_LAST}"
-                f" AND f.job IS NOT NULL AND f.time >= {_first_of('AND l.job IS NOT NULL')}"
-                " LEFT JOIN job ON job.id = f.job ORDER BY f.schedule, f.time DESC",
+                f"{_first_of('AND l.job IS NOT NULL')} SELECT f.schedule, f.time, f.job, (SELECT"
+                f" status FROM job WHERE job.id = f.job) AS status FROM {_LAST}"
+                " AND f.time >= s.first AND f.job IS NOT NULL ORDER BY f.schedule, f.time DESC",
                 most=FIRED_SHOWN,
             ):
                 status = None if row.status is None else JobStatus(row.status)
@@ -469,11 +468,16 @@ class JobSchedules:
         return told.id
 
 
+_LAST: Final = "s CROSS JOIN job_fired AS f WHERE f.schedule = s.name"
+"""From each schedule to its times, by their index; so written that SQLite goes this way."""
+
+
 def _first_of(which: str = "") -> str:
-    """SQL of the first of the last times of schedule `s`; the index leads there."""
+    """SQL of `s`: the first of the last times of each schedule; the index leads there."""
     return (
-        f"coalesce((SELECT l.time FROM job_fired AS l WHERE l.schedule = s.name {which}"
-        " ORDER BY l.time DESC LIMIT 1 OFFSET :most - 1), 0)"
+        "WITH s AS MATERIALIZED (SELECT each.name, coalesce((SELECT l.time FROM job_fired AS l"
+        f" WHERE l.schedule = each.name {which} ORDER BY l.time DESC LIMIT 1 OFFSET :most - 1), 0)"
+        " AS first FROM job_schedule AS each)"
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from job_lab import Lab
 from schedule_contract import MINUTE, ScheduleContract, schedule
+from sqlalchemy import Connection
 
 
 @pytest.fixture
@@ -20,6 +21,25 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 class TestSQLite(ScheduleContract):
     """All of it, and what needs a clock."""
+
+    def test_the_last_times_are_found_once_for_each_schedule(
+        self, lab: Lab, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said: list[str] = []
+        run = lab.database.run
+
+        def explained(connection: Connection, statement: str, **values: object) -> object:
+            if "LIMIT 1 OFFSET" in statement:
+                plan = run(connection, f"EXPLAIN QUERY PLAN {statement}", **values)
+                said.extend(row.detail for row in plan)
+            return run(connection, statement, **values)
+
+        monkeypatch.setattr(lab.database, "run", explained)
+        lab.jobs.operate.schedules.look()
+        with lab.database.write() as connection:
+            lab.jobs.operate.schedules.tidy(connection)
+        ways = [each for each in said if each.startswith(("SCAN f", "SEARCH f", "MATERIALIZE"))]
+        assert [each.split()[0] for each in ways] == ["MATERIALIZE", "SEARCH"] * 2, said
 
     def test_a_clock_that_jumps_fires_nothing_twice(self, lab: Lab) -> None:
         day = 24 * 60 * MINUTE
