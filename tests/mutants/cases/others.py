@@ -284,6 +284,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (" AND NOT EXISTS (SELECT 1 FROM job\"\n            f\" WHERE job.id = f.job AND {_OPEN})",
          ""),
         ("unique=mark if plan.overlap is Overlap.SKIP else None", "unique=None"),
+        ("WITH s AS MATERIALIZED", "WITH s AS NOT MATERIALIZED"),
     ),
     *mutants(
         "roq/hcm/config.py", ("tests/unit/hcm/test_config.py",),
