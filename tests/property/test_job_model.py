@@ -71,7 +71,8 @@ RULES = [
     ("what is lost is sent again", "queue",
      {"dispatched < :before": "dispatched < 1 AND :before > 0"}, "is stuck"),
     ("one that runs keeps its key", "key",
-     {"o.status = 'RUNNING' OR (o": "(o"}, "two jobs of one key"),
+     {"o.held = '' AND o.status IN ('CREATED', 'RUNNING')":
+      "o.held = '' AND o.status = 'CREATED'"}, "two jobs of one key"),
 ]  # fmt: skip
 
 
