@@ -12,7 +12,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 import click
 
 import roq
-from roq.cli.cluster_option import Number, address_given, cluster_after
+from roq.cli.options import Number, address_given, cluster_after
 from roq.errors import InvalidRequest, Unavailable
 from roq.runtime.addresses import parse_addresses
 

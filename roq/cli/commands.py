@@ -12,9 +12,9 @@ from typing import Any, Final
 import click
 
 from roq.cli import interrupts
-from roq.cli.cluster_option import cluster_before, given_before
 from roq.cli.failures import INTERRUPTED, REFUSED, Failed, failed
 from roq.cli.interrupts import dies_by_interrupt, silence_output
+from roq.cli.options import cluster_before, given_before
 from roq.errors import RoQError
 
 COMMANDS: Final[dict[str, str]] = {

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 import roq
-from roq.cli.cluster_option import address_given
+from roq.cli.options import address_given
 from roq.errors import RoQError
 from roq.runtime import plugins
 

@@ -9,8 +9,8 @@ import click
 import msgspec
 
 from roq.cli.client import check_addresses
-from roq.cli.cluster_option import address_given, cluster_after
 from roq.cli.failures import CONSOLE, daemon_failed, wanted
+from roq.cli.options import address_given, cluster_after
 from roq.console.settings import PORT, ConsoleSettings, MetricLink, read_token
 from roq.errors import ConfigError
 from roq.runtime.structured_logs import FORMATS, LEVELS, configure

@@ -13,10 +13,10 @@ import click
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import Number
 from roq.cli.groups import parse_place
 from roq.cli.interrupts import ends_quietly
 from roq.cli.messages import document_of
+from roq.cli.options import Number
 from roq.cli.output import note
 from roq.protocol.consuming import MODES
 

@@ -10,8 +10,8 @@ import click
 
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import Number, cluster_before
 from roq.cli.messages import document_of
+from roq.cli.options import Number, cluster_before
 from roq.cli.output import done, note, print_fields, print_json, print_table
 from roq.client.admin.wording import bytes_text
 from roq.client.consume.dead_letters import SUFFIX

@@ -9,8 +9,8 @@ import click
 
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import cluster_before
 from roq.cli.failures import Failed
+from roq.cli.options import cluster_before
 from roq.cli.output import done, note, print_json, print_table
 from roq.client.admin.wording import bytes_text
 from roq.client.consume.lookup import MOST_MAX, FoundMessage

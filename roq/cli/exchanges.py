@@ -8,7 +8,7 @@ import click
 
 from roq.cli import completion
 from roq.cli.client import Target, change_command, cluster_command
-from roq.cli.cluster_option import Number, cluster_before
+from roq.cli.options import Number, cluster_before
 from roq.cli.output import done, note, print_listing, print_memory
 from roq.cli.queues import print_exchanges, print_reasons
 from roq.client.cluster import REMOVAL_SECONDS

@@ -9,7 +9,7 @@ import click
 
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import cluster_before
+from roq.cli.options import cluster_before
 from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table, state_text
 from roq.client.admin.wording import age_text, place_of
 from roq.client.consume.groups import GroupListing, GroupPart, GroupSummary

@@ -12,8 +12,8 @@ import click
 from rich.text import Text
 
 from roq.cli.client import Target, answered_within, what_is_there_instead
-from roq.cli.cluster_option import Number
 from roq.cli.failures import REFUSED
+from roq.cli.options import Number
 from roq.cli.output import note, print_json, print_table, state_text
 from roq.client.operate.survey import Ask, Finding, Survey, everybody, one
 from roq.errors import InvalidRequest

@@ -9,10 +9,10 @@ import click
 
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import Number, cluster_before
 from roq.cli.daemons import daemon_options, run_host_manager
 from roq.cli.drain import DRAIN_SECONDS, Drain
 from roq.cli.failures import Failed
+from roq.cli.options import Number, cluster_before
 from roq.cli.output import (
     done,
     note,

@@ -18,7 +18,7 @@ from typing import Final
 
 import click
 
-from roq.cli.cluster_option import Number
+from roq.cli.options import Number
 from roq.cli.output import note
 from roq.errors import Unavailable
 from roq.jobs.states import JobStatus

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from roq.cli.cluster_option import Number
 from roq.cli.failures import Failed
 from roq.cli.job_option import JobsTarget, jobs_command, operator
+from roq.cli.options import Number
 from roq.cli.output import done, fields_of, note, print_fields, print_json
 from roq.errors import InvalidRequest
 from roq.jobs.handle import JobHandle

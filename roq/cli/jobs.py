@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from roq.cli.cluster_option import Number
 from roq.cli.job_demo import job_demo
 from roq.cli.job_option import JobsTarget, ago, clock, jobs_command, limited, now, operator
 from roq.cli.job_settings import set_limits, test_jobs
+from roq.cli.options import Number
 from roq.cli.output import (
     done,
     fields_of,

@@ -27,8 +27,8 @@ from rich.progress import (
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import Number
 from roq.cli.interrupts import ends_quietly
+from roq.cli.options import Number
 from roq.cli.output import console, note, print_json, rate_text
 from roq.client.admin.wording import bytes_text
 from roq.client.subscribe.subscriber import StartOption

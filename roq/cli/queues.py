@@ -13,7 +13,7 @@ import msgspec
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, change_command, cluster_command
-from roq.cli.cluster_option import cluster_before
+from roq.cli.options import cluster_before
 from roq.cli.output import (
     done,
     fields_of,

@@ -10,7 +10,7 @@ import msgspec
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import Number, cluster_before
+from roq.cli.options import Number, cluster_before
 from roq.cli.output import done, note, print_fields, print_json
 from roq.cli.responses import (
     WAIT_SECONDS,

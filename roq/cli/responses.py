@@ -15,7 +15,7 @@ import msgspec
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import Number, cluster_before
+from roq.cli.options import Number, cluster_before
 from roq.cli.output import note, print_json, print_table
 from roq.client.admin.wording import age_text, bytes_text
 from roq.client.consume.groups import told

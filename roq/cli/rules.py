@@ -10,7 +10,7 @@ import msgspec
 
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import cluster_before
+from roq.cli.options import cluster_before
 from roq.cli.output import done, print_fields, print_json
 from roq.client.admin.rules import NAME, changed, fields_of, in_force, limit_of
 from roq.errors import InvalidName, InvalidRequest

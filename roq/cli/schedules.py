@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from roq.cli.cluster_option import Number
 from roq.cli.job_option import JobsTarget, ago, clock, jobs_command, operator
+from roq.cli.options import Number
 from roq.cli.output import done, fields_of, print_json, print_table, state_text
 from roq.jobs.states import PRIORITIES
 from roq.jobs.timetable import CatchUp, Overlap, planned

@@ -16,9 +16,9 @@ import click
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import cluster_before
 from roq.cli.failures import Failed
 from roq.cli.fleet import Fleet
+from roq.cli.options import cluster_before
 from roq.cli.output import done, fields_of, note, print_fields, print_json, print_table
 from roq.client.admin.wording import (
     age_text,

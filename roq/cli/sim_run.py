@@ -10,9 +10,9 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from roq.cli.cluster_option import Number
 from roq.cli.failures import INTERRUPTED, REFUSED, Failed, wanted
 from roq.cli.interrupts import ends_quietly
+from roq.cli.options import Number
 from roq.cli.output import console, note
 from roq.cli.sim_report import made, open_option
 

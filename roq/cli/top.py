@@ -16,9 +16,9 @@ from rich.text import Text
 
 from roq.cli import completion, screen
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import Number
 from roq.cli.interrupts import ends_quietly
 from roq.cli.keys import HELP, HINT, Browsing, Keys, Press, pressed
+from roq.cli.options import Number
 from roq.cli.output import console
 from roq.client.operate.followers import Followers
 from roq.errors import QueueNotFound, Unavailable

@@ -10,7 +10,7 @@ import msgspec
 
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.cluster_option import cluster_before
+from roq.cli.options import cluster_before
 from roq.cli.output import done, note, print_json, print_table, visible
 from roq.client.admin.wording import bytes_text
 from roq.client.publish.batching import as_bytes

@@ -1,4 +1,4 @@
-"""`--cluster` before the verb and after it."""
+"""`--cluster` before the verb and after it, and numbers."""
 
 from __future__ import annotations
 

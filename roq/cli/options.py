@@ -1,8 +1,12 @@
-"""`--cluster`, before the verb or after it: the one that is nearest to the verb counts; numbers."""
+"""What the options of many commands share: numbers, and `--cluster`.
+
+`--cluster` stands before the verb or after it: the one that is nearest to the verb counts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isnan
 from typing import Any, Final, TypeVar
 
 import click
@@ -20,7 +24,7 @@ class Number(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """As any type of click."""
         number = super().convert(value, param, ctx)
-        if number != number:  # noqa: PLR0124 - only `nan` is not itself
+        if isnan(number):
             self.fail(f"{value!r} is no number.", param, ctx)
         return number
 
