@@ -1,4 +1,4 @@
-"""Every error that RoQ raises, in one tree.
+"""Every error that RoQ raises, in one tree; and what any error of a program says.
 
     RoQError
     ├── ConfigError               a configuration file or variable is wrong (names file and key)
@@ -38,6 +38,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import ClassVar
 
 
@@ -369,3 +370,19 @@ REQUEST_ERRORS = {error.code: error for error in _REQUEST_ERRORS}
 
 NO_RESPONSES = {error.state: error for error in NoResponse.__subclasses__()}
 """From the state of a request to the exception that tells of it."""
+
+
+def brief(error: BaseException) -> str:
+    """The class and text of an error of a user's program, whatever it does when it is asked."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # noqa: BLE001 - the program's own
+        return f"{type(error).__name__}, which cannot be printed"
+
+
+def whole(error: BaseException) -> str:
+    """The same with its traceback, for which a SyntaxError, say, is asked as well."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException as second:  # noqa: BLE001 - the program's own
+        return f"{brief(error)} (its trace cannot be made: {type(second).__name__})"

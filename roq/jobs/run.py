@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from roq.errors import InvalidRequest, JobInterrupted, JobOutdated
+from roq.errors import InvalidRequest, JobInterrupted, JobOutdated, whole
 from roq.jobs.database import MICROSECONDS
 from roq.jobs.rows import Body, Claimed, Ended, Trouble
 from roq.jobs.states import RunEnd
@@ -252,7 +252,7 @@ def told(error: BaseException) -> Trouble:
     kind = type(error).__name__
     mark = hashlib.sha256("\n".join([kind, *way]).encode()).hexdigest()[:16]
     text = f"{kind}: {_safe(error)}" if not isinstance(error, Unreadable) else _safe(error)
-    trace = "" if isinstance(error, Unreadable) else _trace(error)
+    trace = "" if isinstance(error, Unreadable) else whole(error)
     return Trouble(storable(text)[:TEXT_CHARACTERS], storable(trace)[-TRACE_CHARACTERS:], mark)
 
 
@@ -261,13 +261,6 @@ def _safe(error: BaseException) -> str:
         return str(error)
     except BaseException as second:  # noqa: BLE001 - whatever a foreign __str__ raises
         return f"(its text cannot be made: {type(second).__name__})"
-
-
-def _trace(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))
-    except BaseException as second:  # noqa: BLE001 - it asks the exception, such as a SyntaxError for its text
-        return f"(its trace cannot be made: {type(second).__name__})"
 
 
 def storable(text: str) -> str:

@@ -21,7 +21,7 @@ from roq.client.io.lock import ClientLock
 from roq.client.publish.batching import Payload
 from roq.client.publish.publisher import Publisher as RealPublisher
 from roq.client.publish.receipt import Receipt
-from roq.client.request.calls import Registered, Work, brief
+from roq.client.request.calls import Registered, Work
 from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.handling import Handling
@@ -30,7 +30,7 @@ from roq.client.request.pending import Pending
 from roq.client.request.requester import Requester
 from roq.client.request.shell import Collector
 from roq.client.request.waiting_requests import Waiter
-from roq.errors import Unavailable, WouldBlock
+from roq.errors import Unavailable, WouldBlock, brief
 from roq.model import LogId
 from roq.protocol.consuming import GroupSettings
 from roq.protocol.control import Assigned

@@ -4,7 +4,6 @@ batch handler some that follow each other."""
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -169,19 +168,3 @@ def marked(work: Work, answered: HandlerResult) -> HandlerResult:
     if flags and flags[0] & SILENT:
         return msgspec.structs.replace(answered, silent=True, value=b"")
     return answered
-
-
-def brief(error: BaseException) -> str:
-    """What an error says, whatever it does when it is asked."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException:  # noqa: BLE001 - the program's own
-        return f"{type(error).__name__}, which cannot be printed"
-
-
-def whole(error: BaseException) -> str:
-    """The same with its traceback."""
-    try:
-        return "".join(traceback.format_exception(error))
-    except BaseException:  # noqa: BLE001 - the program's own
-        return brief(error)

@@ -28,13 +28,11 @@ from roq.client.request.calls import (
     Registered,
     Work,
     answers_of,
-    brief,
     first_over,
     marked,
     result_of,
     results_of,
     values_of,
-    whole,
 )
 from roq.client.request.context import CURRENT, RequestContext
 from roq.client.request.endpoint import Endpoint, is_async
@@ -47,7 +45,7 @@ from roq.client.request.instance import (
 )
 from roq.client.request.instance_shell import InstanceShell
 from roq.client.request.workers import Workers
-from roq.errors import InvalidRequest, LeaseLost, RoQError
+from roq.errors import InvalidRequest, LeaseLost, RoQError, brief, whole
 from roq.protocol.consuming import clean
 from roq.protocol.requesting import (
     ENVELOPE,

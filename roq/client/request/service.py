@@ -24,7 +24,6 @@ from roq.client.consume.seat import Membership
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
 from roq.client.io.naming import client_name
-from roq.client.request.calls import brief
 from roq.client.request.context import RequestContext
 from roq.client.request.endpoint import Endpoint
 from roq.client.request.handling import BATCHES_HELD, Handling, ServiceStats
@@ -38,6 +37,7 @@ from roq.errors import (
     QueueStopped,
     RoQError,
     Unavailable,
+    brief,
 )
 from roq.protocol.consuming import GroupSettings, clean
 from roq.protocol.defined_services import overruled, settings_from

@@ -256,7 +256,7 @@ def test_an_exception_whose_trace_cannot_be_made_ends_the_run_all_the_same() -> 
     assert ended.end is RunEnd.RAISED
     assert ended.trouble is not None
     assert ended.trouble.text == "SyntaxError: no (its file, line 1)"
-    assert ended.trouble.trace == "(its trace cannot be made: TypeError)"
+    assert ended.trouble.trace == f"{ended.trouble.text} (its trace cannot be made: TypeError)"
 
 
 def test_a_job_knows_the_time_of_its_schedule() -> None:

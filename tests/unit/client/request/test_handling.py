@@ -18,12 +18,12 @@ from commands import until
 import roq
 from roq.client.consume.holding import RETURNED
 from roq.client.consume.message import Settlement
-from roq.client.request.calls import brief
 from roq.client.request.context import CURRENT
 from roq.client.request.endpoint import endpoint
 from roq.client.request.handling import LATELY_SECONDS, Handling
 from roq.client.request.instance import HandlerResult, RequestHolding
 from roq.client.request.instance_shell import InstanceShell
+from roq.errors import brief
 from roq.model import LogId, PublisherId
 from roq.protocol.requesting import ENVELOPE, ENVELOPE_VERSION, SILENT, RequestState
 from roq.read.message import Batch
