@@ -65,8 +65,10 @@ class Extensions:
         """
         frames: list[list[bytes]] = []
         refused: list[Granted] = []
-        one = None if of is None else self._asked.get(of)
-        for key in list(self._every) if of is None else [] if one is None else [one]:
+        keys = list(self._every)
+        if of is not None:
+            keys = [self._asked[of]] if of in self._asked else []
+        for key in keys:
             each = self._every[key]
             # Of several that wait for the same one answer is for all.
             asked = each.frames(each.requests[-1] if each.requests else 0, now)

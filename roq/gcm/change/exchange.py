@@ -132,8 +132,13 @@ class ExchangeSagas:
         origin: str,
         replaces: int = 0,
     ) -> Part[int]:
-        repeated = _begun(queue, transaction) is not None
-        exchange = yield from self._define(queue, transaction, place, origin, replaces)
+        begun = _begun(queue, transaction)
+        if begun is not None:
+            self._steps.hosts.demand(begun.host)
+            yield Admit(begun.host)
+            exchange = begun
+        else:
+            exchange = yield from self._define(queue, transaction, place, origin, replaces)
         try:
             yield from self._start(queue, exchange)
             yield from self._save_created(queue, exchange.number, transaction)
@@ -141,10 +146,10 @@ class ExchangeSagas:
             raise  # the next leader completes it
         except RequestError as error:
             # What a host refuses now may have run since the first time that it was asked for.
-            if queue.record.durable and (repeated or isinstance(error, Unanswered)):
+            if queue.record.durable and (begun is not None or isinstance(error, Unanswered)):
                 name = exchange_name(exchange.number)
-                begun = f"{name} is begun, and may run: it is started as soon as its host can"
-                raise with_problem(error, begun) from None
+                text = f"{name} is begun, and may run: it is started as soon as its host can"
+                raise with_problem(error, text) from None
             problem = yield from self._undo_add(queue, exchange)
             raise with_problem(error, problem) from None
         return exchange.number
@@ -167,13 +172,8 @@ class ExchangeSagas:
         origin: str,
         replaces: int,
     ) -> Part[ExchangeRecord]:
-        """The exchange of a request that was begun before, or a new one, written down."""
+        """A new exchange, written down."""
         record = queue.record
-        begun = _begun(queue, transaction)
-        if begun is not None:
-            self._steps.hosts.demand(begun.host)
-            yield Admit(begun.host)
-            return begun
         if len(record.exchanges) >= EXCHANGES_MAX:
             raise NoCapacity(f"queue {queue.name!r} has {EXCHANGES_MAX} exchanges already")
         host = place()
