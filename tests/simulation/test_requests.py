@@ -38,9 +38,11 @@ def test_requests_end_once_whatever_fails(durability: str) -> None:
 def test_seeds_that_once_went_wrong_keep_all_promises() -> None:
     """780574: a service came to an exchange when its first requests were too late already.
     810863: a subscriber without a monitor had not heard of an exchange that brought the rest.
-    950058: what a service had before it was late, as clocks jumped, and was done nonetheless."""
+    950058: what a service had before it was late, as clocks jumped, and was done nonetheless.
+    1440202: publishers came to an exchange that accepted nothing, as it was about to be stopped.
+    2000815: an exchange had taken messages, whose making the next manager gave up."""
     wish = Wish(durability=FLUSH, shared=True, asked=True)
-    for result in try_seeds([780574, 810863, 950058], wish):
+    for result in try_seeds([780574, 810863, 950058, 1440202, 2000815], wish):
         assert not result.broken, f"{result.broken[0]}\n{wish.replay_command(result.seed)}"
 
 
