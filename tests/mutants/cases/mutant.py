@@ -39,6 +39,7 @@ SEND_WINDOW: Final = (
 )
 GROUPS: Final = (
     "tests/unit/log/test_groups.py",
+    "tests/unit/log/test_oldest_messages.py",
     "tests/unit/log/test_open_batches.py",
     "tests/unit/log/test_free_messages.py",
     "tests/unit/log/test_keyed_messages.py",
@@ -67,6 +68,7 @@ SERVICES: Final = (
 )
 REQUESTS: Final = (
     "tests/unit/log/test_service_group.py",
+    "tests/unit/log/test_outcomes.py",
     *SERVICES,
     "tests/unit/exchange/test_requesters.py",
     "tests/unit/client/request",

@@ -7,18 +7,14 @@ import random
 import msgspec
 import pytest
 from memory_files import MemoryFiles
+from paper_group import Group, OnDisk, refuse
 
 from roq.log import group_progress, groups
-from roq.log.disk_groups import perform
 from roq.log.free_messages import FreeMessages
 from roq.log.groups import SCAN_MAX, ConsumerGroup
 from roq.log.keyed_messages import KeyedMessages
-from roq.log.leases import Lease, Member, NumberedLeases, Piece
-from roq.log.log import NotAtHand
+from roq.log.leases import NumberedLeases, Piece
 from roq.log.patient_reads import REFUSED_SECONDS
-from roq.log.recovery import LogSettings, open_log
-from roq.log.ring import Ring
-from roq.log.segments import SegmentLog
 from roq.model import PublisherId
 from roq.protocol.batch import HEADER_BYTES, pack
 from roq.protocol.columns import (
@@ -26,54 +22,8 @@ from roq.protocol.columns import (
     PRIORITIES,
     pack_column,
     pack_lifetime,
-    pack_tags,
-    tag_bits,
 )
-from roq.protocol.consuming import MODES, GroupSettings, Run
-
-
-class Group:
-    """A group, its log, and a clock."""
-
-    def __init__(self, capacity: int = 1 << 20, **settings: object) -> None:
-        self.log: Ring[bytes] = Ring(b"q" * 16, 1, 1, capacity_bytes=capacity, topics_max=8)
-        self.numbers = NumberedLeases()
-        self.now = 0.0
-        self.group: ConsumerGroup[bytes] = ConsumerGroup(
-            "g",
-            self.log,
-            GroupSettings(**settings),  # type: ignore[arg-type]
-            1,
-            0,
-            0.0,
-        )
-
-    def append(self, count: int = 1, size: int = 1, area: bytes = b"") -> None:
-        data = pack(
-            [b"x" * size] * count, publisher=PublisherId(b"p" * 16), epoch=0, link_number=1,
-            first_sequence=0, created_us=0, extensions=area,
-        )  # fmt: skip
-        assert self.log.append(b"t", data, len(data)) is not None
-
-    def join(self, name: str = "m", credit: int = 100, window: int = 100) -> Member:
-        member = self.group.join(name.encode().ljust(16, b"."), name)
-        assert member is not None
-        member.granted, member.granted_bytes, member.window = credit, 1 << 20, window
-        return member
-
-    def leases(self) -> list[Lease]:
-        found = []
-        while (given := self.group.next_lease(self.numbers)) is not None:
-            found.append(given[0])
-        self.group.check()
-        return found
-
-    def pass_time(self, seconds: float) -> list[Member]:
-        silent, end = list[Member](), self.now + seconds
-        while self.now < end:
-            self.now += 0.5
-            silent += self.group.tick(self.now)
-        return silent
+from roq.protocol.consuming import MODES, Run
 
 
 def test_members_take_turns() -> None:
@@ -261,51 +211,6 @@ def test_what_leaves_the_log_is_left_behind_without_members_too() -> None:
 
 
 # --- a disk that does not give what it has --------------------------------------------------------
-
-
-class OnDisk(Group):
-    """A group at a log of which nothing is in memory; what is not at hand is read for it."""
-
-    def __init__(self, **settings: object) -> None:
-        super().__init__(**settings)  # type: ignore[arg-type]
-        self.files = MemoryFiles()
-        self.disk: SegmentLog[bytes] = open_log(
-            self.files,
-            LogSettings(
-                queue=b"q" * 16, exchange=1, epoch=1, cluster="c", host="h", ring_bytes=1,
-                topics_max=8, topics_spare=0, capacity_bytes=1 << 40, keep_us=1 << 50, now_us=1,
-                segment_bytes=1 << 20, segment_entries=5,
-            ),
-        )  # fmt: skip
-        self.log = self.disk  # type: ignore[assignment]
-        self.group = ConsumerGroup("g", self.disk, self.group.settings, 1, 0, 0.0)
-
-    def append(self, count: int = 1, size: int = 1, area: bytes = b"") -> None:
-        super().append(count, size, area)
-        written = self.disk.gather(lambda: b"")
-        assert written is not None
-        perform(self.files, written)
-        self.disk.commit(written.end)
-
-    def leases(self) -> list[Lease]:
-        found: list[Lease] = []
-        self.disk.patient = False
-        for _ in range(100):
-            try:
-                given = self.group.next_lease(self.numbers)
-            except NotAtHand as miss:
-                miss.keep(miss.load())
-                continue
-            if given is None:
-                self.disk.patient = True
-                self.group.check()
-                return found
-            found.append(given[0])
-        raise AssertionError("it asks for the same for ever")
-
-
-def refuse(*_: object) -> bytes:
-    raise OSError(24, "Too many open files")
 
 
 @pytest.mark.parametrize("mode", ["shared", "exclusive", "keyed", "priority"])
@@ -610,109 +515,6 @@ def test_there_is_no_more_time_for_what_is_settled_or_somebody_elses() -> None:
     assert made.group.extend(member, lease.number, 1, 1, 1.0)
     assert made.group.extend(member, lease.number, 0, 2, 2.0), "as far as it is open"
     assert lease.until == 60.0, "never less"
-
-
-# --- the oldest message of each topic and priority ------------------------------------------------
-
-
-def oldest(made: Group) -> list[tuple[int, int]]:
-    """Priority and time."""
-    rows, _ = made.group.oldest()
-    assert [each.topic for each in rows] == [b"t"] * len(rows)
-    return [(each.priority, each.appended_us) for each in rows]
-
-
-def timed(made: Group, time_us: int, ranks: bytes) -> None:
-    made.log.advance_clock(time_us)
-    made.append(len(ranks), area=pack_column(PRIORITIES, ranks))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_the_oldest_message_of_each_priority_is_known_whatever_the_mode(mode: str) -> None:
-    made = Group(mode=mode)
-    for time_us, ranks in ((10, b"\x00\x05"), (20, b"\x00"), (30, b"\x05\x05")):
-        timed(made, time_us, ranks)
-    assert oldest(made) == [(0, 10), (5, 10)], "also of what no member was handed"
-    assert made.group.next == 0, "which costs the group nothing"
-    member = made.join()
-    leases = made.leases()
-    assert oldest(made) == [(0, 10), (5, 10)], "also of what a member holds"
-    (first, *_) = [each for each in leases if (each.offset, each.first) == (0, 0)]
-    assert made.group.acknowledge(member, first.number, 0, 1)
-    assert oldest(made) == [(5, 10), (0, 20)]
-    assert made.group.oldest_us == 10
-    while leases or (leases := made.leases()):
-        for lease in leases:
-            made.group.acknowledge(member, lease.number)
-        member.granted += 100
-        leases = []
-    assert (oldest(made), made.group.oldest_us) == ([], 0)
-
-
-def test_what_is_the_oldest_is_known_after_a_restart_without_what_is_done() -> None:
-    made = Group()
-    for time_us in (10, 20, 30):
-        timed(made, time_us, b"\x00\x04")
-    member = made.join()
-    first, second, _ = made.leases()
-    made.group.acknowledge(member, first.number, 1, 1)
-    made.group.acknowledge(member, second.number)
-    heir: ConsumerGroup[bytes] = ConsumerGroup("g", made.log, GroupSettings(), 1, 0, 0.0)
-    heir.apply(made.group.snapshot())
-    made.group = heir
-    assert oldest(made) == [(0, 10), (4, 30)]
-
-
-def test_who_asks_has_so_much_looked_at_and_is_told_what_was_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(group_progress, "PEEK_MAX", 2)
-    made = Group()
-    every = [(rank, 10 * rank) for rank in range(1, 7)]
-    for rank, time_us in every:
-        timed(made, time_us, bytes([rank]))
-    assert (oldest(made), made.group.oldest()[1]) == (every[:2], 30)
-    made.join(credit=1)
-    made.leases()
-    assert made.group.next == 2
-    assert (oldest(made), made.group.oldest()[1]) == (every[:4], 50)
-    monkeypatch.setattr(group_progress, "PEEK_BYTES", 1)
-    assert (oldest(made), made.group.oldest()[1]) == (every[:3], 40)
-
-
-def test_what_is_over_or_of_others_is_not_the_oldest() -> None:
-    made = Group(tags=("eu",))
-    made.group.lifetimes.now_us = 2_000_000
-    made.append(area=pack_tags(tag_bits(["us"])))
-    made.append(area=pack_tags(tag_bits(["eu"])) + pack_lifetime(1))
-    made.log.advance_clock(1_000_000)
-    made.append(area=pack_tags(tag_bits(["eu"])))
-    assert oldest(made) == [(0, 1_000_000)]
-
-
-def test_who_asks_for_the_oldest_does_not_wait_again_and_again_for_a_disk_that_refuses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = OnDisk()
-    for time_us in range(10, 22):
-        made.log.advance_clock(time_us)
-        made.append()
-    asked: list[str] = []
-
-    def refuse_all(_: MemoryFiles, name: str, *__: object) -> bytes:
-        asked.append(name)
-        return refuse()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(MemoryFiles, "read", refuse_all)
-        for _ in range(9):
-            assert made.group.oldest_us == 0
-        assert len(asked) == 1, "a report each second asks once"
-        rows, unseen_us = made.group.oldest()
-        assert (rows, unseen_us) == ([], 1), "nothing is known"
-        assert len(asked) == 2
-    assert oldest(made) == [(0, 10)]
-    assert made.group.oldest()[1] == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -5,11 +5,23 @@ from __future__ import annotations
 import random
 
 import pytest
+from memory_files import MemoryFiles
+from paper_group import Group, OnDisk, refuse
 
+from roq.log import group_progress
+from roq.log.groups import ConsumerGroup
 from roq.log.oldest_messages import AREA_MAX, Glimpse, OldestMessages, glimpse_of
 from roq.log.ring import TopicLog
-from roq.protocol.columns import PRIORITIES, PRIORITY_MAX, pack_column, pack_keys
-from roq.protocol.consuming import OLDEST_TOPICS_MAX
+from roq.protocol.columns import (
+    PRIORITIES,
+    PRIORITY_MAX,
+    pack_column,
+    pack_keys,
+    pack_lifetime,
+    pack_tags,
+    tag_bits,
+)
+from roq.protocol.consuming import MODES, OLDEST_TOPICS_MAX, GroupSettings
 from roq.protocol.entry import pack_entry
 
 
@@ -82,3 +94,106 @@ def test_what_is_found_is_the_oldest_of_all_that_is_open(seed: int) -> None:
                 expected.setdefault((topic, min(value, PRIORITY_MAX)), time_us)
     found = {(topic, priority): at for topic, priority, at in rows(*seen)}
     assert found == expected
+
+
+# --- of a group -----------------------------------------------------------------------------------
+
+
+def oldest(made: Group) -> list[tuple[int, int]]:
+    """Priority and time."""
+    rows, _ = made.group.oldest()
+    assert [each.topic for each in rows] == [b"t"] * len(rows)
+    return [(each.priority, each.appended_us) for each in rows]
+
+
+def timed(made: Group, time_us: int, ranks: bytes) -> None:
+    made.log.advance_clock(time_us)
+    made.append(len(ranks), area=pack_column(PRIORITIES, ranks))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_oldest_message_of_each_priority_is_known_whatever_the_mode(mode: str) -> None:
+    made = Group(mode=mode)
+    for time_us, ranks in ((10, b"\x00\x05"), (20, b"\x00"), (30, b"\x05\x05")):
+        timed(made, time_us, ranks)
+    assert oldest(made) == [(0, 10), (5, 10)], "also of what no member was handed"
+    assert made.group.next == 0, "which costs the group nothing"
+    member = made.join()
+    leases = made.leases()
+    assert oldest(made) == [(0, 10), (5, 10)], "also of what a member holds"
+    (first, *_) = [each for each in leases if (each.offset, each.first) == (0, 0)]
+    assert made.group.acknowledge(member, first.number, 0, 1)
+    assert oldest(made) == [(5, 10), (0, 20)]
+    assert made.group.oldest_us == 10
+    while leases or (leases := made.leases()):
+        for lease in leases:
+            made.group.acknowledge(member, lease.number)
+        member.granted += 100
+        leases = []
+    assert (oldest(made), made.group.oldest_us) == ([], 0)
+
+
+def test_what_is_the_oldest_is_known_after_a_restart_without_what_is_done() -> None:
+    made = Group()
+    for time_us in (10, 20, 30):
+        timed(made, time_us, b"\x00\x04")
+    member = made.join()
+    first, second, _ = made.leases()
+    made.group.acknowledge(member, first.number, 1, 1)
+    made.group.acknowledge(member, second.number)
+    heir: ConsumerGroup[bytes] = ConsumerGroup("g", made.log, GroupSettings(), 1, 0, 0.0)
+    heir.apply(made.group.snapshot())
+    made.group = heir
+    assert oldest(made) == [(0, 10), (4, 30)]
+
+
+def test_who_asks_has_so_much_looked_at_and_is_told_what_was_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_progress, "PEEK_MAX", 2)
+    made = Group()
+    every = [(rank, 10 * rank) for rank in range(1, 7)]
+    for rank, time_us in every:
+        timed(made, time_us, bytes([rank]))
+    assert (oldest(made), made.group.oldest()[1]) == (every[:2], 30)
+    made.join(credit=1)
+    made.leases()
+    assert made.group.next == 2
+    assert (oldest(made), made.group.oldest()[1]) == (every[:4], 50)
+    monkeypatch.setattr(group_progress, "PEEK_BYTES", 1)
+    assert (oldest(made), made.group.oldest()[1]) == (every[:3], 40)
+
+
+def test_what_is_over_or_of_others_is_not_the_oldest() -> None:
+    made = Group(tags=("eu",))
+    made.group.lifetimes.now_us = 2_000_000
+    made.append(area=pack_tags(tag_bits(["us"])))
+    made.append(area=pack_tags(tag_bits(["eu"])) + pack_lifetime(1))
+    made.log.advance_clock(1_000_000)
+    made.append(area=pack_tags(tag_bits(["eu"])))
+    assert oldest(made) == [(0, 1_000_000)]
+
+
+def test_who_asks_for_the_oldest_does_not_wait_again_and_again_for_a_disk_that_refuses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = OnDisk()
+    for time_us in range(10, 22):
+        made.log.advance_clock(time_us)
+        made.append()
+    asked: list[str] = []
+
+    def refuse_all(_: MemoryFiles, name: str, *__: object) -> bytes:
+        asked.append(name)
+        return refuse()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryFiles, "read", refuse_all)
+        for _ in range(9):
+            assert made.group.oldest_us == 0
+        assert len(asked) == 1, "a report each second asks once"
+        rows, unseen_us = made.group.oldest()
+        assert (rows, unseen_us) == ([], 1), "nothing is known"
+        assert len(asked) == 2
+    assert oldest(made) == [(0, 10)]
+    assert made.group.oldest()[1] == 0

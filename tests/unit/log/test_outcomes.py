@@ -6,10 +6,12 @@ import math
 import sys
 
 import pytest
+from paper_service import Desk
 
 from roq.log import outcomes
 from roq.log.group_changes import Known
 from roq.log.outcomes import OVERHEAD_BYTES, DurationMeter, OutcomeStore
+from roq.log.service_group import ServiceGroup
 from roq.protocol.requesting import (
     DURATION_BOUNDS,
     Answer,
@@ -191,3 +193,103 @@ def test_answers_of_which_not_all_find_room_are_looked_at_alone() -> None:
     assert kept == [(4, "done", [b"a"]), (5, "failed", [b""]), (6, "failed", [b""])]
     ((index, _, values, _),) = OutcomeStore().fitting(answer, [(6, 2)], 1_000)
     assert (index, values) == (6, [b"c", b"d"])
+
+
+# --- of a service ---------------------------------------------------------------------------------
+
+
+def test_a_full_store_holds_dispatch_and_takes_nothing_that_does_not_fit() -> None:
+    desk = Desk(store_bytes=4_096)
+    desk.request(3)
+    member = desk.join(credit=2)
+    (lease,) = desk.leases()
+    assert desk.group.answer(member, Answer(lease.number, 0, value=b"x" * 5_000))
+    ((state, text),) = desk.ends()
+    assert state == "failed"
+    assert "finds no room in the store of 4096 bytes" in text
+    assert desk.group.answer(member, Answer(lease.number, 1, value=b"x" * 2_000))
+    member.granted = 10
+    assert desk.group.full
+    assert desk.leases() == []
+    desk.pass_time(10.0, member)
+    assert desk.group.state_of(Position(0, 2)) is RequestState.ACCEPTED, "it is not discarded"
+    desk.group.outcomes.fetched(Position(0, 1), desk.now)
+    assert len(desk.leases()) == 1
+
+
+def test_ends_that_the_exchange_makes_leave_half_of_the_store_to_answers() -> None:
+    desk = Desk(store_bytes=8_192)
+    desk.request(20)
+    running = desk.join(credit=1)
+    (lease,) = desk.leases()
+    for index in range(1, 20):
+        assert desk.group.cancel(Position(0, index), late=False)
+    assert desk.group.outcomes.bytes <= 4_096
+    assert [state for state, _ in desk.ends()] == ["cancelled"] * 19, "who waits is told"
+    states = {desk.group.state_of(Position(0, index)) for index in range(1, 20)}
+    assert states == {RequestState.CANCELLED}
+    kept = desk.group.snapshot()
+    assert (len(kept.ends), len(kept.known)) == (9, 10)
+    assert desk.group.answer(running, Answer(lease.number, 0, value=bytes(3_000)))
+    assert [state for state, _ in desk.ends()] == ["done"]
+
+
+def test_a_failure_for_want_of_room_has_none_either() -> None:
+    desk = Desk(store_bytes=1_024)
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    assert desk.group.answer(member, Answer(lease.number, 0, value=bytes(600)))
+    assert desk.group.answer(member, Answer(lease.number, 1, value=bytes(600)))
+    assert desk.group.outcomes.bytes <= 1_024
+    assert [state for state, _ in desk.ends()] == ["done", "failed"]
+
+
+def test_another_process_knows_what_nobody_has_fetched() -> None:
+    desk = Desk(keep_result=1.0)
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    for index in range(2):
+        desk.group.answer(member, Answer(lease.number, index))
+    deltas = [desk.group.snapshot()]
+    desk.group.take_changes()
+    desk.group.outcomes.fetched(Position(0, 0), desk.now)
+    desk.pass_time(2.0)
+    deltas += [each for each in [desk.group.take_changes()] if each is not None]
+    after = Desk(keep_result=1.0)
+    after.log = desk.log
+    after.group = ServiceGroup("s", desk.log, desk.group.settings, 1, 0, 0.0)
+    for delta in [*deltas, *deltas[1:]]:
+        after.group.apply(delta)
+    states = [after.group.state_of(Position(0, index)) for index in range(2)]
+    assert states == ["retrieved", "expired"]
+    assert not after.group.outcomes.changed
+
+
+def test_expired_fetched_forgotten_and_never_known_are_told_apart() -> None:
+    desk = Desk(keep_result=1.0)
+    desk.request(2)
+    member = desk.join()
+    (lease,) = desk.leases()
+    desk.group.answer(member, Answer(lease.number, 0))
+    desk.group.answer(member, Answer(lease.number, 1))
+    desk.group.outcomes.fetched(Position(0, 0), desk.now)
+    desk.pass_time(2.0)
+    states = [desk.group.state_of(Position(*at)) for at in ((0, 0), (0, 1), (1, 0))]
+    assert states == ["retrieved", "expired", "never"]
+    desk.pass_time(601.0)
+    assert desk.group.state_of(Position(0, 0)) is RequestState.FORGOTTEN
+
+
+def test_a_full_store_is_named_as_a_stall() -> None:
+    desk = Desk(store_bytes=4_096)
+    desk.request(2)
+    member = desk.join(credit=1)
+    (lease,) = desk.leases()
+    desk.group.answer(member, Answer(lease.number, 0, value=b"x" * 2_000))
+    member.granted = 10
+    told = desk.group.state(who=False, most=0).stalled
+    assert told == "its store has 2,400 bytes that nobody has fetched"
+    desk.group.outcomes.fetched(Position(0, 0), desk.now)
+    assert "store" not in desk.group.state(who=False, most=0).stalled

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import tracemalloc
 from random import Random
-from typing import Any
 
 import pytest
+from paper_service import PUBLISHER, Desk
 
 from roq.log import service_group
-from roq.log.leases import Lease, Member, NumberedLeases
-from roq.log.ring import Ring
+from roq.log.leases import NumberedLeases
 from roq.log.service_group import ServiceGroup
-from roq.model import PublisherId
-from roq.protocol.batch import pack
-from roq.protocol.consuming import GroupSettings, Run
+from roq.protocol.consuming import Run
 from roq.protocol.requesting import (
     Answer,
     Begun,
@@ -23,59 +20,9 @@ from roq.protocol.requesting import (
     RequestEnd,
     RequestState,
     ServiceSettings,
-    prefix_of,
 )
 
-PUBLISHER = PublisherId(b"p" * 16)
 MEMBERS = [name.ljust(16, b".") for name in (b"a", b"b")]
-
-
-class Desk:
-    """A service, its log, and a clock."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.log: Ring[bytes] = Ring(b"q" * 16, 1, 1, capacity_bytes=1 << 20, topics_max=8)
-        self.numbers = NumberedLeases()
-        self.now = 0.0
-        given = GroupSettings(
-            prefixes=(prefix_of("s"),), attempts=0, lease_seconds=10.0,
-            service=ServiceSettings(**settings),
-        )  # fmt: skip
-        self.group: ServiceGroup[bytes] = ServiceGroup("s", self.log, given, 1, 0, 0.0)
-
-    def request(self, count: int = 1, topic: bytes = b"s/do") -> None:
-        data = pack(
-            [b"x"] * count, publisher=PUBLISHER, epoch=0, link_number=1, first_sequence=0,
-            created_us=0,
-        )  # fmt: skip
-        assert self.log.append(topic, data, len(data)) is not None
-
-    def join(self, name: str = "m", credit: int = 100) -> Member:
-        member = self.group.join(name.encode().ljust(16, b"."), name)
-        assert member is not None
-        member.granted, member.granted_bytes, member.window = credit, 1 << 20, 1
-        return member
-
-    def leases(self) -> list[Lease]:
-        found = []
-        while (given := self.group.next_lease(self.numbers)) is not None:
-            found.append(given[0])
-        self.group.check()
-        return found
-
-    def pass_time(self, seconds: float, *heard: Member) -> None:
-        end = self.now + seconds
-        while self.now < end:
-            self.now += 0.5
-            self.log.advance_clock(int(self.now * 1e6))
-            for member in heard:
-                self.group.heard(member)
-            self.group.tick(self.now)
-            self.group.check()
-
-    def ends(self) -> list[tuple[str, str]]:
-        ended, self.group.ended = self.group.ended, []
-        return [(each.outcome.state, each.outcome.text) for each in ended]
 
 
 def test_an_answer_acknowledges_and_is_told_with_who_asked() -> None:
@@ -299,53 +246,6 @@ def test_a_request_without_a_result_ends_in_its_time() -> None:
     assert desk.ends() == [("late", "no result within 3 s")]
 
 
-def test_a_full_store_holds_dispatch_and_takes_nothing_that_does_not_fit() -> None:
-    desk = Desk(store_bytes=4_096)
-    desk.request(3)
-    member = desk.join(credit=2)
-    (lease,) = desk.leases()
-    assert desk.group.answer(member, Answer(lease.number, 0, value=b"x" * 5_000))
-    ((state, text),) = desk.ends()
-    assert state == "failed"
-    assert "finds no room in the store of 4096 bytes" in text
-    assert desk.group.answer(member, Answer(lease.number, 1, value=b"x" * 2_000))
-    member.granted = 10
-    assert desk.group.full
-    assert desk.leases() == []
-    desk.pass_time(10.0, member)
-    assert desk.group.state_of(Position(0, 2)) is RequestState.ACCEPTED, "it is not discarded"
-    desk.group.outcomes.fetched(Position(0, 1), desk.now)
-    assert len(desk.leases()) == 1
-
-
-def test_ends_that_the_exchange_makes_leave_half_of_the_store_to_answers() -> None:
-    desk = Desk(store_bytes=8_192)
-    desk.request(20)
-    running = desk.join(credit=1)
-    (lease,) = desk.leases()
-    for index in range(1, 20):
-        assert desk.group.cancel(Position(0, index), late=False)
-    assert desk.group.outcomes.bytes <= 4_096
-    assert [state for state, _ in desk.ends()] == ["cancelled"] * 19, "who waits is told"
-    states = {desk.group.state_of(Position(0, index)) for index in range(1, 20)}
-    assert states == {RequestState.CANCELLED}
-    kept = desk.group.snapshot()
-    assert (len(kept.ends), len(kept.known)) == (9, 10)
-    assert desk.group.answer(running, Answer(lease.number, 0, value=bytes(3_000)))
-    assert [state for state, _ in desk.ends()] == ["done"]
-
-
-def test_a_failure_for_want_of_room_has_none_either() -> None:
-    desk = Desk(store_bytes=1_024)
-    desk.request(2)
-    member = desk.join()
-    (lease,) = desk.leases()
-    assert desk.group.answer(member, Answer(lease.number, 0, value=bytes(600)))
-    assert desk.group.answer(member, Answer(lease.number, 1, value=bytes(600)))
-    assert desk.group.outcomes.bytes <= 1_024
-    assert [state for state, _ in desk.ends()] == ["done", "failed"]
-
-
 def test_what_waits_for_its_next_attempt_is_not_discarded_for_another_one() -> None:
     desk = Desk(send_attempts=2, send_wait=1.0)
     desk.request(2)
@@ -408,28 +308,6 @@ def test_settings_that_are_chosen_hold_for_what_is_open_and_what_is_kept() -> No
     assert ("late", "no result within 3 s") in desk.ends()
 
 
-def test_another_process_knows_what_nobody_has_fetched() -> None:
-    desk = Desk(keep_result=1.0)
-    desk.request(2)
-    member = desk.join()
-    (lease,) = desk.leases()
-    for index in range(2):
-        desk.group.answer(member, Answer(lease.number, index))
-    deltas = [desk.group.snapshot()]
-    desk.group.take_changes()
-    desk.group.outcomes.fetched(Position(0, 0), desk.now)
-    desk.pass_time(2.0)
-    deltas += [each for each in [desk.group.take_changes()] if each is not None]
-    after = Desk(keep_result=1.0)
-    after.log = desk.log
-    after.group = ServiceGroup("s", desk.log, desk.group.settings, 1, 0, 0.0)
-    for delta in [*deltas, *deltas[1:]]:
-        after.group.apply(delta)
-    states = [after.group.state_of(Position(0, index)) for index in range(2)]
-    assert states == ["retrieved", "expired"]
-    assert not after.group.outcomes.changed
-
-
 def test_that_a_request_runs_again_is_known_to_another_process() -> None:
     desk, at = Desk(), Position(0, 0)
     desk.request()
@@ -464,21 +342,6 @@ def test_an_instance_cannot_answer_everything(state: RequestState) -> None:
     (lease,) = desk.leases()
     assert desk.group.answer(member, Answer(lease.number, 0, state))
     assert desk.ends() == [("failed", f"its instance has answered {state}")]
-
-
-def test_expired_fetched_forgotten_and_never_known_are_told_apart() -> None:
-    desk = Desk(keep_result=1.0)
-    desk.request(2)
-    member = desk.join()
-    (lease,) = desk.leases()
-    desk.group.answer(member, Answer(lease.number, 0))
-    desk.group.answer(member, Answer(lease.number, 1))
-    desk.group.outcomes.fetched(Position(0, 0), desk.now)
-    desk.pass_time(2.0)
-    states = [desk.group.state_of(Position(*at)) for at in ((0, 0), (0, 1), (1, 0))]
-    assert states == ["retrieved", "expired", "never"]
-    desk.pass_time(601.0)
-    assert desk.group.state_of(Position(0, 0)) is RequestState.FORGOTTEN
 
 
 def test_messages_of_others_are_no_requests() -> None:
@@ -588,19 +451,6 @@ def test_one_that_has_left_is_no_reason_why_nobody_takes_anything() -> None:
     desk.pass_time(0.5, member)
     ((state, why),) = desk.ends()
     assert (state, "busy" in why) == ("discarded", True)
-
-
-def test_a_full_store_is_named_as_a_stall() -> None:
-    desk = Desk(store_bytes=4_096)
-    desk.request(2)
-    member = desk.join(credit=1)
-    (lease,) = desk.leases()
-    desk.group.answer(member, Answer(lease.number, 0, value=b"x" * 2_000))
-    member.granted = 10
-    told = desk.group.state(who=False, most=0).stalled
-    assert told == "its store has 2,400 bytes that nobody has fetched"
-    desk.group.outcomes.fetched(Position(0, 0), desk.now)
-    assert "store" not in desk.group.state(who=False, most=0).stalled
 
 
 def test_an_answer_that_comes_late_is_nobodys() -> None:
