@@ -112,9 +112,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/gcm/change/exchange.py",
         ("tests/unit/gcm/test_durable.py", "tests/unit/gcm/change/test_half_done.py"),
-        ("queue.record.durable and (repeated or isinstance(error, Unanswered))", "False"),
-        (" and (repeated or isinstance(error, Unanswered)):", ":"),
-        ("(repeated or isinstance(error, Unanswered))", "isinstance(error, Unanswered)"),
+        ("queue.record.durable and (begun is not None or isinstance(error, Unanswered))", "False"),
+        (" and (begun is not None or isinstance(error, Unanswered)):", ":"),
+        ("(begun is not None or isinstance(error, Unanswered))", "isinstance(error, Unanswered)"),
         ("self._departed(queue, exchange, end=0)", "self._departed(queue, exchange)"),
         (" and not epoch and not queue.record.durable:", " and not epoch:"),
         ("queue.running and exchange.here)", "queue.running and exchange.state == \"created\")"),
