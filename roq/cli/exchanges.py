@@ -94,12 +94,13 @@ def remove(target: Target, queue: str, exchange: str, wait: float) -> None:
     if not target.as_json:
         note(f"asking queue {queue} to empty {exchange} …")
     with target.connect() as cluster:
-        cluster.remove_exchange(
+        warning = cluster.remove_exchange(
             queue, exchange, timeout=wait, on_wait=None if target.as_json else note
         )
     done(
         f"exchange {exchange} of queue {queue} is removed",
         as_json=target.as_json,
+        warning=warning,
         queue=queue,
         exchange=exchange,
     )
@@ -145,10 +146,11 @@ def forget(target: Target, queue: str, exchange: str, yes: bool) -> None:
             )
             if not yes:
                 click.confirm("Give it up?", abort=True, err=True)
-        cluster.forget_exchange(queue, exchange, timeout=target.change_timeout)
+        warning = cluster.forget_exchange(queue, exchange, timeout=target.change_timeout)
     done(
         f"exchange {exchange} of queue {queue} is given up",
         as_json=target.as_json,
+        warning=warning,
         queue=queue,
         exchange=exchange,
     )

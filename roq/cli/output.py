@@ -158,12 +158,14 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
-def done(text: str, *, as_json: bool, **fields: object) -> None:
-    """Say that something was done; for programs `fields` as JSON."""
+def done(text: str, *, as_json: bool, warning: str = "", **fields: object) -> None:
+    """Say that something was done, and what is left to be done; for programs `fields` as JSON."""
     if as_json:
-        print_json({"ok": True, **fields})
-    else:
-        click.echo(text)
+        print_json({"ok": True, **fields, **({"warning": warning} if warning else {})})
+        return
+    click.echo(text)
+    if warning:
+        note(f"  {warning}")
 
 
 def rate_text(count: int, seconds: float) -> str:

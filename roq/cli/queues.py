@@ -174,8 +174,8 @@ def remove(target: Target, name: str) -> None:
       roq queue remove orders
     """
     with target.connect() as cluster:
-        cluster.remove_queue(name, timeout=target.change_timeout)
-    done(f"queue {name} is removed", as_json=target.as_json, queue=name)
+        warning = cluster.remove_queue(name, timeout=target.change_timeout)
+    done(f"queue {name} is removed", as_json=target.as_json, warning=warning, queue=name)
 
 
 @queue.command()

@@ -49,6 +49,7 @@ from roq.protocol.public_answers import (
     HostSummary,
     QueueDescription,
     QueueSummary,
+    warning,
 )
 from roq.read.message import Gap
 from roq.runtime import descriptors
@@ -179,9 +180,10 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
                     f"remove this one first with all that is in it (`roq queue remove {name}`)"
                 ) from None
 
-    def remove_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
-        """Remove a queue, running or stopped; what it held is gone."""
-        self._ask(request(2001, QName=check_name(name)), timeout)
+    def remove_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> str:
+        """Remove a queue, running or stopped; what it held is gone. Returns what its hosts have
+        still to do, such as to remove a log when one is back, in a sentence; empty: nothing."""
+        return warning(self._ask(request(2001, QName=check_name(name)), timeout))
 
     def stop_queue(self, name: str, *, timeout: float = COMMAND_SECONDS) -> None:
         """Stop the monitor and exchanges of a queue; publishers wait until it starts again."""
@@ -251,11 +253,12 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         *,
         timeout: float = REMOVAL_SECONDS,
         on_wait: Callable[[str], None] | None = None,
-    ) -> None:
+    ) -> str:
         """Take an exchange out of a queue: its publishers move away, subscribers read all of it.
 
         Nothing is lost by it. An exchange that is not empty in time takes publishers again two
-        minutes after it was wanted empty for the last time; repeat the call to go on.
+        minutes after it was wanted empty for the last time; repeat the call to go on. Returns what
+        its host has still to do, in a sentence; empty: nothing.
 
         Args:
             queue: name of the queue.
@@ -274,14 +277,12 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
         while True:
             remaining = max(AGAIN_SECONDS, deadline - self._now())
             try:
-                self._ask(document, remaining)
+                return warning(self._ask(document, remaining))
             except NotEmpty as error:
                 waits = error
             except Unavailable:
                 if waits is None:
                     raise
-            else:
-                return
             if self._now() + AGAIN_SECONDS >= deadline:
                 raise NotEmpty(f"{waits}; it goes on being emptied, the command may be repeated")
             if on_wait is not None:
@@ -290,12 +291,13 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
 
     def forget_exchange(
         self, queue: str, exchange: str, *, timeout: float = COMMAND_SECONDS
-    ) -> None:
+    ) -> str:
         """Give up an exchange of a durable queue that is gone with its host and log, or fails.
 
         What only that log holds is lost: messages that were acknowledged and that somebody has not
         read yet. The log itself is removed if its host is there. A host that is away keeps it when
-        it comes back, and no exchange uses it: `roq health` names its folder.
+        it comes back, and no exchange uses it: `roq health` names its folder. Returns what its host
+        has still to do, in a sentence; empty: nothing.
 
         Args:
             queue: name of the queue.
@@ -307,7 +309,7 @@ class Cluster(HostCommands, GroupCommands, MessageCommands, RequestCommands, Tra
             RequestError: it is not away and runs; `remove_exchange` empties it.
         """
         document = request(2100, QName=check_name(queue), Exchange=str(exchange), Forget=True)
-        self._ask(document, timeout)
+        return warning(self._ask(document, timeout))
 
     # --- scaling rules ----------------------------------------------------------------------------
 

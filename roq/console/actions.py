@@ -217,8 +217,8 @@ def _users(intent: Intent) -> list[str]:
 
 
 def _remove_queue(intent: Intent) -> str:
-    intent.source.cluster().remove_queue(intent["queue"])
-    return f"queue {intent['queue']} is removed"
+    warning = intent.source.cluster().remove_queue(intent["queue"])
+    return _with(f"queue {intent['queue']} is removed", warning)
 
 
 def _stop_queue(intent: Intent) -> str:
@@ -292,13 +292,18 @@ def _forget_exchange_effect(intent: Intent) -> list[str]:
 
 
 def _remove_exchange(intent: Intent) -> str:
-    intent.source.cluster().remove_exchange(intent["queue"], intent["exchange"])
-    return f"exchange {intent['exchange']} of queue {intent['queue']} is removed"
+    warning = intent.source.cluster().remove_exchange(intent["queue"], intent["exchange"])
+    return _with(f"exchange {intent['exchange']} of queue {intent['queue']} is removed", warning)
+
+
+def _with(text: str, warning: str) -> str:
+    """What was done, and what is left to be done."""
+    return f"{text}; {warning}" if warning else text
 
 
 def _forget_exchange(intent: Intent) -> str:
-    intent.source.cluster().forget_exchange(intent["queue"], intent["exchange"])
-    return f"exchange {intent['exchange']} of queue {intent['queue']} is given up"
+    warning = intent.source.cluster().forget_exchange(intent["queue"], intent["exchange"])
+    return _with(f"exchange {intent['exchange']} of queue {intent['queue']} is given up", warning)
 
 
 # --- rules ----------------------------------------------------------------------------------------

@@ -282,7 +282,10 @@ class Command:
 
 
 COMMANDS: Final[tuple[Command, ...]] = (
-    Command(2001, "remove queue", RemoveQueue, "`COMMENT` SUCCESS", changes=True),
+    Command(
+        2001, "remove queue", RemoveQueue,
+        "`COMMENT` SUCCESS, `WARNING` (only if hosts have still something to do)", changes=True,
+    ),
     Command(2002, "stop queue", StopQueue, "`COMMENT` SUCCESS", changes=True),
     Command(2003, "create queue on a host", CreateQueueOn, "`COMMENT` SUCCESS, `Host`", True),
     Command(2004, "create exchange", CreateExchange,
@@ -298,9 +301,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(2010, "create queue, host chosen", CreateQueue, "`COMMENT` SUCCESS, `Host`", True),
     Command(2011, "queue exists", QueueExistsRequest, "`COMMENT` YES; 1101 NO if there is none"),
     Command(2100, "remove exchange", RemoveExchange,
-            "`COMMENT` SUCCESS, `Exchange` (name), `Number`; 1101 with `CODE` not_empty while it "
-            "is being emptied. One with a log that is away, or does not run, is given up with "
-            "`Forget` only",
+            "`COMMENT` SUCCESS, `Exchange` (name), `Number`, `WARNING` (as 2001); 1101 with `CODE` "
+            "not_empty while it is being emptied. One with a log that is away, or does not run, is "
+            "given up with `Forget` only",
             True),
     Command(2101, "list queues", ListQueues, "`Queues`: a list of `QueueSummary`"),
     Command(2102, "list hosts", ListHosts, "`Hosts`: a list of `HostSummary`"),

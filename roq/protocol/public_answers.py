@@ -207,6 +207,12 @@ def done(comment: str = SUCCESS, **fields: object) -> RawDocument:
     return {"RESULT": OK, "COMMENT": comment, **fields}
 
 
+def warning(answer: RawDocument) -> str:
+    """What a command that was carried out has left to be done, in a sentence; empty: nothing."""
+    told = answer.get("WARNING", "")
+    return told if isinstance(told, str) else ""
+
+
 def from_memory(seconds: float, reason: str) -> RawDocument:
     """What such an answer has beside everything else."""
     return {"FromMemory": msgspec.to_builtins(FromMemory(seconds=int(seconds), reason=reason))}

@@ -285,7 +285,9 @@ def test_logs_that_were_removed_while_their_host_was_away_go_when_it_is_back() -
                 child.kill()
             assert until(lambda: states(client, "kept")["x2"] == "away")
             for name in ("gone", "made"):
-                client.remove_queue(name)
+                assert client.remove_queue(name) == (
+                    f"host 127.0.0.2 removes its logs of queue {name} when it is back"
+                )
             client.create_queue("made", host="127.0.0.1", durability="flush")
             assert len(folders(running, ids["gone"])) == 1
             assert "queue gone on host 127.0.0.2" in health(running)

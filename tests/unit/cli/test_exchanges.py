@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from unittest.mock import MagicMock
 
 import msgspec
@@ -41,6 +42,18 @@ def test_what_is_lost_is_said_first_and_done_when_it_is_said_again(cluster: Magi
     cluster.forget_exchange.assert_not_called()
     assert CliRunner().invoke(exchange, ["forget", "orders", "1"], input="y\n").exit_code == 0
     assert cluster.forget_exchange.call_args.args == ("orders", "1")
+
+
+def test_what_hosts_have_still_to_do_is_said(cluster: MagicMock) -> None:
+    told = "host h1 keeps what is in its log of x1 of queue orders when it is back"
+    cluster.forget_exchange.return_value = cluster.remove_exchange.return_value = told
+    for command in (["forget", "orders", "x1", "--yes"], ["remove", "orders", "x1"]):
+        assert told in CliRunner().invoke(exchange, command).stderr
+        answer = json.loads(CliRunner().invoke(exchange, [*command, "--json"]).stdout)
+        assert answer["warning"] == told
+    cluster.remove_exchange.return_value = ""
+    answer = json.loads(CliRunner().invoke(exchange, ["remove", "orders", "x1", "--json"]).stdout)
+    assert answer == {"ok": True, "queue": "orders", "exchange": "x1"}
 
 
 def test_of_one_that_has_failed_it_is_said_as_well(cluster: MagicMock) -> None:
