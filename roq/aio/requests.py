@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar, cast, overload
 
 from roq.aio.publisher import Receipt
@@ -24,6 +25,7 @@ from roq.client.request.handling import ServiceStats
 from roq.client.request.requester import RequesterStats
 from roq.client.request.service import BatchHandler, Handler, InstanceState
 from roq.errors import RoQError, Unavailable, WouldBlock
+from roq.protocol.attributes import attributes_of
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -178,17 +180,16 @@ class Requester(Leaving[sync_requester.Requester]):
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        priority: int = 0,
         delay: When | None = None,
         inherit: bool = True,
     ) -> Pending[R]:
         """Make a request; waits for room alone. See `roq.Requester.request`."""
-        make = self._sync.request
-        made = await self._made(
-            endpoint,
-            lambda: make(
-                endpoint, value, within=within, headers=headers, delay=delay, inherit=inherit
-            ),
-        )
+        make = partial(
+            self._sync.request, endpoint, value, within=within, headers=headers, priority=priority,
+            delay=delay, inherit=inherit,
+        )  # fmt: skip
+        made = await self._made(endpoint, make)
         return Pending(made)
 
     async def request_many(
@@ -198,11 +199,13 @@ class Requester(Leaving[sync_requester.Requester]):
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        priority: int = 0,
         inherit: bool = True,
     ) -> PendingMany[R]:
         """Make many requests, in order; waits for room alone. See `roq.Requester.request_many`."""
         await self._know(endpoint)
-        making = self._sync.begin_many(endpoint, values, within, headers, inherit=inherit)
+        given = attributes_of(None, None, headers, priority)
+        making = self._sync.begin_many(endpoint, values, within, given, inherit=inherit)
         while not making.publish():
             try:
                 await asyncio.to_thread(self._sync.wait_for_room)
@@ -221,18 +224,17 @@ class Requester(Leaving[sync_requester.Requester]):
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        priority: int = 0,
         delay: When | None = None,
         inherit: bool = True,
     ) -> Receipt:
         """Make a request whose response nobody wants; gives the receipt, to be awaited. See
         `roq.Requester.send`."""
-        send = self._sync.send
-        made = await self._made(
-            endpoint,
-            lambda: send(
-                endpoint, value, within=within, headers=headers, delay=delay, inherit=inherit
-            ),
-        )
+        send = partial(
+            self._sync.send, endpoint, value, within=within, headers=headers, priority=priority,
+            delay=delay, inherit=inherit,
+        )  # fmt: skip
+        made = await self._made(endpoint, send)
         return cast("Receipt", made)
 
     async def _made(self, endpoint: Endpoint[Any, Any], make: Callable[[], R]) -> R:

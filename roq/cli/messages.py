@@ -28,7 +28,7 @@ import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
 from roq.cli.interrupts import ends_quietly
-from roq.cli.options import Number
+from roq.cli.options import Number, texts_option
 from roq.cli.output import console, note, print_json, rate_text
 from roq.client.admin.wording import bytes_text
 from roq.client.subscribe.subscriber import StartOption
@@ -61,14 +61,7 @@ class _Published:
     default=0,
     help="Priority of every message, for groups that heed it: higher ones first.  [default: 0]",
 )
-@click.option(
-    "--property",
-    "properties",
-    metavar="NAME=TEXT",
-    multiple=True,
-    callback=lambda _context, _option, given: _properties(given),
-    help="A property of every message; may be repeated.",
-)
+@texts_option("--property", "properties", help="A property of every message; may be repeated.")
 @click.option("--delay", type=Number(), help="Seconds after which every message is given out.")
 @click.option(
     "--at",
@@ -234,21 +227,6 @@ def parse_time(text: str) -> datetime:
     except ValueError:
         raise click.BadParameter(f"{text!r} is no time such as 2026-11-21T08:30") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _properties(given: tuple[str, ...]) -> dict[str, str]:
-    """Out of `NAME=TEXT`.
-
-    Raises:
-        click.BadParameter: no equals sign, or no name.
-    """
-    properties = {}
-    for each in given:
-        name, equals, text = each.partition("=")
-        if not (name and equals):
-            raise click.BadParameter(f"{each!r} is not of the form NAME=TEXT")
-        properties[name] = text
-    return properties
 
 
 def read_lines(file: BinaryIO) -> Iterator[tuple[list[bytes], int]]:

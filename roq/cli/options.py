@@ -29,6 +29,25 @@ class Number(click.FloatRange):
         return number
 
 
+def texts_option(name: str, argument: str, *, help: str) -> Callable[[_F], _F]:  # noqa: A002
+    """Let a command take NAME=TEXT, repeatedly: a dict, as this argument.
+
+    Args:
+        help: as of any option.
+    """
+
+    def texts(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> Any:
+        pairs = [each.partition("=") for each in given]
+        for each, (key, equals, _) in zip(given, pairs, strict=True):
+            if not (key and equals):
+                raise click.BadParameter(f"{each!r} is not of the form NAME=TEXT")
+        return {key: text for key, _, text in pairs}
+
+    return click.option(
+        name, argument, metavar="NAME=TEXT", multiple=True, callback=texts, help=help
+    )
+
+
 def cluster_before(function: _F) -> _F:
     """Let a group of commands take `--cluster`, for the command that follows."""
     return click.option(

@@ -10,7 +10,7 @@ import msgspec
 import roq
 from roq.cli import completion
 from roq.cli.client import Target, cluster_command
-from roq.cli.options import Number, cluster_before
+from roq.cli.options import Number, cluster_before, texts_option
 from roq.cli.output import done, note, print_fields, print_json
 from roq.cli.responses import (
     WAIT_SECONDS,
@@ -23,6 +23,7 @@ from roq.cli.responses import (
 from roq.client.admin.wording import age_text, bytes_text
 from roq.errors import InvalidRequest, NoResponse
 from roq.number_ranges import UNREADABLE
+from roq.protocol.columns import PRIORITY_MAX
 from roq.protocol.requesting import ENDS, RequestState
 
 
@@ -60,11 +61,16 @@ def request() -> None:
 @click.option(
     "--delay", type=Number(min=0), help="Seconds before which nobody gets it.",
 )  # fmt: skip
+@click.option(
+    "--priority", type=click.IntRange(0, PRIORITY_MAX), default=0, show_default=True,
+    help="Of what waits for an instance higher ones go first.",
+)  # fmt: skip
+@texts_option("--header", "headers", help="A text for the handler; may be repeated.")
 @codec_option
 @cluster_command
 def send(
     target: Target, queue: str, endpoint: str, value: str, wait: float, idempotent: bool,
-    delay: float | None, codec: str,
+    delay: float | None, priority: int, headers: dict[str, str], codec: str,
 ) -> None:  # fmt: skip
     """Request VALUE, which is JSON, of ENDPOINT through QUEUE, and print the response as JSON.
 
@@ -76,6 +82,7 @@ def send(
       roq request send work billing.create '{"order": 7}'
       roq request send work billing.create '{"order": 7}' --wait 0
       roq request send work billing.create '{"order": 7}' --wait 0 --delay 3600
+      roq request send work billing.create '{"order": 7}' --priority 5 --header customer=4711
     """
     asked = endpoint_of(endpoint, codec, idempotent=idempotent)
     try:
@@ -83,7 +90,7 @@ def send(
     except UNREADABLE as error:
         raise InvalidRequest(f"{value!r:.80} is no JSON: {error}") from None
     with target.connect() as cluster, cluster.requester(queue, collect=wait > 0) as requester:
-        pending = requester.request(asked, decoded, delay=delay)
+        pending = requester.request(asked, decoded, headers=headers, priority=priority, delay=delay)
         if pending.accepted is not None:
             pending.accepted.wait(target.timeout)
         if not wait:

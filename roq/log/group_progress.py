@@ -18,8 +18,8 @@ from roq.log.log import Log
 from roq.log.oldest_messages import AREA_MAX, OldestMessages, glimpse_of
 from roq.log.open_batches import OpenBatches
 from roq.log.patient_reads import PatientReads
-from roq.log.ranked_messages import RankedMessages
-from roq.protocol.columns import read_column
+from roq.log.ranked_messages import RankedMessages, RankedRequests
+from roq.protocol.columns import PRIORITIES, read_column
 from roq.protocol.consuming import GroupSettings, OldestMessage
 from roq.protocol.entry import appended_us
 
@@ -65,6 +65,8 @@ class GroupProgress(Generic[B]):
         self._open = OpenBatches(start)
         free = _FREE.get(settings.mode, FreeMessages)()
         self._free: FreeMessages | KeyedMessages | RankedMessages = free
+        self._plain = settings.mode == "shared"
+        """One message is as good as another, and goes out as it comes."""
         self._keyed = free if isinstance(free, KeyedMessages) else None
         self._ranked = free if isinstance(free, RankedMessages) else None
         self._journal = GroupJournal(name, self._open)
@@ -161,10 +163,20 @@ class GroupProgress(Generic[B]):
             seen = (record[0].name, record[1], area) if small else glimpse_of(record, area, count)
             self._open.seen[offset] = seen
         self._open.open(count, open_bits)
-        if open_bits and not isinstance(self._free, FreeMessages):
-            self._free.open(offset, read_column(area, self._free.column, count), self.base)
+        if open_bits:
+            self._read_column(offset, area, count)
         runs = runs_of(open_bits) if done else [(0, count)] if count else []
         self._opened([each for run in runs for each in split_by_attempts(offset, *run, tried)])
+
+    def _read_column(self, offset: int, area: bytes, count: int) -> None:
+        """Messages of this batch are open: what it says of them, if the group goes by that."""
+        if isinstance(self._free, FreeMessages):
+            # Requests are ranked from the first one on that has a priority: to rank takes time.
+            if not self.settings.service or not any(read_column(area, PRIORITIES, count)):
+                return
+            self._free = self._ranked = RankedRequests(self._free)
+            self._plain = False
+        self._free.open(offset, read_column(area, self._free.column, count), self.base)
 
     def _opened(self, pieces: list[Piece]) -> None:
         """These of one batch were looked at, and nobody holds them."""

@@ -85,7 +85,6 @@ class ConsumerGroup(GroupProgress[B]):
         self._passing = self._dropping = False
         """Whether the last look has ended among batches of other topics, or what has expired."""
         self._ticked_at = self._hold_until = now
-        self._plain = settings.mode == "shared"
 
     # --- members ----------------------------------------------------------------------------------
 

@@ -11,11 +11,13 @@ from itertools import chain
 from typing import Final
 
 from roq.log.free_messages import FreeMessages
-from roq.log.leases import Piece, bits_of_column
+from roq.log.leases import Piece, bits_at, bits_of_column, runs_of
 from roq.protocol.columns import PRIORITIES, value_at
 
 HIGHER_OF_LOWER: Final = 9
 """Messages of the highest priority that go out for each one below it."""
+_LOWEST: Final = b"\x00"
+"""The column of a batch in which all have priority 0."""
 
 
 class RankedMessages:
@@ -26,7 +28,7 @@ class RankedMessages:
     def __init__(self) -> None:
         self._levels: dict[int, FreeMessages] = {}
         self._columns: dict[int, bytes] = {}
-        """The priority of each message, or of all, of the batches that are open."""
+        """The priority of each message, or of all, of the batches that are open; of others 0."""
         self._owed = 0
         """Messages that went out before lower ones that were ready."""
 
@@ -43,7 +45,7 @@ class RankedMessages:
 
     def level(self, piece: Piece) -> int:
         """The priority of these."""
-        return value_at(self._columns[piece.offset], piece.first)
+        return value_at(self._columns.get(piece.offset, _LOWEST), piece.first)
 
     def reserve(self, piece: Piece) -> int:
         """How much of what members take these leave free: of the lowest priority one message, so
@@ -103,6 +105,11 @@ class RankedMessages:
         levels = self._levels.values()
         return [piece for level in levels for piece in level.take(offset, first, length)]
 
+    def at(self, offset: int, index: int) -> Piece | None:
+        """The one that has this message; None: it is not free."""
+        column = self._columns.get(offset, _LOWEST)
+        return self._at(value_at(column, index)).at(offset, index)
+
     def clear(self) -> None:
         """Nothing is here."""
         self._levels.clear()
@@ -121,7 +128,7 @@ class RankedMessages:
         return found
 
     def _parts(self, piece: Piece) -> Iterator[tuple[int, Piece]]:
-        column = self._columns[piece.offset]
+        column = self._columns.get(piece.offset, _LOWEST)
         if len(column) == 1:
             yield column[0], piece
             return
@@ -130,3 +137,26 @@ class RankedMessages:
             mine = bits & bits_of_column(column, level)
             if mine:
                 yield level, piece.part(mine)
+
+
+class RankedRequests(RankedMessages):
+    """Likewise, of a service. An instance takes what it has threads for, so none of that is left
+    free; and it begins with requests that follow each other, so no piece has holes.
+
+    Args:
+        lowest: those of priority 0 that are there already.
+    """
+
+    def __init__(self, lowest: FreeMessages) -> None:
+        super().__init__()
+        self._levels[0] = lowest
+
+    def reserve(self, piece: Piece) -> int:
+        """Nothing."""
+        del piece
+        return 0
+
+    def _parts(self, piece: Piece) -> Iterator[tuple[int, Piece]]:
+        for level, part in super()._parts(piece):
+            for run in runs_of(part.bits << part.first):
+                yield level, part.part(bits_at(*run))

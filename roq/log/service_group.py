@@ -34,6 +34,7 @@ from roq.log.least_loaded import LeastLoadedOfTwo, why_nobody
 from roq.log.log import Log, Record
 from roq.log.open_requests import OpenRequests, RequestBatch, indexes
 from roq.log.outcomes import Ended, OutcomeStore, RequestFigures
+from roq.log.ranked_messages import RankedMessages
 from roq.protocol.consuming import GroupSettings, GroupState, Run
 from roq.protocol.entry import appended_us
 from roq.protocol.requesting import (
@@ -88,7 +89,7 @@ class ServiceGroup(ConsumerGroup[B]):
         self.counts: Counter[str] = Counter()
         self.measured = RequestFigures()
         self._requests = OpenRequests()
-        self._pieces = cast("FreeMessages", self._free)  # a service is shared
+        self._free: FreeMessages | RankedMessages  # a service is shared
         self.delayed = DelayedRequests()
         self._choice = LeastLoadedOfTwo()
         self._taken_at = now
@@ -201,7 +202,7 @@ class ServiceGroup(ConsumerGroup[B]):
                 return RequestState.CANCELLED if gone else RequestState.DELAYED
             return None if self.next < self._log.end else self.outcomes.unknown
         if self._open.bits.get(offset, 0) >> index & 1:
-            return self._requests.state(position, self._pieces.at(offset, index))
+            return self._requests.state(position, self._free.at(offset, index))
         size = self._open.size(offset)
         if offset >= self._log.committed or (size and index >= size):
             return RequestState.NEVER
@@ -380,7 +381,7 @@ class ServiceGroup(ConsumerGroup[B]):
         if batch is None:
             return RequestView(offset=offset, index=index, state=state)
         lease = batch.holder(place.at)
-        tried = lease or self._pieces.at(*place)
+        tried = lease or self._free.at(*place)
         return RequestView(
             offset=offset, index=index, state=state, text="" if tried is None else tried.reason,
             instance="" if lease is None else lease.member.name,
@@ -533,8 +534,7 @@ class ServiceGroup(ConsumerGroup[B]):
         self._end(offset, ends, RequestState.UNKNOWN, why)
 
     def _keep_up(self) -> None:
-        floor = self._log.floor
-        if floor > self.base:
+        if (floor := self._log.floor) > self.base:
             for offset in [each for each in self._requests.batches if each < floor]:
                 self._end(offset, -1, RequestState.LATE, "it left the log")
         super()._keep_up()
@@ -556,7 +556,7 @@ class ServiceGroup(ConsumerGroup[B]):
     def _take_free(self, offset: int, bits: int) -> None:
         """These are not to be handed out."""
         for first, length in runs_of(bits):
-            self._pieces.take(offset, first, length)
+            self._free.take(offset, first, length)
 
     def _end(self, offset: int, bits: int, state: RequestState, text: str, kind: str = "") -> None:
         """These (-1: all that are open) end, whoever holds them; `kind` is counted, too."""

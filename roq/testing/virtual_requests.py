@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from roq.aio.requests import Requester as AsyncRequester
 from roq.client.io import at_exit as farewell
 from roq.client.io.engine import Engine
-from roq.client.publish.batching import Payload, with_attributes
+from roq.client.publish.batching import Payload
 from roq.client.publish.events import (
     AskAttach,
     Assignment,
@@ -48,7 +48,6 @@ from roq.client.request.workers import Workers
 from roq.errors import Closed, InvalidRequest, Unavailable, WouldBlock
 from roq.machine import Tick
 from roq.model import PublisherId
-from roq.protocol.attributes import attributes_of
 from roq.protocol.requesting import OUTCOMES
 from roq.testing.virtual_exchange import (
     INFO,
@@ -105,16 +104,15 @@ class _Publisher:
 
     # --- as a requester knows it ------------------------------------------------------------------
 
-    def publish(
-        self, payload: Payload, topic: str, *, properties: Mapping[str, str] | None = None
-    ) -> Receipt:
+    def publish(self, payload: bytes, topic: str) -> Receipt:
         """Publish one message."""
-        (data,) = with_attributes([payload], attributes_of(None, None, properties, 0))
-        receipt = self.machine.publish(cast("bytes", data), topic, self._client.now())
+        receipt = self.machine.publish(payload, topic, self._client.now())
         self._pass_on()
         if receipt is None:
             raise WouldBlock("there is no room for more requests on the way to the exchange")
         return receipt
+
+    publish_raw = publish
 
     def publish_chunk(
         self, payloads: list[Payload], position: int, topic: str

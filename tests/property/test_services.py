@@ -22,6 +22,7 @@ from roq.log.service_group import ServiceGroup
 from roq.model import PublisherId
 from roq.protocol.attributes import Attributes, pack_attributes
 from roq.protocol.batch import pack
+from roq.protocol.columns import PRIORITIES, pack_column
 from roq.protocol.consuming import GroupSettings, Run
 from roq.protocol.requesting import (
     AGAIN,
@@ -147,6 +148,8 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
+        self.ranked = self.random.random() < 0.5
+        """Some requests have priorities."""
         self.log: Ring[bytes] = Ring(QUEUE, 1, 1, capacity_bytes=1 << 24, topics_max=8)
         self.settings = GroupSettings(
             prefixes=(prefix_of("s"),), lease_seconds=5.0, attempts=0, retry_seconds=0.5,
@@ -262,9 +265,11 @@ class History:
 
     def append(self) -> None:
         count = self.random.randint(1, 8)
+        some = self.ranked and self.random.random() < 0.5
+        ranks = bytes(self.random.choice([0, 0, 1, 9]) for _ in range(count)) if some else b""
         batch = pack(
             [b"x"] * count, publisher=PUBLISHER, epoch=0, link_number=self.sequence + 1,
-            first_sequence=self.sequence, created_us=0,
+            first_sequence=self.sequence, created_us=0, extensions=pack_column(PRIORITIES, ranks),
         )  # fmt: skip
         self.sequence += count
         offset = self.log.end

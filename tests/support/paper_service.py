@@ -9,6 +9,7 @@ from roq.log.ring import Ring
 from roq.log.service_group import ServiceGroup
 from roq.model import PublisherId
 from roq.protocol.batch import pack
+from roq.protocol.columns import PRIORITIES, pack_column
 from roq.protocol.consuming import GroupSettings
 from roq.protocol.requesting import (
     ServiceSettings,
@@ -31,10 +32,11 @@ class Desk:
         )  # fmt: skip
         self.group: ServiceGroup[bytes] = ServiceGroup("s", self.log, given, 1, 0, 0.0)
 
-    def request(self, count: int = 1, topic: bytes = b"s/do") -> None:
+    def request(self, count: int = 1, topic: bytes = b"s/do", ranks: bytes = b"") -> None:
+        """Requests in one batch; `ranks`: the priority of each."""
         data = pack(
             [b"x"] * count, publisher=PUBLISHER, epoch=0, link_number=1, first_sequence=0,
-            created_us=0,
+            created_us=0, extensions=pack_column(PRIORITIES, ranks),
         )  # fmt: skip
         assert self.log.append(topic, data, len(data)) is not None
 

@@ -109,7 +109,7 @@ def beside_size(payload: object) -> int:
     return payload.beside.size if isinstance(payload, Attributed) else 0
 
 
-def size_of(payload: bytes) -> int:
+def size_of(payload: Payload) -> int:
     """Bytes that a payload takes in a batch, with what it has beside."""
     return len(payload) + beside_size(payload)
 

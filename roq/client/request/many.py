@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 from roq.client.io.callbacks import UserFuture
+from roq.client.publish.batching import Payload, size_of
 from roq.client.publish.receipt import Receipt
 from roq.client.request.endpoint import Endpoint, is_async
 from roq.client.request.pending import ASYNC, REGISTERING, Pending, Requested, Waits
@@ -137,7 +138,7 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
         self.endpoint = endpoint
         self.parts: list[ManyPart] = []
         """Where they went; of those that were sent once more, the last one counts."""
-        self.repeat: list[bytes] | None = None
+        self.repeat: list[Payload] | None = None
         """What is sent once more if an exchange dies with it."""
         self.due = float("inf")
         """When the time of those is over that leave now."""
@@ -285,7 +286,7 @@ class PendingMany(Sequence[Pending[R]], Generic[R]):
     def forget_repeat(self) -> int:
         """They will not be sent once more; how many bytes were kept for that."""
         kept, self.repeat = self.repeat, None
-        return sum(map(len, kept or ()))
+        return sum(map(size_of, kept or ()))
 
     def places(self) -> list[tuple[LogId, Position]]:
         """Where they are, as far as that is known; without those of which nothing has arrived and
@@ -418,15 +419,15 @@ class KeptRequests:
     def keep(self, pending: Pending[Any], data: bytes) -> None:
         """This may be sent once more."""
         with self._lock:
-            if self.bytes + len(data) <= REPEAT_BYTES:
-                self.bytes += len(data)
+            if self.bytes + (size := size_of(data)) <= REPEAT_BYTES:
+                self.bytes += size
                 pending.repeat = data
             else:
                 self.left_out += 1
 
-    def keep_many(self, many: PendingMany[Any], data: list[bytes]) -> None:
+    def keep_many(self, many: PendingMany[Any], data: list[Payload]) -> None:
         """Likewise, all of these or none."""
-        size = sum(map(len, data))
+        size = sum(map(size_of, data))
         with self._lock:
             if self.bytes + size <= REPEAT_BYTES:
                 self.bytes += size

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from roq.client.io.callbacks import UserFuture
+from roq.client.publish.batching import size_of
 from roq.client.publish.receipt import Receipt, failure
 from roq.client.request.context import RequestId
 from roq.client.request.endpoint import Endpoint, is_async
@@ -290,7 +291,7 @@ class Pending(Generic[R]):
     def forget_repeat(self) -> int:
         """It will not be sent once more; how many bytes were kept for that."""
         kept, self.repeat = self.repeat, None
-        return len(kept or b"")
+        return 0 if kept is None else size_of(kept)
 
     def is_one_of_many(self) -> None:
         """Its retrieval is confirmed with that of others."""

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from roq.client.io import at_exit as farewell
-from roq.client.publish.batching import Payload, with_attributes
+from roq.client.publish.batching import Attributed, Payload, with_attributes
 from roq.client.publish.delayed import When, due_of
 from roq.client.publish.publisher import Publisher
 from roq.client.publish.receipt import Receipt
@@ -24,7 +24,7 @@ from roq.client.request.pending import Pending
 from roq.client.request.shell import OPEN_MAX, Collector
 from roq.client.request.waiting_requests import Sent, Waiter
 from roq.errors import InvalidRequest, MessageTooLarge, RoQError, Unavailable, WouldBlock
-from roq.protocol.attributes import attributes_of
+from roq.protocol.attributes import Attributes, attributes_of
 from roq.protocol.delayed import DELAYED_TOPIC, MESSAGE_ID_BYTES, Delayed, encode_delayed
 from roq.protocol.requesting import (
     DELAYED_FROM,
@@ -171,6 +171,7 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        priority: int = 0,
         delay: When | None = None,
         inherit: bool = True,
     ) -> Pending[R]:
@@ -182,6 +183,8 @@ class Requester:
             within: seconds until its result has to be there; None: as long as the service allows,
                 which is also the most.
             headers: texts that the handler is given, as the properties of a message.
+            priority: 0 to 9. What waits for an instance goes to it in the order of priorities, the
+                highest first; of ten requests one is of a lower priority, if any waits.
             delay: nobody gets it before: seconds, a `timedelta`, or an aware `datetime`, as of
                 `Publisher.publish_later`. None: what the service has as its setting `delay`.
                 `within` counts from then on.
@@ -189,13 +192,14 @@ class Requester:
                 and is cancelled soon after that one is, or was given to another instance.
 
         Raises:
-            InvalidRequest: it cannot be encoded, or no such time can be.
+            InvalidRequest: it cannot be encoded, or no such time or priority can be.
             MessageTooLarge: above the queue's limit.
             WouldBlock: there is no room and `block` is False.
             Unavailable: there is no room, or the exchanges do not answer, for too long.
             RoQError: as `Publisher.publish`.
         """
-        return self._make(endpoint, value, within, headers, delay, inherit=inherit)
+        given = attributes_of(None, None, headers, priority)
+        return self._make(endpoint, value, within, given, delay, inherit=inherit)
 
     def request_many(
         self,
@@ -204,20 +208,23 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        priority: int = 0,
         inherit: bool = True,
     ) -> PendingMany[R]:
         """Make many requests, in order; gives one object for all of them.
 
         Args:
-            endpoint, within, headers, inherit: of all of them, as in `request`.
+            endpoint, within, headers, priority, inherit: of all of them, as in `request`.
             values: what is sent.
 
         Raises:
-            InvalidRequest: one of them cannot be encoded, or no such time can be; none is made.
+            InvalidRequest: one of them cannot be encoded, or no such time or priority can be; none
+                is made.
             RoQError: as `request`, if none was made; else those that were not made end with this,
                 and one that is too large ends so alone.
         """
-        making = self.begin_many(endpoint, values, within, headers, inherit=inherit)
+        given = attributes_of(None, None, headers, priority)
+        making = self.begin_many(endpoint, values, within, given, inherit=inherit)
         while not making.publish():
             try:
                 if not self._block:
@@ -229,17 +236,17 @@ class Requester:
 
     def begin_many(
         self, endpoint: Endpoint[Q, R], values: Iterable[Q], within: float | None,
-        headers: Mapping[str, str] | None, *, inherit: bool,
+        given: Attributes | None, *, inherit: bool,
     ) -> Making[R]:  # fmt: skip
         """Requests that are to be made, as far as there is room for them; for `request_many`."""
         context = CURRENT.get() if inherit else None
         head = self._head(endpoint, within, 0, context)
         encode = endpoint.encode_request
-        payloads = [head + encode(value) for value in values]
+        payloads = with_attributes([head + encode(value) for value in values], given)
         self.prepare(endpoint.service)
         many: PendingMany[R] = PendingMany(self._collector, self.queue, endpoint, len(payloads))
         seconds = _within(self._collector.settings(endpoint.service), head)
-        if self._collects and endpoint.idempotent and not headers:
+        if self._collects and endpoint.idempotent:
             self._collector.kept.keep_many(many, payloads)
         if context is not None and self._collects:
             self._collector.inner.add(context, many)
@@ -251,8 +258,7 @@ class Requester:
                 self._collector.expect(many, seconds)
             return self.publish_chunk(many, payloads, position, members)
 
-        sent = with_attributes(payloads, attributes_of(None, None, headers, 0))
-        return Making(publish, many, sent)
+        return Making(publish, many, payloads)
 
     def publish_chunk(
         self, many: PendingMany[Any], payloads: list[Payload], position: int,
@@ -287,20 +293,23 @@ class Requester:
         *,
         within: float | None = None,
         headers: Mapping[str, str] | None = None,
+        priority: int = 0,
         delay: When | None = None,
         inherit: bool = True,
     ) -> Receipt:
         """Make a request whose response nobody wants; gives the receipt. Raises as `request`.
 
         Args:
-            endpoint, value, within, headers, delay: as in `request`.
+            endpoint, value, within, headers, priority, delay: as in `request`.
             inherit: in a handler, it has at most the time that is left to that one's own request.
                 It is not cancelled with that one.
         """
+        given = attributes_of(None, None, headers, priority)
         context = CURRENT.get() if inherit else None
         data = self._head(endpoint, within, SILENT, context) + endpoint.encode_request(value)
         self.prepare(endpoint.service)
-        return self._publish(endpoint, data, headers, None, self._delayed(endpoint, delay))
+        data = data if given is None else Attributed.of(data, given)
+        return self._publish(endpoint, data, None, self._delayed(endpoint, delay))
 
     def wait_for_room(self) -> None:
         """Wait until there may be room for another request; raises `Unavailable` if there is none
@@ -374,10 +383,11 @@ class Requester:
 
     def _make(
         self, endpoint: Endpoint[Q, R], value: Q, within: float | None,
-        headers: Mapping[str, str] | None, delay: When | None, *, inherit: bool,
+        given: Attributes | None, delay: When | None, *, inherit: bool,
     ) -> Pending[R]:  # fmt: skip
         context = CURRENT.get() if inherit else None
         data = self._head(endpoint, within, 0, context) + endpoint.encode_request(value)
+        data = data if given is None else Attributed.of(data, given)
         self.prepare(endpoint.service)
         self._need_room()
         collector = self._collector
@@ -391,8 +401,8 @@ class Requester:
             if delayed is not None:
                 seconds += max(0.0, delayed[0] / SECOND_US - collector.wall_clock())
             collector.expect(pending, seconds)
-        keep = data if self._collects and endpoint.idempotent and not headers else None
-        self._publish(endpoint, data, headers, pending, delayed, keep)
+        keep = data if self._collects and endpoint.idempotent else None
+        self._publish(endpoint, data, pending, delayed, keep)
         if context is not None and self._collects:
             collector.inner.add(context, pending)
         with self._lock:
@@ -416,16 +426,20 @@ class Requester:
         return due_us, (DELAYED_FROM + number).to_bytes(MESSAGE_ID_BYTES, "big")
 
     def _publish(
-        self, endpoint: Endpoint[Any, Any], data: bytes, headers: Mapping[str, str] | None,
-        pending: Pending[Any] | None, delayed: tuple[int, bytes] | None, keep: bytes | None = None,
+        self, endpoint: Endpoint[Any, Any], data: bytes, pending: Pending[Any] | None,
+        delayed: tuple[int, bytes] | None, keep: bytes | None = None,
     ) -> Receipt:  # fmt: skip
         topic, sent = endpoint.topic, data
         if delayed is not None:
             due_us, message = delayed
-            sent = encode_delayed(Delayed(due_us, topic.encode(), data, message))
+            sent = encode_delayed(Delayed(due_us, topic.encode(), bytes(data), message))
+            if isinstance(data, Attributed):
+                sent = Attributed.of(sent, data.beside.attributes)
             topic = LATER
+        publisher = self._publisher
+        publish = publisher.publish_raw if isinstance(sent, Attributed) else publisher.publish
         with self._lock:
-            receipt = self._publisher.publish(sent, topic, properties=headers)
+            receipt = publish(sent, topic)
             if pending is not None and keep is not None:
                 self._collector.kept.keep(pending, keep)  # before it can end
             self._note(topic, receipt, pending)
@@ -532,7 +546,7 @@ class Requester:
         many, members = part.many, part.open_members()
         if many.repeat is None:
             return
-        data: list[Payload] = [many.repeat[member] for member in members]
+        data = [many.repeat[member] for member in members]
         position = 0
         try:
             while position < len(data):
@@ -545,7 +559,7 @@ class Requester:
             self._collector.fail(rest, error)
 
     def _repeat(self, pending: Pending[Any], data: bytes) -> None:
-        once_more = partial(self._publish, pending.endpoint, data, None, pending, pending.delayed)
+        once_more = partial(self._publish, pending.endpoint, data, pending, pending.delayed)
         try:
             try:
                 once_more()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from roq.log.free_messages import FreeMessages
 from roq.log.leases import piece_of
-from roq.log.ranked_messages import HIGHER_OF_LOWER, RankedMessages
+from roq.log.ranked_messages import HIGHER_OF_LOWER, RankedMessages, RankedRequests
 
 
 def made(*batches: str) -> RankedMessages:
@@ -51,6 +52,42 @@ def test_what_waits_for_its_time_holds_up_nobody_and_keeps_its_priority() -> Non
     assert take(ranked, 1.0) == (1, 1)
     assert take(ranked, 1.0) is None
     assert take(ranked, 5.0) == (0, 1)
+
+
+def test_of_requests_nothing_is_reserved_and_no_piece_has_holes() -> None:
+    ranked = RankedRequests(FreeMessages())
+    ranked.open(0, b"\x00\x01\x00\x00\x01", 0)
+    assert [ranked.reserve(piece_of(0, bits)) for bits in (0b01, 0b10)] == [0, 0]
+    ranked.add(piece_of(0, 0b11111))
+    assert [take(ranked) for _ in range(4)] == [(0, 0b10), (0, 0b10000), (0, 0b1), (0, 0b1100)]
+    ranked.wait(piece_of(0, 0b01101, 1), 1.0)
+    assert [take(ranked, 1.0) for _ in range(3)] == [(0, 0b1), (0, 0b1100), None]
+
+
+def test_what_was_there_before_has_the_lowest_priority_and_keeps_its_time() -> None:
+    before = FreeMessages()
+    before.add(piece_of(0, 0b11))
+    before.wait(piece_of(1, 0b1), 5.0)
+    ranked = RankedRequests(before)
+    ranked.open(2, b"\x03", 0)
+    ranked.add(piece_of(2, 0b1))
+    ranked.add(piece_of(3, 0b1))
+    assert (ranked.count, len(list(ranked))) == (5, 4)
+    assert [take(ranked, 1.0) for _ in range(4)] == [(2, 1), (0, 0b11), (3, 1), None]
+    assert take(ranked, 5.0) == (1, 1)
+
+
+def test_one_message_is_found_by_its_place() -> None:
+    ranked = made("0900", "7")
+    piece = ranked.at(0, 1)
+    assert piece is not None
+    assert (piece.offset, piece.bits << piece.first) == (0, 0b10)
+    assert ranked.at(1, 0) is not None
+    ranked.remove(piece)
+    assert ranked.at(0, 1) is None
+    rest = ranked.at(0, 2)
+    assert rest is not None
+    assert rest.bits << rest.first == 0b1101
 
 
 def test_the_lowest_priority_leaves_one_message_of_what_members_take() -> None:

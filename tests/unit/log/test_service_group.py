@@ -9,7 +9,8 @@ import pytest
 from paper_service import PUBLISHER, Desk
 
 from roq.log import service_group
-from roq.log.leases import NumberedLeases
+from roq.log.free_messages import FreeMessages
+from roq.log.leases import Lease, NumberedLeases
 from roq.log.service_group import ServiceGroup
 from roq.protocol.consuming import Run
 from roq.protocol.requesting import (
@@ -664,3 +665,104 @@ def test_what_was_begun_or_is_late_does_not_go_straight_out() -> None:
     desk.log.advance_clock(10**12)
     assert desk.leases() == []
     assert [state for state, _ in desk.ends()] == ["late"]
+
+
+# --- priorities -----------------------------------------------------------------------------------
+
+
+def places(leases: list[Lease]) -> list[tuple[int, int]]:
+    """Offset and messages of each, a bit for each message."""
+    return [(lease.offset, lease.open << lease.first) for lease in leases]
+
+
+def test_of_what_waits_for_an_instance_higher_priorities_go_first() -> None:
+    desk = Desk()
+    for ranks in (b"", b"\0", b"\0\5\0", b"\x09", b""):
+        desk.request(max(1, len(ranks)), ranks=ranks)
+    desk.pass_time(0.5)
+    desk.join()
+    assert places(desk.leases()) == [
+        (3, 1), (2, 0b010), (0, 1), (1, 1), (2, 0b001), (2, 0b100), (4, 1)
+    ]  # fmt: skip
+
+
+def test_a_priority_that_comes_later_overtakes_what_waits_already() -> None:
+    desk = Desk()
+    desk.request()
+    desk.request()
+    desk.request()
+    member = desk.join(credit=1)
+    assert places(desk.leases()) == [(0, 1)]
+    desk.request(ranks=b"\1")
+    desk.pass_time(0.5, member)
+    member.granted += 1
+    assert places(desk.leases()) == [(3, 1)]
+    member.granted += 5
+    assert places(desk.leases()) == [(1, 1), (2, 1)]
+    desk.request()
+    desk.request(ranks=b"\2")
+    assert places(desk.leases()) == [(5, 1), (4, 1)], "from now on at once"
+
+
+def test_lower_priorities_get_their_turn() -> None:
+    desk = Desk()
+    desk.request()
+    desk.request()
+    for _ in range(30):
+        desk.request(ranks=b"\2")
+    desk.pass_time(0.5)
+    member = desk.join(credit=0)
+    got = []
+    for _ in range(32):
+        member.granted += 1
+        got += places(desk.leases())
+    low = [at for at, (offset, _) in enumerate(got) if offset < 2]
+    assert low == [9, 19], "one of ten"
+
+
+def test_an_instance_gets_all_that_it_takes_though_higher_ones_may_come() -> None:
+    desk = Desk()
+    desk.request(ranks=b"\1")
+    for _ in range(5):
+        desk.request()
+    member = desk.join(credit=4)
+    member.window = 4
+    assert len(desk.leases()) == 4
+
+
+def test_what_comes_back_keeps_its_priority() -> None:
+    desk = Desk(confirm_within=1.0, send_attempts=3)
+    desk.request(ranks=b"\3")
+    desk.request()
+    silent = desk.join(credit=2)
+    assert places(desk.leases()) == [(0, 1), (1, 1)]
+    desk.pass_time(3.0, silent)
+    assert desk.group.state_of(Position(0, 0)) is RequestState.ACCEPTED
+    other = desk.join("other", credit=1)
+    assert places(desk.leases()) == [(0, 1)]
+    assert desk.group.begin(other, Begun(next(iter(other.leases)), 0, 1))
+    assert desk.group.cancel(Position(1, 0), late=False)
+    assert desk.group.state_of(Position(1, 0)) is RequestState.CANCELLED
+
+
+def test_another_process_hands_out_by_priority_as_well() -> None:
+    desk = Desk()
+    desk.request()
+    desk.request(2, ranks=b"\0\4")
+    desk.join()
+    desk.leases()
+    after: ServiceGroup[bytes] = ServiceGroup("s", desk.log, desk.group.settings, 1, 0, 0.0)
+    after.apply(desk.group.snapshot())
+    desk.group = after
+    desk.pass_time(0.5)
+    desk.join("new")
+    assert places(desk.leases()) == [(1, 0b10), (0, 1), (1, 0b01)]
+
+
+def test_requests_without_priorities_are_not_ranked() -> None:
+    desk = Desk()
+    desk.request(3, ranks=b"\0\0\0")
+    desk.join(credit=0)
+    assert desk.leases() == []
+    desk.pass_time(0.5)
+    assert isinstance(desk.group._free, FreeMessages)

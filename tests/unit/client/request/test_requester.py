@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 import roq
+from roq.client.publish.batching import Attributed
 from roq.client.publish.receipt import Outcome, Receipt, SendStatus
 from roq.client.request.context import CURRENT, RequestContext
 from roq.client.request.endpoint import endpoint
@@ -56,7 +57,11 @@ class PaperPublisher:
         if self.reentered:
             raise roq.Reentered("in the middle of another call")
 
-    def publish(self, data: bytes, topic: str, *, properties: object) -> Receipt:
+    def publish(self, data: bytes, topic: str) -> Receipt:
+        assert type(data) is bytes
+        return self.publish_raw(data, topic)
+
+    def publish_raw(self, data: bytes, topic: str) -> Receipt:
         if self.errors:
             raise self.errors.pop(0)
         self.published.append(data)
@@ -190,6 +195,42 @@ def test_what_is_lost_is_sent_once_more_and_waits_for_room(scene: Scene) -> None
     assert scene.collector.failed == []
 
 
+def beside(data: bytes) -> tuple[dict[str, str], int]:
+    """Headers and priority of what was published."""
+    assert isinstance(data, Attributed)
+    given = data.beside.attributes
+    return given.properties, given.priority
+
+
+def test_a_request_travels_with_its_headers_and_priority_also_once_more(scene: Scene) -> None:
+    pending = scene.requester.request(ECHO, b"x", headers={"who": "me"}, priority=7)
+    assert scene.collector.on_lost(pending)
+    call, _ = scene.collector.calls.pop()
+    call()
+    assert list(map(beside, scene.publisher.published)) == [({"who": "me"}, 7)] * 2
+
+
+def test_many_travel_with_their_headers_and_priority_also_once_more(scene: Scene) -> None:
+    many = scene.requester.request_many(ECHO, [b"a", b"b"], headers={"who": "me"}, priority=3)
+    assert scene.collector.on_lost(many.parts[0])
+    call, _ = scene.collector.calls.pop()
+    call()
+    assert list(map(beside, scene.publisher.published)) == [({"who": "me"}, 3)] * 4
+
+
+@pytest.mark.parametrize("priority", [-1, 10, 1.5, "high", None])
+def test_priorities_that_cannot_be(scene: Scene, priority: Any) -> None:
+    requester = scene.requester
+    for make in (
+        lambda: requester.request(ECHO, b"x", priority=priority),
+        lambda: requester.request_many(ECHO, [b"x"], priority=priority),
+        lambda: requester.send(ECHO, b"x", priority=priority),
+    ):
+        with pytest.raises(roq.InvalidRequest, match="a priority is 0 to 9"):
+            make()
+    assert scene.publisher.published == []
+
+
 def test_what_cannot_be_sent_once_more_says_so(scene: Scene) -> None:
     pending = scene.lost()
     scene.publisher.errors.append(roq.QueueNotFound("gone"))
@@ -318,6 +359,13 @@ def test_a_delayed_request_travels_as_a_delayed_message_and_has_its_name(scene: 
     assert scene.publisher.topics == [DELAYED_TOPIC.decode()]
     assert accept(pending) == delayed_position(message.id)
     assert scene.collector.expected[0] == pytest.approx(65.0, abs=1)
+
+
+def test_a_delayed_request_has_its_headers_and_priority(scene: Scene) -> None:
+    scene.requester.request(ECHO, b"x", delay=60.0, headers={"who": "me"}, priority=2)
+    scene.requester.send(ECHO, b"x", delay=60.0, priority=1)
+    assert list(map(beside, scene.publisher.published)) == [({"who": "me"}, 2), ({}, 1)]
+    assert scene.publisher.topics == [DELAYED_TOPIC.decode()] * 2
 
 
 def test_what_a_service_delays_is_delayed_unless_a_request_says_otherwise(scene: Scene) -> None:
