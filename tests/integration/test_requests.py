@@ -163,6 +163,41 @@ def test_a_response_comes_by_result_future_callback_and_id(
         assert results[:13] + results[14:] == [n + 1 for n in range(1_000) if n != 13]
 
 
+@BOTH
+def test_of_what_waits_for_an_instance_the_highest_priority_goes_first(
+    client: roq.Cluster, queue: str
+) -> None:
+    begun: list[bytes] = []
+    may_end = threading.Event()
+    service = client.service("echo", queue, threads=1, prefetch=1)
+
+    @service.handler(ECHO)
+    def say(data: bytes, context: roq.RequestContext) -> bytes:
+        begun.append(data + context.headers.get("mark", "").encode())
+        assert may_end.wait(30)
+        return data
+
+    def waiting() -> int:
+        return next(each.waiting for each in client.groups(queue, "echo"))
+
+    with service, client.requester(queue) as requester:
+        made = [requester.request(ECHO, b"first")]
+        assert until(lambda: begun == [b"first"], 20)
+        made += [requester.request(ECHO, b"low %d" % n) for n in range(3)]
+        made.append(requester.request(ECHO, b"delayed", priority=5, delay=0.1))
+        many = requester.request_many(ECHO, [b"high", b"high"], priority=9, headers={"mark": "!"})
+        assert requester.send(ECHO, b"sent", priority=7).wait(10).ok
+        assert until(lambda: waiting() == 7, 20), "the exchange has looked at all of them"
+        may_end.set()
+        assert [each.result(20) for each in made] == [
+            b"first", b"low 0", b"low 1", b"low 2", b"delayed"
+        ]  # fmt: skip
+        assert many.result(20) == [b"high", b"high"]
+    assert begun == [
+        b"first", b"high!", b"high!", b"sent", b"delayed", b"low 0", b"low 1", b"low 2"
+    ]  # fmt: skip
+
+
 @pytest.mark.long
 def test_ten_thousand_open_requests_need_no_further_thread(client: roq.Cluster, queue: str) -> None:
     with client.requester(queue, settings={"result_within": 3.0, "send_attempts": 100}) as made:
@@ -648,10 +683,22 @@ def test_requests_are_made_and_seen_from_the_command_line(
 ) -> None:
     anything = roq.endpoint("desk.double", request=int, response=int)
     desk = client.service("desk", queue)
-    desk.handler(anything)(lambda number, _context: 2 * number)
+    headers: list[dict[str, str]] = []
+
+    @desk.handler(anything)
+    def double(number: int, context: roq.RequestContext) -> int:
+        headers.append(dict(context.headers))
+        return 2 * number
+
     with desk:
         sent = run_roq("request", "send", queue, "desk.double", "21", cluster=running.address)
         assert sent.stdout.split() == [b"42"], sent.stderr
+        marked = run_roq(
+            "request", "send", queue, "desk.double", "3", "--priority", "5", "--header", "a=b=c",
+            "--header", "by=me", cluster=running.address,
+        )  # fmt: skip
+        assert marked.stdout.split() == [b"6"], marked.stderr
+        assert headers == [{}, {"a": "b=c", "by": "me"}]
         told = run_roq(
             "request", "send", queue, "desk.double", "4", "--wait", "0", cluster=running.address
         )

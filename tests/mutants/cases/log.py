@@ -12,6 +12,7 @@ from tests.mutants.cases.mutant import (
     INDEXES,
     KEYS,
     ORDER,
+    REQUESTED_FIRST,
     REQUESTS,
     RING,
     SERVICES,
@@ -341,6 +342,21 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         GROUPS,
         ("while base < self.next and base not in self.bits:", "while base < self.next:"),
         (" - sum(to - start for start, to in self._leaps)", ""),
+    ),
+    *mutants(
+        "roq/log/ranked_messages.py",
+        REQUESTED_FIRST,
+        ('        """Nothing."""\n        del piece\n        return 0\n',
+         "        return super().reserve(piece)\n"),
+        (("            for run in runs_of(part.bits << part.first):\n"
+         "                yield level, part.part(bits_at(*run))\n"),
+         "            yield level, part\n"),
+    ),
+    *mutants(
+        "roq/log/group_progress.py",
+        REQUESTED_FIRST,
+        ("            self._plain = False\n", ""),
+        ("if not self.settings.service or not any(", "if True or not any("),
     ),
     *mutants(
         "roq/log/service_group.py",

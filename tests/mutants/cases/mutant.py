@@ -66,6 +66,10 @@ SERVICES: Final = (
     "tests/unit/exchange/test_service_settings.py",
     "tests/unit/exchange/test_late_requests.py",
 )
+REQUESTED_FIRST: Final = (
+    "tests/unit/log/test_service_group.py",
+    "tests/unit/log/test_ranked_messages.py",
+)
 REQUESTS: Final = (
     "tests/unit/log/test_service_group.py",
     "tests/unit/log/test_outcomes.py",

@@ -108,6 +108,11 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mutants(
         "roq/client/request/requester.py",
         ("tests/unit/client/request/test_requester.py",),
+        (("            if isinstance(data, Attributed):\n"
+         "                sent = Attributed.of(sent, data.beside.attributes)\n"), ""),
+        ("            self._collector.kept.keep_many(many, payloads)\n",
+         "            self._collector.kept.keep_many(many, list(map(bytes, payloads)))\n"),
+        ("        keep = data if self._collects", "        keep = bytes(data) if self._collects"),
         ("        if within is not None or context is not None:\n",
          "        if within is not None:\n"),
         ("                seconds = min(seconds, max(0.001, context.remaining))\n",
